@@ -1,0 +1,21 @@
+# `make demo` and `make test` each create or update .venv themselves. PYTHON picks the interpreter (3.11 or 3.12).
+PYTHON ?= python3
+
+.PHONY: demo test unit clean
+
+demo: .venv/installed
+	.venv/bin/raysweep run demo
+
+test: .venv/installed
+	.venv/bin/python -m pytest
+
+unit: .venv/installed
+	.venv/bin/python -m pytest -m unit
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv

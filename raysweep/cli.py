@@ -1,0 +1,258 @@
+"""The command line: one subcommand a stage. torch and Ray are imported only by the commands that use them."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from raysweep import __version__
+from raysweep.errors import InputError
+
+if TYPE_CHECKING:
+    from raysweep.progress import Display, Log
+
+OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
+OVERRIDE_HELP = (
+    "Any key of the file can be overridden by its dotted path: --budget.trials 40, --data.train reviews.csv, "
+    "--space.learning_rate '{low: 1e-6, high: 1e-4, log: true}'."
+)
+SPACE_HELP = "A YAML file, or the name of a shipped space: "
+
+app = typer.Typer(
+    name="raysweep",
+    help="Sweep the fine-tuning of sentence embeddings on Ray, and answer with a Pareto front of polarity (retrieved "
+    "sentences share the query's class) against similarity (they stay close under the frozen reference encoder).",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+SpaceFile = Annotated[
+    str, typer.Argument(metavar="SPACE", help="A YAML file, or the name of a shipped space such as demo.")
+]
+
+
+@app.callback(invoke_without_command=True)
+def _main(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    if version:
+        typer.echo(f"raysweep {__version__}")
+        raise typer.Exit
+
+
+@app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
+def run(context: typer.Context, space: SpaceFile) -> None:
+    """Run a whole sweep: prepare, search, score the front on test, report.
+
+    What was prepared before for the same data, encoder and mining is reused. Ctrl-C ends the search and still reports.
+    """
+    from raysweep import runner
+
+    config, parsed = _load(space, context.args)
+    with _working() as (display, log):
+        folder, interrupted = runner.run(config, parsed, display, log)
+    _report(folder)
+    if interrupted:
+        raise typer.Exit(130)
+
+
+@app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
+def prepare(context: typer.Context, space: SpaceFile) -> None:
+    """Only prepare: sentences, tokens, reference embeddings, neighbours and examples.
+
+    Prints the file that raysweep.Prepared.open takes, for running trials in-process from Python.
+    """
+    from raysweep import runner
+
+    config, parsed = _load(space, context.args)
+    runner.check_writable(config.storage.artifacts_folder)
+    with _working() as (display, _):
+        path = runner.prepare_only(config, parsed, display)
+    typer.echo(path)
+
+
+@app.command()
+def evaluate(
+    model: Annotated[str, typer.Option(help="Encoder to score: a folder, a hub name, or 'demo'.")],
+    train: Annotated[str, typer.Option(help="Labelled sentences; the retrieval pool is sampled from them.")],
+    test: Annotated[str, typer.Option(help="Labelled sentences; each row is a query.")],
+    reference: Annotated[
+        str | None, typer.Option(help="Encoder that defines similarity; the model itself if not given.")
+    ] = None,
+    k: Annotated[str, typer.Option(help="Retrieved sentences per query; several separated by commas.")] = "16",
+    rank_weights: Annotated[str, typer.Option(help="uniform, linear, or both separated by a comma.")] = "uniform",
+    pool_size: Annotated[
+        int | None, typer.Option(min=1, help="Pool size; min(train, 5 * queries) if not given.")
+    ] = None,
+    pool_seed: Annotated[int, typer.Option(min=0, help="Seed of the pool's sample.")] = 42,
+    text_column: Annotated[str, typer.Option(help="Column of the sentence.")] = "text",
+    label_column: Annotated[str, typer.Option(help="Column of the class.")] = "label",
+    prompt: Annotated[str, typer.Option(help="Text put before every sentence, such as 'query: '.")] = "",
+    format: Annotated[str, typer.Option(help="table or json.")] = "table",
+) -> None:
+    """Score any encoder by retrieval, with no training: polarity P and similarity S, x100, in fp32."""
+    from raysweep import scoring
+    from raysweep.config import EncoderConfig
+
+    ks = [_natural("--k", text) for text in k.split(",")]
+    kinds: list[Any] = rank_weights.split(",")
+    for kind in kinds:
+        _one_of("--rank-weights", kind, ("uniform", "linear"))
+    _one_of("--format", format, ("table", "json"))
+    with _working() as (display, _):
+        results = scoring.score_files(
+            EncoderConfig(name=model, prompt=prompt),
+            EncoderConfig(name=reference, prompt=prompt) if reference else None,
+            train,
+            test,
+            ks,
+            kinds,
+            display,
+            text_column=text_column,
+            label_column=label_column,
+            num_pool=pool_size,
+            pool_seed=pool_seed,
+        )
+    if format == "json":
+        import json
+
+        typer.echo(json.dumps(results, indent=1))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("k", "rank weights", "P", "std", "S", "std")
+    for row in results:
+        table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()))
+    Console().print(table)
+
+
+@app.command()
+def report(run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, finished or not.")]) -> None:
+    """Write the report of a run from its stored results: front tables, figures, report.html. Needs no cluster."""
+    _report(run)
+
+
+@app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
+def validate(context: typer.Context, space: SpaceFile) -> None:
+    """Check a sweep's file and show what it would search, without touching data, models or a cluster."""
+    config, parsed = _load(space, context.args)
+    typer.echo(f"{space}: valid")
+    typer.echo(
+        f"sweep {config.name}: {config.budget.trials} trials ({config.sampler}), up to {config.budget.rungs} rungs "
+        f"each, early stopping: {config.early_stopping.policy}"
+    )
+    for line in parsed.describe():
+        typer.echo(f"  {line}")
+    typer.echo("Freezing levels are checked against the encoder, and k against the pool, when the sweep prepares.")
+
+
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    to: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write the model; must not exist.")],
+    point: Annotated[
+        str, typer.Option(help="knee, best (of the objective), or TRIAL:STEP of a front member.")
+    ] = "knee",
+) -> None:
+    """Write a front member as an ordinary sentence-transformers model, for SentenceTransformer(FOLDER)."""
+    from raysweep.export import export as write
+
+    with _working():
+        described = write(run, point, to)
+    typer.echo(described)
+
+
+@contextlib.contextmanager
+def _working() -> "Iterator[tuple[Display, Log]]":
+    """Libraries' chatter out of the way; Ctrl-C ends with the exit code a shell expects."""
+    from raysweep.progress import quiet
+
+    try:
+        with quiet() as opened:
+            yield opened
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        sys.exit(130)
+
+
+def _load(space: str, arguments: list[str]) -> Any:
+    from raysweep import config as configuration
+    from raysweep import space as spaces
+    from raysweep.document import Document
+
+    document = Document.read(find_space(space))
+    for path, value in _overrides(arguments):
+        document.override(path, value)
+    config = configuration.parse(document)
+    return config, spaces.parse(document, config)
+
+
+def find_space(name: str) -> Path:
+    """The file of this path, or the shipped space of this name. InputError lists the shipped ones."""
+    path = Path(name)
+    if path.exists() or path.parent != Path():
+        return path
+    package = Path(__file__).parent
+    for folder in (package / "search_spaces", package.parent / "search_spaces"):  # installed, or a checkout
+        if (folder / path.with_suffix(".yaml")).is_file():
+            return folder / path.with_suffix(".yaml")
+        shipped = sorted(file.stem for file in folder.glob("*.yaml"))
+        if shipped:
+            raise InputError(f"{name}: no such file, and no shipped space of this name; shipped: {', '.join(shipped)}")
+    raise InputError(f"{name}: no such file")
+
+
+def _overrides(arguments: list[str]) -> list[tuple[str, str]]:
+    pairs = []
+    waiting = list(arguments)
+    while waiting:
+        flag = waiting.pop(0)
+        if not flag.startswith("--"):
+            raise InputError(f"unexpected argument {flag!r}; an override is --KEY VALUE, with the dotted path of a key")
+        key, equals, value = flag[2:].partition("=")
+        if not equals:
+            if not waiting:
+                raise InputError(f"{flag} needs a value")
+            value = waiting.pop(0)
+        pairs.append((key, value))
+    return pairs
+
+
+def _natural(flag: str, text: str) -> int:
+    if not text.strip().isdigit() or int(text) < 1:
+        raise InputError(f"{flag}: {text!r} is no whole number above 0")
+    return int(text)
+
+
+def _one_of(flag: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InputError(f"{flag} is {value!r}; allowed: {', '.join(allowed)}")
+
+
+def _report(folder: Path) -> None:
+    from rich.console import Console
+
+    from raysweep import report as reports
+
+    written = reports.write(folder)
+    if written.summary.members:
+        Console().print(reports.terminal_table(written.summary))
+    for note in written.summary.notes:
+        typer.echo(f"note: {note}")
+    typer.echo(f"report: {written.folder / 'report.html'}")
+
+
+def main() -> None:
+    """Entry point: bad input ends with one message and exit code 2."""
+    try:
+        app()
+    except InputError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

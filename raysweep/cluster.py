@@ -1,0 +1,118 @@
+"""The Ray cluster a sweep runs on: starting or joining it quietly, and what one worker of each stage may ask of it."""
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from raysweep.config import ResourcesConfig
+from raysweep.errors import InputError
+
+THREADS_PER_ENCODER = 8  # one encoder stops gaining from more threads about here; a larger node runs several
+
+
+@dataclass(frozen=True)
+class Request:
+    """What each of ``count`` like workers asks of Ray."""
+
+    cpus: float
+    gpus: float
+    count: int
+
+    @property
+    def threads(self) -> int:
+        return max(1, int(self.cpus))
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """CPUs and GPUs of every node that is there now."""
+
+    nodes: tuple[tuple[float, float], ...]
+
+    @property
+    def gpus(self) -> float:
+        return sum(gpus for _, gpus in self.nodes)
+
+    @property
+    def cpus(self) -> float:
+        return sum(cpus for cpus, _ in self.nodes)
+
+    def encoders(self) -> Request:
+        """Workers that run an encoder: one a GPU where there are GPUs, otherwise one for each few CPUs of a node."""
+        if self.gpus >= 1:
+            with_gpu = [(cpus, gpus) for cpus, gpus in self.nodes if gpus >= 1]
+            return Request(min(1.0, *(cpus for cpus, _ in with_gpu), 1.0), 1, int(sum(gpus for _, gpus in with_gpu)))
+        return self.processors()
+
+    def processors(self) -> Request:
+        """Workers that compute on CPUs with several threads.
+
+        They may take every CPU: the data they read comes from artifacts and the object store, so no read or write task
+        competes for one, and their coordinator asks for none. A cluster that scales up from nothing gets one small
+        request.
+        """
+        cpus = [cpus for cpus, _ in self.nodes if cpus > 0]
+        if not cpus:
+            return Request(1, 0, 1)
+        each = min(THREADS_PER_ENCODER, *cpus) if len(cpus) > 1 else min(THREADS_PER_ENCODER, cpus[0])
+        return Request(each, 0, max(1, sum(int(node // each) for node in cpus)))
+
+    def trials(self, resources: ResourcesConfig) -> Request:
+        """Trials: one a GPU by default, otherwise one for each few CPUs. InputError when not one of them would fit."""
+        default = self.encoders()
+        gpus = default.gpus if resources.gpus_per_trial is None else resources.gpus_per_trial
+        cpus = resources.cpus_per_trial or (default.cpus if gpus or not default.gpus else self.processors().cpus)
+        if self.cpus and not any(has_cpus >= cpus and has_gpus >= gpus for has_cpus, has_gpus in self.nodes):
+            largest = max(self.nodes)
+            raise InputError(
+                f"a trial asks for {cpus:g} CPUs and {gpus:g} GPUs, but the largest node has {largest[0]:g} and "
+                f"{largest[1]:g}: lower resources.cpus_per_trial or resources.gpus_per_trial"
+            )
+        slots = [min(c // cpus, g // gpus if gpus else float("inf")) for c, g in self.nodes]
+        count = resources.max_concurrent_trials or max(1, int(sum(slots)))
+        return Request(cpus, gpus, count)
+
+
+@contextlib.contextmanager
+def connected(resources: ResourcesConfig) -> Iterator[Capacity]:
+    """Start a local Ray, or join the cluster at ``resources.address``; leave it again at the end.
+
+    Ray's usage statistics are off, and nothing is printed by workers.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    import ray
+
+    address = resources.address or os.environ.get("RAY_ADDRESS")
+    if address and resources.num_cpus:
+        raise InputError("resources.num_cpus sizes a local cluster, but resources.address names one to join")
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    try:
+        if address:
+            ray.init(address=address, **quiet)
+        else:
+            ray.init(num_cpus=resources.num_cpus, include_dashboard=False, **quiet)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"no Ray cluster at {address or 'this machine'}: {' '.join(str(error).split())[:300]}"
+        ) from None
+    _protect_token()
+    try:
+        alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        yield Capacity(tuple((node.get("CPU", 0.0), node.get("GPU", 0.0)) for node in alive))
+    finally:
+        ray.shutdown()
+
+
+def _protect_token() -> None:
+    """A local ``ray.init`` leaves its authentication token readable by every user of the machine."""
+    token = Path.home() / ".ray" / "auth_token"
+    with contextlib.suppress(OSError):
+        if token.stat().st_mode & 0o077:
+            token.chmod(0o600)

@@ -1,0 +1,236 @@
+"""The typed, frozen form of a sweep's YAML file, and of one trial. YAML is turned into it once, at the edge."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from raysweep import freezing
+from raysweep.document import Document, KeyPath, dotted, unknown_key
+from raysweep.errors import InputError
+from raysweep.losses import LOSSES
+from raysweep.schedules import SCHEDULES
+
+
+class Frozen(BaseModel):
+    """Strict and immutable: no unknown keys, no silent conversions beyond int to float."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class DataConfig(Frozen):
+    """Where labelled sentences come from. A source is `demo`, `hub:NAME[:SPLIT]`, or a path or URI of a table."""
+
+    train: str = Field(description="training sentences; also the pool that retrieval searches in")
+    dev: str | None = Field(None, description="sentences the search selects on; carved from train when not given")
+    test: str | None = Field(None, description="sentences scored once, for the report")
+    subset: str | None = Field(None, description="configuration name of a hub dataset")
+    text_column: str = "text"
+    label_column: str = "label"
+    dev_fraction: float = Field(0.1, gt=0, lt=1, description="share of train carved as dev")
+    max_dev: int = Field(1000, ge=1, description="most sentences carved as dev")
+
+
+class EncoderConfig(Frozen):
+    """A sentence-transformers model: `demo`, a folder, or a name on the hub."""
+
+    name: str
+    revision: str | None = Field(None, description="hub revision")
+    prompt: str = Field("", description="text put before every sentence, such as 'query: ' for e5")
+    max_tokens: int | None = Field(None, ge=2, description="truncate sentences; the model's own limit if not given")
+
+
+def _named(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+Encoder = Annotated[EncoderConfig, BeforeValidator(_named)]
+
+
+class ExamplesConfig(Frozen):
+    """How training examples are mined from neighbours under an encoder."""
+
+    encoder: Encoder | None = Field(None, description="encoder whose neighbours are mined; the reference if not given")
+    neighbours: Literal["per_class", "pooled"] = Field(
+        "per_class",
+        description="k nearest of the own and of the other classes, or the k nearest of all, split by label",
+    )
+    k: int = Field(16, ge=1, le=1024, description="neighbours per sentence")
+    min_similarity: float | None = Field(None, ge=-1, lt=1, description="least cosine of a neighbour")
+    target: int = Field(250_000, ge=1, description="examples sampled of each kind the losses need")
+    same_class_cosine: float = Field(1.0, ge=-1, le=1, description="target cosine of a same-class scored pair")
+    other_class_cosine: float = Field(0.0, ge=-1, le=1, description="target cosine of an other-class scored pair")
+
+
+class EvaluationConfig(Frozen):
+    """How P and S are computed."""
+
+    k: int = Field(16, ge=1, description="retrieved sentences per query")
+    rank_weights: Literal["uniform", "linear"] = "uniform"
+    num_pool: int | None = Field(None, ge=1, description="pool size; min(train, 5 * queries) if not given")
+    pool_seed: int = Field(42, ge=0, lt=2**32)
+
+
+class ObjectiveConfig(Frozen):
+    """What a trial is judged by: polarity_weight * P + (1 - polarity_weight) * S."""
+
+    polarity_weight: float = Field(0.5, ge=0, le=1)
+    similarity: Literal["similarity", "retention"] = "similarity"
+
+
+class EarlyStoppingConfig(Frozen):
+    """Asynchronous successive halving on the objective, at equal numbers of examples seen."""
+
+    policy: Literal["asha", "none"] = "asha"
+    first_examples: int = Field(2048, ge=1, description="examples seen before a trial may be stopped")
+    reduction_factor: int = Field(2, ge=2, description="one in this many goes on at each milestone")
+
+
+class BudgetConfig(Frozen):
+    """What a sweep may spend."""
+
+    trials: int = Field(20, ge=1)
+    rungs: int = Field(6, ge=1, description="evaluations per trial; a trial sees rungs * examples_per_rung examples")
+    minutes: float | None = Field(None, gt=0, description="wall-clock limit of the search")
+
+
+class ResourcesConfig(Frozen):
+    """What a sweep runs on. What is not given derives from the cluster that is there."""
+
+    address: str | None = Field(None, description="Ray cluster to join; a local one is started if not given")
+    num_cpus: int | None = Field(None, ge=1, description="CPUs of the local cluster; all of this machine if not given")
+    cpus_per_trial: float | None = Field(None, gt=0)
+    gpus_per_trial: float | None = Field(None, ge=0, description="below 1 packs several trials on one GPU")
+    max_concurrent_trials: int | None = Field(None, ge=1)
+    stall_seconds: float = Field(300, gt=0, description="prepare gives up after so long without progress")
+
+
+class StorageConfig(Frozen):
+    """Where runs and artifacts are kept; on a cluster, folders that every node sees."""
+
+    runs: Path = Field(Path("raysweep-runs"), strict=False)
+    artifacts: Path | None = Field(None, strict=False, description="RUNS/artifacts if not given")
+
+    @property
+    def artifacts_folder(self) -> Path:
+        return (self.artifacts or self.runs / "artifacts").absolute()
+
+
+class TrialConfig(Frozen):
+    """One point of the space: all that a trial's training is told. A loss's parameters are None under other losses."""
+
+    loss: str
+    margin: float | None = None
+    scale: float | None = None
+    learning_rate: float = Field(gt=0, le=1)
+    freezing: str = "none"
+    freeze_output_dense: bool = Field(False, description="also freeze output.dense in every block")
+    batch_size: int = Field(64, ge=2, le=65536)
+    examples_per_rung: int = Field(2048, ge=1)
+    schedule: str = "linear"
+    warmup_fraction: float = Field(
+        0.1, ge=0, le=1, description="share of all steps; not used when warmup_steps is given"
+    )
+    warmup_steps: int | None = Field(None, ge=0)
+    restart_each_rung: bool = Field(False, description="begin the schedule anew at each rung")
+    weight_decay: float = Field(0.01, ge=0, lt=1)
+    max_gradient_norm: float = Field(1.0, gt=0)
+
+    @model_validator(mode="after")
+    def _check(self) -> "TrialConfig":
+        if self.loss not in LOSSES:
+            raise ValueError(f"loss is {self.loss!r}; allowed: {', '.join(LOSSES)}")
+        taken = LOSSES[self.loss].parameters
+        for name in LOSS_PARAMETERS:
+            value = getattr(self, name)
+            if value is None and name in taken:
+                raise ValueError(f"the loss {self.loss} needs a {name}")
+            if value is not None:
+                if name not in taken:
+                    raise ValueError(f"{name} is given, but the loss {self.loss} has none")
+                taken[name].check(f"{name} of the loss {self.loss}", value)
+        freezing.check_level(self.freezing)
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"schedule is {self.schedule!r}; allowed: {', '.join(SCHEDULES)}")
+        return self
+
+
+LOSS_PARAMETERS = tuple(sorted({name for loss in LOSSES.values() for name in loss.parameters}))
+
+
+class SweepConfig(Frozen):
+    """One YAML file: a sweep. ``space`` is kept as plain values here; :mod:`raysweep.space` reads it."""
+
+    name: str = Field("sweep", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="names the run's folder")
+    seed: int = Field(0, ge=0, lt=2**32)
+    sampler: Literal["tpe", "random", "grid"] = "tpe"
+    data: DataConfig
+    model: Encoder
+    reference: Encoder | None = Field(
+        None, description="the frozen encoder that defines similarity; the model if not given"
+    )
+    examples: ExamplesConfig = ExamplesConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    space: dict[str, Any]
+    objective: ObjectiveConfig = ObjectiveConfig()
+    early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
+    budget: BudgetConfig = BudgetConfig()
+    resources: ResourcesConfig = ResourcesConfig()
+    storage: StorageConfig = StorageConfig()
+
+    @property
+    def reference_encoder(self) -> EncoderConfig:
+        return self.reference or self.model
+
+    @property
+    def mining_encoder(self) -> EncoderConfig:
+        return self.examples.encoder or self.reference_encoder
+
+
+def parse(document: Document) -> SweepConfig:
+    """Validate a document. InputError names file, line, key, value and what is allowed, for the first thing wrong."""
+    try:
+        return SweepConfig.model_validate(document.values)
+    except ValidationError as error:
+        # Unknown keys first: a misspelt key is also a missing one, and the misspelling is the cause.
+        first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+        path: KeyPath = tuple(first["loc"])
+        raise document.error(path, _explain(dict(first), path)) from None
+
+
+def _explain(error: dict[str, Any], path: KeyPath) -> str:
+    if error["type"] == "extra_forbidden":
+        return unknown_key(str(path[-1]), _fields(path[:-1]))
+    if error["type"] == "missing":
+        return "this key is required"
+    message = error["msg"].removeprefix("Value error, ").replace("Input should", "should")
+    return f"{message[0].lower()}{message[1:]}, not {error['input']!r}"
+
+
+def _fields(path: KeyPath) -> list[str]:
+    model: Any = SweepConfig
+    for key in path:
+        annotation = model.model_fields[str(key)].annotation
+        candidates = [annotation, *getattr(annotation, "__args__", ())]
+        candidates += [inner for candidate in candidates for inner in getattr(candidate, "__args__", ())]
+        model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
+    return list(model.model_fields)
+
+
+def trial_config(values: dict[str, Any]) -> TrialConfig:
+    """A validated trial configuration; losses' parameters that are not given take the table's defaults.
+
+    Raises InputError naming the parameter, its value and what is allowed.
+    """
+    loss = LOSSES.get(str(values.get("loss")))
+    defaults = {name: parameter.default for name, parameter in loss.parameters.items()} if loss else {}
+    try:
+        return TrialConfig.model_validate({**defaults, **values})
+    except ValidationError as error:
+        first = error.errors()[0]
+        path: KeyPath = tuple(first["loc"])
+        if first["type"] == "extra_forbidden":
+            raise InputError(f"{dotted(path)}: {unknown_key(str(path[-1]), TrialConfig.model_fields)}") from None
+        if not path:
+            raise InputError(first["msg"].removeprefix("Value error, ")) from None
+        raise InputError(f"{dotted(path)}: {_explain(dict(first), path)}") from None

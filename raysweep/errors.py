@@ -1,0 +1,5 @@
+"""The one exception that means "the user can fix this": one clear message, exit code 2, no traceback."""
+
+
+class InputError(ValueError):
+    """Bad input. The message names the file, row or key, the offending value and what is allowed."""

@@ -1,0 +1,87 @@
+"""Scoring a candidate encoder by retrieval: queries of one split against a pool of training sentences."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from raysweep import metrics
+from raysweep.artifacts import Prepared
+from raysweep.config import EvaluationConfig
+from raysweep.encoder import Tokens, embed
+from raysweep.results import Point, Split
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """What one split is scored with. ``queries``: sentence ids (q,); ``pool``: sentence ids (p,); embeddings under R."""
+
+    split: Split
+    queries: npt.NDArray[np.integer]
+    pool: npt.NDArray[np.integer]
+    query_labels: npt.NDArray[np.integer]
+    pool_labels: npt.NDArray[np.integer]
+    reference_queries: npt.NDArray[np.float32]
+    reference_pool: npt.NDArray[np.float32]
+    k: int
+    rank_weights: metrics.RankWeights
+
+    @classmethod
+    def of(cls, prepared: Prepared, split: Split, config: EvaluationConfig) -> "EvaluationSet":
+        """The split's queries against the seeded pool of train. InputError when k exceeds the pool."""
+        sentences = prepared.sentences
+        train, queries = sentences.ids("train"), sentences.ids(split)
+        drawn = metrics.sample_pool(len(train), len(queries), size=config.num_pool, seed=config.pool_seed)
+        pool = train[drawn]
+        metrics.check_k(config.k, len(pool))
+        return cls(
+            split,
+            queries,
+            pool,
+            np.asarray(sentences.labels[queries]),
+            np.asarray(sentences.labels[pool]),
+            np.asarray(prepared.reference[queries]),
+            np.asarray(prepared.reference[pool]),
+            config.k,
+            config.rank_weights,
+        )
+
+    @cached_property
+    def weights(self) -> npt.NDArray[np.float64]:
+        return metrics.rank_weights(self.rank_weights, self.k)
+
+    @cached_property
+    def reference_scores(self) -> metrics.Scores:
+        """Scores of retrieval by R itself."""
+        return self.score(self.reference_queries, self.reference_pool)
+
+    def score(self, queries: npt.NDArray[np.float32], pool: npt.NDArray[np.float32]) -> metrics.Scores:
+        """Scores of retrieval by the given unit embeddings, (q, width) and (p, width)."""
+        found = metrics.retrieve(queries, pool, self.k)
+        return metrics.score(
+            found, self.query_labels, self.pool_labels, self.reference_queries, self.reference_pool, self.weights
+        )
+
+    def point(self, scores: metrics.Scores, **where: Any) -> Point:
+        """The operating point of these scores; ``where`` gives trial, step, kind, value and width."""
+        similarity = float(scores.similarity.mean())
+        return Point(
+            split=self.split,
+            polarity=float(scores.polarity.mean()),
+            polarity_std=float(scores.polarity.std()),
+            similarity=similarity,
+            similarity_std=float(scores.similarity.std()),
+            retention=similarity / float(self.reference_scores.similarity.mean()),
+            **where,
+        )
+
+
+def evaluate(model: "SentenceTransformer", tokens: Tokens, evaluation: EvaluationSet) -> metrics.Scores:
+    """Per-query scores of retrieval by ``model``; ``tokens`` are its tokens of all sentences."""
+    queries = embed(model, tokens, evaluation.queries)
+    return evaluation.score(queries, embed(model, tokens, evaluation.pool))

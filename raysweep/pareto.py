@@ -1,0 +1,112 @@
+"""Fronts of two objectives that are both maximised: polarity P (first column) and similarity S (second column)."""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+
+DEFAULT_BONUSES = (
+    *(0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.125, 0.15, 0.175),
+    *(0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8, 1.0, 2.0),
+)
+"""Bonuses of the oracle front. Cosines lie in [-1, 1], so a bonus of 2 ranks the whole class first: P has its limit."""
+
+_CHUNK_ELEMENTS = 1 << 21  # of a (queries, pool) block: 16 MB in float64
+
+
+def _as_points(points: ArrayLike) -> Floats:
+    array = np.asarray(points, dtype=np.float64)
+    if array.size == 0:
+        return np.empty((0, 2))
+    if array.ndim != 2 or array.shape[1] != 2 or not np.isfinite(array).all():
+        raise ValueError(f"points are finite and of shape (n, 2), not {array.shape} with {array[~np.isfinite(array)]}")
+    return array
+
+
+def non_dominated(points: ArrayLike) -> list[int]:
+    """Indices, rising, of the points (n, 2) that no other point dominates: none is as good in both and better in one.
+
+    Of exactly equal points the first is kept. O(n log n).
+    """
+    array = _as_points(points)
+    order = np.lexsort((np.arange(len(array)), -array[:, 1], -array[:, 0]))
+    similarity = array[order, 1]
+    best_before = np.concatenate(([-np.inf], np.maximum.accumulate(similarity)[:-1])) if len(array) else similarity
+    return sorted(order[similarity > best_before].tolist())
+
+
+def knee(front: ArrayLike) -> int:
+    """Index of the best-balanced of the non-dominated points (n, 2), n >= 1, in any order.
+
+    The point farthest beyond the chord between the two extremes, after both objectives are scaled to [0, 1] over the
+    front (I. Das, "On characterizing the 'knee' of the Pareto curve based on Normal-Boundary Intersection", 1999).
+    Ties go to the greatest product of the two objectives; so do fronts with nothing beyond the chord, for example of
+    two points, where only the extremes are left to choose from. The product, unlike the sum, does not depend on scale.
+    """
+    array = _as_points(front)
+    if not len(array):
+        raise ValueError("a front without points has no knee")
+    spread = np.ptp(array, axis=0)
+    scaled = (array - array.min(axis=0)) / np.where(spread > 0, spread, 1.0)
+    beyond = scaled.sum(axis=1)  # the chord is x + y = 1, so this orders by distance from it
+    tied = np.flatnonzero(beyond >= beyond.max() - 1e-9)
+    return int(tied[np.argmax(array[tied].prod(axis=1))])
+
+
+def hypervolume(points: ArrayLike, reference: Sequence[float]) -> float:
+    """Exact area that the points (n, 2) dominate above ``reference``; points not above it in both add nothing."""
+    array = _as_points(points) - np.asarray(reference, dtype=np.float64)
+    array = array[(array > 0).all(axis=1)]
+    front = array[non_dominated(array)]
+    front = front[np.argsort(-front[:, 0])]  # so similarity rises
+    return float(np.sum(front[:, 0] * np.diff(front[:, 1], prepend=0.0)))
+
+
+def _first_k(cosines: Floats, k: int) -> NDArray[np.intp]:
+    """Columns (q, k), rising, of each row's k greatest values; of equal values the earlier columns."""
+    threshold = np.partition(cosines, -k, axis=1)[:, [-k]]
+    above = cosines > threshold
+    tied = cosines == threshold
+    tied &= np.cumsum(tied, axis=1, dtype=np.int32) <= k - above.sum(axis=1, keepdims=True)
+    return np.nonzero(above | tied)[1].reshape(len(cosines), k)
+
+
+def oracle_front(
+    cosines: NDArray[np.floating],
+    same_label: NDArray[np.bool_],
+    weights: ArrayLike,
+    bonuses: Sequence[float] = DEFAULT_BONUSES,
+) -> Floats:
+    """The limit no encoder can pass: mean P and S (bonuses, 2) of retrieval by ``cosines + bonus * same_label``.
+
+    ``cosines`` (queries, pool) are the reference encoder's, ``same_label`` (queries, pool) says which sentences have
+    the query's label, ``weights`` (k,) are the rank weights, k <= pool. Each query retrieves its k greatest sums, in
+    falling order, of equal sums the earlier in the pool. Bonus 0 is the reference encoder itself.
+    """
+    rank_weights = np.asarray(weights, dtype=np.float64)
+    k = len(rank_weights)
+    num_queries, num_pool = cosines.shape
+    if not 1 <= k <= num_pool or same_label.shape != cosines.shape or num_queries == 0:
+        raise ValueError(f"k is {k}, cosines are {cosines.shape}, same_label is {same_label.shape}")
+    totals: Floats = np.zeros((len(bonuses), 2))
+    num_rows = max(1, _CHUNK_ELEMENTS // num_pool)
+    for start in range(0, num_queries, num_rows):
+        block = np.asarray(cosines[start : start + num_rows], dtype=np.float64)
+        same = np.asarray(same_label[start : start + num_rows])
+        # Whatever the bonus, what is retrieved is among the k nearest of the class and the k nearest outside it.
+        classes = [np.where(member, block, -np.inf) for member in (same, ~same)]
+        columns = [_first_k(values, k) for values in classes]
+        nearest = np.hstack([np.take_along_axis(v, c, axis=1) for v, c in zip(classes, columns, strict=True)])
+        in_class = np.broadcast_to(np.arange(2 * k) < k, nearest.shape)
+        by_position = np.argsort(np.hstack(columns), axis=1, kind="stable")
+        nearest = np.take_along_axis(nearest, by_position, axis=1)
+        in_class = np.take_along_axis(in_class, by_position, axis=1)
+        for row, bonus in enumerate(bonuses):
+            retrieved = np.argsort(-(nearest + bonus * in_class), axis=1, kind="stable")[:, :k]
+            totals[row, 0] += (np.take_along_axis(in_class, retrieved, axis=1) @ rank_weights).sum()
+            totals[row, 1] += (np.take_along_axis(nearest, retrieved, axis=1) @ rank_weights).sum()
+    totals /= num_queries
+    return totals

@@ -1,0 +1,26 @@
+"""Learning rate schedules: the factor that multiplies the learning rate at each optimizer step."""
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+# What follows the warm-up: the factor by progress, 0 just after it and 1 at the end.
+SCHEDULES: Mapping[str, Callable[[float], float]] = MappingProxyType(
+    {
+        "constant": lambda progress: 1.0,
+        "linear": lambda progress: 1.0 - progress,
+        "cosine": lambda progress: 0.5 * (1.0 + math.cos(math.pi * progress)),
+    }
+)
+
+
+def multiplier(kind: str, step: int, num_steps: int, warmup_steps: int) -> float:
+    """The factor in [0, 1] at ``step``, counted from 0, of ``num_steps`` steps.
+
+    Rises linearly from 0 over ``warmup_steps`` (which may exceed ``num_steps``: the rate then never gets to its full
+    value), then follows ``SCHEDULES[kind]``. The same values as transformers' schedulers of these names, ``constant``
+    as its ``constant_with_warmup``. To restart a schedule, count steps from the restart.
+    """
+    if step < warmup_steps:
+        return step / warmup_steps
+    return SCHEDULES[kind](min(1.0, (step - warmup_steps) / max(1, num_steps - warmup_steps)))

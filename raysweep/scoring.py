@@ -1,0 +1,110 @@
+"""Scoring an encoder on two files of labelled sentences, with no training and no Ray: the ``evaluate`` command."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from raysweep import encoder, metrics, sources
+from raysweep.config import EncoderConfig
+from raysweep.errors import InputError
+from raysweep.model_source import locate
+from raysweep.progress import Display
+
+
+def score_files(
+    model: EncoderConfig,
+    reference: EncoderConfig | None,
+    train: str,
+    test: str,
+    ks: Sequence[int],
+    weights: Iterable[metrics.RankWeights],
+    display: Display,
+    *,
+    text_column: str = "text",
+    label_column: str = "label",
+    num_pool: int | None = None,
+    pool_seed: int = 42,
+) -> list[dict[str, Any]]:
+    """P and S of retrieval by ``model`` in fp32: queries are the rows of ``test``, the pool is a sample of ``train``.
+
+    One dictionary for each k and kind of rank weights: means and standard deviations over queries, x100. Rows are taken as
+    they are, duplicates and conflicting labels too, so that published values come out. Raises InputError.
+    """
+    for path, split in ((train, "train"), (test, "test")):
+        sources.check(path, text_column=text_column, label_column=label_column, split=split)
+    located = locate(model)
+    if reference is not None:
+        locate(reference)
+    texts, labels = _read(train, text_column, label_column, "train")
+    query_texts, query_labels = _read(test, text_column, label_column, "test")
+    if len(set(labels)) == 1:
+        raise InputError(f"{train}: every row has the label {labels[0]!r}; polarity needs at least two classes")
+    _warn_of_conflicts(train, texts, labels, display)
+    drawn = metrics.sample_pool(len(texts), len(query_texts), size=num_pool, seed=pool_seed)
+    for k in ks:
+        metrics.check_k(k, len(drawn))
+    numbers = {label: number for number, label in enumerate(dict.fromkeys([*labels, *query_labels]))}
+    pool_labels = np.array([numbers[labels[row]] for row in drawn])
+    wanted_labels = np.array([numbers[label] for label in query_labels])
+    all_texts = query_texts + [texts[row] for row in drawn]
+    tuned = _embed(model, located.folder.name, all_texts, display)
+    frozen = tuned if reference in (None, model) else _embed(reference or model, "reference", all_texts, display)
+    queries, pool = np.split(tuned, [len(query_texts)])
+    reference_queries, reference_pool = np.split(frozen, [len(query_texts)])
+    found = metrics.retrieve(queries, pool, max(ks))
+    results = []
+    for kind in weights:
+        for k in ks:
+            scores = metrics.score(
+                found[:, :k],
+                wanted_labels,
+                pool_labels,
+                reference_queries,
+                reference_pool,
+                metrics.rank_weights(kind, k),
+            )
+            results.append(
+                {
+                    "k": k,
+                    "rank_weights": kind,
+                    "polarity_mean": 100 * float(scores.polarity.mean()),
+                    "polarity_std": 100 * float(scores.polarity.std()),
+                    "similarity_mean": 100 * float(scores.similarity.mean()),
+                    "similarity_std": 100 * float(scores.similarity.std()),
+                }
+            )
+    return results
+
+
+def _read(source: str, text_column: str, label_column: str, split: str) -> tuple[list[str], list[str]]:
+    texts: list[str] = []
+    labels: list[str] = []
+    for batch in sources.read(source, text_column=text_column, label_column=label_column, split=split):
+        texts += batch.texts
+        labels += batch.labels
+    return texts, labels
+
+
+def _warn_of_conflicts(source: str, texts: list[str], labels: list[str], display: Display) -> None:
+    first: dict[str, str] = {}
+    conflicting = {text for text, label in zip(texts, labels, strict=True) if first.setdefault(text, label) != label}
+    if conflicting:
+        display.warn(
+            f"{source}: {len(conflicting)} texts carry different labels; kept, as evaluate scores rows as they are"
+        )
+
+
+def _embed(config: EncoderConfig, name: str, texts: list[str], display: Display) -> npt.NDArray[np.float32]:
+    with display.stage(f"evaluate: {name}") as advance:
+        model = encoder.load(config, device=encoder.best_device())
+        tokens = encoder.tokenise(model, texts, config.prompt)
+        done = 0
+
+        def progress(count: int) -> None:
+            nonlocal done
+            done += count
+            advance(done, len(texts), "sentences")
+
+        return encoder.embed(model, tokens, np.arange(len(texts)), progress)

@@ -1,0 +1,217 @@
+"""The sweep on Ray Tune: thin adapters between Tune's trials and :class:`raysweep.sweep.Sweep`, which decides everything.
+
+Tune places trials, reuses their actors and notices when one dies; its own snapshots are never read back.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import tune
+from ray.tune.experiment import Trial as TuneTrial
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+from ray.tune.search import Searcher
+
+from raysweep.artifacts import Prepared
+from raysweep.cluster import Request
+from raysweep.config import EvaluationConfig, TrialConfig
+from raysweep.engine import RungResult, TrialDivergedError, Workbench, rungs, trial_seed
+from raysweep.errors import InputError
+from raysweep.evaluation import evaluate
+from raysweep.results import Point, point_name
+from raysweep.sweep import Sweep, plain_point
+from raysweep.weights import read_point, save_point
+
+_workbenches: dict[str, Workbench] = {}
+
+
+def _workbench(prepared: Prepared, evaluation: EvaluationConfig, request: Request) -> Workbench:
+    """This process's workbench: imports, weights and data are paid for once in a reused actor."""
+    import torch
+
+    torch.set_num_threads(request.threads)
+    key = repr((prepared, evaluation))
+    if key not in _workbenches:
+        _workbenches.clear()
+        _workbenches[key] = Workbench(prepared, evaluation, device="cuda" if request.gpus else "cpu")
+    return _workbenches[key]
+
+
+class TrialActor(tune.Trainable):
+    """One trial: a Tune step is a rung."""
+
+    _rungs: Iterator[RungResult]
+
+    def setup(self, config: dict[str, Any]) -> None:
+        self._bench = _workbench(config["prepared"], config["evaluation"], config["request"])
+        self._number, self._num_rungs = config["number"], config["num_rungs"]
+        self._folder = Path(config["folder"])
+        trial = TrialConfig(**config["trial"])
+        self._rungs = rungs(trial, self._bench, seed=trial_seed(config["seed"], trial), num_rungs=self._num_rungs)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        self.setup(new_config)
+        return True
+
+    def step(self) -> dict[str, Any]:
+        try:
+            result = next(self._rungs)
+        except (TrialDivergedError, InputError) as error:
+            # A result and no exception: the actor is sound and takes the next trial, and the reason arrives in full.
+            return {"failure": str(error), "done": True}
+        width = self._bench.model.get_embedding_dimension()
+        point = self._bench.dev.point(
+            result.scores, trial=self._number, step=result.step, kind="plain", value=None, width=width
+        )
+        save_point(self._folder / "points" / point_name(self._number, result.step), self._bench.model, result.scores)
+        rung = {
+            "step": result.step,
+            "examples_seen": result.examples_seen,
+            "seconds": result.seconds,
+            "loss": result.loss,
+            "points": [plain_point(point)],
+        }
+        # As text: Tune flattens and rewrites what is nested.
+        return {"rung": json.dumps(rung, allow_nan=False), "done": result.step == self._num_rungs}
+
+
+class _NotInSnapshots:
+    """Tune pickles its searcher and scheduler into snapshots that nothing reads; the sweep stays out of them."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class _Proposer(_NotInSnapshots, Searcher):
+    """Hands Tune the sweep's next trial."""
+
+    def __init__(self, sweep: Sweep, shared: dict[str, Any]) -> None:
+        super().__init__(metric="rung", mode="max")
+        self._sweep = sweep
+        self._shared = shared
+
+    def suggest(self, trial_id: str) -> Any:
+        asked = self._sweep.ask()
+        if asked is None:
+            return Searcher.FINISHED
+        number, config = asked
+        return {**self._shared, "number": number, "trial": config.model_dump()}
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """The sweep learns it from the scheduler, which is told first and told why."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """The ledger holds all there is to keep."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        raise RuntimeError("Tune's snapshots are not read back")
+
+
+class _Stopper(_NotInSnapshots, FIFOScheduler):
+    """Passes rungs and endings to the sweep, and its decisions to Tune."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        super().__init__()
+        self._sweep = sweep
+
+    def on_trial_result(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> str:
+        stop = self._sweep.rung(trial.config["number"], json.loads(result["rung"]))
+        return TrialScheduler.STOP if stop else TrialScheduler.CONTINUE
+
+    def on_trial_complete(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> None:
+        number = trial.config["number"]
+        if "rung" in result:  # a trial's last result comes here and not to on_trial_result
+            rung = json.loads(result["rung"])
+            if rung["step"] > self._sweep.running[number].step:
+                self._sweep.rung(number, rung)
+        self._sweep.end(number, failure=result.get("failure"))
+
+    def on_trial_error(self, tune_controller: Any, trial: TuneTrial) -> None:
+        self._sweep.end(trial.config["number"], failure=_cause(trial))
+
+    def on_trial_remove(self, tune_controller: Any, trial: TuneTrial) -> None:
+        self._sweep.end(trial.config["number"], failure="removed before it began")
+
+
+def _cause(trial: TuneTrial) -> str:
+    """The last line of what went wrong, the exception itself; the traceback lies in Tune's folder of the trial."""
+    text = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "the trial's process died"
+
+
+def _name(trial: TuneTrial) -> str:
+    return f"trial-{trial.config['number']:04d}"
+
+
+def search(sweep: Sweep, prepared: Prepared, request: Request) -> None:
+    """Run the sweep's trials until its budget is spent. KeyboardInterrupt leaves finished rungs in the ledger."""
+    config = sweep.config
+    os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # Ctrl-C is ours to handle: Tune's own handler saves pickles first
+    os.environ["TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S"] = "0"
+    shared = {
+        "prepared": prepared,
+        "evaluation": config.evaluation,
+        "request": request,
+        "num_rungs": config.budget.rungs,
+        "folder": str(sweep.folder),
+        "seed": config.seed,
+    }
+    tuner = tune.Tuner(
+        tune.with_resources(TrialActor, {"cpu": request.cpus, "gpu": request.gpus}),
+        tune_config=tune.TuneConfig(
+            num_samples=sweep.num_trials,
+            search_alg=_Proposer(sweep, shared),
+            scheduler=_Stopper(sweep),
+            max_concurrent_trials=request.count,
+            reuse_actors=True,
+            trial_name_creator=_name,
+            trial_dirname_creator=_name,
+        ),
+        run_config=tune.RunConfig(
+            name="tune",
+            storage_path=str(sweep.folder),
+            verbose=0,
+            checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+        ),
+    )
+    with sweep.display.live():
+        tuner.fit()
+
+
+def score_test(sweep: Sweep, prepared: Prepared, request: Request) -> None:
+    """Score the front's members on the test split, once, on the cluster."""
+    front = sweep.front()
+    members = [(point.trial, point.step) for point in front if point.trial is not None and point.step is not None]
+    slots = min(request.count, len(members))
+    scorer = ray.remote(_score_test).options(num_cpus=request.cpus, num_gpus=request.gpus)
+    waiting = [
+        scorer.remote(prepared, sweep.config.evaluation, request, sweep.folder, members[slot::slots])
+        for slot in range(slots)
+    ]
+    began = time.monotonic()
+    with sweep.display.live():
+        while waiting:
+            finished, waiting = ray.wait(waiting, timeout=1.0)
+            for reference in finished:
+                points = ray.get(reference)
+                sweep.ledger.append("points", points=points)
+            sweep.display.status(f"test: scoring {len(members)} members of the front, {time.monotonic() - began:.0f} s")
+
+
+def _score_test(
+    prepared: Prepared, evaluation: EvaluationConfig, request: Request, folder: Path, members: Sequence[tuple[int, int]]
+) -> list[dict[str, Any]]:
+    bench = _workbench(prepared, evaluation, request)
+    points = []
+    for trial, step in members:
+        bench.reset(read_point(folder / "points" / point_name(trial, step)))
+        scores = evaluate(bench.model, bench.tokens, bench.test)
+        width = bench.model.get_embedding_dimension()
+        point: Point = bench.test.point(scores, trial=trial, step=step, kind="plain", value=None, width=width)
+        points.append({"trial": trial, "step": step, **plain_point(point)})
+    return points

