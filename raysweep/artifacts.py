@@ -9,7 +9,7 @@ import json
 import shutil
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ class Store:
     """The folder that holds artifacts, one sub-folder a kind and key."""
 
     folder: Path
+    session: str = field(default_factory=lambda: uuid.uuid4().hex[:8])  # marks this run's unfinished folders
 
     def path(self, kind: str, parameters: Mapping[str, Any]) -> Path:
         """Where the artifact of this kind and these parameters is or will be."""
@@ -43,7 +44,7 @@ class Store:
 
         When two writers race for one artifact the first to finish wins; both hold the same content.
         """
-        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+        temporary = path.with_name(f".{path.name}.{self.session}")
         temporary.mkdir(parents=True)
         try:
             summary = dict(write(temporary))
@@ -56,6 +57,11 @@ class Store:
                     raise
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+
+    def sweep_up(self) -> None:
+        """Remove what :meth:`build` left unfinished because its process was killed."""
+        for path in self.folder.glob(f".*.{self.session}"):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def summary(path: Path) -> dict[str, Any]:
@@ -90,7 +96,9 @@ class Prepared:
         except (OSError, json.JSONDecodeError):
             raise InputError(f"{path}: not a file that raysweep prepare wrote") from None
         folders = {name: Path(folder) for name, folder in values.pop("examples_folders").items()}
-        paths = {name: Path(values.pop(name)) for name in ("sentences_folder", "tokens_folder", "reference_folder")}
+        paths: dict[str, Any] = {
+            name: Path(values.pop(name)) for name in ("sentences_folder", "tokens_folder", "reference_folder")
+        }
         for folder in (*folders.values(), *paths.values()):
             if not (folder / DONE).is_file():
                 raise InputError(f"{path}: the artifact {folder} is gone; prepare again")

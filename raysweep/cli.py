@@ -53,9 +53,11 @@ def run(context: typer.Context, space: SpaceFile) -> None:
     config, parsed = _load(space, context.args)
     with _working() as (display, log):
         folder, interrupted = runner.run(config, parsed, display, log)
-    _report(folder)
+    found = _report(folder)
     if interrupted:
         raise typer.Exit(130)
+    if not found:
+        raise typer.Exit(1)
 
 
 @app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
@@ -232,7 +234,8 @@ def _one_of(flag: str, value: str, allowed: tuple[str, ...]) -> None:
         raise InputError(f"{flag} is {value!r}; allowed: {', '.join(allowed)}")
 
 
-def _report(folder: Path) -> None:
+def _report(folder: Path) -> bool:
+    """Write and show the report; whether there is a front."""
     from rich.console import Console
 
     from raysweep import report as reports
@@ -243,6 +246,7 @@ def _report(folder: Path) -> None:
     for note in written.summary.notes:
         typer.echo(f"note: {note}")
     typer.echo(f"report: {written.folder / 'report.html'}")
+    return bool(written.summary.members)
 
 
 def main() -> None:

@@ -58,7 +58,7 @@ class Capacity:
         cpus = [cpus for cpus, _ in self.nodes if cpus > 0]
         if not cpus:
             return Request(1, 0, 1)
-        each = min(THREADS_PER_ENCODER, *cpus) if len(cpus) > 1 else min(THREADS_PER_ENCODER, cpus[0])
+        each = min(THREADS_PER_ENCODER, *cpus)
         return Request(each, 0, max(1, sum(int(node // each) for node in cpus)))
 
     def trials(self, resources: ResourcesConfig) -> Request:

@@ -66,7 +66,7 @@ def build(
 ) -> Summary:
     """Stream the sources into ``folder``, which exists, and carve dev from train if none is given.
 
-    Without ``test`` there are no test rows, but ``train="demo"`` brings its own. In memory stay about 100 bytes a row.
+    Without ``test`` there are no test rows, but ``train="demo"`` brings its own. Memory peaks below 200 bytes a row.
     Raises InputError for what :func:`raysweep.sources.read` refuses, fewer than two classes, labels that train lacks, and
     a label column that holds something else.
     """

@@ -120,9 +120,10 @@ def _csv(source: str, suffix: str, compression: str, columns: tuple[str, str]) -
                     continue
                 number += 1
                 if len(record) != len(header):
-                    problem = f"row {number} (up to line {records.line_num}) has {len(record)} field{'s' * (len(record) != 1)}"
+                    fields = "1 field" if len(record) == 1 else f"{len(record)} fields"
                     hint = "; is a quote left open?" if "\n" in "".join(record) else ""
-                    raise InputError(f"{source}: {problem}, the header has {len(header)}{hint}")
+                    where = f"row {number} (up to line {records.line_num})"
+                    raise InputError(f"{source}: {where} has {fields}, the header has {len(header)}{hint}")
                 yield record[text_at], record[label_at]
         except csv.Error as error:  # in practice the limit of 131,072 characters a field, which bounds memory
             raise InputError(f"{source}: row {number + 1}: {error}; is a quote left open?") from None

@@ -1,5 +1,6 @@
 """Labelled sentences of a Hugging Face hub dataset, ``hub:NAME[:SPLIT]``, through the ``datasets`` package."""
 
+import functools
 import importlib.util
 import re
 import threading
@@ -50,6 +51,7 @@ def read(source: str, columns: tuple[str, str], subset: str | None, split: str) 
         yield table.column(columns[0]).to_pylist(), labels
 
 
+@functools.cache
 def _unreachable(name: str) -> str:
     """Why the hub cannot be asked about the dataset, or "" when it answers, be it with a refusal."""
     import huggingface_hub

@@ -94,4 +94,3 @@ def score(
         neighbours = reference_pool[retrieved[block]].astype(np.float64)
         cosines[block] = np.einsum("qd,qkd->qk", reference_queries[block].astype(np.float64), neighbours)
     return Scores(same @ weights, cosines @ weights)
-

@@ -55,11 +55,11 @@ def _hub(config: EncoderConfig) -> ModelSource:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
         HfHubHTTPError,
+        HFValidationError,
         LocalEntryNotFoundError,
         RepositoryNotFoundError,
         RevisionNotFoundError,
     )
-    from huggingface_hub.utils import HFValidationError
 
     name = config.name if "/" in config.name else f"sentence-transformers/{config.name}"
     unreachable = InputError(

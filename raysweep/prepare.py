@@ -1,5 +1,6 @@
 """From sources to artifacts: which ones a sweep needs, which are missing, and having them built on the cluster."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from raysweep import artifacts, freezing, metrics, sources
 from raysweep.artifacts import Prepared, Store
 from raysweep.cluster import Capacity
 from raysweep.config import EncoderConfig, SweepConfig
+from raysweep.dataset import HUB_SPLITS
 from raysweep.errors import InputError
 from raysweep.losses import LOSSES
 from raysweep.model_source import ModelSource, locate
@@ -41,7 +43,7 @@ class Plan:
                     "text_column": data.text_column,
                     "label_column": data.label_column,
                     "subset": data.subset,
-                    "split": _split(key),
+                    "split": HUB_SPLITS[key],
                 }
                 sources.check(source, **where)
                 fingerprints[key] = sources.fingerprint(source, **where)
@@ -108,10 +110,6 @@ class Plan:
                 freezing.frozen_names(names, level, freeze_output_dense=frozen_dense)
 
 
-def _split(key: str) -> str:
-    return {"dev": "validation"}.get(key, key)
-
-
 def prepare(plan: Plan, capacity: Capacity | None, display: Display) -> Prepared:
     """Build every missing artifact on the cluster and return them all. No capacity is needed when none is missing.
 
@@ -147,12 +145,14 @@ def _build(plan: Plan, missing: "list[Stage]", capacity: Capacity, display: Disp
 
     from raysweep.stages import Coordinator
 
+    folder = plan.store.folder
+    new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
-        plan.store.folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"storage.artifacts: cannot make the folder {plan.store.folder}: {error.strerror}") from None
+        raise InputError(f"storage.artifacts: cannot make the folder {folder}: {error.strerror}") from None
     # Two calls at a time: one builds, one answers how far it has come.
-    actor: Any = ray.remote(Coordinator).options(num_cpus=0, max_concurrency=2).remote(plan.store, capacity)  # type: ignore[attr-defined]
+    actor: Any = ray.remote(Coordinator).options(num_cpus=0, max_concurrency=2).remote(plan.store, capacity)
     try:
         for stage in missing:
             began = time.monotonic()
@@ -164,6 +164,10 @@ def _build(plan: Plan, missing: "list[Stage]", capacity: Capacity, display: Disp
             display.line(f"prepare: {stage.name}: {done:,} {unit} in {seconds:.1f} s ({done / seconds:,.0f}/s)")
     finally:
         ray.kill(actor)
+        plan.store.sweep_up()
+        with contextlib.suppress(OSError):  # not empty: something was built
+            for path in new_folders:
+                path.rmdir()
 
 
 def _watch(
@@ -185,9 +189,10 @@ def _watch(
         elif time.monotonic() - changed > stall_seconds:
             free = ray.available_resources()
             raise InputError(
-                f"prepare made no progress in its stage {kind} for {stall_seconds:g} s. The cluster had {capacity.cpus:g} CPUs "
-                f"and {capacity.gpus:g} GPUs at the start, {free.get('CPU', 0):g} and {free.get('GPU', 0):g} are free now; is "
-                "something else holding them? A slow but living stage needs a larger resources.stall_seconds"
+                f"prepare made no progress in its stage {kind} for {stall_seconds:g} s. The cluster had "
+                f"{capacity.cpus:g} CPUs and {capacity.gpus:g} GPUs at the start, {free.get('CPU', 0):g} and "
+                f"{free.get('GPU', 0):g} are free now; is something else holding them? A slow but living stage needs a "
+                "larger resources.stall_seconds"
             )
     try:
         ray.get(result)

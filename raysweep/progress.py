@@ -1,4 +1,4 @@
-"""What a person sees while a sweep works: raysweep's own lines, and a bar on a terminal; everything else goes to a log file."""
+"""What a person sees while a sweep works: raysweep's own lines, and a status line; all else goes to a log file."""
 
 import contextlib
 import os

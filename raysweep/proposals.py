@@ -42,7 +42,7 @@ class Proposals:
         self._trials[number].report(objective, step)
 
     def tell(self, number: int, status: str, objective: float | None) -> None:
-        """How a trial ended: completed with its best objective, stopped (pruned where it stood), or anything else: failed."""
+        """How a trial ended: completed with its best objective, stopped (pruned where it stood), or else failed."""
         from optuna.trial import TrialState
 
         if status == "completed":

@@ -4,7 +4,7 @@
 
 ``run``     the sweep's settings, written first: see :class:`RunInfo`
 ``trial``   a configuration was proposed: ``trial``, ``config``
-``rung``    a trial was evaluated: ``trial``, ``step``, ``examples_seen``, ``seconds``, ``loss``, ``points`` (list of :class:`Point`)
+``rung``    a trial was evaluated: a :class:`Rung`'s fields and ``points``, a list of :class:`Point`
 ``end``     a trial ended: ``trial``, ``status``, ``reason``, ``seconds``, ``gpu_seconds``
 ``points``  operating points of no rung: the reference, the oracle, and test scores of front members
 ``finish``  the sweep ended: ``status`` (``completed``, ``interrupted``, ``budget``), ``reason``, ``seconds``

@@ -24,7 +24,7 @@ from raysweep.errors import InputError
 from raysweep.evaluation import evaluate
 from raysweep.results import Point, point_name
 from raysweep.sweep import Sweep, plain_point
-from raysweep.weights import read_point, save_point
+from raysweep.weights import read_point, save_point, save_scores
 
 _workbenches: dict[str, Workbench] = {}
 
@@ -115,7 +115,7 @@ class _Stopper(_NotInSnapshots, FIFOScheduler):
     """Passes rungs and endings to the sweep, and its decisions to Tune."""
 
     def __init__(self, sweep: Sweep) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._sweep = sweep
 
     def on_trial_result(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> str:
@@ -209,8 +209,10 @@ def _score_test(
     bench = _workbench(prepared, evaluation, request)
     points = []
     for trial, step in members:
-        bench.reset(read_point(folder / "points" / point_name(trial, step)))
+        place = folder / "points" / point_name(trial, step)
+        bench.reset(read_point(place))
         scores = evaluate(bench.model, bench.tokens, bench.test)
+        save_scores(place, "test", scores)
         width = bench.model.get_embedding_dimension()
         point: Point = bench.test.point(scores, trial=trial, step=step, kind="plain", value=None, width=width)
         points.append({"trial": trial, "step": step, **plain_point(point)})

@@ -223,7 +223,8 @@ def _only(document: Document, path: KeyPath, value: Mapping[str, Any], allowed: 
 def _checked(document: Document, path: KeyPath, name: str, value: Any) -> Any:
     """The value, if a trial may have it under this name on its own; how parameters fit together is checked later."""
     field = TrialConfig.model_fields[name]
-    adapter: TypeAdapter[Any] = TypeAdapter(field.annotation)
+    annotation: Any = field.annotation
+    adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     try:
         value = adapter.validate_python(value, strict=True)
         probe: dict[str, Any] = {"loss": "triplet", "margin": 0.1, "learning_rate": 1e-5}

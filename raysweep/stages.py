@@ -113,8 +113,8 @@ class Coordinator:
         total = int(quotas.sum())
         if not total:
             raise InputError(
-                f"no examples of kind {kind}: no sentence has the neighbours it needs (same class and, but for positive pairs, "
-                "another class) within examples.k and examples.min_similarity"
+                f"no examples of kind {kind}: no sentence has the neighbours they need (of its own class and, but for "
+                "positive pairs, of another) within examples.k and examples.min_similarity"
             )
         np.save(folder / "quotas.npy", quotas)
         arguments = (stage.inputs["sentences"], neighbours, folder, dict(parameters))

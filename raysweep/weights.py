@@ -21,8 +21,13 @@ def save_point(folder: Path, model: "SentenceTransformer", scores: Scores) -> No
     temporary.mkdir(parents=True)
     trained = {name: value.detach().contiguous() for name, value in model.named_parameters() if value.requires_grad}
     save_file(trained, temporary / "trained.safetensors")
-    np.savez(temporary / "scores.npz", polarity=scores.polarity, similarity=scores.similarity)
+    save_scores(temporary, "dev", scores)
     temporary.rename(folder)
+
+
+def save_scores(folder: Path, split: str, scores: Scores) -> None:
+    """Write per-query scores as ``SPLIT.npz``: arrays ``polarity`` and ``similarity``, each (queries,)."""
+    np.savez(folder / f"{split}.npz", polarity=scores.polarity, similarity=scores.similarity)
 
 
 def read_point(folder: Path) -> "dict[str, torch.Tensor]":

@@ -24,12 +24,30 @@ def test_evaluate_prints_the_published_values() -> None:
     for path in (train, test):
         if not path.is_file():
             pytest.skip(f"{path} is missing")
-    command = [sys.executable, "-m", "raysweep", "evaluate", "--model", "demo", "--train", str(train), "--test", str(test)]
+    command = [
+        sys.executable,
+        "-m",
+        "raysweep",
+        "evaluate",
+        "--model",
+        "demo",
+        "--train",
+        str(train),
+        "--test",
+        str(test),
+    ]
     command += ["--k", "4,8,16,32", "--rank-weights", "uniform,linear", "--format", "json"]
     rows = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     by_key = {(row["k"], row["rank_weights"]): row for row in rows}
     assert len(by_key) == 8
-    for k, (polarity, polarity_std, similarity, similarity_std, polarity_linear, similarity_linear) in PUBLISHED.items():
+    for k, (
+        polarity,
+        polarity_std,
+        similarity,
+        similarity_std,
+        polarity_linear,
+        similarity_linear,
+    ) in PUBLISHED.items():
         uniform, linear = by_key[k, "uniform"], by_key[k, "linear"]
         assert round(uniform["polarity_mean"], 3) == polarity
         assert round(uniform["polarity_std"], 3) == polarity_std

@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "raysweep"
 
 PURE = {
-    "artifacts", "carving", "config", "dataset", "demo", "demo_words", "document", "errors", "examples", "files", "freezing", "halving", "hub", "losses", "metrics",
+    "artifacts", "carving", "config", "dataset", "demo", "document", "errors", "examples", "files", "freezing", "halving", "hub", "losses", "metrics",
     "model_source", "neighbours", "pareto", "progress", "proposals", "results", "schedules", "sources", "space", "sweep",
 }  # fmt: skip
 TRAINING = {"encoder", "engine", "evaluation", "objective", "scoring", "weights"}

@@ -18,5 +18,9 @@ def test_passes(command: list[str]) -> None:
 
 
 def test_no_module_is_longer_than_300_lines() -> None:
-    long = {path.name: count for path in ROOT.glob("raysweep/**/*.py") if (count := len(path.read_text().splitlines())) > 300}
+    long = {
+        path.name: count
+        for path in ROOT.glob("raysweep/**/*.py")
+        if (count := len(path.read_text().splitlines())) > 300
+    }
     assert not long

@@ -142,7 +142,9 @@ def test_an_interrupted_sweep_keeps_its_finished_rungs(tmp_path: Path, number: s
         text=True,
     )
     deadline = time.monotonic() + 300
-    while time.monotonic() < deadline and not any(load(run).rungs for run in runs(tmp_path) if (run / "run.log").exists()):
+    while time.monotonic() < deadline and not any(
+        load(run).rungs for run in runs(tmp_path) if (run / "run.log").exists()
+    ):
         time.sleep(0.5)
         assert process.poll() is None, process.communicate()
     process.send_signal(number)
@@ -158,17 +160,36 @@ def test_an_interrupted_sweep_keeps_its_finished_rungs(tmp_path: Path, number: s
     assert {row["split"] for row in rows} == {"dev"}
 
 
-ROWS = "".join(f"{word} number {i} of the list,{i % 2}\n" for i, word in enumerate(["alpha", "beta", "gamma", "delta"] * 30))
-SMALL = ["--data.max_dev", "12", "--space.batch_size", "8", "--space.examples_per_rung", "16", "--early_stopping.first_examples", "16"]
+ROWS = "".join(
+    f"{word} number {i} of the list,{i % 2}\n" for i, word in enumerate(["alpha", "beta", "gamma", "delta"] * 30)
+)
+SMALL = [
+    "--data.max_dev",
+    "12",
+    "--space.batch_size",
+    "8",
+    "--space.examples_per_rung",
+    "16",
+    "--early_stopping.first_examples",
+    "16",
+]
 
 BAD = {
     "missing file": (None, [], r"train.csv: no such file"),
     "empty file": ("", [], r"train.csv: .*empty"),
-    "missing column": (ROWS, ["--data.text_column", "sentence"], r"column 'sentence' is missing; the columns are 'text', 'label'"),
+    "missing column": (
+        ROWS,
+        ["--data.text_column", "sentence"],
+        r"column 'sentence' is missing; the columns are 'text', 'label'",
+    ),
     "one class": (ROWS.replace(",1\n", ",0\n"), [], r"train.csv: .*one class|only .* label"),
     "empty text": (ROWS + '"",1\n', [], r"train.csv: row 121: column 'text'"),
     "k beyond the pool": (ROWS, ["--evaluation.k", "500"], r"k is 500, but the retrieval pool holds \d+"),
-    "no neighbour": (ROWS, ["--examples.min_similarity", "0.9999"], r"examples.min_similarity is 0.9999, and no sentence has"),
+    "no neighbour": (
+        ROWS,
+        ["--examples.min_similarity", "0.9999"],
+        r"examples.min_similarity is 0.9999, and no sentence has",
+    ),
     "freezing level": (ROWS, ["--space.freezing", "emb+B0-10"], r"emb\+B0-10.*6 blocks"),
     "unknown model": (ROWS, ["--model", "nobody/has-this"], r"nobody/has-this"),
     "unknown key": (ROWS, ["--budgets.trials", "3"], r"--budgets: unknown key"),

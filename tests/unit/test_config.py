@@ -85,7 +85,11 @@ REFUSED = [
     ("low: 1e-6", "low: 0", r"line 10: space\.learning_rate\.low: a log range must begin above 0, not at 0"),
     ("low: 1e-6", "low: 1", r"space\.learning_rate: low must be below high"),
     ("high: 1e-4", "high: 5.0", r"space\.learning_rate\.high: should be less than or equal to 1, not 5\.0"),
-    ("cosine_similarity: {}", "cosine_similarity: {margin: 0.1}", r"line 9: .*the loss cosine_similarity has no margin"),
+    (
+        "cosine_similarity: {}",
+        "cosine_similarity: {margin: 0.1}",
+        r"line 9: .*the loss cosine_similarity has no margin",
+    ),
     ("contrastive: {margin: 0.5}", "contrastive: {margin: 3.0}", r"margin must be above 0 and at most 2, not 3"),
     ("      contrastive", "      contrastiv", r"contrastiv.* is no loss|loss is 'contrastiv'"),
     ("emb+B0]", "embb]", r"line 11: space\.freezing\.choices\[1\]: .*embb"),
@@ -93,7 +97,11 @@ REFUSED = [
     ("  examples_per_rung: 2048", "  examples_per_rung: 3000", r"2048 is no multiple of examples_per_rung 3000"),
     ("  examples_per_rung: 2048", "  examples_per_rung: 32", r"less than one batch of 64"),
     ("  examples_per_rung: 2048", "  examples_per_run: 2048", r"unknown key \(did you mean examples_per_rung\?\)"),
-    ("model: demo", "model: demo\nevaluation: {k: 0}", r"line 4: evaluation\.k: should be greater than or equal to 1, not 0"),
+    (
+        "model: demo",
+        "model: demo\nevaluation: {k: 0}",
+        r"line 4: evaluation\.k: should be greater than or equal to 1, not 0",
+    ),
     ("model: demo", "model: demo\nmodel: demo", r"line 4: model stands twice \(first in line 3\)"),
     ("model: demo", "model: [", r"line \d+:"),
     ("{choices: [none, emb+B0]}", "[none, emb+B0]", r"a list of choices is written \{choices:"),
@@ -127,7 +135,9 @@ def test_numbers_read_as_in_yaml_1_2(text: str, value: object) -> None:
 
 
 def test_a_range_of_integers_is_sampled_in_integers(tmp_path: Path) -> None:
-    _, space = read(tmp_path, MINIMAL.replace("  examples_per_rung", "  batch_size: {low: 16, high: 64}\n  examples_per_rung"))
+    _, space = read(
+        tmp_path, MINIMAL.replace("  examples_per_rung", "  batch_size: {low: 16, high: 64}\n  examples_per_rung")
+    )
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     sizes = {space.sample(study.ask()).batch_size for _ in range(50)}
     assert all(isinstance(size, int) and 16 <= size <= 64 for size in sizes)
@@ -140,7 +150,10 @@ def test_grid_refuses_a_range(tmp_path: Path) -> None:
 
 
 def test_trial_config_needs_exactly_the_parameters_of_its_loss() -> None:
-    assert trial_config({"loss": "triplet", "learning_rate": 1e-5}).margin == LOSSES["triplet"].parameters["margin"].default
+    assert (
+        trial_config({"loss": "triplet", "learning_rate": 1e-5}).margin
+        == LOSSES["triplet"].parameters["margin"].default
+    )
     with pytest.raises(InputError, match="the loss cosine_similarity has none"):
         trial_config({"loss": "cosine_similarity", "margin": 0.1, "learning_rate": 1e-5})
     with pytest.raises(InputError, match="learning_rate: should be greater than 0, not 0"):

