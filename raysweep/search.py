@@ -152,7 +152,7 @@ def search(sweep: Sweep, prepared: Prepared, request: Request) -> None:
     """Run the sweep's trials until its budget is spent. KeyboardInterrupt leaves finished rungs in the ledger."""
     config = sweep.config
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # Ctrl-C is ours to handle: Tune's own handler saves pickles first
-    os.environ["TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S"] = "0"
+    os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"  # the ledger has every result
     shared = {
         "prepared": prepared,
         "evaluation": config.evaluation,

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,10 @@ class Sweep:
         self.ledger.append("end", trial=number, status=status, reason=reason, seconds=seconds, gpu_seconds=gpu_seconds)
 
     def finish(self, status: str, reason: str) -> None:
+        kept = _names(self.front())
+        for path in (self.folder / "points").iterdir():  # a rung cut off between its weights and its report
+            if path.name not in kept:
+                shutil.rmtree(path, ignore_errors=True)
         self.ledger.append("finish", status=status, reason=reason, seconds=time.monotonic() - self.began)
         self.ledger.close()
 
@@ -124,9 +129,7 @@ class Sweep:
 
     def _drop_dominated(self) -> None:
         """Weights are kept for the front's members only, which bounds the disk that a sweep takes."""
-        kept = {point_name(point.trial, point.step) for point in self.front() if point.trial is not None and point.step}
-        known = {point_name(point.trial, point.step) for point in self.points if point.trial is not None and point.step}
-        for name in known - kept:
+        for name in _names(self.points) - _names(self.front()):
             shutil.rmtree(self.folder / "points" / name, ignore_errors=True)
 
     def show(self) -> None:
@@ -147,6 +150,10 @@ class Sweep:
         if self.config.budget.minutes:
             estimates.append(60 * self.config.budget.minutes - seconds)
         return f"about {duration(max(0.0, min(estimates)))} left" if estimates else f"{duration(seconds)} so far"
+
+
+def _names(points: Iterable[Point]) -> set[str]:
+    return {point_name(point.trial, point.step) for point in points if point.trial is not None and point.step}
 
 
 def plain_point(point: Point) -> dict[str, Any]:
