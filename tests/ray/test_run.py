@@ -219,3 +219,22 @@ def test_a_folder_that_cannot_be_written_is_refused_before_work(tmp_path: Path) 
     done = raysweep(tmp_path, "run", "smoke", "--storage.runs", str(tmp_path / "taken" / "runs"))
     assert done.returncode == 2
     assert "storage.runs: cannot write to" in done.stderr
+
+
+def test_the_readmes_trial_in_python_runs(twice: tuple[Path, Sequence[subprocess.CompletedProcess[str]]]) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    code = readme.split("```python\n")[1].split("```")[0]
+    assert len([line for line in code.splitlines() if line.strip()]) < 10
+    assert raysweep(twice[0], "prepare", "smoke").returncode == 0
+    done = subprocess.run(
+        [sys.executable, "-c", code + "\nimport sys; assert 'ray' not in sys.modules"],
+        cwd=twice[0],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    steps = [line.split() for line in done.stdout.splitlines()]
+    assert [step for step, *_ in steps] == ["1", "2"]
+    assert all(0 < float(score) < 1 for _, *scores in steps for score in scores)
