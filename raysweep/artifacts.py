@@ -9,7 +9,7 @@ import json
 import shutil
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -76,11 +76,16 @@ class Prepared:
     """Everything a sweep's trials read: paths of artifacts, opened as memory maps on first use."""
 
     model: dict[str, Any]  # the candidate encoder's EncoderConfig, as plain values
+    model_identity: str
     sentences_folder: Path
     tokens_folder: Path  # the candidate encoder's tokens
     reference_folder: Path  # unit embeddings under the reference encoder
     examples_folders: dict[str, Path]  # by example kind
     reference_identity: str
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Paths only: what is open in this process is opened anew by the process that gets a copy."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     def save(self, path: Path) -> None:
         """Write as JSON, whole or not at all."""

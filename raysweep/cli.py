@@ -1,6 +1,7 @@
 """The command line: one subcommand a stage. torch and Ray are imported only by the commands that use them."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,6 @@ OVERRIDE_HELP = (
     "Any key of the file can be overridden by its dotted path: --budget.trials 40, --data.train reviews.csv, "
     "--space.learning_rate '{low: 1e-6, high: 1e-4, log: true}'."
 )
-SPACE_HELP = "A YAML file, or the name of a shipped space: "
 
 app = typer.Typer(
     name="raysweep",
@@ -85,7 +85,7 @@ def evaluate(
     ] = None,
     k: Annotated[str, typer.Option(help="Retrieved sentences per query; several separated by commas.")] = "16",
     rank_weights: Annotated[str, typer.Option(help="uniform, linear, or both separated by a comma.")] = "uniform",
-    pool_size: Annotated[
+    num_pool: Annotated[
         int | None, typer.Option(min=1, help="Pool size; min(train, 5 * queries) if not given.")
     ] = None,
     pool_seed: Annotated[int, typer.Option(min=0, help="Seed of the pool's sample.")] = 42,
@@ -114,7 +114,7 @@ def evaluate(
             display,
             text_column=text_column,
             label_column=label_column,
-            num_pool=pool_size,
+            num_pool=num_pool,
             pool_seed=pool_seed,
         )
     if format == "json":
@@ -170,6 +170,13 @@ def export(
 @contextlib.contextmanager
 def _working() -> "Iterator[tuple[Display, Log]]":
     """Libraries' chatter out of the way; Ctrl-C ends with the exit code a shell expects."""
+    # Before anything is imported that would read them: nothing phones home.
+    for name, value in (
+        ("RAY_USAGE_STATS_ENABLED", "0"),
+        ("HF_HUB_DISABLE_TELEMETRY", "1"),
+        ("HF_UPDATE_DOWNLOAD_COUNTS", "0"),
+    ):
+        os.environ.setdefault(name, value)
     from raysweep.progress import quiet
 
     try:
@@ -182,20 +189,20 @@ def _working() -> "Iterator[tuple[Display, Log]]":
 
 def _load(space: str, arguments: list[str]) -> Any:
     from raysweep import config as configuration
-    from raysweep import space as spaces
+    from raysweep import space_parser
     from raysweep.document import Document
 
     document = Document.read(find_space(space))
     for path, value in _overrides(arguments):
         document.override(path, value)
     config = configuration.parse(document)
-    return config, spaces.parse(document, config)
+    return config, space_parser.parse(document, config)
 
 
 def find_space(name: str) -> Path:
     """The file of this path, or the shipped space of this name. InputError lists the shipped ones."""
     path = Path(name)
-    if path.exists() or path.parent != Path():
+    if path.is_file() or path.parent != Path():
         return path
     package = Path(__file__).parent
     for folder in (package / "search_spaces", package.parent / "search_spaces"):  # installed, or a checkout

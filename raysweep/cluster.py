@@ -2,8 +2,9 @@
 
 import contextlib
 import logging
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Capacity:
-    """CPUs and GPUs of every node that is there now."""
+    """CPUs and GPUs of every node that runs work."""
 
     nodes: tuple[tuple[float, float], ...]
 
@@ -45,54 +46,70 @@ class Capacity:
         """Workers that run an encoder: one a GPU where there are GPUs, otherwise one for each few CPUs of a node."""
         if self.gpus >= 1:
             with_gpu = [(cpus, gpus) for cpus, gpus in self.nodes if gpus >= 1]
-            return Request(min(1.0, *(cpus for cpus, _ in with_gpu), 1.0), 1, int(sum(gpus for _, gpus in with_gpu)))
+            return Request(min(1.0, *(cpus for cpus, _ in with_gpu)), 1, int(sum(gpus for _, gpus in with_gpu)))
         return self.processors()
 
     def processors(self) -> Request:
         """Workers that compute on CPUs with several threads.
 
         They may take every CPU: the data they read comes from artifacts and the object store, so no read or write task
-        competes for one, and their coordinator asks for none. A cluster that scales up from nothing gets one small
-        request.
+        competes for one, and their coordinator asks for none.
         """
-        cpus = [cpus for cpus, _ in self.nodes if cpus > 0]
-        if not cpus:
-            return Request(1, 0, 1)
-        each = min(THREADS_PER_ENCODER, *cpus)
-        return Request(each, 0, max(1, sum(int(node // each) for node in cpus)))
+        cpus = [cpus for cpus, _ in self.nodes]
+        largest = max(cpus)
+        each = max(1, largest // math.ceil(largest / THREADS_PER_ENCODER))  # the largest node shared out evenly
+        return Request(each, 0, max(1, sum(_fits(node, each) for node in cpus)))
 
     def trials(self, resources: ResourcesConfig) -> Request:
         """Trials: one a GPU by default, otherwise one for each few CPUs. InputError when not one of them would fit."""
         default = self.encoders()
         gpus = default.gpus if resources.gpus_per_trial is None else resources.gpus_per_trial
         cpus = resources.cpus_per_trial or (default.cpus if gpus or not default.gpus else self.processors().cpus)
-        if self.cpus and not any(has_cpus >= cpus and has_gpus >= gpus for has_cpus, has_gpus in self.nodes):
+        if not any(has_cpus >= cpus and has_gpus >= gpus for has_cpus, has_gpus in self.nodes):
             largest = max(self.nodes)
             raise InputError(
                 f"a trial asks for {cpus:g} CPUs and {gpus:g} GPUs, but the largest node has {largest[0]:g} and "
                 f"{largest[1]:g}: lower resources.cpus_per_trial or resources.gpus_per_trial"
             )
-        slots = [min(c // cpus, g // gpus if gpus else float("inf")) for c, g in self.nodes]
-        count = resources.max_concurrent_trials or max(1, int(sum(slots)))
-        return Request(cpus, gpus, count)
+        slots = [min(_fits(c, cpus), _fits(g, gpus)) if gpus else _fits(c, cpus) for c, g in self.nodes]
+        return Request(cpus, gpus, resources.max_concurrent_trials or max(1, sum(slots)))
+
+
+def _fits(whole: float, part: float) -> int:
+    """How often ``part`` goes into ``whole``; 1 // 0.2 would be 4."""
+    return math.floor(whole / part + 1e-9)
+
+
+def _nodes(present: Sequence[Mapping[str, float]], resources: ResourcesConfig) -> tuple[tuple[float, float], ...]:
+    """CPUs and GPUs of the nodes that are there, or of those that an autoscaler is to bring when there are none yet."""
+    nodes = tuple((node.get("CPU", 0.0), node.get("GPU", 0.0)) for node in present if node.get("CPU", 0.0) > 0)
+    if not nodes:
+        if resources.max_concurrent_trials is None:
+            raise InputError(
+                "the cluster has no worker yet: name resources.max_concurrent_trials, and resources.gpus_per_trial or "
+                "resources.cpus_per_trial, so that it knows how far to scale"
+            )
+        gpus = resources.gpus_per_trial or 0
+        share = min(1.0, gpus) or 1.0  # trials that share a GPU share a node
+        nodes = ((resources.cpus_per_trial or 1, math.ceil(gpus)),) * math.ceil(resources.max_concurrent_trials * share)
+    return tuple((cpus, 0.0) for cpus, _ in nodes) if resources.gpus_per_trial == 0 else nodes
 
 
 @contextlib.contextmanager
 def connected(resources: ResourcesConfig) -> Iterator[Capacity]:
     """Start a local Ray, or join the cluster at ``resources.address``; leave it again at the end.
 
-    Ray's usage statistics are off, and nothing is printed by workers.
+    Ray's usage statistics are off. What workers print comes out here, for the caller to put into a log.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     import ray
 
     address = resources.address or os.environ.get("RAY_ADDRESS")
     if address and resources.num_cpus:
         raise InputError("resources.num_cpus sizes a local cluster, but resources.address names one to join")
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    quiet: dict[str, Any] = {"log_to_driver": True, "logging_level": logging.ERROR}
     try:
         if address:
             ray.init(address=address, **quiet)
@@ -104,8 +121,7 @@ def connected(resources: ResourcesConfig) -> Iterator[Capacity]:
         ) from None
     _protect_token()
     try:
-        alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        yield Capacity(tuple((node.get("CPU", 0.0), node.get("GPU", 0.0)) for node in alive))
+        yield Capacity(_nodes([node["Resources"] for node in ray.nodes() if node["Alive"]], resources))
     finally:
         ray.shutdown()
 

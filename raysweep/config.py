@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from raysweep import freezing
 from raysweep.document import Document, KeyPath, dotted, unknown_key
@@ -18,12 +18,38 @@ class Frozen(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+def _named(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+def _absolute_source(source: str) -> str:
+    """Workers have working folders of their own, so a relative path would mean another file there."""
+    if source == "demo" or source.startswith("hub:") or "://" in source:
+        return source
+    return str(Path(source).expanduser().absolute())
+
+
+def _absolute_model(name: str) -> str:
+    folder = Path(name).expanduser()
+    return str(folder.absolute()) if name != "demo" and folder.is_dir() else name
+
+
+def _local(folder: Path) -> Path:
+    if "://" in str(folder) or ":/" in str(folder):
+        raise ValueError("must be a folder that every node sees; URIs are not supported")
+    return folder.expanduser()
+
+
+Source = Annotated[str, AfterValidator(_absolute_source)]
+Folder = Annotated[Path, AfterValidator(_local)]
+
+
 class DataConfig(Frozen):
     """Where labelled sentences come from. A source is `demo`, `hub:NAME[:SPLIT]`, or a path or URI of a table."""
 
-    train: str = Field(description="training sentences; also the pool that retrieval searches in")
-    dev: str | None = Field(None, description="sentences the search selects on; carved from train when not given")
-    test: str | None = Field(None, description="sentences scored once, for the report")
+    train: Source = Field(description="training sentences; also the pool that retrieval searches in")
+    dev: Source | None = Field(None, description="sentences the search selects on; carved from train when not given")
+    test: Source | None = Field(None, description="sentences scored once, for the report")
     subset: str | None = Field(None, description="configuration name of a hub dataset")
     text_column: str = "text"
     label_column: str = "label"
@@ -34,14 +60,10 @@ class DataConfig(Frozen):
 class EncoderConfig(Frozen):
     """A sentence-transformers model: `demo`, a folder, or a name on the hub."""
 
-    name: str
+    name: Annotated[str, AfterValidator(_absolute_model)]
     revision: str | None = Field(None, description="hub revision")
     prompt: str = Field("", description="text put before every sentence, such as 'query: ' for e5")
     max_tokens: int | None = Field(None, ge=2, description="truncate sentences; the model's own limit if not given")
-
-
-def _named(value: Any) -> Any:
-    return {"name": value} if isinstance(value, str) else value
 
 
 Encoder = Annotated[EncoderConfig, BeforeValidator(_named)]
@@ -91,7 +113,12 @@ class BudgetConfig(Frozen):
 
     trials: int = Field(20, ge=1)
     rungs: int = Field(6, ge=1, description="evaluations per trial; a trial sees rungs * examples_per_rung examples")
+    examples_per_trial: int | None = Field(None, ge=1, description="in place of rungs: what every trial sees in all")
     minutes: float | None = Field(None, gt=0, description="wall-clock limit of the search")
+
+    def rungs_of(self, trial: "TrialConfig") -> int:
+        """How many rungs a trial has."""
+        return self.rungs if self.examples_per_trial is None else self.examples_per_trial // trial.examples_per_rung
 
 
 class ResourcesConfig(Frozen):
@@ -108,8 +135,8 @@ class ResourcesConfig(Frozen):
 class StorageConfig(Frozen):
     """Where runs and artifacts are kept; on a cluster, folders that every node sees."""
 
-    runs: Path = Field(Path("raysweep-runs"), strict=False)
-    artifacts: Path | None = Field(None, strict=False, description="RUNS/artifacts if not given")
+    runs: Folder = Field(Path("raysweep-runs"), strict=False)
+    artifacts: Folder | None = Field(None, strict=False, description="RUNS/artifacts if not given")
 
     @property
     def artifacts_folder(self) -> Path:

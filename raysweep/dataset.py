@@ -13,7 +13,7 @@ was carved from train keeps its rows' places among train's.
 import json
 import re
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -63,8 +63,11 @@ def build(
     dev_fraction: float = 0.1,
     max_dev: int = 1000,
     seed: int = 0,
+    progress: Callable[[int], None] = lambda rows: None,
 ) -> Summary:
     """Stream the sources into ``folder``, which exists, and carve dev from train if none is given.
+
+    ``progress`` is told the rows read so far of the source that is being read.
 
     Without ``test`` there are no test rows, but ``train="demo"`` brings its own. Memory peaks below 200 bytes a row.
     Raises InputError for what :func:`raysweep.sources.read` refuses, fewer than two classes, labels that train lacks, and
@@ -78,7 +81,7 @@ def build(
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
         for split, source in used.items():
             batches = sources.read(source, text_column, label_column, subset=subset, split=HUB_SPLITS[split])
-            part, names = _read(split, source, batches, names, writer)
+            part, names = _read(split, source, _counted(batches, progress), names, writer)
             parts.append(part)
             if len(names) == 1:
                 raise InputError(f"{source}: every row has the label {names[0]!r}; at least two classes are needed")
@@ -159,6 +162,12 @@ class _Part:
     keep: npt.NDArray[np.bool_]  # False: the text carries different labels
     conflicts: list[tuple[int, list[str]]]  # first row and labels of such texts, some of them
     num_conflicts: int  # all of them
+
+
+def _counted(batches: Iterable[sources.Batch], progress: Callable[[int], None]) -> Iterator[sources.Batch]:
+    for batch in batches:
+        yield batch
+        progress(batch.first_row + len(batch.texts) - 1)
 
 
 def _read(

@@ -60,7 +60,7 @@ def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | No
         model = SentenceTransformer(
             str(source.folder), device=device, local_files_only=True, model_kwargs={"dtype": "float32"}
         )
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # a damaged or foreign folder fails in any layer below, each with errors of its own
         raise InputError(f"model {config.name!r} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
     if model.tokenizer is None:
         raise InputError(f"model {config.name!r} has no tokenizer, so it is no text encoder")

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from raysweep import encoder, freezing, metrics, objective, schedules
+from raysweep import criterion, encoder, freezing, metrics, schedules
 from raysweep.artifacts import Prepared, open_array
 from raysweep.config import EncoderConfig, EvaluationConfig, TrialConfig
 from raysweep.encoder import Tokens
-from raysweep.evaluation import EvaluationSet, evaluate
+from raysweep.evaluation import EvaluationSet, TrialDivergedError, evaluate
 from raysweep.losses import LOSSES
 
 if TYPE_CHECKING:
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 TOKENS_PER_BUCKET = (
     512  # a training batch is cut into buckets of like length; smaller ones pad less, larger ones overlap more
 )
-
-
-class TrialDivergedError(RuntimeError):
-    """The loss stopped being a finite number."""
 
 
 @dataclass(frozen=True)
@@ -90,13 +86,15 @@ def run_trial(
     seed: int = 0,
     num_rungs: int = 6,
     evaluation: EvaluationConfig | None = None,
+    device: str | None = None,
     on_rung: Callable[[RungResult], bool | None] = lambda rung: None,
 ) -> list[RungResult]:
     """Train and evaluate one configuration in this process; ``on_rung`` takes each rung and may return False to stop.
 
-    Needs nothing but artifacts: no Ray, no cluster. Raises TrialDivergedError when the loss is no longer finite.
+    Needs nothing but artifacts: no Ray, no cluster. ``device`` is a GPU where there is one.
+    Raises TrialDivergedError when the loss is no longer finite.
     """
-    workbench = Workbench(prepared, evaluation or EvaluationConfig())
+    workbench = Workbench(prepared, evaluation or EvaluationConfig(), device or encoder.best_device())
     results: list[RungResult] = []
     for result in rungs(config, workbench, seed=seed, num_rungs=num_rungs):
         results.append(result)
@@ -118,7 +116,7 @@ def rungs(config: TrialConfig, workbench: Workbench, *, seed: int, num_rungs: in
     )
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name not in frozen)
-    loss = objective.build(config.loss, config.model_dump(), model)
+    loss = criterion.build(config.loss, config.model_dump(), model)
     optimizer = _optimizer(config, model)
     order = _Order(workbench.prepared, LOSSES[config.loss].example_kind, np.random.default_rng(seed))
     steps_per_rung = -(-config.examples_per_rung // config.batch_size)
@@ -150,8 +148,6 @@ def rungs(config: TrialConfig, workbench: Workbench, *, seed: int, num_rungs: in
             raise TrialDivergedError(f"the loss became {mean} within rung {rung} (after {seen} examples)")
         train_seconds += time.perf_counter() - started
         scores = evaluate(model, workbench.tokens, workbench.dev)
-        if not np.isfinite(scores.similarity).all():
-            raise TrialDivergedError(f"the embeddings at rung {rung} are not finite")
         yield RungResult(rung, seen, mean, scores, time.perf_counter() - began, train_seconds)
 
 

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
+class TrialDivergedError(RuntimeError):
+    """The loss or the embeddings stopped being finite numbers."""
+
+
 @dataclass(frozen=True)
 class EvaluationSet:
     """What one split is scored with. ``queries``: sentence ids (q,); ``pool``: sentence ids (p,); embeddings under R."""
@@ -82,6 +86,11 @@ class EvaluationSet:
 
 
 def evaluate(model: "SentenceTransformer", tokens: Tokens, evaluation: EvaluationSet) -> metrics.Scores:
-    """Per-query scores of retrieval by ``model``; ``tokens`` are its tokens of all sentences."""
-    queries = embed(model, tokens, evaluation.queries)
-    return evaluation.score(queries, embed(model, tokens, evaluation.pool))
+    """Per-query scores of retrieval by ``model``; ``tokens`` are its tokens of all sentences.
+
+    Raises TrialDivergedError when the model's weights have become useless.
+    """
+    queries, pool = embed(model, tokens, evaluation.queries), embed(model, tokens, evaluation.pool)
+    if not (np.isfinite(queries).all() and np.isfinite(pool).all()):
+        raise TrialDivergedError("the embeddings are no longer finite numbers")
+    return evaluation.score(queries, pool)

@@ -1,12 +1,12 @@
 """A point of the front as a sentence-transformers model on disk."""
 
+import json
 from pathlib import Path
-
-import yaml
 
 from raysweep import encoder
 from raysweep.config import EncoderConfig
 from raysweep.errors import InputError
+from raysweep.model_source import locate
 from raysweep.results import Point, load, point_name
 from raysweep.summary import summarise
 from raysweep.weights import read_point
@@ -22,9 +22,16 @@ def export(run: Path, point: str, to: Path) -> str:
     chosen = _choose(run, point)
     assert chosen.trial is not None and chosen.step is not None
     weights = read_point(run / "points" / point_name(chosen.trial, chosen.step))
-    settings = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
-    model = encoder.load(EncoderConfig(**settings["model"]))
+    prepared = json.loads((run / "prepared.json").read_text(encoding="utf-8"))
+    config = EncoderConfig(**prepared["model"])
+    source = locate(config)
+    if source.identity != prepared["model_identity"]:
+        raise InputError(f"model {config.name!r} has changed since the run, and frozen weights are taken from it")
+    model = encoder.load(config, source=source)
     model.load_state_dict({**model.state_dict(), **weights})
+    if config.prompt:  # so that the exported model, encoding as it is, embeds what was trained
+        model.prompts = {**model.prompts, "raysweep": config.prompt}
+        model.default_prompt_name = "raysweep"
     model.save(str(to), create_model_card=False)
     return (
         f"trial {chosen.trial}, step {chosen.step} (dev P {100 * chosen.polarity:.2f}, S {100 * chosen.similarity:.2f}) "

@@ -1,15 +1,20 @@
 """Labelled sentences of a Hugging Face hub dataset, ``hub:NAME[:SPLIT]``, through the ``datasets`` package."""
 
+import contextlib
 import functools
 import importlib.util
+import os
 import re
+import socket
 import threading
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from raysweep import files
 from raysweep.errors import InputError
 
 _SOURCE = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?::(?P<split>[^/\s][^/]*))?")
-PROBE_SECONDS = 15.0  # with the imports before and the look into the cache after, well within 30 s
+PROBE_SECONDS = 10.0  # with the imports before and the look into the cache after, well within 30 s
 
 
 def parse(source: str, split: str) -> tuple[str, str]:
@@ -30,14 +35,13 @@ def read(source: str, columns: tuple[str, str], subset: str | None, split: str) 
     name, split = parse(source, split)
     import datasets
 
-    unreachable = _unreachable(name)
     offline = datasets.config.HF_HUB_OFFLINE
     try:
         # When the hub does not answer only the cache is asked: left alone, the package retries for minutes.
-        datasets.config.HF_HUB_OFFLINE = bool(unreachable) or offline
+        datasets.config.HF_HUB_OFFLINE = offline or not reachable()
         dataset = datasets.load_dataset(name, subset, split=split)
     except Exception as error:  # the package lets through whatever its layers raise
-        why = f"the hub cannot be reached ({unreachable}) and the local cache does not help: " if unreachable else ""
+        why = "" if reachable() else "the hub cannot be reached and the local cache does not help: "
         raise InputError(f"{source}: {why}{error}") from None
     finally:
         datasets.config.HF_HUB_OFFLINE = offline
@@ -52,24 +56,24 @@ def read(source: str, columns: tuple[str, str], subset: str | None, split: str) 
 
 
 @functools.cache
-def _unreachable(name: str) -> str:
-    """Why the hub cannot be asked about the dataset, or "" when it answers, be it with a refusal."""
-    import huggingface_hub
-    from huggingface_hub.errors import RepositoryNotFoundError
+def reachable() -> bool:
+    """Whether the hub answers at all within PROBE_SECONDS; False at once when HF_HUB_OFFLINE is set.
 
-    outcome = [f"no answer within {PROBE_SECONDS:g} s"]
+    Asked before the hub's own clients are, because those retry for minutes.
+    """
+    if os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}:
+        return False
+    endpoint = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+    proxy = getproxies().get(endpoint.scheme)
+    address = urlsplit(proxy) if proxy else endpoint
+    answered: list[bool] = []
 
     def probe() -> None:
-        try:
-            huggingface_hub.HfApi().dataset_info(name, timeout=PROBE_SECONDS)
-            outcome[0] = ""
-        except RepositoryNotFoundError:
-            outcome[0] = ""
-        except Exception as error:
-            outcome[0] = f"{type(error).__name__}: {error}"
+        with contextlib.suppress(OSError), socket.create_connection((address.hostname or "", address.port or 443)):
+            answered.append(True)
 
-    # Name resolution obeys no timeout, so the probe runs where it can be left behind.
+    # Name resolution obeys no timeout, and a connection's is one an address, so the probe runs where it can be left behind.
     thread = threading.Thread(target=probe, daemon=True)
     thread.start()
     thread.join(PROBE_SECONDS)
-    return outcome[0]
+    return bool(answered)

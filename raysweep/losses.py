@@ -1,4 +1,4 @@
-"""The table of losses: which examples each one takes, and its parameters. :mod:`raysweep.objective` builds them."""
+"""The table of losses: which examples each one takes, and its parameters. :mod:`raysweep.criterion` builds them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

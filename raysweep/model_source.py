@@ -2,23 +2,35 @@
 
 import hashlib
 import importlib.util
-import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+from raysweep import hub
 from raysweep.config import EncoderConfig
 from raysweep.errors import InputError
 
-HUB_SECONDS = 10.0  # a hub that does not answer within this is taken for unreachable
 UNUSED_FILES = ["onnx/*", "openvino/*", "*.onnx", "*.h5", "*.msgpack", "*.ot", "*.tflite"]
 
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A located encoder: the local ``folder`` that holds it and the ``identity`` that artifacts are keyed by."""
+    """A located encoder: the local ``folder`` that holds it, and for one of the hub the commit it was pinned to."""
 
     folder: Path
-    identity: str
+    commit: str | None = None
+
+    @cached_property
+    def identity(self) -> str:
+        """What artifacts are keyed by: the commit, or else a hash of every file that shapes the embeddings."""
+        if self.commit:
+            return self.commit
+        digest = hashlib.sha256()
+        for path in sorted(p for p in self.folder.rglob("*") if p.is_file() and p.suffix not in {".md", ".onnx"}):
+            digest.update(str(path.relative_to(self.folder)).encode())
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        return f"sha256:{digest.hexdigest()}"
 
 
 def locate(config: EncoderConfig) -> ModelSource:
@@ -43,12 +55,7 @@ def locate(config: EncoderConfig) -> ModelSource:
 def _local(folder: Path) -> ModelSource:
     if not (folder / "modules.json").is_file() and not (folder / "config.json").is_file():
         raise InputError(f"model {str(folder)!r}: the folder holds no model (neither modules.json nor config.json)")
-    digest = hashlib.sha256()
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix not in {".md", ".onnx"}):
-        digest.update(str(path.relative_to(folder)).encode())
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return ModelSource(folder.absolute(), f"sha256:{digest.hexdigest()}")
+    return ModelSource(folder.absolute())
 
 
 def _hub(config: EncoderConfig) -> ModelSource:
@@ -72,11 +79,11 @@ def _hub(config: EncoderConfig) -> ModelSource:
     except HFValidationError:
         raise InputError(f"model {config.name!r}: no such folder, and not a name the hub allows") from None
     except (LocalEntryNotFoundError, OSError):
-        if not reachable():
+        if not hub.reachable():
             raise unreachable from None
         try:
             folder = snapshot_download(
-                name, revision=config.revision, ignore_patterns=UNUSED_FILES, etag_timeout=HUB_SECONDS
+                name, revision=config.revision, ignore_patterns=UNUSED_FILES, etag_timeout=hub.PROBE_SECONDS
             )
         except RepositoryNotFoundError:
             raise InputError(f"model {config.name!r}: no such folder, and unknown to the hub") from None
@@ -87,24 +94,3 @@ def _hub(config: EncoderConfig) -> ModelSource:
         except (LocalEntryNotFoundError, OSError):
             raise unreachable from None
     return ModelSource(Path(folder), f"hub:{name}@{Path(folder).name}")
-
-
-def reachable(seconds: float = HUB_SECONDS) -> bool:
-    """Whether the hub answers at all; False at once when HF_HUB_OFFLINE is set.
-
-    Asked before the hub's own client is, because that one retries for minutes.
-    """
-    import socket
-    from urllib.parse import urlsplit
-    from urllib.request import getproxies
-
-    if os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}:
-        return False
-    endpoint = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
-    proxy = getproxies().get(endpoint.scheme)
-    address = urlsplit(proxy) if proxy else endpoint
-    try:
-        with socket.create_connection((address.hostname or "", address.port or 443), timeout=seconds):
-            return True
-    except OSError:
-        return False

@@ -1,11 +1,15 @@
 """From sources to artifacts: which ones a sweep needs, which are missing, and having them built on the cluster."""
 
 import contextlib
+import re
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import safetensors
 
 from raysweep import artifacts, freezing, metrics, sources
 from raysweep.artifacts import Prepared, Store
@@ -48,10 +52,15 @@ class Plan:
                 sources.check(source, **where)
                 fingerprints[key] = sources.fingerprint(source, **where)
         located = {c: locate(c) for c in {config.model, config.reference_encoder, config.mining_encoder}}
+        weights = located[config.model].folder / "model.safetensors"
+        if weights.is_file():  # its header alone tells, long before anything is loaded
+            with safetensors.safe_open(weights, "numpy") as file:
+                self.check_freezing(list(file.keys()))
         self.store = Store(config.storage.artifacts_folder)
-        # Where the same content lies does not matter; what it is does.
-        carving = data.model_dump(exclude={"train", "dev", "test"})
-        sentences = self._add("sentences", {"content": fingerprints, **carving, "seed": config.seed}, data.model_dump())
+        # Where the same content lies does not matter; what it is does. The seed matters only where dev is carved.
+        keyed = data.model_dump(exclude={"train", "dev", "test"} | ({"dev_fraction", "max_dev"} if data.dev else set()))
+        keyed |= {"content": fingerprints} | ({} if data.dev else {"seed": config.seed})
+        sentences = self._add("sentences", keyed, data.model_dump())
         tokens = self._encoded(sentences, config.model, located[config.model])
         reference = self._encoded(sentences, config.reference_encoder, located[config.reference_encoder])
         mined = self._encoded(sentences, config.mining_encoder, located[config.mining_encoder])
@@ -70,6 +79,7 @@ class Plan:
             examples[kind] = self._add("examples", parameters, {"sentences": sentences, "neighbours": neighbours})
         self.prepared = Prepared(
             config.model.model_dump(),
+            located[config.model].identity,
             sentences,
             tokens,
             reference,
@@ -96,15 +106,17 @@ class Plan:
     def missing(self) -> "list[Stage]":
         return [stage for stage in self.stages if not self.store.has(stage.path)]
 
-    def check(self) -> None:
-        """What can only be known with the artifacts at hand: k against the pool, freezing levels against the encoder."""
+    def check_k(self) -> None:
+        """InputError when a pool is smaller than k, which is known once there are sentences."""
         sentences = artifacts.summary(self.prepared.sentences_folder)
         evaluation = self.config.evaluation
         for split in ("dev", "test"):
             if num_queries := sentences["num_sentences"].get(split, 0):
                 size = evaluation.num_pool or 5 * num_queries
                 metrics.check_k(evaluation.k, min(sentences["num_sentences"]["train"], size))
-        names = artifacts.summary(self.prepared.tokens_folder)["parameter_names"]
+
+    def check_freezing(self, names: Sequence[str]) -> None:
+        """InputError when the encoder with these parameter names lacks a freezing level of the space."""
         for frozen_dense in self.space.values("freeze_output_dense") or [False]:
             for level in self.space.values("freezing") or ["none"]:
                 freezing.frozen_names(names, level, freeze_output_dense=frozen_dense)
@@ -124,7 +136,12 @@ def prepare(plan: Plan, capacity: Capacity | None, display: Display) -> Prepared
         _build(plan, missing, capacity, display)
     for text in artifacts.summary(plan.prepared.sentences_folder)["warnings"]:
         display.warn(text)
-    plan.check()
+    for kind, path in plan.prepared.examples_folders.items():
+        found, target = artifacts.summary(path)["num_examples"], plan.config.examples.target
+        if found < target:
+            display.warn(f"examples {kind}: there are {found:,} in all, fewer than examples.target, {target:,}")
+    plan.check_k()
+    plan.check_freezing(artifacts.summary(plan.prepared.tokens_folder)["parameter_names"])
     return plan.prepared
 
 
@@ -136,7 +153,9 @@ def prepare_here(config: SweepConfig, space: Space) -> Prepared:
     coordinator = Coordinator(plan.store, None)
     for stage in plan.missing:
         coordinator.build(stage)
-    plan.check()
+        if stage.kind == "sentences":
+            plan.check_k()
+    plan.check_freezing(artifacts.summary(plan.prepared.tokens_folder)["parameter_names"])
     return plan.prepared
 
 
@@ -162,12 +181,23 @@ def _build(plan: Plan, missing: "list[Stage]", capacity: Capacity, display: Disp
                 done, _, unit = ray.get(actor.progress.remote())
             seconds = time.monotonic() - began
             display.line(f"prepare: {stage.name}: {done:,} {unit} in {seconds:.1f} s ({done / seconds:,.0f}/s)")
+            if stage.kind == "sentences":
+                _check_k(plan, stage)
     finally:
         ray.kill(actor)
         plan.store.sweep_up()
         with contextlib.suppress(OSError):  # not empty: something was built
             for path in new_folders:
                 path.rmdir()
+
+
+def _check_k(plan: Plan, stage: "Stage") -> None:
+    """Refuse a k that the pool cannot serve before anything costly; a sweep that cannot be leaves nothing."""
+    try:
+        plan.check_k()
+    except InputError:
+        shutil.rmtree(stage.path)
+        raise
 
 
 def _watch(
@@ -196,7 +226,14 @@ def _watch(
             )
     try:
         ray.get(result)
-    except ray.exceptions.RayTaskError as error:
-        if isinstance(error.cause, InputError):
-            raise error.cause from None
-        raise
+    except ray.exceptions.RayError as error:
+        raise _input_error(error) or error from None
+
+
+def _input_error(error: BaseException) -> InputError | None:
+    """The InputError that a worker raised. What passes through Ray Data keeps only the text of its cause."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, InputError):
+        return cause
+    messages = re.findall(rf"{InputError.__module__}\.{InputError.__name__}: (.+)", str(error))
+    return InputError(messages[-1]) if messages else None

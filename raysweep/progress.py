@@ -12,6 +12,8 @@ from typing import Any
 
 from rich.console import Console
 from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
 SECONDS_BETWEEN_LINES = 10.0  # how often a log file without a terminal gets a line of progress
@@ -32,10 +34,12 @@ class Display:
     def warn(self, text: str) -> None:
         self.line(f"warning: {text}")
 
-    def status(self, text: str) -> None:
-        """The state of things now: a line that changes on a terminal, a line now and then elsewhere."""
+    def status(self, text: str, fraction: float = 0.0) -> None:
+        """The state of things now: a bar that changes on a terminal, a line now and then elsewhere."""
         if self._live is not None:
-            self._live.update(Text(text, no_wrap=True, overflow="ellipsis"))
+            row = Table.grid(padding=(0, 1))
+            row.add_row(ProgressBar(1.0, fraction, width=20), Text(text, no_wrap=True, overflow="ellipsis"))
+            self._live.update(row)
         elif time.monotonic() - self._last >= SECONDS_BETWEEN_LINES:
             self._last = time.monotonic()
             self.line(text)
@@ -69,7 +73,7 @@ class Display:
                 rate = (done - first[1]) / (now - first[0])
                 left = duration((total - done) / rate)
                 text = f"{name}: {done:,} of {total:,} {unit} ({done / total:.0%}), {rate:,.0f}/s, {left} left"
-            self.status(text)
+            self.status(text, done / total if total else 0.0)
 
         with self.live():
             yield advance

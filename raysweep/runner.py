@@ -14,7 +14,7 @@ import yaml
 
 from raysweep import __version__, metrics
 from raysweep.artifacts import Prepared
-from raysweep.cluster import connected
+from raysweep.cluster import Request, connected
 from raysweep.config import EncoderConfig, SweepConfig
 from raysweep.errors import InputError
 from raysweep.evaluation import EvaluationSet
@@ -42,37 +42,51 @@ def prepare_only(config: SweepConfig, space: Space, display: Display) -> Path:
 
 def run(config: SweepConfig, space: Space, display: Display, log: Log) -> tuple[Path, bool]:
     """Run a sweep and return its folder and whether it was interrupted. Its results are there to report either way."""
-    check_writable(config.storage.runs)
+    for folder in (config.storage.runs, config.storage.artifacts_folder):
+        check_writable(folder)
     plan = Plan(config, space)
-    with connected(config.resources) as capacity:
-        prepared = prepare(plan, capacity, display)
-        request = capacity.trials(config.resources)
-        ledger = Ledger(_new_folder(config))
-        log.move(ledger.folder / "run.log")
-        (ledger.folder / "config.yaml").write_text(
-            yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False), encoding="utf-8"
-        )
-        display.line(f"run: {ledger.folder}")
-        _write_settings(config, prepared, ledger)
-        sweep = Sweep(config, Proposals(space, config.sampler, config.seed), ledger, display, request.gpus)
-        display.line(
-            f"search: {sweep.num_trials} trials of up to {config.budget.rungs} rungs, {request.count} at a time on "
-            f"{request.cpus:g} CPUs and {request.gpus:g} GPUs each"
-        )
-        from raysweep.search import score_test, search
+    sweep: Sweep | None = None
+    status, reason = "failed", "an error, see run.log"
+    try:
+        with connected(config.resources) as capacity, _terminated_as_interrupted():
+            request = capacity.trials(config.resources)
+            prepared = prepare(plan, capacity, display)
+            sweep = _begin(config, space, prepared, request, display, log)
+            from raysweep.search import score_test, search
 
-        try:
-            with _terminated_as_interrupted():
-                search(sweep, prepared, request)
-                if sweep.front() and len(prepared.sentences.ids("test")):
-                    score_test(sweep, prepared, request)
-        except KeyboardInterrupt:
-            sweep.interrupt()
-            sweep.finish("interrupted", "Ctrl-C or a signal")
-            return ledger.folder, True
-        spent = f"the {config.budget.minutes:g} minutes were spent" if sweep.out_of_time else "all trials are done"
-        sweep.finish("budget" if sweep.out_of_time else "completed", spent)
-    return ledger.folder, False
+            search(sweep, prepared, request)
+            if sweep.front() and len(prepared.sentences.ids("test")):
+                score_test(sweep, prepared, request)
+        status, reason = "completed", "all trials are done"
+        if sweep.out_of_time:
+            status, reason = "budget", f"the {config.budget.minutes:g} minutes were spent"
+    except KeyboardInterrupt:
+        if sweep is None:
+            raise
+        status, reason = "interrupted", "Ctrl-C or a signal"
+    finally:
+        if sweep is not None:  # Ray is down by now, so no trial writes any more
+            sweep.finish(status, reason)
+    return sweep.folder, status == "interrupted"
+
+
+def _begin(
+    config: SweepConfig, space: Space, prepared: Prepared, request: Request, display: Display, log: Log
+) -> Sweep:
+    """Make the run's folder and write down what it is to be."""
+    ledger = Ledger(_new_folder(config))
+    log.move(ledger.folder / "run.log")
+    settings = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+    (ledger.folder / "config.yaml").write_text(settings, encoding="utf-8")
+    prepared.save(ledger.folder / "prepared.json")
+    display.line(f"run: {ledger.folder}")
+    sweep = Sweep(config, Proposals(space, config.sampler, config.seed), ledger, display, request.gpus)
+    _write_settings(sweep, prepared)
+    display.line(
+        f"search: {sweep.num_trials} trials, {request.count} at a time, "
+        f"each on {request.cpus:g} CPUs and {request.gpus:g} GPUs"
+    )
+    return sweep
 
 
 def check_writable(folder: Path) -> None:
@@ -80,24 +94,29 @@ def check_writable(folder: Path) -> None:
     import tempfile
 
     place = folder.absolute()
-    while not place.exists():
-        place = place.parent
     try:
+        while not place.exists():
+            place = place.parent
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:
-        raise InputError(f"storage.runs: cannot write to {folder}: {error.strerror}") from None
+        raise InputError(f"storage: cannot write to {folder}: {error.strerror}") from None
 
 
 def _new_folder(config: SweepConfig) -> Path:
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    folder = config.storage.runs.absolute() / f"{config.name}-{stamp}"
-    (folder / "points").mkdir(parents=True)
-    return folder
+    for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
+        folder = config.storage.runs.absolute() / f"{config.name}-{stamp}{suffix}"
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(parents=True)
+            (folder / "points").mkdir()
+            return folder
+    raise AssertionError("a thousand runs in one second")
 
 
-def _write_settings(config: SweepConfig, prepared: Prepared, ledger: Ledger) -> None:
+def _write_settings(sweep: Sweep, prepared: Prepared) -> None:
     """The ledger's first events: the settings, and on each split the reference's point and the oracle's."""
+    config = sweep.config
     splits: list[Split] = ["dev", "test"] if len(prepared.sentences.ids("test")) else ["dev"]
     sets = {split: EvaluationSet.of(prepared, split, config.evaluation) for split in splits}
     info = RunInfo(
@@ -110,15 +129,15 @@ def _write_settings(config: SweepConfig, prepared: Prepared, ledger: Ledger) -> 
         rank_weights=config.evaluation.rank_weights,
         polarity_weight=config.objective.polarity_weight,
         similarity=config.objective.similarity,
-        num_trials=config.budget.trials,
+        num_trials=sweep.num_trials,
         num_queries={split: len(one.queries) for split, one in sets.items()},
         num_pool={split: len(one.pool) for split, one in sets.items()},
         label_names=tuple(prepared.sentences.label_names),
         seed=config.seed,
     )
-    ledger.append("run", **dataclasses.asdict(info))
+    sweep.ledger.append("run", **dataclasses.asdict(info))
     points = [point for one in sets.values() for point in _limits(one)]
-    ledger.append("points", points=[{"trial": None, "step": None, **plain_point(point)} for point in points])
+    sweep.ledger.append("points", points=[{"trial": None, "step": None, **plain_point(point)} for point in points])
 
 
 def _limits(one: EvaluationSet) -> Iterator[Point]:
@@ -126,9 +145,13 @@ def _limits(one: EvaluationSet) -> Iterator[Point]:
     width = one.reference_queries.shape[1]
     where: dict[str, Any] = {"trial": None, "step": None}
     yield one.point(one.reference_scores, kind="reference", value=None, width=width, **where)
-    cosines = one.reference_queries @ one.reference_pool.T
-    same = one.query_labels[:, None] == one.pool_labels
-    for bonus, (polarity, similarity) in zip(DEFAULT_BONUSES, oracle_front(cosines, same, one.weights), strict=True):
+    totals = np.zeros((len(DEFAULT_BONUSES), 2))
+    for start in range(0, len(one.queries), metrics.QUERIES_PER_BLOCK):
+        block = slice(start, start + metrics.QUERIES_PER_BLOCK)
+        cosines = one.reference_queries[block] @ one.reference_pool.T
+        same = one.query_labels[block, None] == one.pool_labels
+        totals += len(cosines) * oracle_front(cosines, same, one.weights)
+    for bonus, (polarity, similarity) in zip(DEFAULT_BONUSES, totals / len(one.queries), strict=True):
         # Means only: the oracle is no encoder, so there is nothing whose spread over queries could be asked for.
         scores = metrics.Scores(np.full(1, polarity), np.full(1, similarity))
         yield one.point(scores, kind="oracle", value=bonus, width=None, **where)

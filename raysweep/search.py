@@ -19,9 +19,9 @@ from ray.tune.search import Searcher
 from raysweep.artifacts import Prepared
 from raysweep.cluster import Request
 from raysweep.config import EvaluationConfig, TrialConfig
-from raysweep.engine import RungResult, TrialDivergedError, Workbench, rungs, trial_seed
+from raysweep.engine import RungResult, Workbench, rungs, trial_seed
 from raysweep.errors import InputError
-from raysweep.evaluation import evaluate
+from raysweep.evaluation import TrialDivergedError, evaluate
 from raysweep.results import Point, point_name
 from raysweep.sweep import Sweep, plain_point
 from raysweep.weights import read_point, save_point, save_scores
@@ -48,9 +48,9 @@ class TrialActor(tune.Trainable):
 
     def setup(self, config: dict[str, Any]) -> None:
         self._bench = _workbench(config["prepared"], config["evaluation"], config["request"])
-        self._number, self._num_rungs = config["number"], config["num_rungs"]
-        self._folder = Path(config["folder"])
+        self._number, self._folder = config["number"], Path(config["folder"])
         trial = TrialConfig(**config["trial"])
+        self._num_rungs = config["budget"].rungs_of(trial)
         self._rungs = rungs(trial, self._bench, seed=trial_seed(config["seed"], trial), num_rungs=self._num_rungs)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -90,7 +90,7 @@ class _Proposer(_NotInSnapshots, Searcher):
     """Hands Tune the sweep's next trial."""
 
     def __init__(self, sweep: Sweep, shared: dict[str, Any]) -> None:
-        super().__init__(metric="rung", mode="max")
+        super().__init__()
         self._sweep = sweep
         self._shared = shared
 
@@ -157,7 +157,7 @@ def search(sweep: Sweep, prepared: Prepared, request: Request) -> None:
         "prepared": prepared,
         "evaluation": config.evaluation,
         "request": request,
-        "num_rungs": config.budget.rungs,
+        "budget": config.budget,
         "folder": str(sweep.folder),
         "seed": config.seed,
     }

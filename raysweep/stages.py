@@ -9,8 +9,9 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,9 @@ from raysweep.dataset import Sentences
 from raysweep.encoder import Tokens
 from raysweep.errors import InputError
 from raysweep.neighbours import NeighbourIndex
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 ROWS_PER_CHUNK = 2048
 Columns = dict[str, npt.NDArray[Any]]
@@ -65,8 +69,12 @@ class Coordinator:
         self.store.build(stage.path, stage.parameters, lambda folder: write(stage, folder))
 
     def _sentences(self, stage: Stage, folder: Path) -> Mapping[str, Any]:
-        summary = dataset.build(folder, **stage.inputs, seed=stage.parameters["seed"])
-        self._progress = (sum(summary.num_sentences.values()),) * 2 + ("sentences",)
+        def progress(rows: int) -> None:
+            self._progress = (rows, 0, "rows")
+
+        summary = dataset.build(folder, **stage.inputs, seed=stage.parameters.get("seed", 0), progress=progress)
+        total = sum(summary.num_sentences.values())
+        self._progress = (total, total, "sentences")
         return {
             "num_sentences": summary.num_sentences,
             "label_names": summary.label_names,
@@ -184,17 +192,24 @@ class _Encode:
     """Tokens and unit embeddings of chunks of sentences under one encoder."""
 
     def __init__(self, sentences: Path, config: EncoderConfig, request: Request, folder: Path) -> None:
-        import torch
-
-        torch.set_num_threads(request.threads)
         self.sentences = Sentences(sentences)
         self.config = config
-        self.model = encoder.load(config, device="cuda" if request.gpus else "cpu")
-        names = [name for name, _ in self.model.named_parameters()]
-        described = {"parameter_names": names, "width": self.model.get_embedding_dimension()}
-        temporary = folder / f"encoder.{uuid.uuid4().hex}.tmp"  # every worker writes the same description
+        self.request = request
+        self.folder = folder
+
+    @cached_property
+    def model(self) -> "SentenceTransformer":
+        """Loaded by the first call, whose errors arrive in full; of a failing constructor Ray says that an actor died."""
+        import torch
+
+        torch.set_num_threads(self.request.threads)
+        model = encoder.load(self.config, device="cuda" if self.request.gpus else "cpu")
+        names = [name for name, _ in model.named_parameters()]
+        described = {"parameter_names": names, "width": model.get_embedding_dimension()}
+        temporary = self.folder / f"encoder.{uuid.uuid4().hex}.tmp"  # every worker writes the same description
         temporary.write_text(json.dumps(described), encoding="utf-8")
-        temporary.replace(folder / "encoder.json")
+        temporary.replace(self.folder / "encoder.json")
+        return model
 
     def __call__(self, chunk: Columns) -> Columns:
         ids = np.arange(chunk["start"][0], chunk["stop"][0])
@@ -254,4 +269,4 @@ class _Draw:
 def _faiss_has_gpus() -> bool:
     import faiss
 
-    return bool(hasattr(faiss, "get_num_gpus") and faiss.get_num_gpus())
+    return bool(faiss.get_num_gpus())

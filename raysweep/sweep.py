@@ -41,6 +41,7 @@ class Sweep:
     num_asked: int = 0
 
     def __post_init__(self) -> None:
+        self._dropped: set[str] = set()
         rule = self.config.early_stopping
         self._halving = SuccessiveHalving(rule.first_examples, rule.reduction_factor) if rule.policy == "asha" else None
         self.num_trials = min(self.config.budget.trials, self.proposals.limit or self.config.budget.trials)
@@ -67,6 +68,7 @@ class Sweep:
     def rung(self, number: int, rung: dict[str, Any]) -> bool:
         """Take a rung's result; whether the trial is to stop. ``rung`` has a ``rung`` event's keys but for ``trial``."""
         trial = self.running[number]
+        num_rungs = self.config.budget.rungs_of(trial.config)
         points = [Point(trial=number, step=rung["step"], **point) for point in rung["points"]]
         self.ledger.append(
             "rung", trial=number, **{**rung, "points": [dataclasses.asdict(point) for point in points]}
@@ -79,14 +81,15 @@ class Sweep:
         self._drop_dominated()
         best = max(points, key=self.objective)
         self.display.line(
-            f"trial {number}: rung {trial.step}/{self.config.budget.rungs}, {rung['examples_seen']:,} examples, "
+            f"trial {number}: rung {trial.step}/{num_rungs}, {rung['examples_seen']:,} examples, "
             f"P {100 * best.polarity:.2f}, S {100 * best.similarity:.2f}, objective {100 * value:.2f}"
         )
-        if trial.step < self.config.budget.rungs:
-            if self.out_of_time:
-                trial.stop = f"the sweep's {self.config.budget.minutes:g} minutes were spent"
-            elif self._halving is not None:
-                trial.stop = self._halving.judge(rung["examples_seen"], trial.best)
+        # Judged at its last rung too: later trials are measured against it.
+        verdict = self._halving.judge(rung["examples_seen"], trial.best) if self._halving is not None else None
+        if trial.step < num_rungs:
+            trial.stop = (
+                f"the sweep's {self.config.budget.minutes:g} minutes were spent" if self.out_of_time else verdict
+            )
         self.show()
         return trial.stop is not None
 
@@ -94,18 +97,12 @@ class Sweep:
         """A trial ended: with ``failure``, because it was told to stop, or because it was done."""
         trial = self.running.pop(number)
         status = "failed" if failure else "stopped" if trial.stop else "completed"
-        reason = failure or trial.stop or f"all {self.config.budget.rungs} rungs done"
+        reason = failure or trial.stop or f"all {self.config.budget.rungs_of(trial.config)} rungs done"
         self._end(number, trial, status, reason)
         self.proposals.tell(number, status, trial.best)
         self.ended[status] += 1
         self.display.line(f"trial {number}: {status}: {reason}")
         self.show()
-
-    def interrupt(self) -> None:
-        """Every trial still running is given up; its finished rungs stay."""
-        for number, trial in self.running.items():
-            self._end(number, trial, "interrupted", "the sweep was interrupted")
-        self.running.clear()
 
     def _end(self, number: int, trial: _Running, status: str, reason: str) -> None:
         seconds = time.monotonic() - trial.began
@@ -113,10 +110,15 @@ class Sweep:
         self.ledger.append("end", trial=number, status=status, reason=reason, seconds=seconds, gpu_seconds=gpu_seconds)
 
     def finish(self, status: str, reason: str) -> None:
+        """The sweep's last event. Trials that still run are given up; their finished rungs stay."""
+        for number, trial in self.running.items():
+            self._end(number, trial, "interrupted", "the sweep ended before it")
+        self.running.clear()
         kept = _names(self.front())
         for path in (self.folder / "points").iterdir():  # a rung cut off between its weights and its report
             if path.name not in kept:
                 shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(self.folder / "tune", ignore_errors=True)  # Tune's snapshots, which nothing reads
         self.ledger.append("finish", status=status, reason=reason, seconds=time.monotonic() - self.began)
         self.ledger.close()
 
@@ -129,8 +131,10 @@ class Sweep:
 
     def _drop_dominated(self) -> None:
         """Weights are kept for the front's members only, which bounds the disk that a sweep takes."""
-        for name in _names(self.points) - _names(self.front()):
+        dominated = _names(self.points) - _names(self.front()) - self._dropped
+        for name in dominated:
             shutil.rmtree(self.folder / "points" / name, ignore_errors=True)
+        self._dropped |= dominated
 
     def show(self) -> None:
         """The status line: running, finished, stopped, failed; the best point; the front; time left."""
@@ -141,7 +145,7 @@ class Sweep:
         if front:
             best = max(front, key=self.objective)
             text += f" | best P {100 * best.polarity:.2f} S {100 * best.similarity:.2f} | front {len(front)}"
-        self.display.status(text + f" | {self._left()}")
+        self.display.status(text + f" | {self._left()}", sum(self.ended.values()) / self.num_trials)
 
     def _left(self) -> str:
         seconds = time.monotonic() - self.began

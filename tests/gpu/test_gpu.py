@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from raysweep import config as configuration
-from raysweep import engine
-from raysweep import space as spaces
+from raysweep import engine, space_parser
 from raysweep.config import EvaluationConfig, trial_config
 from raysweep.document import Document
 from raysweep.evaluation import evaluate
@@ -22,11 +21,13 @@ def test_a_trial_on_the_gpu_scores_as_one_on_the_cpu(tmp_path: Path) -> None:
     document = Document.read(Path(__file__).parents[2] / "search_spaces" / "smoke.yaml")
     document.override("storage.runs", str(tmp_path))
     config = configuration.parse(document)
-    prepared = prepare_here(config, spaces.parse(document, config))
+    prepared = prepare_here(config, space_parser.parse(document, config))
     bench = engine.Workbench(prepared, EvaluationConfig(k=8, num_pool=200), device="cuda")
     bench.reset()
     untrained = evaluate(bench.model, bench.tokens, bench.dev)
     assert untrained.similarity.mean() == pytest.approx(bench.dev.reference_scores.similarity.mean(), abs=1e-4)
-    trial = trial_config({"loss": "triplet", "margin": 0.2, "learning_rate": 2e-4, "batch_size": 32, "examples_per_rung": 400})
+    trial = trial_config(
+        {"loss": "triplet", "margin": 0.2, "learning_rate": 2e-4, "batch_size": 32, "examples_per_rung": 400}
+    )
     last = list(engine.rungs(trial, bench, seed=0, num_rungs=1))[-1]
     assert last.polarity > untrained.polarity.mean() + 0.05

@@ -11,9 +11,9 @@ PACKAGE = Path(__file__).parents[2] / "raysweep"
 
 PURE = {
     "artifacts", "carving", "config", "dataset", "demo", "document", "errors", "examples", "files", "freezing", "halving", "hub", "losses", "metrics",
-    "model_source", "neighbours", "pareto", "progress", "proposals", "results", "schedules", "sources", "space", "sweep",
+    "model_source", "neighbours", "pareto", "progress", "proposals", "results", "schedules", "sources", "space", "space_parser", "sweep",
 }  # fmt: skip
-TRAINING = {"encoder", "engine", "evaluation", "objective", "scoring", "weights"}
+TRAINING = {"encoder", "engine", "criterion", "evaluation", "scoring", "weights"}
 RAY = {"cluster", "prepare", "search", "stages"}
 EDGE = {"__init__", "__main__", "cli", "export", "figures", "page", "report", "runner", "summary", "tables"}
 REPORT = {"figures", "page", "report", "summary", "tables"}

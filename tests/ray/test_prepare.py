@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from raysweep import config as configuration
-from raysweep import space as spaces
+from raysweep import space_parser
 from raysweep.artifacts import Prepared
 from raysweep.cluster import Capacity, connected
 from raysweep.config import ResourcesConfig
@@ -26,7 +26,7 @@ def plan(folder: Path, **overrides: str) -> Plan:
     for key, value in overrides.items():
         document.override(key.replace("__", "."), value)
     config = configuration.parse(document)
-    return Plan(config, spaces.parse(document, config))
+    return Plan(config, space_parser.parse(document, config))
 
 
 def test_one_cpu_is_enough(tmp_path: Path) -> None:
@@ -67,9 +67,9 @@ def test_a_stall_is_named_and_nothing_is_left(tmp_path: Path) -> None:
         (((2, 0),), (2, 0, 1), (2, 0, 1)),
         (((1, 0),), (1, 0, 1), (1, 0, 1)),
         (((64, 0),), (8, 0, 8), (8, 0, 8)),
-        (((4, 0), (16, 0)), (4, 0, 5), (4, 0, 5)),
+        (((12, 0),), (6, 0, 2), (6, 0, 2)),
+        (((1, 0), (16, 0)), (8, 0, 2), (8, 0, 2)),
         (((8, 1), (8, 1), (4, 0)), (1, 1, 2), (1, 1, 2)),
-        (((0, 0),), (1, 0, 1), (1, 0, 1)),
     ],
 )
 def test_requests_fit_the_nodes_that_are_there(
@@ -82,9 +82,28 @@ def test_requests_fit_the_nodes_that_are_there(
     assert (asked.cpus, asked.gpus, asked.count) == trials
 
 
+def test_a_cluster_that_scales_from_nothing_is_told_how_far() -> None:
+    from raysweep.cluster import _nodes
+
+    head = [{"memory": 1.0}]
+    with pytest.raises(InputError, match=r"the cluster has no worker yet: name resources\.max_concurrent_trials"):
+        _nodes(head, ResourcesConfig())
+    asked = Capacity(_nodes(head, ResourcesConfig(gpus_per_trial=0.5, max_concurrent_trials=4)))
+    assert (asked.encoders().gpus, asked.encoders().count) == (1, 2)
+    trials = asked.trials(ResourcesConfig(gpus_per_trial=0.5, max_concurrent_trials=4))
+    assert (trials.gpus, trials.count) == (0.5, 4)
+
+
+def test_no_gpu_is_used_when_trials_are_to_have_none() -> None:
+    from raysweep.cluster import _nodes
+
+    nodes = _nodes([{"CPU": 8, "GPU": 1}], ResourcesConfig(gpus_per_trial=0))
+    assert Capacity(nodes).encoders().gpus == 0
+
+
 def test_several_trials_share_a_gpu_or_a_node_when_told_to() -> None:
-    asked = Capacity(((8, 2),)).trials(ResourcesConfig(gpus_per_trial=0.5))
-    assert (asked.gpus, asked.count) == (0.5, 4)
+    asked = Capacity(((8, 2),)).trials(ResourcesConfig(gpus_per_trial=0.2, cpus_per_trial=0.8))
+    assert (asked.gpus, asked.count) == (0.2, 10)
     asked = Capacity(((2, 0),)).trials(ResourcesConfig(cpus_per_trial=1.0))
     assert (asked.cpus, asked.count) == (1, 2)
     with pytest.raises(InputError, match="a trial asks for 3 CPUs and 0 GPUs, but the largest node has 2 and 0"):

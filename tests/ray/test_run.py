@@ -86,14 +86,14 @@ def test_examples_are_the_same_without_ray_as_with_it(
 ) -> None:
     """Chunks spread over a cluster, or one after the other in this process: the same artifacts under the same names."""
     from raysweep import config as configuration
-    from raysweep import space as spaces
+    from raysweep import space_parser
     from raysweep.document import Document
     from raysweep.prepare import prepare_here
 
     document = Document.read(Path(__file__).parents[2] / "search_spaces" / "smoke.yaml")
     document.override("storage.runs", str(tmp_path))
     config = configuration.parse(document)
-    here = prepare_here(config, spaces.parse(document, config))
+    here = prepare_here(config, space_parser.parse(document, config))
     for kind, path in here.examples_folders.items():
         there = twice[0] / "raysweep-runs" / "artifacts" / path.name
         ours, theirs = (np.load(folder / "ids.npy") for folder in (path, there))
@@ -182,8 +182,15 @@ BAD = {
         ["--data.text_column", "sentence"],
         r"column 'sentence' is missing; the columns are 'text', 'label'",
     ),
-    "one class": (ROWS.replace(",1\n", ",0\n"), [], r"train.csv: .*one class|only .* label"),
+    "one class": (ROWS.replace(",1\n", ",0\n"), [], r"train.csv: every row has the label '0'"),
     "empty text": (ROWS + '"",1\n', [], r"train.csv: row 121: column 'text'"),
+    "text that is null": (None, ["--data.train", "train.jsonl"], r"train.jsonl: row 2: column 'text' is missing"),
+    "not UTF-8": (None, ["--data.train", "latin.csv"], r"latin.csv: line 3 is not UTF-8 \(byte 0xe9\)"),
+    "loss without examples": (
+        ROWS,
+        ["--space.loss", "triplet", "--examples.neighbours", "pooled", "--examples.k", "1"],
+        r"no examples of kind triplet",
+    ),
     "k beyond the pool": (ROWS, ["--evaluation.k", "500"], r"k is 500, but the retrieval pool holds \d+"),
     "no neighbour": (
         ROWS,
@@ -204,6 +211,8 @@ def test_bad_input_ends_with_one_message_and_leaves_nothing(name: str, tmp_path:
     rows, arguments, message = BAD[name]
     if rows is not None:
         (tmp_path / "train.csv").write_text("text,label\n" + rows if rows else "")
+    (tmp_path / "train.jsonl").write_text('{"text": "a word", "label": 1}\n{"text": null, "label": 0}\n')
+    (tmp_path / "latin.csv").write_bytes(b"text,label\nplain,0\ncaf\xe9,1\n")
     done = raysweep(tmp_path, "run", "smoke", "--data.train", "train.csv", *SMALL, *arguments)
     assert done.returncode == 2, done.stdout + done.stderr
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
@@ -214,11 +223,40 @@ def test_bad_input_ends_with_one_message_and_leaves_nothing(name: str, tmp_path:
     assert not list(tmp_path.glob("raysweep-runs/artifacts/.*")), "half-written artifacts"
 
 
+def test_trials_that_diverge_fail_with_their_reason_and_the_sweep_goes_on(tmp_path: Path) -> None:
+    """An encoder of NaN weights, named by a relative path."""
+    import torch
+
+    from raysweep import encoder
+    from raysweep.config import EncoderConfig
+
+    model = encoder.load(EncoderConfig(name="demo"))
+    with torch.no_grad():
+        model[0].auto_model.encoder.layer[5].output.dense.weight.fill_(float("nan"))
+    model.save(str(tmp_path / "broken"))
+    done = raysweep(tmp_path, "run", "smoke", "--model", "./broken", "--reference", "demo")
+    assert done.returncode == 1, done.stdout + done.stderr
+    results = load(runs(tmp_path)[0])
+    assert [trial.status for trial in results.trials] == ["failed"] * 3
+    assert {trial.reason for trial in results.trials} == {"the loss became nan within rung 1 (after 64 examples)"}
+    assert results.status == "completed"
+    assert "note: " in done.stdout
+
+
+def test_a_damaged_model_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "config.json").write_text("{}")
+    done = raysweep(tmp_path, "run", "smoke", "--model", "./damaged")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "cannot be loaded" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_folder_that_cannot_be_written_is_refused_before_work(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     done = raysweep(tmp_path, "run", "smoke", "--storage.runs", str(tmp_path / "taken" / "runs"))
     assert done.returncode == 2
-    assert "storage.runs: cannot write to" in done.stderr
+    assert "storage: cannot write to" in done.stderr
 
 
 def test_the_readmes_trial_in_python_runs(twice: tuple[Path, Sequence[subprocess.CompletedProcess[str]]]) -> None:

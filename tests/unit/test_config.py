@@ -6,11 +6,12 @@ import optuna
 import pytest
 
 from raysweep import config as configuration
-from raysweep import space as spaces
+from raysweep import space_parser
 from raysweep.config import TrialConfig, trial_config
 from raysweep.document import Document, parse_value
 from raysweep.errors import InputError
 from raysweep.losses import LOSSES
+from raysweep.space import Space
 
 SHIPPED = sorted((Path(__file__).parents[2] / "search_spaces").glob("*.yaml"))
 
@@ -30,14 +31,14 @@ space:
 """
 
 
-def read(tmp_path: Path, text: str, **overrides: str) -> tuple[configuration.SweepConfig, spaces.Space]:
+def read(tmp_path: Path, text: str, **overrides: str) -> tuple[configuration.SweepConfig, Space]:
     path = tmp_path / "sweep.yaml"
     path.write_text(text)
     document = Document.read(path)
     for key, value in overrides.items():
         document.override(key.replace("__", "."), value)
     config = configuration.parse(document)
-    return config, spaces.parse(document, config)
+    return config, space_parser.parse(document, config)
 
 
 def test_minimal_file_gets_the_documented_defaults(tmp_path: Path) -> None:
@@ -51,7 +52,7 @@ def test_minimal_file_gets_the_documented_defaults(tmp_path: Path) -> None:
 def test_every_shipped_space_yields_valid_trials(path: Path) -> None:
     document = Document.read(path)
     config = configuration.parse(document)
-    space = spaces.parse(document, config)
+    space = space_parser.parse(document, config)
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
     drawn = [space.sample(study.ask()) for _ in range(200)]
     assert {trial.loss for trial in drawn} == set(space.values("loss"))
@@ -64,10 +65,17 @@ def test_the_required_spaces_are_shipped() -> None:
     assert {"demo", "polarity", "published_grid", "adiabatic", "smoke"} <= {path.stem for path in SHIPPED}
 
 
+def test_the_readmes_file_is_valid(tmp_path: Path) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    config, space = read(tmp_path, readme.split("```yaml\n")[1].split("```")[0])
+    assert config.model.prompt == "query: "
+    assert space.values("loss") == ["triplet", "multiple_negatives"]
+
+
 def test_published_grid_is_the_17_published_configurations() -> None:
     document = Document.read(next(path for path in SHIPPED if path.stem == "published_grid"))
     config = configuration.parse(document)
-    space = spaces.parse(document, config)
+    space = space_parser.parse(document, config)
     study = optuna.create_study()
     for parameters in space.grid():
         study.enqueue_trial(parameters)
@@ -93,7 +101,7 @@ REFUSED = [
     ("contrastive: {margin: 0.5}", "contrastive: {margin: 3.0}", r"margin must be above 0 and at most 2, not 3"),
     ("      contrastive", "      contrastiv", r"contrastiv.* is no loss|loss is 'contrastiv'"),
     ("emb+B0]", "embb]", r"line 11: space\.freezing\.choices\[1\]: .*embb"),
-    ("  learning_rate: {low: 1e-6, high: 1e-4, log: true}\n", "", r"space: learning_rate is required"),
+    ("  learning_rate: {low: 1e-6, high: 1e-4, log: true}\n", "", r"space: learning_rate is required, also where"),
     ("  examples_per_rung: 2048", "  examples_per_rung: 3000", r"2048 is no multiple of examples_per_rung 3000"),
     ("  examples_per_rung: 2048", "  examples_per_rung: 32", r"less than one batch of 64"),
     ("  examples_per_rung: 2048", "  examples_per_run: 2048", r"unknown key \(did you mean examples_per_rung\?\)"),
@@ -104,6 +112,9 @@ REFUSED = [
     ),
     ("model: demo", "model: demo\nmodel: demo", r"line 4: model stands twice \(first in line 3\)"),
     ("model: demo", "model: [", r"line \d+:"),
+    ("  examples_per_rung: 2048", "  examples_per_rung: {low: 512, high: 2048}", r"a range meets no milestone"),
+    ("contrastive: {margin: 0.5}", "contrastive: {margin: null}", r"margin: must be a number, not null"),
+    ("  learning_rate: {low: 1e-6, high: 1e-4, log: true}\n", "", r"learning_rate is required, also where"),
     ("{choices: [none, emb+B0]}", "[none, emb+B0]", r"a list of choices is written \{choices:"),
 ]
 
@@ -118,7 +129,11 @@ def test_refusals_name_the_place_and_the_remedy(tmp_path: Path, old: str, new: s
 
 def test_overrides_go_by_dotted_path_and_are_named_when_wrong(tmp_path: Path) -> None:
     config, _ = read(tmp_path, MINIMAL, budget__trials="7", data__test="test.csv", evaluation__rank_weights="linear")
-    assert (config.budget.trials, config.data.test, config.evaluation.rank_weights) == (7, "test.csv", "linear")
+    assert (config.budget.trials, config.data.test, config.evaluation.rank_weights) == (
+        7,
+        str(Path("test.csv").absolute()),
+        "linear",
+    )
     with pytest.raises(InputError, match=r"--budget\.trials: should be greater than or equal to 1, not 0"):
         read(tmp_path, MINIMAL, budget__trials="0")
     with pytest.raises(InputError, match=r"--budget\.trails: unknown key \(did you mean trials\?\)"):
@@ -144,8 +159,43 @@ def test_a_range_of_integers_is_sampled_in_integers(tmp_path: Path) -> None:
     assert len(sizes) > 10
 
 
+def test_relative_paths_are_settled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers have working folders of their own."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "encoder").mkdir()
+    config, _ = read(tmp_path, MINIMAL, model="encoder", data__dev="s3://bucket/dev.csv", data__test="demo")
+    assert config.model.name == str(tmp_path / "encoder")
+    assert (config.data.train, config.data.dev, config.data.test) == (
+        str(tmp_path / "train.csv"),
+        "s3://bucket/dev.csv",
+        "demo",
+    )
+    with pytest.raises(InputError, match=r"--storage\.runs: must be a folder that every node sees"):
+        read(tmp_path, MINIMAL, storage__runs="s3://bucket/runs")
+
+
+def test_choices_of_one_value_may_stand_under_several_parameters(tmp_path: Path) -> None:
+    nested = "{choices: {true: {weight_decay: {low: 0.0, high: 0.1}}, false: {}}}"
+    _, space = read(
+        tmp_path, MINIMAL, space__freeze_output_dense=nested, space__restart_each_rung=nested.replace("0.1", "0.2")
+    )
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    for _ in range(20):
+        space.sample(study.ask())
+
+
+def test_every_trial_can_see_equally_many_examples(tmp_path: Path) -> None:
+    text = MINIMAL.replace("examples_per_rung: 2048", "examples_per_rung: {choices: [1024, 2048]}")
+    config, space = read(tmp_path, text, budget__examples_per_trial="8192")
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    trials = [space.sample(study.ask()) for _ in range(20)]
+    assert {config.budget.rungs_of(trial) * trial.examples_per_rung for trial in trials} == {8192}
+    with pytest.raises(InputError, match="5000 is no multiple of examples_per_rung 1024"):
+        read(tmp_path, text, budget__examples_per_trial="5000")
+
+
 def test_grid_refuses_a_range(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"triplet\.margin is a range; the grid sampler needs choices"):
+    with pytest.raises(InputError, match=r"loss=triplet\.margin is a range; the grid sampler needs choices"):
         read(tmp_path, "sampler: grid\n" + MINIMAL)
 
 

@@ -1,17 +1,19 @@
 """Trials in-process, without Ray, on the smoke space: exactness, determinism, freezing, divergence."""
 
+import pickle
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 import torch
 
 from raysweep import config as configuration
-from raysweep import engine, objective
-from raysweep import space as spaces
+from raysweep import criterion, demo, engine, space_parser
 from raysweep.artifacts import Prepared
 from raysweep.config import EvaluationConfig, trial_config
 from raysweep.document import Document
+from raysweep.evaluation import TrialDivergedError, evaluate
 from raysweep.losses import LOSSES
 from raysweep.prepare import prepare_here
 
@@ -24,10 +26,14 @@ SPACES = Path(__file__).parents[2] / "search_spaces"
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     document = Document.read(SPACES / "smoke.yaml")
-    document.override("storage.runs", str(tmp_path_factory.mktemp("runs")))
+    folder = tmp_path_factory.mktemp("runs")
+    rows = pyarrow.table({name: [getattr(row, name) for row in demo.generate()[0][:700]] for name in ("text", "label")})
+    pyarrow.parquet.write_table(rows, folder / "train.parquet")
+    document.override("data.train", str(folder / "train.parquet"))
+    document.override("storage.runs", str(folder))
     document.override("space.loss", "{choices: {" + ", ".join(f"{loss}: {{}}" for loss in LOSSES) + "}}")
     config = configuration.parse(document)
-    return prepare_here(config, spaces.parse(document, config))
+    return prepare_here(config, space_parser.parse(document, config))
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +43,11 @@ def bench(prepared: Prepared) -> engine.Workbench:
 
 def trial(**values: object) -> configuration.TrialConfig:
     return trial_config(
-        {"loss": "triplet", "margin": 0.2, "learning_rate": 5e-5, "batch_size": 16, "examples_per_rung": 40, **values}
+        {"loss": "triplet", "margin": 0.2, "learning_rate": 5e-5, "batch_size": 8, "examples_per_rung": 20, **values}
     )
 
 
 def test_the_untrained_encoder_scores_as_the_reference(bench: engine.Workbench) -> None:
-    from raysweep.evaluation import evaluate
-
     bench.reset()
     scores = evaluate(bench.model, bench.tokens, bench.dev)
     assert scores.polarity.mean() == pytest.approx(bench.dev.reference_scores.polarity.mean(), abs=1e-6)
@@ -56,7 +60,7 @@ def test_a_step_is_the_stock_loss_over_padded_columns(loss: str, bench: engine.W
     """Same loss and gradients whether sentences are embedded once in buckets, or column by column with padding."""
     bench.reset()
     config = trial_config({"loss": loss, "learning_rate": 1e-5})
-    module = objective.build(loss, config.model_dump(), bench.model)
+    module = criterion.build(loss, config.model_dump(), bench.model)
     ids, targets = bench.prepared.examples(LOSSES[loss].example_kind)
     rows = np.random.default_rng(0).choice(len(ids), 24, replace=False)
     batch = ids[rows]
@@ -73,24 +77,26 @@ def test_a_step_is_the_stock_loss_over_padded_columns(loss: str, bench: engine.W
         value = module.compute_loss_from_embeddings(columns, labels)
         value.backward()
         gradient = bench.model[0].auto_model.encoder.layer[0].attention.self.query.weight.grad
-        outcomes.append((float(value), gradient.clone()))
+        outcomes.append((float(value.detach()), gradient.clone()))
     assert outcomes[0][0] == pytest.approx(outcomes[1][0], rel=1e-4, abs=1e-6)
     scale = outcomes[1][1].abs().max()
     assert (outcomes[0][1] - outcomes[1][1]).abs().max() <= 1e-3 * scale + 1e-9
 
 
 def test_same_seed_same_trial_to_the_bit(bench: engine.Workbench) -> None:
-    first, again, other = (list(engine.rungs(trial(), bench, seed=seed, num_rungs=2)) for seed in (3, 3, 4))
+    first, again, other = (
+        list(engine.rungs(trial(), bench, seed=seed, num_rungs=n)) for seed, n in ((3, 2), (3, 2), (4, 1))
+    )
     assert [rung.loss for rung in first] == [rung.loss for rung in again]
     assert all((a.scores.similarity == b.scores.similarity).all() for a, b in zip(first, again, strict=True))
     assert [rung.loss for rung in first] != [rung.loss for rung in other]
-    assert [rung.examples_seen for rung in first] == [40, 80]
+    assert [rung.examples_seen for rung in first] == [20, 40]
 
 
 def test_training_raises_polarity_on_the_demo(bench: engine.Workbench) -> None:
-    config = trial(learning_rate=2e-4, examples_per_rung=400, batch_size=32)
+    config = trial(learning_rate=3e-4, examples_per_rung=160, batch_size=16, freezing="emb+B0-1")
     last = list(engine.rungs(config, bench, seed=0, num_rungs=1))[-1]
-    assert last.polarity > bench.dev.reference_scores.polarity.mean() + 0.05
+    assert last.polarity > bench.dev.reference_scores.polarity.mean() + 0.1
 
 
 def test_frozen_parameters_stay_and_others_move(bench: engine.Workbench) -> None:
@@ -123,8 +129,23 @@ def test_divergence_is_an_error_that_says_where(bench: engine.Workbench) -> None
     name = next(name for name in poisoned if name.endswith("layer.5.output.dense.weight"))
     poisoned[name][:] = float("nan")
     broken.initial = poisoned
-    with pytest.raises(engine.TrialDivergedError, match="the loss became nan within rung 1"):
+    with pytest.raises(TrialDivergedError, match="the loss became nan within rung 1"):
         list(engine.rungs(trial(), broken, seed=0, num_rungs=1))
+
+
+def test_embeddings_that_are_no_numbers_are_no_point(bench: engine.Workbench) -> None:
+    bench.reset()
+    with torch.no_grad():
+        next(bench.model.parameters()).fill_(float("nan"))
+    with pytest.raises(TrialDivergedError, match="the embeddings are no longer finite"):
+        evaluate(bench.model, bench.tokens, bench.dev)
+
+
+def test_what_is_sent_to_trials_stays_small(bench: engine.Workbench) -> None:
+    assert len(bench.prepared.sentences) == len(bench.prepared.reference)  # opened here
+    sent = pickle.dumps(bench.prepared)
+    assert len(sent) < 5000
+    assert len(pickle.loads(sent).reference) == len(bench.prepared.reference)
 
 
 def test_run_trial_takes_a_callback_that_can_stop(prepared: Prepared) -> None:

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from raysweep.criterion import build
 from raysweep.errors import InputError
 from raysweep.examples import KINDS
 from raysweep.losses import LOSSES
-from raysweep.objective import build
 
 NUM_COLUMNS = {"triplet": 3, "labelled_pair": 2, "positive_pair": 2, "scored_pair": 2}
 LABELS = {

@@ -310,20 +310,21 @@ def test_odd_hub_names_are_refused(source):
 
 
 def test_a_hub_that_cannot_be_reached_is_named_in_time(monkeypatch):
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(hub, "PROBE_SECONDS", 2.0)
+    hub.reachable.cache_clear()
     began = time.monotonic()
     message = refusal("hub:nobody/nothing")
     assert time.monotonic() - began < 30
-    assert message.startswith("hub:nobody/nothing: the hub cannot be reached (")
+    assert message.startswith("hub:nobody/nothing: the hub cannot be reached and the local cache does not help")
+    hub.reachable.cache_clear()
 
 
 def test_hub_datasets_are_read_with_their_label_names(tmp_path, monkeypatch):
     import datasets
 
-    monkeypatch.setattr(hub, "_unreachable", lambda name: "no network in this test")
+    monkeypatch.setattr(hub, "reachable", lambda: False)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
     monkeypatch.chdir(tmp_path)  # datasets takes a folder of that name for the dataset

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from raysweep import config as configuration
-from raysweep import space as spaces
+from raysweep import space_parser
 from raysweep.config import SweepConfig, TrialConfig
 from raysweep.document import Document
 from raysweep.progress import Display, duration
@@ -23,10 +23,15 @@ SPACES = Path(__file__).parents[2] / "search_spaces"
 
 def settings(tmp_path: Path, space: str = "polarity", **overrides: str) -> tuple[SweepConfig, Space]:
     document = Document.read(SPACES / f"{space}.yaml")
-    for key, value in {"budget__trials": "12", "budget__rungs": "4", **overrides}.items():
+    for key, value in {
+        "budget__trials": "12",
+        "budget__rungs": "4",
+        "budget__examples_per_trial": "null",
+        **overrides,
+    }.items():
         document.override(key.replace("__", "."), value)
     config = configuration.parse(document)
-    return config, spaces.parse(document, config)
+    return config, space_parser.parse(document, config)
 
 
 def make(tmp_path: Path, **overrides: str) -> tuple[Sweep, io.StringIO]:
@@ -121,7 +126,6 @@ def test_interrupted_trials_keep_their_rungs(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
     number, config = sweep.ask() or pytest.fail("no trial")
     sweep.rung(number, rung(config, 1))
-    sweep.interrupt()
     sweep.finish("interrupted", "Ctrl-C or a signal")
     results = load(tmp_path)
     assert (results.status, results.trials[0].status, len(results.rungs)) == ("interrupted", "interrupted", 1)
@@ -145,6 +149,27 @@ def test_out_of_time_stops_trials_at_their_next_rung_and_asks_no_more(tmp_path: 
     sweep.end(number)
     assert load(tmp_path).trials[0].reason == "the sweep's 0.001 minutes were spent"
     assert sweep.ask() is None
+
+
+def test_the_last_rung_raises_the_bar_for_later_trials(tmp_path: Path) -> None:
+    """Eight rungs of 2,048 end on a milestone of 4,096 * 2 ** n."""
+    sweep, _ = make(
+        tmp_path, space__examples_per_rung="2048", budget__examples_per_trial="8192", space__learning_rate="1e-4"
+    )
+    for worse in (0.0, 0.1):
+        number, config = sweep.ask() or pytest.fail("no trial")
+        for step in range(1, 5):
+            result = rung(config, step)
+            result["points"][0]["polarity"] -= worse
+            if step == 4 and worse:
+                result["points"][0]["polarity"] = 0.0
+            stopped = sweep.rung(number, result)
+            if stopped:
+                break
+        sweep.end(number)
+    assert [trial.status for trial in load(tmp_path).trials] == ["completed", "stopped"]
+    assert sweep._halving is not None
+    assert sweep._halving.judge(8192, 0.01), "the first trial's last rung is the bar"
 
 
 def test_a_grid_is_asked_once_through(tmp_path: Path) -> None:
