@@ -102,8 +102,6 @@ def connected(resources: ResourcesConfig) -> Iterator[Capacity]:
     Ray's usage statistics are off. What workers print comes out here, for the caller to put into a log.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
     import ray
 
     address = resources.address or os.environ.get("RAY_ADDRESS")

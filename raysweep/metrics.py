@@ -59,7 +59,7 @@ def retrieve(queries: Floats, pool: Floats, k: int) -> npt.NDArray[np.int64]:
     return found
 
 
-def top_k(values: Floats, k: int) -> npt.NDArray[np.int64]:
+def top_k(values: npt.NDArray[np.floating], k: int) -> npt.NDArray[np.int64]:
     """Column indices of the k greatest of each row, shape (rows, k), greatest first, ties by column."""
     if k < values.shape[1]:
         # The k-th greatest value bounds the answer; every column that reaches it stays in the race, so ties are exact.

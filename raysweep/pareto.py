@@ -6,6 +6,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raysweep.metrics import top_k
+
 Floats: TypeAlias = NDArray[np.float64]
 
 DEFAULT_BONUSES = (
@@ -65,15 +67,6 @@ def hypervolume(points: ArrayLike, reference: Sequence[float]) -> float:
     return float(np.sum(front[:, 0] * np.diff(front[:, 1], prepend=0.0)))
 
 
-def _first_k(cosines: Floats, k: int) -> NDArray[np.intp]:
-    """Columns (q, k), rising, of each row's k greatest values; of equal values the earlier columns."""
-    threshold = np.partition(cosines, -k, axis=1)[:, [-k]]
-    above = cosines > threshold
-    tied = cosines == threshold
-    tied &= np.cumsum(tied, axis=1, dtype=np.int32) <= k - above.sum(axis=1, keepdims=True)
-    return np.nonzero(above | tied)[1].reshape(len(cosines), k)
-
-
 def oracle_front(
     cosines: NDArray[np.floating],
     same_label: NDArray[np.bool_],
@@ -98,7 +91,7 @@ def oracle_front(
         same = np.asarray(same_label[start : start + num_rows])
         # Whatever the bonus, what is retrieved is among the k nearest of the class and the k nearest outside it.
         classes = [np.where(member, block, -np.inf) for member in (same, ~same)]
-        columns = [_first_k(values, k) for values in classes]
+        columns = [np.sort(top_k(values, k), axis=1) for values in classes]
         nearest = np.hstack([np.take_along_axis(v, c, axis=1) for v, c in zip(classes, columns, strict=True)])
         in_class = np.broadcast_to(np.arange(2 * k) < k, nearest.shape)
         by_position = np.argsort(np.hstack(columns), axis=1, kind="stable")
