@@ -31,6 +31,11 @@ def runs(folder: Path) -> list[Path]:
     return sorted(path for path in (folder / "raysweep-runs").glob("smoke-*") if path.is_dir())
 
 
+def has_rung(run: Path) -> bool:
+    ledger = run / "ledger.jsonl"  # made a moment after its folder
+    return ledger.is_file() and '"event": "rung"' in ledger.read_text()
+
+
 @pytest.fixture(scope="module")
 def twice(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sequence[subprocess.CompletedProcess[str]]]:
     """The same sweep run twice in one folder."""
@@ -142,13 +147,14 @@ def test_an_interrupted_sweep_keeps_its_finished_rungs(tmp_path: Path, number: s
         text=True,
     )
     deadline = time.monotonic() + 300
-    while time.monotonic() < deadline and not any(
-        load(run).rungs for run in runs(tmp_path) if (run / "run.log").exists()
-    ):
+    while time.monotonic() < deadline and not any(has_rung(run) for run in runs(tmp_path)):
         time.sleep(0.5)
         assert process.poll() is None, process.communicate()
     process.send_signal(number)
-    out, err = process.communicate(timeout=120)
+    try:
+        out, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
     assert process.returncode == 130, out + err
     assert "Traceback" not in out + err
     run = runs(tmp_path)[0]
