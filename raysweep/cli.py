@@ -69,7 +69,7 @@ def prepare(context: typer.Context, space: SpaceFile) -> None:
     from raysweep import runner
 
     config, parsed = _load(space, context.args)
-    runner.check_writable(config.storage.artifacts_folder)
+    runner.check_writable("storage.artifacts", config.storage.artifacts_folder)
     with _working() as (display, _):
         path = runner.prepare_only(config, parsed, display)
     typer.echo(path)
@@ -98,6 +98,9 @@ def evaluate(
     from raysweep import scoring
     from raysweep.config import EncoderConfig
 
+    for flag, text in (("--model", model), ("--train", train), ("--test", test)):
+        if not text:
+            raise InputError(f"{flag} is empty")
     ks = [_natural("--k", text) for text in k.split(",")]
     kinds: list[Any] = rank_weights.split(",")
     for kind in kinds:
@@ -202,6 +205,8 @@ def _load(space: str, arguments: list[str]) -> Any:
 def find_space(name: str) -> Path:
     """The file of this path, or the shipped space of this name. InputError lists the shipped ones."""
     path = Path(name)
+    if not path.name:
+        raise InputError(f"{name!r} is no file; SPACE is a YAML file or the name of a shipped space")
     if path.is_file() or path.parent != Path():
         return path
     package = Path(__file__).parent
@@ -224,7 +229,7 @@ def _overrides(arguments: list[str]) -> list[tuple[str, str]]:
         key, equals, value = flag[2:].partition("=")
         if not equals:
             if not waiting:
-                raise InputError(f"{flag} needs a value")
+                raise InputError(f"{flag} needs a value; an override is --KEY VALUE, with the dotted path of a key")
             value = waiting.pop(0)
         pairs.append((key, value))
     return pairs

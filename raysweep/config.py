@@ -3,7 +3,16 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from raysweep import freezing
 from raysweep.document import Document, KeyPath, dotted, unknown_key
@@ -30,14 +39,16 @@ def _absolute_source(source: str) -> str:
 
 
 def _absolute_model(name: str) -> str:
+    if not name:
+        raise ValueError("must name an encoder: demo, a folder, or a name on the hub; it is empty")
     folder = Path(name).expanduser()
     return str(folder.absolute()) if name != "demo" and folder.is_dir() else name
 
 
 def _local(folder: Path) -> Path:
     if "://" in str(folder) or ":/" in str(folder):
-        raise ValueError("must be a folder that every node sees; URIs are not supported")
-    return folder.expanduser()
+        raise ValueError(f"must be a folder that every node sees, not the URI {str(folder)!r}")
+    return folder.expanduser().absolute()
 
 
 Source = Annotated[str, AfterValidator(_absolute_source)]
@@ -131,11 +142,20 @@ class ResourcesConfig(Frozen):
     max_concurrent_trials: int | None = Field(None, ge=1)
     stall_seconds: float = Field(300, gt=0, description="prepare gives up after so long without progress")
 
+    @field_validator("gpus_per_trial")
+    @classmethod
+    def _check_gpus(cls, value: float | None) -> float | None:
+        if value is not None and value > 1 and value != int(value):
+            raise ValueError(
+                f"must be at most 1, or a whole number, not {value:g}: Ray shares out one GPU, not several"
+            )
+        return value
+
 
 class StorageConfig(Frozen):
     """Where runs and artifacts are kept; on a cluster, folders that every node sees."""
 
-    runs: Folder = Field(Path("raysweep-runs"), strict=False)
+    runs: Folder = Field(Path("raysweep-runs"), strict=False, validate_default=True)
     artifacts: Folder | None = Field(None, strict=False, description="RUNS/artifacts if not given")
 
     @property
@@ -230,7 +250,11 @@ def _explain(error: dict[str, Any], path: KeyPath) -> str:
         return unknown_key(str(path[-1]), _fields(path[:-1]))
     if error["type"] == "missing":
         return "this key is required"
-    message = error["msg"].removeprefix("Value error, ").replace("Input should", "should")
+    if error["type"] in ("model_type", "model_attributes_type", "dict_type") and path[-1] != "space":
+        return f"must be a mapping of {', '.join(_fields(path))}, not {error['input']!r}"
+    if error["type"] == "value_error":
+        return str(error["ctx"]["error"])
+    message = error["msg"].replace("Input should", "should")
     return f"{message[0].lower()}{message[1:]}, not {error['input']!r}"
 
 

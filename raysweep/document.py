@@ -32,7 +32,8 @@ def parse_value(text: str) -> Any:
     try:
         return yaml.load(text, _Loader)
     except yaml.YAMLError as error:
-        raise InputError(f"{text!r} is not a YAML value: {' '.join(str(error).split())}") from None
+        problem = error.problem if isinstance(error, yaml.MarkedYAMLError) else None
+        raise InputError(f"{text!r} is not a YAML value: {problem or error}") from None
 
 
 @dataclass
@@ -102,7 +103,10 @@ class Document:
             if not isinstance(value, dict):
                 raise InputError(f"--{path}: {key} is {value!r}, not a mapping, so it has no keys")
             target = value
-        target[keys[-1]] = parse_value(text)
+        try:
+            target[keys[-1]] = parse_value(text)
+        except InputError as error:
+            raise InputError(f"--{path}: {error}") from None
         self.overridden.add(keys)
 
     def error(self, path: Sequence[str | int], message: str) -> InputError:

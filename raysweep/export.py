@@ -1,6 +1,8 @@
 """A point of the front as a sentence-transformers model on disk."""
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 from raysweep import encoder
@@ -32,7 +34,14 @@ def export(run: Path, point: str, to: Path) -> str:
     if config.prompt:  # so that the exported model, encoding as it is, embeds what was trained
         model.prompts = {**model.prompts, "raysweep": config.prompt}
         model.default_prompt_name = "raysweep"
-    model.save(str(to), create_model_card=False)
+    temporary = to.with_name(f".{to.name}.{os.getpid()}")
+    try:
+        model.save(str(temporary), create_model_card=False)
+        temporary.rename(to)
+    except OSError as error:
+        raise InputError(f"{to}: cannot be written: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
     return (
         f"trial {chosen.trial}, step {chosen.step} (dev P {100 * chosen.polarity:.2f}, S {100 * chosen.similarity:.2f}) "
         f"written to {to}"

@@ -72,6 +72,8 @@ def positions(source: str, present: Sequence[str], columns: tuple[str, str]) -> 
 
 def _format(source: str) -> tuple[str, str]:
     """The suffix that names the format, and pyarrow's name of the compression, "" for none."""
+    if "://" not in source and Path(source).expanduser().is_dir():
+        raise InputError(f"{source}: is a folder; name one file in it")
     path = source.partition("?")[0] if "://" in source else source
     *others, last = ["", *(suffix.lower() for suffix in PurePosixPath(path).suffixes)]
     compression = COMPRESSIONS.get(last, "")

@@ -51,7 +51,9 @@ class Display:
         if not self.console.is_terminal:
             yield
             return
-        with Live(console=self.console, transient=True, refresh_per_second=4) as self._live:
+        # What libraries print goes to the log; left to itself, Live would show it here.
+        options: dict[str, Any] = {"redirect_stdout": False, "redirect_stderr": False}
+        with Live(console=self.console, transient=True, refresh_per_second=4, **options) as self._live:
             try:
                 yield
             finally:

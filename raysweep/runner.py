@@ -42,8 +42,8 @@ def prepare_only(config: SweepConfig, space: Space, display: Display) -> Path:
 
 def run(config: SweepConfig, space: Space, display: Display, log: Log) -> tuple[Path, bool]:
     """Run a sweep and return its folder and whether it was interrupted. Its results are there to report either way."""
-    for folder in (config.storage.runs, config.storage.artifacts_folder):
-        check_writable(folder)
+    check_writable("storage.runs", config.storage.runs)
+    check_writable("storage.artifacts", config.storage.artifacts_folder)
     plan = Plan(config, space)
     sweep: Sweep | None = None
     status, reason = "failed", "an error, see run.log"
@@ -64,6 +64,7 @@ def run(config: SweepConfig, space: Space, display: Display, log: Log) -> tuple[
         if sweep is None:
             raise
         status, reason = "interrupted", "Ctrl-C or a signal"
+        display.line("run: interrupted; the rungs that were finished are reported")
     finally:
         if sweep is not None:  # Ray is down by now, so no trial writes any more
             sweep.finish(status, reason)
@@ -89,7 +90,7 @@ def _begin(
     return sweep
 
 
-def check_writable(folder: Path) -> None:
+def check_writable(key: str, folder: Path) -> None:
     """InputError unless files can be made in ``folder``, or in the nearest folder above that exists. Leaves nothing."""
     import tempfile
 
@@ -100,7 +101,7 @@ def check_writable(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:
-        raise InputError(f"storage: cannot write to {folder}: {error.strerror}") from None
+        raise InputError(f"{key}: cannot write to {folder}: {error.strerror}") from None
 
 
 def _new_folder(config: SweepConfig) -> Path:

@@ -42,6 +42,9 @@ def score_files(
     if len(set(labels)) == 1:
         raise InputError(f"{train}: every row has the label {labels[0]!r}; polarity needs at least two classes")
     _warn_of_conflicts(train, texts, labels, display)
+    _check_labels(test, query_labels, sorted(set(labels)), display)
+    if num_pool is not None and num_pool > len(texts):
+        display.warn(f"the pool is all {len(texts)} rows of {train}, fewer than the {num_pool} asked for")
     drawn = metrics.sample_pool(len(texts), len(query_texts), size=num_pool, seed=pool_seed)
     for k in ks:
         metrics.check_k(k, len(drawn))
@@ -85,6 +88,17 @@ def _read(source: str, text_column: str, label_column: str, split: str) -> tuple
         texts += batch.texts
         labels += batch.labels
     return texts, labels
+
+
+def _check_labels(test: str, query_labels: list[str], names: list[str], display: Display) -> None:
+    """A query whose label train lacks has a polarity of 0: said if there are some, refused if there are no others."""
+    unknown = [(row, label) for row, label in enumerate(query_labels, 1) if label not in names]
+    if unknown:
+        known = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
+        text = f"row {unknown[0][0]} has the label {unknown[0][1]!r}, which train lacks; train has {known}"
+        if len(unknown) == len(query_labels):
+            raise InputError(f"{test}: no row has a label of train: {text}")
+        display.warn(f"{test}: {len(unknown)} of {len(query_labels)} rows have labels that train lacks: {text}")
 
 
 def _warn_of_conflicts(source: str, texts: list[str], labels: list[str], display: Display) -> None:

@@ -108,8 +108,10 @@ def _checked(document: Document, path: KeyPath, name: str, value: Any) -> Any:
         if name not in LOSS_PARAMETERS and name != "loss":
             TrialConfig.model_validate({**probe, name: value})
     except ValidationError as error:
-        message = error.errors()[0]["msg"].removeprefix("Value error, ").replace("Input should", "should")
-        raise document.error(path, f"{message[0].lower()}{message[1:]}, not {value!r}") from None
+        first = error.errors()[0]
+        message = first["msg"].removeprefix("Value error, ").replace("Input should", "should")
+        shown = "" if first["type"] == "value_error" else f", not {value!r}"  # our own messages name the value
+        raise document.error(path, f"{message[0].lower()}{message[1:]}{shown}") from None
     return value
 
 

@@ -262,7 +262,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_work(tmp_path: Path) 
     (tmp_path / "taken").write_text("a file")
     done = raysweep(tmp_path, "run", "smoke", "--storage.runs", str(tmp_path / "taken" / "runs"))
     assert done.returncode == 2
-    assert "storage: cannot write to" in done.stderr
+    assert "storage.runs: cannot write to" in done.stderr
 
 
 def test_the_readmes_trial_in_python_runs(twice: tuple[Path, Sequence[subprocess.CompletedProcess[str]]]) -> None:

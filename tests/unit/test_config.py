@@ -136,6 +136,16 @@ def test_overrides_go_by_dotted_path_and_are_named_when_wrong(tmp_path: Path) ->
     )
     with pytest.raises(InputError, match=r"--budget\.trials: should be greater than or equal to 1, not 0"):
         read(tmp_path, MINIMAL, budget__trials="0")
+    with pytest.raises(InputError, match=r"--budget: must be a mapping of trials, rungs.*, not 5"):
+        read(tmp_path, MINIMAL, budget="5")
+    with pytest.raises(InputError, match=r"--model\.name: must name an encoder|--model: must name an encoder"):
+        read(tmp_path, MINIMAL, model="''")
+    with pytest.raises(
+        InputError, match=r"--resources\.gpus_per_trial: must be at most 1, or a whole number, not 1\.5"
+    ):
+        read(tmp_path, MINIMAL, resources__gpus_per_trial="1.5")
+    with pytest.raises(InputError, match=r"--space\.learning_rate: '\{low: 1' is not a YAML value"):
+        read(tmp_path, MINIMAL, space__learning_rate="{low: 1")
     with pytest.raises(InputError, match=r"--budget\.trails: unknown key \(did you mean trials\?\)"):
         read(tmp_path, MINIMAL, budget__trails="3")
 

@@ -78,6 +78,12 @@ def test_scores_equal_an_independent_computation(files: tuple[Path, Path]) -> No
 def test_bad_requests_are_refused_before_anything_is_embedded(files: tuple[Path, Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="k is 101, but the retrieval pool holds 100"):
         score(files, [101])
+    other = tmp_path / "other.csv"
+    other.write_text("review,stars\none,7\ntwo,8\n")
+    with pytest.raises(
+        InputError, match=r"other.csv: no row has a label of train: row 1 has the label '7'.*train has '0', '1', '2'"
+    ):
+        score((files[0], other), [1])
     same = tmp_path / "same.csv"
     same.write_text("review,stars\none,1\ntwo,1\n")
     with pytest.raises(InputError, match="every row has the label '1'; polarity needs at least two classes"):
