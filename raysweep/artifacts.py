@@ -81,6 +81,7 @@ class Prepared:
     tokens_folder: Path  # the candidate encoder's tokens
     reference_folder: Path  # unit embeddings under the reference encoder
     examples_folders: dict[str, Path]  # by example kind
+    reference: dict[str, Any]  # the reference encoder's EncoderConfig
     reference_identity: str
 
     def __getstate__(self) -> dict[str, Any]:
@@ -114,12 +115,15 @@ class Prepared:
         return Sentences(self.sentences_folder)
 
     @cached_property
-    def reference(self) -> npt.NDArray[np.float32]:
+    def reference_embeddings(self) -> npt.NDArray[np.float32]:
         """Unit embeddings of all sentences under the reference encoder, (sentences, width)."""
         return open_array(self.reference_folder, "embeddings")
 
-    def examples(self, kind: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32] | None]:
-        """Sentence ids (examples, 2 or 3) of a kind, and targets (examples,) where the kind has them."""
+    def examples(self, kind: str) -> tuple[npt.NDArray[np.integer], npt.NDArray[Any] | None]:
+        """Sentence ids (examples, 1 to 3) of a kind, and targets (examples,) where the kind has them."""
+        if kind == "labelled_sentence":
+            train = self.sentences.ids("train")
+            return train[:, None], np.asarray(self.sentences.labels[train])
         if kind not in self.examples_folders:
             raise InputError(f"no examples of kind {kind} were prepared; there are: {', '.join(self.examples_folders)}")
         folder = self.examples_folders[kind]

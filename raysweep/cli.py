@@ -92,9 +92,10 @@ def evaluate(
     text_column: Annotated[str, typer.Option(help="Column of the sentence.")] = "text",
     label_column: Annotated[str, typer.Option(help="Column of the class.")] = "label",
     prompt: Annotated[str, typer.Option(help="Text put before every sentence, such as 'query: '.")] = "",
+    precision: Annotated[str, typer.Option(help="fp32, or bf16 (autocast) of the encoder that is scored.")] = "fp32",
     format: Annotated[str, typer.Option(help="table or json.")] = "table",
 ) -> None:
-    """Score any encoder by retrieval, with no training: polarity P and similarity S, x100, in fp32."""
+    """Score any encoder by retrieval, with no training: polarity P and similarity S, x100."""
     from raysweep import scoring
     from raysweep.config import EncoderConfig
 
@@ -106,9 +107,11 @@ def evaluate(
     for kind in kinds:
         _one_of("--rank-weights", kind, ("uniform", "linear"))
     _one_of("--format", format, ("table", "json"))
+    _one_of("--precision", precision, ("fp32", "bf16"))
+    arithmetic: Any = precision
     with _working() as (display, _):
         results = scoring.score_files(
-            EncoderConfig(name=model, prompt=prompt),
+            EncoderConfig(name=model, prompt=prompt, precision=arithmetic),
             EncoderConfig(name=reference, prompt=prompt) if reference else None,
             train,
             test,
@@ -159,7 +162,8 @@ def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
     to: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write the model; must not exist.")],
     point: Annotated[
-        str, typer.Option(help="knee, best (of the objective), or TRIAL:STEP of a front member.")
+        str,
+        typer.Option(help="knee, best (of the objective), or a member's name: TRIAL:STEP, TRIAL:STEP:concat=0.3, ..."),
     ] = "knee",
 ) -> None:
     """Write a front member as an ordinary sentence-transformers model, for SentenceTransformer(FOLDER)."""

@@ -5,13 +5,14 @@ import logging
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from raysweep.config import ResourcesConfig
 from raysweep.errors import InputError
 
+CONTEXT_BYTES = 600 << 20  # of CUDA in each process, which no allocator counts
 THREADS_PER_ENCODER = 8  # one encoder stops gaining from more threads about here; a larger node runs several
 
 
@@ -22,10 +23,16 @@ class Request:
     cpus: float
     gpus: float
     count: int
+    cache_bytes: int = 0  # that a trial may keep of what a frozen part of the encoder gives
 
     @property
     def threads(self) -> int:
         return max(1, int(self.cpus))
+
+    def packed(self, peak_bytes: int, gpu_bytes: int) -> "Request":
+        """As many trials on each GPU as fit by memory: ``peak_bytes`` and a CUDA context each, a tenth of it left free."""
+        fitting = max(1, int(0.9 * gpu_bytes // (peak_bytes + self.cache_bytes + CONTEXT_BYTES)))
+        return replace(self, gpus=1 / fitting, cpus=self.cpus / fitting, count=self.count * fitting)
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,7 @@ class Capacity:
     def trials(self, resources: ResourcesConfig) -> Request:
         """Trials: one a GPU by default, otherwise one for each few CPUs. InputError when not one of them would fit."""
         default = self.encoders()
-        gpus = default.gpus if resources.gpus_per_trial is None else resources.gpus_per_trial
+        gpus = default.gpus if resources.gpus_asked is None else resources.gpus_asked
         cpus = resources.cpus_per_trial or (default.cpus if gpus or not default.gpus else self.processors().cpus)
         if not any(has_cpus >= cpus and has_gpus >= gpus for has_cpus, has_gpus in self.nodes):
             largest = max(self.nodes)
@@ -72,7 +79,8 @@ class Capacity:
                 f"{largest[1]:g}: lower resources.cpus_per_trial or resources.gpus_per_trial"
             )
         slots = [min(_fits(c, cpus), _fits(g, gpus)) if gpus else _fits(c, cpus) for c, g in self.nodes]
-        return Request(cpus, gpus, resources.max_concurrent_trials or max(1, sum(slots)))
+        count = resources.max_concurrent_trials or max(1, sum(slots))
+        return Request(cpus, gpus, count, int(resources.cache_gib * 2**30))
 
 
 def _fits(whole: float, part: float) -> int:
@@ -89,10 +97,10 @@ def _nodes(present: Sequence[Mapping[str, float]], resources: ResourcesConfig) -
                 "the cluster has no worker yet: name resources.max_concurrent_trials, and resources.gpus_per_trial or "
                 "resources.cpus_per_trial, so that it knows how far to scale"
             )
-        gpus = resources.gpus_per_trial or 0
+        gpus = resources.gpus_asked or 0
         share = min(1.0, gpus) or 1.0  # trials that share a GPU share a node
         nodes = ((resources.cpus_per_trial or 1, math.ceil(gpus)),) * math.ceil(resources.max_concurrent_trials * share)
-    return tuple((cpus, 0.0) for cpus, _ in nodes) if resources.gpus_per_trial == 0 else nodes
+    return tuple((cpus, 0.0) for cpus, _ in nodes) if resources.gpus_asked == 0 else nodes
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
-"""The typed, frozen form of a sweep's YAML file, and of one trial. YAML is turned into it once, at the edge."""
+"""The typed, frozen form of a sweep's YAML file. YAML is turned into it once, at the edge."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -11,14 +11,12 @@ from pydantic import (
     Field,
     ValidationError,
     field_validator,
-    model_validator,
 )
 
-from raysweep import freezing
-from raysweep.document import Document, KeyPath, dotted, unknown_key
-from raysweep.errors import InputError
-from raysweep.losses import LOSSES
-from raysweep.schedules import SCHEDULES
+from raysweep.document import Document, KeyPath, unknown_key
+
+if TYPE_CHECKING:
+    from raysweep.trial import TrialConfig
 
 
 class Frozen(BaseModel):
@@ -75,6 +73,7 @@ class EncoderConfig(Frozen):
     revision: str | None = Field(None, description="hub revision")
     prompt: str = Field("", description="text put before every sentence, such as 'query: ' for e5")
     max_tokens: int | None = Field(None, ge=2, description="truncate sentences; the model's own limit if not given")
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="of the embeddings that prepare makes with it")
 
 
 Encoder = Annotated[EncoderConfig, BeforeValidator(_named)]
@@ -95,6 +94,21 @@ class ExamplesConfig(Frozen):
     other_class_cosine: float = Field(0.0, ge=-1, le=1, description="target cosine of an other-class scored pair")
 
 
+Grid = list[Annotated[float, Field(gt=0, le=100)]]
+
+
+class PointsConfig(Frozen):
+    """The operating points that a rung reports beside the plain one: the values of each kind."""
+
+    concat: Grid = Field([0.1, 0.3, 1.0, 3.0], description="weight of the tuned cosine added to the reference's")
+    class_concat: Grid = Field(
+        [0.1, 0.3, 1.0], description="weight of the class probabilities' product added to it; of the loss softmax"
+    )
+    interpolate: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
+        [], description="places between the base model's weights and the tuned; each costs another evaluation"
+    )
+
+
 class EvaluationConfig(Frozen):
     """How P and S are computed."""
 
@@ -102,6 +116,7 @@ class EvaluationConfig(Frozen):
     rank_weights: Literal["uniform", "linear"] = "uniform"
     num_pool: int | None = Field(None, ge=1, description="pool size; min(train, 5 * queries) if not given")
     pool_seed: int = Field(42, ge=0, lt=2**32)
+    points: PointsConfig = PointsConfig()
 
 
 class ObjectiveConfig(Frozen):
@@ -138,14 +153,26 @@ class ResourcesConfig(Frozen):
     address: str | None = Field(None, description="Ray cluster to join; a local one is started if not given")
     num_cpus: int | None = Field(None, ge=1, description="CPUs of the local cluster; all of this machine if not given")
     cpus_per_trial: float | None = Field(None, gt=0)
-    gpus_per_trial: float | None = Field(None, ge=0, description="below 1 packs several trials on one GPU")
+    gpus_per_trial: Annotated[float, Field(ge=0)] | Literal["measured"] | None = Field(
+        None, description="below 1 packs several trials on one GPU; measured packs as many as its memory holds"
+    )
     max_concurrent_trials: int | None = Field(None, ge=1)
     stall_seconds: float = Field(300, gt=0, description="prepare gives up after so long without progress")
+    cache_gib: float = Field(
+        2, ge=0, description="memory of a running trial for what a frozen part of the encoder gives"
+    )
+    max_failures: int = Field(2, ge=0, description="times that a trial whose process died goes on from its checkpoint")
+    checkpoint_seconds: float = Field(300, gt=0, description="a trial saves its state so often, and at each rung")
+
+    @property
+    def gpus_asked(self) -> float | None:
+        """GPUs of a trial before any packing, None where the cluster decides."""
+        return 1.0 if self.gpus_per_trial == "measured" else self.gpus_per_trial
 
     @field_validator("gpus_per_trial")
     @classmethod
-    def _check_gpus(cls, value: float | None) -> float | None:
-        if value is not None and value > 1 and value != int(value):
+    def _check_gpus(cls, value: float | str | None) -> float | str | None:
+        if isinstance(value, float) and value > 1 and value != int(value):
             raise ValueError(
                 f"must be at most 1, or a whole number, not {value:g}: Ray shares out one GPU, not several"
             )
@@ -157,52 +184,13 @@ class StorageConfig(Frozen):
 
     runs: Folder = Field(Path("raysweep-runs"), strict=False, validate_default=True)
     artifacts: Folder | None = Field(None, strict=False, description="RUNS/artifacts if not given")
+    max_gib: float = Field(
+        20, gt=0, description="of a run's weights and checkpoints; beyond, the front's least needed weights are dropped"
+    )
 
     @property
     def artifacts_folder(self) -> Path:
         return (self.artifacts or self.runs / "artifacts").absolute()
-
-
-class TrialConfig(Frozen):
-    """One point of the space: all that a trial's training is told. A loss's parameters are None under other losses."""
-
-    loss: str
-    margin: float | None = None
-    scale: float | None = None
-    learning_rate: float = Field(gt=0, le=1)
-    freezing: str = "none"
-    freeze_output_dense: bool = Field(False, description="also freeze output.dense in every block")
-    batch_size: int = Field(64, ge=2, le=65536)
-    examples_per_rung: int = Field(2048, ge=1)
-    schedule: str = "linear"
-    warmup_fraction: float = Field(
-        0.1, ge=0, le=1, description="share of all steps; not used when warmup_steps is given"
-    )
-    warmup_steps: int | None = Field(None, ge=0)
-    restart_each_rung: bool = Field(False, description="begin the schedule anew at each rung")
-    weight_decay: float = Field(0.01, ge=0, lt=1)
-    max_gradient_norm: float = Field(1.0, gt=0)
-
-    @model_validator(mode="after")
-    def _check(self) -> "TrialConfig":
-        if self.loss not in LOSSES:
-            raise ValueError(f"loss is {self.loss!r}; allowed: {', '.join(LOSSES)}")
-        taken = LOSSES[self.loss].parameters
-        for name in LOSS_PARAMETERS:
-            value = getattr(self, name)
-            if value is None and name in taken:
-                raise ValueError(f"the loss {self.loss} needs a {name}")
-            if value is not None:
-                if name not in taken:
-                    raise ValueError(f"{name} is given, but the loss {self.loss} has none")
-                taken[name].check(f"{name} of the loss {self.loss}", value)
-        freezing.check_level(self.freezing)
-        if self.schedule not in SCHEDULES:
-            raise ValueError(f"schedule is {self.schedule!r}; allowed: {', '.join(SCHEDULES)}")
-        return self
-
-
-LOSS_PARAMETERS = tuple(sorted({name for loss in LOSSES.values() for name in loss.parameters}))
 
 
 class SweepConfig(Frozen):
@@ -242,10 +230,11 @@ def parse(document: Document) -> SweepConfig:
         # Unknown keys first: a misspelt key is also a missing one, and the misspelling is the cause.
         first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
         path: KeyPath = tuple(first["loc"])
-        raise document.error(path, _explain(dict(first), path)) from None
+        raise document.error(path, explain(dict(first), path)) from None
 
 
-def _explain(error: dict[str, Any], path: KeyPath) -> str:
+def explain(error: dict[str, Any], path: KeyPath) -> str:
+    """What is wrong, in one of pydantic's errors, as a reader of the file would say it."""
     if error["type"] == "extra_forbidden":
         return unknown_key(str(path[-1]), _fields(path[:-1]))
     if error["type"] == "missing":
@@ -266,22 +255,3 @@ def _fields(path: KeyPath) -> list[str]:
         candidates += [inner for candidate in candidates for inner in getattr(candidate, "__args__", ())]
         model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
     return list(model.model_fields)
-
-
-def trial_config(values: dict[str, Any]) -> TrialConfig:
-    """A validated trial configuration; losses' parameters that are not given take the table's defaults.
-
-    Raises InputError naming the parameter, its value and what is allowed.
-    """
-    loss = LOSSES.get(str(values.get("loss")))
-    defaults = {name: parameter.default for name, parameter in loss.parameters.items()} if loss else {}
-    try:
-        return TrialConfig.model_validate({**defaults, **values})
-    except ValidationError as error:
-        first = error.errors()[0]
-        path: KeyPath = tuple(first["loc"])
-        if first["type"] == "extra_forbidden":
-            raise InputError(f"{dotted(path)}: {unknown_key(str(path[-1]), TrialConfig.model_fields)}") from None
-        if not path:
-            raise InputError(first["msg"].removeprefix("Value error, ")) from None
-        raise InputError(f"{dotted(path)}: {_explain(dict(first), path)}") from None

@@ -1,14 +1,12 @@
-"""Losses as torch modules: the library's own classes, over embeddings computed in any way."""
-
-from __future__ import annotations
+"""Losses as torch modules: the library's own classes, over embeddings computed in any way, and a softmax head."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
 
 from raysweep.losses import LOSSES
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
 
 
 class EmbeddingLoss(Protocol):
@@ -21,15 +19,47 @@ class EmbeddingLoss(Protocol):
         """
 
 
-def build(name: str, parameters: Mapping[str, Any], model: nn.Module) -> EmbeddingLoss:
+class SoftmaxLoss(nn.Module):
+    """Cross-entropy of a linear head over single sentences, any number of classes.
+
+    The head reads unit embeddings times the root of their width, whose entries are then of order 1 as in an encoder's
+    hidden states, so that one learning rate serves both. The stock trainer can use it: columns ``sentence``, ``label``.
+    """
+
+    def __init__(self, model: nn.Module, width: int, num_labels: int) -> None:
+        super().__init__()
+        self.model = model
+        self.head = nn.Linear(width, num_labels)
+
+    def forward(self, sentence_features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
+        embeddings = [self.model(features)["sentence_embedding"] for features in sentence_features]
+        return self.compute_loss_from_embeddings(embeddings, labels)
+
+    def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor | None) -> Tensor:
+        assert labels is not None
+        return nn.functional.cross_entropy(logits(self.head, embeddings[0]), labels.long())
+
+
+def logits(head: nn.Linear, embeddings: Tensor) -> Tensor:
+    """What a softmax turns into class probabilities, (batch, classes), of embeddings (batch, width) of any length."""
+    scaled = nn.functional.normalize(embeddings, dim=-1) * head.in_features**0.5
+    result: Tensor = head(scaled)
+    return result
+
+
+def build(
+    name: str, parameters: Mapping[str, Any], model: nn.Module, *, width: int = 0, num_labels: int = 0
+) -> EmbeddingLoss:
     """The module of ``LOSSES[name]``, with values for its parameters; others in ``parameters`` are not looked at.
 
-    The module keeps ``model`` as a submodule, which nothing calls when embeddings are computed apart. Raises InputError
-    when a value is out of range.
+    The module keeps ``model`` as a submodule, which nothing calls when embeddings are computed apart. ``width`` and
+    ``num_labels`` size the head of ``softmax``. Raises InputError when a value is out of range.
     """
+    loss = LOSSES[name]
+    if loss.library_class is None:
+        return SoftmaxLoss(model, width, num_labels)
     from sentence_transformers.sentence_transformer import losses as library
 
-    loss = LOSSES[name]
     arguments: dict[str, object] = {}
     for key, parameter in loss.parameters.items():
         parameter.check(f"{key} of the loss {name}", parameters[key])
@@ -40,3 +70,19 @@ def build(name: str, parameters: Mapping[str, Any], model: nn.Module) -> Embeddi
         arguments["distance_metric"] = getattr(getattr(library, metric), distance)
     built: EmbeddingLoss = getattr(library, loss.library_class)(model, **arguments)
     return built
+
+
+def retention_term(embeddings: list[Tensor], reference: list[Tensor]) -> Tensor:
+    """The mean squared distance between tuned and reference cosines on a batch's pairs, a scalar.
+
+    Both lists hold (batch, width) tensors, one a sentence of an example; widths may differ. Pairs are an example's first
+    sentence with each of its others; of single sentences, each one with the next in the batch.
+    """
+    tuned, frozen = (_pair_cosines(columns) for columns in (embeddings, reference))
+    return nn.functional.mse_loss(tuned, frozen)
+
+
+def _pair_cosines(columns: list[Tensor]) -> Tensor:
+    first, *others = columns
+    others = others or [first.roll(-1, 0)]
+    return torch.cat([nn.functional.cosine_similarity(first, other) for other in others])

@@ -4,39 +4,49 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
-from raysweep import criterion, encoder, freezing, metrics, schedules
+from raysweep import encoder, freezing, metrics, operating
 from raysweep.artifacts import Prepared, open_array
-from raysweep.config import EncoderConfig, EvaluationConfig, TrialConfig
+from raysweep.config import EncoderConfig, EvaluationConfig
 from raysweep.encoder import Tokens
-from raysweep.evaluation import EvaluationSet, TrialDivergedError, evaluate
-from raysweep.losses import LOSSES
+from raysweep.evaluation import EvaluationSet, TrialDivergedError
+from raysweep.operating import Head
+from raysweep.results import PointKey, point_values
+from raysweep.trial import TrialConfig
 
 if TYPE_CHECKING:
     import torch
-    from sentence_transformers import SentenceTransformer
 
-TOKENS_PER_BUCKET = (
-    512  # a training batch is cut into buckets of like length; smaller ones pad less, larger ones overlap more
-)
+    from raysweep.prefix import Prefix
+
+
+DRAWS_PER_SENTENCE = 4  # a process runs several trials, so that a cache pays for itself before one has read everything
 
 
 @dataclass(frozen=True)
 class RungResult:
-    """One evaluation. ``loss`` is the mean over the rung's batches; ``seconds`` since the trial began."""
+    """One evaluation. ``loss`` is the mean over the rung's batches; ``seconds`` since the trial began, pauses excluded.
+
+    ``points`` holds per-query scores of every operating point, the plain one first. ``stop`` is the reason why the trial
+    ends here by a rule of its own, or None.
+    """
 
     step: int
     examples_seen: int
     loss: float
-    scores: metrics.Scores
+    points: dict[PointKey, metrics.Scores]
     seconds: float
     train_seconds: float
+    stop: str | None = None
+
+    @property
+    def scores(self) -> metrics.Scores:
+        """Of the tuned encoder as it is."""
+        return self.points["plain", None]
 
     @property
     def polarity(self) -> float:
@@ -47,15 +57,26 @@ class RungResult:
         return float(self.scores.similarity.mean())
 
 
+@dataclass
 class Workbench:
     """What trials over the same artifacts share in a process: the base encoder, its initial weights, the data."""
 
-    def __init__(self, prepared: Prepared, evaluation: EvaluationConfig, device: str = "cpu") -> None:
-        self.prepared = prepared
-        self.evaluation = evaluation
-        self.model = encoder.load(EncoderConfig(**prepared.model), device=device)
+    prepared: Prepared
+    evaluation: EvaluationConfig
+    device: str = "cpu"
+    cache_bytes: int = 2 << 30
+    head: Head | None = field(default=None, init=False)  # of the trial in the model, after a rung
+
+    def __post_init__(self) -> None:
+        from raysweep.dropout import Dropouts
+
+        self.model = encoder.load(EncoderConfig(**self.prepared.model), device=self.device)
+        self.dropouts = Dropouts(self.model, self.model.device.type)
         self.initial = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
-        self.tokens = Tokens(open_array(prepared.tokens_folder, "flat"), open_array(prepared.tokens_folder, "offsets"))
+        folder = self.prepared.tokens_folder
+        self.tokens = Tokens(open_array(folder, "flat"), open_array(folder, "offsets"))
+        self.parameter_names = [name for name, _ in self.model.named_parameters()]
+        self._prefix: Prefix | None = None
 
     @cached_property
     def dev(self) -> EvaluationSet:
@@ -65,12 +86,57 @@ class Workbench:
     def test(self) -> EvaluationSet:
         return EvaluationSet.of(self.prepared, "test", self.evaluation)
 
-    def reset(self, weights: "dict[str, torch.Tensor] | None" = None) -> None:
+    def reset(self, weights: "dict[str, torch.Tensor] | None" = None, head: Head | None = None) -> None:
         """Put the base weights back, then ``weights`` (a subset) over them."""
         self.model.load_state_dict({**self.initial, **(weights or {})})
-        for parameter in self.model.parameters():
-            parameter.requires_grad_(True)
+        self.head = head
+        for name, parameter in self.model.named_parameters():
+            parameter.requires_grad_(weights is None or name in weights)
             parameter.grad = None
+
+    def freeze(self, config: TrialConfig) -> None:
+        """Fix what the trial's level freezes, and set its dropout."""
+        level = config.freezing
+        frozen = freezing.frozen_names(self.parameter_names, level, freeze_output_dense=config.freeze_output_dense)
+        for name, parameter in self.model.named_parameters():
+            parameter.requires_grad_(name not in frozen)
+        resting = freezing.frozen_modules(self.parameter_names, self.dropouts.names, level)
+        self.dropouts.set(config.dropout, () if config.frozen_dropout else resting)
+
+    def prefix(self, config: TrialConfig, arithmetic: str, num_draws: int) -> "Prefix | None":
+        """The cache of what the trial's frozen blocks give; the last trial's where it froze as much.
+
+        None where there is nothing to keep, or where the ``num_draws`` sentences that the trial reads are so few of all
+        that computing whole groups of them would not pay.
+        """
+        import torch
+
+        from raysweep.prefix import Prefix
+
+        modules = [name for name, _ in self.model.named_modules()]
+        names = freezing.prefix_names(self.parameter_names, modules, config.freezing)
+        few = len(self.tokens) > DRAWS_PER_SENTENCE * num_draws
+        if names is None or config.frozen_dropout or not self.cache_bytes or few:
+            return None
+        dtype = torch.bfloat16 if arithmetic == "bf16" else torch.float32
+        if self._prefix is None or (self._prefix.names, self._prefix.dtype) != (names, dtype):
+            self._prefix = None  # frees the memory before more is taken
+            self._prefix = Prefix(self.model, names, self.tokens, self.cache_bytes, dtype)
+        return self._prefix
+
+    def measure(self, evaluation: EvaluationSet, keys: list[PointKey]) -> dict[PointKey, metrics.Scores]:
+        """Scores of points of the weights that :meth:`reset` put into the model."""
+        found, _ = operating.measure(self.model, self.tokens, evaluation, keys, head=self.head, base=self.initial)
+        return found
+
+    def describe(self, evaluation: EvaluationSet, scores: dict[PointKey, metrics.Scores]) -> list[dict[str, Any]]:
+        """These points as a ledger's event holds them, without the trial and step, which the event has."""
+        described = []
+        for key, each in scores.items():
+            width = operating.width(key, self.model, evaluation, self.head)
+            point = evaluation.point(each, trial=None, step=None, kind=key[0], value=key[1], width=width)
+            described.append(point_values(point))
+        return described
 
 
 def trial_seed(sweep_seed: int, config: TrialConfig) -> int:
@@ -87,108 +153,56 @@ def run_trial(
     num_rungs: int = 6,
     evaluation: EvaluationConfig | None = None,
     device: str | None = None,
+    checkpoints: Path | None = None,
     on_rung: Callable[[RungResult], bool | None] = lambda rung: None,
 ) -> list[RungResult]:
     """Train and evaluate one configuration in this process; ``on_rung`` takes each rung and may return False to stop.
 
-    Needs nothing but artifacts: no Ray, no cluster. ``device`` is a GPU where there is one.
-    Raises TrialDivergedError when the loss is no longer finite.
+    Needs nothing but artifacts: no Ray, no cluster. ``device`` is a GPU where there is one. In the folder ``checkpoints``
+    the trial keeps its state; called again after an interruption it goes on from there, and first repeats the result of a
+    rung that had just ended. Raises TrialDivergedError when the loss is no longer finite.
     """
     workbench = Workbench(prepared, evaluation or EvaluationConfig(), device or encoder.best_device())
     results: list[RungResult] = []
-    for result in rungs(config, workbench, seed=seed, num_rungs=num_rungs):
+    for result in rungs(config, workbench, seed=seed, num_rungs=num_rungs, checkpoints=checkpoints):
         results.append(result)
         if on_rung(result) is False:
             break
     return results
 
 
-def rungs(config: TrialConfig, workbench: Workbench, *, seed: int, num_rungs: int) -> Iterator[RungResult]:
-    """Train rung after rung, yielding after each; the model in ``workbench`` then holds that rung's weights."""
-    import torch
+def rungs(
+    config: TrialConfig,
+    workbench: Workbench,
+    *,
+    seed: int,
+    num_rungs: int,
+    checkpoints: Path | None = None,
+    checkpoint_seconds: float = 300.0,
+) -> Iterator[RungResult]:
+    """Train rung after rung, yielding after each; the model in ``workbench`` then holds that rung's weights.
 
-    began = time.perf_counter()
-    torch.manual_seed(seed)
-    workbench.reset()
-    model = workbench.model
-    frozen = freezing.frozen_names(
-        [name for name, _ in model.named_parameters()], config.freezing, freeze_output_dense=config.freeze_output_dense
-    )
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(name not in frozen)
-    loss = criterion.build(config.loss, config.model_dump(), model)
-    optimizer = _optimizer(config, model)
-    order = _Order(workbench.prepared, LOSSES[config.loss].example_kind, np.random.default_rng(seed))
-    steps_per_rung = -(-config.examples_per_rung // config.batch_size)
-    span = steps_per_rung if config.restart_each_rung else steps_per_rung * num_rungs
-    warmup = round(config.warmup_fraction * span) if config.warmup_steps is None else config.warmup_steps
-    seen = 0
-    train_seconds = 0.0
-    for rung in range(1, num_rungs + 1):
-        started = time.perf_counter()
-        model.train()
-        total = torch.zeros((), device=model.device)
-        for step in range(steps_per_rung):
-            batch = min(config.batch_size, config.examples_per_rung - step * config.batch_size)
-            position = step if config.restart_each_rung else (rung - 1) * steps_per_rung + step
-            rate = config.learning_rate * schedules.multiplier(config.schedule, position, span, warmup)
-            for group in optimizer.param_groups:
-                group["lr"] = rate
-            ids, targets = order.take(batch)
-            labels = None if targets is None else torch.from_numpy(targets).to(model.device)
-            value = loss.compute_loss_from_embeddings(embed_columns(model, workbench.tokens, ids), labels)
-            value.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), config.max_gradient_norm)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            total += value.detach()
-            seen += batch
-        mean = float(total) / steps_per_rung
-        if not np.isfinite(mean):
-            raise TrialDivergedError(f"the loss became {mean} within rung {rung} (after {seen} examples)")
-        train_seconds += time.perf_counter() - started
-        scores = evaluate(model, workbench.tokens, workbench.dev)
-        yield RungResult(rung, seen, mean, scores, time.perf_counter() - began, train_seconds)
-
-
-def embed_columns(model: "SentenceTransformer", tokens: Tokens, ids: npt.NDArray[np.integer]) -> "list[torch.Tensor]":
-    """Embeddings of a batch of examples: one tensor (batch, width) a column of ``ids`` (batch, columns), with gradients.
-
-    Each distinct sentence is embedded once, in buckets of like length; columns are rows of the result.
+    With ``checkpoints`` the state is kept in that folder, at each rung and every ``checkpoint_seconds``. Where it holds
+    one already the trial goes on from there, to the same bits on a CPU; a rung that had just ended is yielded once more.
     """
-    import torch
+    from raysweep.training import Training
 
-    unique, inverse = np.unique(ids, return_inverse=True)
-    inverse = inverse.reshape(ids.shape)
-    cut = list(encoder.buckets(tokens.lengths(unique), TOKENS_PER_BUCKET))
-    rows = torch.cat([encoder.forward(model, tokens, unique[bucket]) for bucket in cut])
-    row_of = np.empty(len(unique), np.int64)
-    row_of[np.concatenate(cut)] = np.arange(len(unique))
-    return [rows[torch.from_numpy(row_of[inverse[:, column]]).to(rows.device)] for column in range(ids.shape[1])]
-
-
-def _optimizer(config: TrialConfig, model: "SentenceTransformer") -> "torch.optim.Optimizer":
-    """AdamW; matrices decay, biases and norms do not, as in the stock trainer."""
-    import torch
-
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    groups = [
-        {"params": [p for p in trained if p.ndim >= 2], "weight_decay": config.weight_decay},
-        {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=config.learning_rate, fused=True)
+    training = Training(config, workbench, seed, num_rungs)
+    last = training.restore(checkpoints) if checkpoints is not None else None
+    if last is not None and not training.seen_in_rung:  # else it was taken, and the model has moved on since
+        yield last
+    while training.rung < num_rungs and not (last and last.stop):
+        saved = time.monotonic()
+        while not training.rung_is_full:
+            training.step()
+            due = time.monotonic() - saved >= checkpoint_seconds and not training.rung_is_full  # which is saved below
+            if checkpoints is not None and due:
+                training.save(checkpoints, last)
+                saved = time.monotonic()
+        last = training.evaluate()
+        if checkpoints is not None:
+            training.save(checkpoints, last)
+        yield last
 
 
-class _Order:
-    """Examples in a seeded order without replacement, shuffled anew at each pass."""
-
-    def __init__(self, prepared: Prepared, kind: str, rng: np.random.Generator) -> None:
-        self.ids, self.targets = prepared.examples(kind)
-        self._rng = rng
-        self._left = np.empty(0, np.int64)
-
-    def take(self, count: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32] | None]:
-        while len(self._left) < count:
-            self._left = np.concatenate([self._left, self._rng.permutation(len(self.ids))])
-        chosen, self._left = self._left[:count], self._left[count:]
-        return self.ids[chosen], None if self.targets is None else self.targets[chosen]
+__all__ = ["RungResult", "TrialDivergedError", "Workbench", "run_trial", "rungs", "trial_seed"]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +10,7 @@ import numpy.typing as npt
 from raysweep import metrics
 from raysweep.artifacts import Prepared
 from raysweep.config import EvaluationConfig
-from raysweep.encoder import Tokens, embed
 from raysweep.results import Point, Split
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 
 class TrialDivergedError(RuntimeError):
@@ -49,8 +45,8 @@ class EvaluationSet:
             pool,
             np.asarray(sentences.labels[queries]),
             np.asarray(sentences.labels[pool]),
-            np.asarray(prepared.reference[queries]),
-            np.asarray(prepared.reference[pool]),
+            np.asarray(prepared.reference_embeddings[queries]),
+            np.asarray(prepared.reference_embeddings[pool]),
             config.k,
             config.rank_weights,
         )
@@ -66,7 +62,10 @@ class EvaluationSet:
 
     def score(self, queries: npt.NDArray[np.float32], pool: npt.NDArray[np.float32]) -> metrics.Scores:
         """Scores of retrieval by the given unit embeddings, (q, width) and (p, width)."""
-        found = metrics.retrieve(queries, pool, self.k)
+        return self.score_found(metrics.retrieve(queries, pool, self.k))
+
+    def score_found(self, found: npt.NDArray[np.int64]) -> metrics.Scores:
+        """Scores of what was retrieved, (q, k) positions in the pool, best first."""
         return metrics.score(
             found, self.query_labels, self.pool_labels, self.reference_queries, self.reference_pool, self.weights
         )
@@ -83,14 +82,3 @@ class EvaluationSet:
             retention=similarity / float(self.reference_scores.similarity.mean()),
             **where,
         )
-
-
-def evaluate(model: "SentenceTransformer", tokens: Tokens, evaluation: EvaluationSet) -> metrics.Scores:
-    """Per-query scores of retrieval by ``model``; ``tokens`` are its tokens of all sentences.
-
-    Raises TrialDivergedError when the model's weights have become useless.
-    """
-    queries, pool = embed(model, tokens, evaluation.queries), embed(model, tokens, evaluation.pool)
-    if not (np.isfinite(queries).all() and np.isfinite(pool).all()):
-        raise TrialDivergedError("the embeddings are no longer finite numbers")
-    return evaluation.score(queries, pool)

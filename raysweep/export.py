@@ -4,8 +4,9 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from raysweep import encoder
+from raysweep import composite, encoder
 from raysweep.config import EncoderConfig
 from raysweep.errors import InputError
 from raysweep.model_source import locate
@@ -13,24 +14,40 @@ from raysweep.results import Point, load, point_name
 from raysweep.summary import summarise
 from raysweep.weights import read_point
 
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
 
 def export(run: Path, point: str, to: Path) -> str:
-    """Write the model of ``point`` (``knee``, ``best`` or ``TRIAL:STEP``) of a run's front to the new folder ``to``.
+    """Write the model of ``point`` (``knee``, ``best`` or a point's name) of a run's front to the new folder ``to``.
 
-    Returns a sentence that says what was written. InputError when there is no such point or ``to`` exists.
+    It loads with ``SentenceTransformer(to)``, without this package. Returns a sentence that says what was written.
+    InputError when there is no such point, ``to`` exists, or two encoders cannot be made one model.
     """
     if to.exists():
         raise InputError(f"{to}: exists already; export writes a new folder")
     chosen = _choose(run, point)
     assert chosen.trial is not None and chosen.step is not None
-    weights = read_point(run / "points" / point_name(chosen.trial, chosen.step))
+    place = run / "points" / point_name(chosen.trial, chosen.step)
+    if not place.is_dir():
+        raise InputError(f"{run}: the weights of {chosen.name} were not kept: storage.max_gib was reached")
+    weights, head = read_point(place)
     prepared = json.loads((run / "prepared.json").read_text(encoding="utf-8"))
     config = EncoderConfig(**prepared["model"])
-    source = locate(config)
-    if source.identity != prepared["model_identity"]:
-        raise InputError(f"model {config.name!r} has changed since the run, and frozen weights are taken from it")
-    model = encoder.load(config, source=source)
-    model.load_state_dict({**model.state_dict(), **weights})
+    model = _load(config, prepared["model_identity"], "frozen weights are taken from it")
+    base = model.state_dict()
+    if chosen.kind == "interpolate":
+        assert chosen.value is not None
+        weights = {name: base[name].lerp(weight, chosen.value) for name, weight in weights.items()}
+    model.load_state_dict({**base, **weights})
+    if chosen.kind in ("concat", "class_concat"):
+        reference = EncoderConfig(**prepared["reference"])
+        if (reference.prompt, reference.max_tokens) != (config.prompt, config.max_tokens):
+            raise InputError(
+                f"{chosen.name} cannot be exported: the reference encoder has another prompt or max_tokens"
+            )
+        frozen = _load(reference, prepared["reference_identity"], "it is part of this point")
+        model = composite.build(chosen.key, model, frozen, head)
     if config.prompt:  # so that the exported model, encoding as it is, embeds what was trained
         model.prompts = {**model.prompts, "raysweep": config.prompt}
         model.default_prompt_name = "raysweep"
@@ -43,9 +60,16 @@ def export(run: Path, point: str, to: Path) -> str:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return (
-        f"trial {chosen.trial}, step {chosen.step} (dev P {100 * chosen.polarity:.2f}, S {100 * chosen.similarity:.2f}) "
+        f"{chosen.name} (dev P {100 * chosen.polarity:.2f}, S {100 * chosen.similarity:.2f}, width {chosen.width}) "
         f"written to {to}"
     )
+
+
+def _load(config: EncoderConfig, identity: str, why: str) -> "SentenceTransformer":
+    source = locate(config)
+    if source.identity != identity:
+        raise InputError(f"model {config.name!r} has changed since the run, and {why}")
+    return encoder.load(config, source=source)
 
 
 def _choose(run: Path, point: str) -> Point:
@@ -53,8 +77,7 @@ def _choose(run: Path, point: str) -> Point:
     if not members:
         raise InputError(f"{run}: no trial finished a rung, so there is nothing to export")
     for member in members:
-        name = f"{member.dev.trial}:{member.dev.step}"
-        if point == name or (point == "knee" and member.is_knee) or (point == "best" and member.is_best):
+        if point == member.dev.name or (point == "knee" and member.is_knee) or (point == "best" and member.is_best):
             return member.dev
-    names = ", ".join(f"{member.dev.trial}:{member.dev.step}" for member in members)
+    names = ", ".join(member.dev.name for member in members)
     raise InputError(f"--point {point}: not on the front; allowed: knee, best, {names}")

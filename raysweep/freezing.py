@@ -88,7 +88,7 @@ def frozen_names(names: Sequence[str], level: str, *, freeze_output_dense: bool 
     frozen = _frozen(depths, level)
     if freeze_output_dense:
         frozen |= {name for name, depth in depths.items() if _is_output(depth)}
-    if _limit(level) >= _EMBEDDING_DEPTHS + _BLOCK_DEPTHS * num_blocks:
+    if level_depth(level) >= _EMBEDDING_DEPTHS + _BLOCK_DEPTHS * num_blocks:
         problem = "the encoder lacks it"
     elif not _trainable(depths, frozen):
         problem = "it leaves nothing to train"
@@ -101,8 +101,45 @@ def frozen_names(names: Sequence[str], level: str, *, freeze_output_dense: bool 
     )
 
 
-def _limit(level: str) -> int:
-    """The greatest depth that a level freezes."""
+@dataclass(frozen=True)
+class PrefixNames:
+    """Module names of an encoder's frozen first part: what makes embeddings, whole blocks, and the block that follows."""
+
+    embeddings: tuple[str, ...]
+    blocks: tuple[str, ...]
+    next_block: str
+
+
+def prefix_names(names: Sequence[str], modules: Sequence[str], level: str) -> PrefixNames | None:
+    """The part that ``level`` freezes from the input to the end of a block, or None when that is not a single block.
+
+    ``names`` are the parameters', ``modules`` the modules' names.
+    """
+    if level == "none":
+        return None
+    num_frozen = max(0, (level_depth(level) + 1 - _EMBEDDING_DEPTHS) // _BLOCK_DEPTHS)
+    if not num_frozen:
+        return None
+    depths = _depths(names)
+    block = _architecture(names).block
+    blocks = {int(m[1]): name for name in modules if (m := re.search(rf"(?:^|\.){block}\.(\d+)$", name))}
+    if num_frozen >= _num_blocks(depths):
+        return None
+    embeddings = tuple(name for name in modules if re.search(r"(?:^|\.)(?:embeddings|embeddings_project)$", name))
+    return PrefixNames(embeddings, tuple(blocks[i] for i in range(num_frozen)), blocks[num_frozen])
+
+
+def frozen_modules(names: Sequence[str], modules: Sequence[str], level: str) -> list[str]:
+    """Those of ``modules``, such as dropout layers, that lie in the part that ``level`` freezes."""
+    if level == "none":
+        return []
+    architecture = _architecture(names)
+    depths = {module: _depth(f"{module}.weight", architecture) for module in modules}
+    return [module for module, depth in depths.items() if depth is not None and depth <= level_depth(level)]
+
+
+def level_depth(level: str) -> int:
+    """The greatest depth that a level freezes, -1 for none: what orders levels."""
     if match := _LAST_BLOCK.fullmatch(level):
         return _EMBEDDING_DEPTHS + _BLOCK_DEPTHS * (int(match[1]) + 1) - 1
     return FIXED_LEVELS.index(level) - 1
@@ -110,13 +147,18 @@ def _limit(level: str) -> int:
 
 def _depths(names: Sequence[str]) -> dict[str, int | None]:
     """The depth of each parameter, None for what no level freezes: poolers, final norms, heads."""
+    architecture = _architecture(names)
+    return {name: _depth(name, architecture) for name in names}
+
+
+def _architecture(names: Sequence[str]) -> Architecture:
     for architecture in ARCHITECTURES.values():
         depths = {name: _depth(name, architecture) for name in names}
         found = set(depths.values())
         in_blocks = range(_EMBEDDING_DEPTHS, _EMBEDDING_DEPTHS + _BLOCK_DEPTHS * _num_blocks(depths))
         parts = {depth for depth in in_blocks if (depth - _EMBEDDING_DEPTHS) % _BLOCK_DEPTHS <= _OUTPUT}
         if parts and parts | {0} <= found:
-            return depths
+            return architecture
     raise InputError(
         f"freezing needs an encoder built like one of {'; '.join(ARCHITECTURES)}; "
         f"this one's parameters are named {', '.join(names[:4]) or 'nothing'}, ..."
@@ -146,7 +188,7 @@ def _is_output(depth: int | None) -> bool:
 
 
 def _frozen(depths: dict[str, int | None], level: str) -> frozenset[str]:
-    limit = _limit(level)
+    limit = level_depth(level)
     return frozenset(name for name, depth in depths.items() if depth is not None and depth <= limit)
 
 

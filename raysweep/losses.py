@@ -3,9 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Literal
 
 from raysweep.errors import InputError
 from raysweep.examples import ExampleKind
+
+# A labelled sentence is a training sentence and its class: nothing is mined for it.
+LossExamples = ExampleKind | Literal["labelled_sentence"]
 
 
 @dataclass(frozen=True)
@@ -27,12 +31,13 @@ class Parameter:
 class Loss:
     """One loss: a class of ``sentence_transformers.sentence_transformer.losses``, given what it needs to use cosines.
 
+    ``library_class`` is None for ``softmax``, :class:`raysweep.criterion.SoftmaxLoss`: the library's takes pairs.
     ``distance`` names the metric of the library that makes its distance cosine distance, in [0, 2]; None where the
     class works on cosines of its own accord.
     """
 
-    example_kind: ExampleKind
-    library_class: str
+    example_kind: LossExamples
+    library_class: str | None
     distance: str | None = None
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
 
@@ -59,5 +64,6 @@ LOSSES: Mapping[str, Loss] = MappingProxyType(
             "positive_pair", "MultipleNegativesRankingLoss", None, {"scale": Parameter(0, 1000, 20, "scale")}
         ),
         "cosine_similarity": Loss("scored_pair", "CosineSimilarityLoss"),
+        "softmax": Loss("labelled_sentence", None),
     }
 )

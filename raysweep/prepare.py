@@ -63,20 +63,8 @@ class Plan:
         sentences = self._add("sentences", keyed, data.model_dump())
         tokens = self._encoded(sentences, config.model, located[config.model])
         reference = self._encoded(sentences, config.reference_encoder, located[config.reference_encoder])
-        mined = self._encoded(sentences, config.mining_encoder, located[config.mining_encoder])
-        mining = config.examples
-        neighbours = self._add(
-            "neighbours",
-            {"k": mining.k, "mode": mining.neighbours, "min_similarity": mining.min_similarity},
-            {"sentences": sentences, "encoded": mined},
-        )
-        kinds: list[str] = sorted({LOSSES[str(loss)].example_kind for loss in self.space.values("loss")})
-        examples = {}
-        for kind in kinds:
-            parameters: dict[str, Any] = {"example_kind": kind, "target": mining.target, "seed": config.seed}
-            if kind == "scored_pair":
-                parameters["cosines"] = [mining.same_class_cosine, mining.other_class_cosine]
-            examples[kind] = self._add("examples", parameters, {"sentences": sentences, "neighbours": neighbours})
+        mined = {LOSSES[str(loss)].example_kind for loss in self.space.values("loss")} - {"labelled_sentence"}
+        examples = self._examples(sentences, sorted(mined), located[config.mining_encoder]) if mined else {}
         self.prepared = Prepared(
             config.model.model_dump(),
             located[config.model].identity,
@@ -84,11 +72,29 @@ class Plan:
             tokens,
             reference,
             examples,
+            config.reference_encoder.model_dump(),
             located[config.reference_encoder].identity,
         )
 
+    def _examples(self, sentences: Path, kinds: Sequence[str], source: ModelSource) -> dict[str, Path]:
+        mining = self.config.examples
+        neighbours = self._add(
+            "neighbours",
+            {"k": mining.k, "mode": mining.neighbours, "min_similarity": mining.min_similarity},
+            {"sentences": sentences, "encoded": self._encoded(sentences, self.config.mining_encoder, source)},
+        )
+        examples = {}
+        for kind in kinds:
+            parameters: dict[str, Any] = {"example_kind": kind, "target": mining.target, "seed": self.config.seed}
+            if kind == "scored_pair":
+                parameters["cosines"] = [mining.same_class_cosine, mining.other_class_cosine]
+            examples[kind] = self._add("examples", parameters, {"sentences": sentences, "neighbours": neighbours})
+        return examples
+
     def _encoded(self, sentences: Path, encoder: EncoderConfig, source: ModelSource) -> Path:
         parameters = {"encoder": source.identity, "prompt": encoder.prompt, "max_tokens": encoder.max_tokens}
+        if encoder.precision != "fp32":
+            parameters["precision"] = encoder.precision
         return self._add("encoded", parameters, {"sentences": sentences, "encoder": encoder.model_dump()})
 
     def _add(self, kind: str, parameters: dict[str, Any], inputs: dict[str, Any]) -> Path:

@@ -3,8 +3,8 @@
 import warnings
 from typing import Any
 
-from raysweep.config import TrialConfig
 from raysweep.space import Space
+from raysweep.trial import TrialConfig
 
 
 class Proposals:

@@ -23,6 +23,7 @@ from raysweep.pareto import non_dominated
 
 SCHEMA = 1
 Split = Literal["dev", "test"]
+PointKey = tuple[str, float | None]  # an operating point's kind and value
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,9 @@ class RunInfo:
 class Point:
     """One operating point: a retrievable encoder and its scores on one split, all in [0, 1].
 
-    ``kind`` is ``plain`` (the tuned encoder as it is), ``reference`` (R itself) or ``oracle`` (the limit no encoder can
-    pass); ``value`` is the kind's parameter (the oracle's bonus), or None. ``trial`` and ``step`` are None for points
-    that no trial made. ``width`` is the embedding's dimension, None for the oracle.
+    ``kind`` is one of :mod:`raysweep.operating` (``plain`` is the tuned encoder as it is), ``reference`` (R itself) or
+    ``oracle`` (the limit no encoder can pass); ``value`` is the kind's parameter, or None. ``trial`` and ``step`` are None
+    for points that no trial made. ``width`` is the embedding's dimension, None for the oracle.
     """
 
     trial: int | None
@@ -70,6 +71,27 @@ class Point:
     similarity: float
     similarity_std: float
     retention: float
+
+    @property
+    def key(self) -> PointKey:
+        return self.kind, self.value
+
+    @property
+    def name(self) -> str:
+        """``TRIAL:STEP`` of a plain point, ``TRIAL:STEP:KIND=VALUE`` of another: what ``export --point`` takes."""
+        return f"{self.trial}:{self.step}" + ("" if self.kind == "plain" else f":{key_name(self.key)}")
+
+
+def key_name(key: PointKey) -> str:
+    """An operating point's kind and value as one word, such as ``concat=0.3``."""
+    return key[0] if key[1] is None else f"{key[0]}={key[1]:g}"
+
+
+def point_values(point: Point) -> dict[str, Any]:
+    """A point as a rung's event holds it: without the trial and step, which the event has."""
+    values = dataclasses.asdict(point)
+    del values["trial"], values["step"]
+    return json.loads(json.dumps(values, allow_nan=False))  # type: ignore[no-any-return]
 
 
 def objective(point: Point, polarity_weight: float, similarity: str) -> float:

@@ -22,9 +22,9 @@ from raysweep.pareto import DEFAULT_BONUSES, oracle_front
 from raysweep.prepare import Plan, prepare
 from raysweep.progress import Display, Log
 from raysweep.proposals import Proposals
-from raysweep.results import Ledger, Point, RunInfo, Split
+from raysweep.results import Ledger, Point, RunInfo, Split, point_values
 from raysweep.space import Space
-from raysweep.sweep import Sweep, plain_point
+from raysweep.sweep import Sweep
 
 
 def prepare_only(config: SweepConfig, space: Space, display: Display) -> Path:
@@ -51,6 +51,8 @@ def run(config: SweepConfig, space: Space, display: Display, log: Log) -> tuple[
         with connected(config.resources) as capacity, _terminated_as_interrupted():
             request = capacity.trials(config.resources)
             prepared = prepare(plan, capacity, display)
+            if config.resources.gpus_per_trial == "measured" and request.gpus:
+                request = _packed(request, config, space, prepared, display)
             sweep = _begin(config, space, prepared, request, display, log)
             from raysweep.search import score_test, search
 
@@ -69,6 +71,18 @@ def run(config: SweepConfig, space: Space, display: Display, log: Log) -> tuple[
         if sweep is not None:  # Ray is down by now, so no trial writes any more
             sweep.finish(status, reason)
     return sweep.folder, status == "interrupted"
+
+
+def _packed(request: Request, config: SweepConfig, space: Space, prepared: Prepared, display: Display) -> Request:
+    """As many trials on each GPU as the space's most demanding ones leave room for."""
+    from raysweep.search import measure_memory
+
+    peak, total = measure_memory(prepared, config.evaluation, space.largest(), request)
+    packed = request.packed(peak, total)
+    display.line(
+        f"search: a trial takes {peak / 2**30:.2f} of a GPU's {total / 2**30:.1f} GiB: {round(1 / packed.gpus)} on each GPU"
+    )
+    return packed
 
 
 def _begin(
@@ -138,7 +152,7 @@ def _write_settings(sweep: Sweep, prepared: Prepared) -> None:
     )
     sweep.ledger.append("run", **dataclasses.asdict(info))
     points = [point for one in sets.values() for point in _limits(one)]
-    sweep.ledger.append("points", points=[{"trial": None, "step": None, **plain_point(point)} for point in points])
+    sweep.ledger.append("points", points=[{"trial": None, "step": None, **point_values(point)} for point in points])
 
 
 def _limits(one: EvaluationSet) -> Iterator[Point]:

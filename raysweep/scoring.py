@@ -27,7 +27,9 @@ def score_files(
     num_pool: int | None = None,
     pool_seed: int = 42,
 ) -> list[dict[str, Any]]:
-    """P and S of retrieval by ``model`` in fp32: queries are the rows of ``test``, the pool is a sample of ``train``.
+    """P and S of retrieval by ``model``: queries are the rows of ``test``, the pool is a sample of ``train``.
+
+    Retrieval goes by cosine or, where the model's similarity function is ``dot``, by inner product.
 
     One dictionary for each k and kind of rank weights: means and standard deviations over queries, x100. Rows are taken as
     they are, duplicates and conflicting labels too, so that published values come out. Raises InputError.
@@ -53,7 +55,10 @@ def score_files(
     wanted_labels = np.array([numbers[label] for label in query_labels])
     all_texts = query_texts + [texts[row] for row in drawn]
     tuned = _embed(model, located.folder.name, all_texts, display)
-    frozen = tuned if reference in (None, model) else _embed(reference or model, "reference", all_texts, display)
+    if reference in (None, model):
+        frozen = tuned / np.linalg.norm(tuned, axis=1, keepdims=True)
+    else:
+        frozen = _embed(reference or model, "reference", all_texts, display, unit=True)
     queries, pool = np.split(tuned, [len(query_texts)])
     reference_queries, reference_pool = np.split(frozen, [len(query_texts)])
     found = metrics.retrieve(queries, pool, max(ks))
@@ -110,7 +115,10 @@ def _warn_of_conflicts(source: str, texts: list[str], labels: list[str], display
         )
 
 
-def _embed(config: EncoderConfig, name: str, texts: list[str], display: Display) -> npt.NDArray[np.float32]:
+def _embed(
+    config: EncoderConfig, name: str, texts: list[str], display: Display, *, unit: bool = False
+) -> npt.NDArray[np.float32]:
+    """Embeddings whose inner products the model ranks by: unit ones, unless its similarity function is ``dot``."""
     with display.stage(f"evaluate: {name}") as advance:
         model = encoder.load(config, device=encoder.best_device())
         tokens = encoder.tokenise(model, texts, config.prompt)
@@ -121,4 +129,11 @@ def _embed(config: EncoderConfig, name: str, texts: list[str], display: Display)
             done += count
             advance(done, len(texts), "sentences")
 
-        return encoder.embed(model, tokens, np.arange(len(texts)), progress)
+        return encoder.embed(
+            model,
+            tokens,
+            np.arange(len(texts)),
+            progress,
+            arithmetic=config.precision,
+            unit=unit or model.similarity_fn_name != "dot",
+        )

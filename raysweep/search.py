@@ -18,12 +18,13 @@ from ray.tune.search import Searcher
 
 from raysweep.artifacts import Prepared
 from raysweep.cluster import Request
-from raysweep.config import EvaluationConfig, TrialConfig
+from raysweep.config import EvaluationConfig
 from raysweep.engine import RungResult, Workbench, rungs, trial_seed
 from raysweep.errors import InputError
-from raysweep.evaluation import TrialDivergedError, evaluate
-from raysweep.results import Point, point_name
-from raysweep.sweep import Sweep, plain_point
+from raysweep.evaluation import TrialDivergedError
+from raysweep.results import PointKey, point_name
+from raysweep.sweep import Sweep
+from raysweep.trial import TrialConfig
 from raysweep.weights import read_point, save_point, save_scores
 
 _workbenches: dict[str, Workbench] = {}
@@ -37,7 +38,8 @@ def _workbench(prepared: Prepared, evaluation: EvaluationConfig, request: Reques
     key = repr((prepared, evaluation))
     if key not in _workbenches:
         _workbenches.clear()
-        _workbenches[key] = Workbench(prepared, evaluation, device="cuda" if request.gpus else "cpu")
+        device = "cuda" if request.gpus else "cpu"
+        _workbenches[key] = Workbench(prepared, evaluation, device=device, cache_bytes=request.cache_bytes)
     return _workbenches[key]
 
 
@@ -51,7 +53,14 @@ class TrialActor(tune.Trainable):
         self._number, self._folder = config["number"], Path(config["folder"])
         trial = TrialConfig(**config["trial"])
         self._num_rungs = config["budget"].rungs_of(trial)
-        self._rungs = rungs(trial, self._bench, seed=trial_seed(config["seed"], trial), num_rungs=self._num_rungs)
+        self._rungs = rungs(
+            trial,
+            self._bench,
+            seed=trial_seed(config["seed"], trial),
+            num_rungs=self._num_rungs,
+            checkpoints=checkpoints_of(self._folder, self._number),
+            checkpoint_seconds=config["checkpoint_seconds"],
+        )
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self.setup(new_config)
@@ -63,20 +72,24 @@ class TrialActor(tune.Trainable):
         except (TrialDivergedError, InputError) as error:
             # A result and no exception: the actor is sound and takes the next trial, and the reason arrives in full.
             return {"failure": str(error), "done": True}
-        width = self._bench.model.get_embedding_dimension()
-        point = self._bench.dev.point(
-            result.scores, trial=self._number, step=result.step, kind="plain", value=None, width=width
-        )
-        save_point(self._folder / "points" / point_name(self._number, result.step), self._bench.model, result.scores)
+        bench = self._bench
+        place = self._folder / "points" / point_name(self._number, result.step)
+        save_point(place, bench.model, bench.head, result.points)
         rung = {
             "step": result.step,
             "examples_seen": result.examples_seen,
             "seconds": result.seconds,
             "loss": result.loss,
-            "points": [plain_point(point)],
+            "stop": result.stop,
+            "points": bench.describe(bench.dev, result.points),
         }
         # As text: Tune flattens and rewrites what is nested.
-        return {"rung": json.dumps(rung, allow_nan=False), "done": result.step == self._num_rungs}
+        return {"rung": json.dumps(rung, allow_nan=False), "done": result.step == self._num_rungs or bool(result.stop)}
+
+
+def checkpoints_of(folder: Path, number: int) -> Path:
+    """Where a trial of the run in ``folder`` keeps its state while it runs."""
+    return folder / "checkpoints" / f"trial-{number:04d}"
 
 
 class _NotInSnapshots:
@@ -93,16 +106,20 @@ class _Proposer(_NotInSnapshots, Searcher):
         super().__init__()
         self._sweep = sweep
         self._shared = shared
+        self._numbers: dict[str, int] = {}
 
     def suggest(self, trial_id: str) -> Any:
         asked = self._sweep.ask()
         if asked is None:
             return Searcher.FINISHED
         number, config = asked
+        self._numbers[trial_id] = number
         return {**self._shared, "number": number, "trial": config.model_dump()}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """The sweep learns it from the scheduler, which is told first and told why."""
+        """The sweep has learnt it from the scheduler, which is told why; but not of a trial that never came to run."""
+        if error and self._numbers[trial_id] in self._sweep.running:
+            self._sweep.end(self._numbers[trial_id], failure="its process could not be started")
 
     def save(self, checkpoint_path: str) -> None:
         """The ledger holds all there is to keep."""
@@ -131,7 +148,10 @@ class _Stopper(_NotInSnapshots, FIFOScheduler):
         self._sweep.end(number, failure=result.get("failure"))
 
     def on_trial_error(self, tune_controller: Any, trial: TuneTrial) -> None:
-        self._sweep.end(trial.config["number"], failure=_cause(trial))
+        if trial.should_recover():  # Tune begins it again, and it finds its checkpoint
+            self._sweep.display.line(f"trial {trial.config['number']}: {_cause(trial)}; it goes on from its checkpoint")
+        else:
+            self._sweep.end(trial.config["number"], failure=_cause(trial))
 
     def on_trial_remove(self, tune_controller: Any, trial: TuneTrial) -> None:
         self._sweep.end(trial.config["number"], failure="removed before it began")
@@ -160,6 +180,7 @@ def search(sweep: Sweep, prepared: Prepared, request: Request) -> None:
         "budget": config.budget,
         "folder": str(sweep.folder),
         "seed": config.seed,
+        "checkpoint_seconds": config.resources.checkpoint_seconds,
     }
     tuner = tune.Tuner(
         tune.with_resources(TrialActor, {"cpu": request.cpus, "gpu": request.gpus}),
@@ -176,6 +197,8 @@ def search(sweep: Sweep, prepared: Prepared, request: Request) -> None:
             name="tune",
             storage_path=str(sweep.folder),
             verbose=0,
+            # A trial that is begun again finds its own checkpoint; Tune keeps none.
+            failure_config=tune.FailureConfig(max_failures=config.resources.max_failures),
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
         ),
     )
@@ -183,10 +206,33 @@ def search(sweep: Sweep, prepared: Prepared, request: Request) -> None:
         tuner.fit()
 
 
+def measure_memory(
+    prepared: Prepared, evaluation: EvaluationConfig, trials: Sequence[TrialConfig], request: Request
+) -> tuple[int, int]:
+    """The peak memory of these trials on one of the cluster's GPUs, and all that it has, in bytes."""
+    task = ray.remote(_measure_memory).options(num_cpus=request.cpus, num_gpus=1)
+    peak, total = ray.get(task.remote(prepared, evaluation, trials, request))
+    return peak, total
+
+
+def _measure_memory(
+    prepared: Prepared, evaluation: EvaluationConfig, trials: Sequence[TrialConfig], request: Request
+) -> tuple[int, int]:
+    import torch
+
+    from raysweep.memory import peak_bytes
+
+    peak = peak_bytes(_workbench(prepared, evaluation, request), trials)
+    return peak, torch.cuda.get_device_properties(0).total_memory
+
+
 def score_test(sweep: Sweep, prepared: Prepared, request: Request) -> None:
     """Score the front's members on the test split, once, on the cluster."""
-    front = sweep.front()
-    members = [(point.trial, point.step) for point in front if point.trial is not None and point.step is not None]
+    wanted: dict[tuple[int, int], list[PointKey]] = {}
+    for point in sweep.kept_front():
+        assert point.trial is not None and point.step is not None
+        wanted.setdefault((point.trial, point.step), []).append(point.key)
+    members = list(wanted.items())
     slots = min(request.count, len(members))
     scorer = ray.remote(_score_test).options(num_cpus=request.cpus, num_gpus=request.gpus)
     waiting = [
@@ -200,20 +246,22 @@ def score_test(sweep: Sweep, prepared: Prepared, request: Request) -> None:
             for reference in finished:
                 points = ray.get(reference)
                 sweep.ledger.append("points", points=points)
-            sweep.display.status(f"test: scoring {len(members)} members of the front, {time.monotonic() - began:.0f} s")
+            sweep.display.status(f"test: scoring {len(members)} rungs of the front, {time.monotonic() - began:.0f} s")
 
 
 def _score_test(
-    prepared: Prepared, evaluation: EvaluationConfig, request: Request, folder: Path, members: Sequence[tuple[int, int]]
+    prepared: Prepared,
+    evaluation: EvaluationConfig,
+    request: Request,
+    folder: Path,
+    members: Sequence[tuple[tuple[int, int], list[PointKey]]],
 ) -> list[dict[str, Any]]:
     bench = _workbench(prepared, evaluation, request)
     points = []
-    for trial, step in members:
+    for (trial, step), keys in members:
         place = folder / "points" / point_name(trial, step)
-        bench.reset(read_point(place))
-        scores = evaluate(bench.model, bench.tokens, bench.test)
+        bench.reset(*read_point(place))
+        scores = bench.measure(bench.test, keys)
         save_scores(place, "test", scores)
-        width = bench.model.get_embedding_dimension()
-        point: Point = bench.test.point(scores, trial=trial, step=step, kind="plain", value=None, width=width)
-        points.append({"trial": trial, "step": step, **plain_point(point)})
+        points += [{"trial": trial, "step": step, **values} for values in bench.describe(bench.test, scores)]
     return points

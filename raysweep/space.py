@@ -18,8 +18,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from raysweep.config import TrialConfig, trial_config
 from raysweep.errors import InputError
+from raysweep.freezing import level_depth
+from raysweep.trial import TrialConfig, trial_config
 
 Scalar = bool | int | float | str
 
@@ -71,6 +72,15 @@ class Space:
     def describe(self) -> list[str]:
         """One line a parameter, for people; indented where it exists only under a choice."""
         return list(_describe(self.parameters, ""))
+
+    def largest(self) -> list[TrialConfig]:
+        """A trial for each branch of the space with the largest batch and the least frozen: what takes most memory."""
+        extremes: dict[str, Any] = {}
+        if sizes := self.values("batch_size"):
+            extremes["batch_size"] = max(sizes)
+        if freezing_levels := self.values("freezing"):
+            extremes["freezing"] = min(freezing_levels, key=level_depth)
+        return [trial_config({**values, **extremes}) for values in branches(self.parameters)]
 
     def values(self, name: str) -> list[Any]:
         """Every value that a parameter may take; the two ends of a range."""
@@ -146,15 +156,18 @@ def values_of(parameters: Parameters, name: str) -> list[Any]:
     return list(dict.fromkeys(found))
 
 
+_DECIDING = ("loss", "optimizer", "schedule")  # other parameters are allowed or needed by their values
+
+
 def branches(parameters: Parameters) -> Iterator[dict[str, Any]]:
-    """One trial's values for every way through the choices that have parameters under them."""
+    """One trial's values for every way through the choices that other parameters depend on."""
     axes: list[list[dict[str, Any]]] = []
     for name, parameter in parameters.items():
         if isinstance(parameter, Fixed):
             axes.append([{name: parameter.value}])
         elif isinstance(parameter, Range):
             axes.append([{name: int(parameter.low) if parameter.integer else parameter.low}])
-        elif any(parameter.options.values()):
+        elif any(parameter.options.values()) or name in _DECIDING:
             axes.append(
                 [{name: v, **below} for v, children in parameter.options.items() for below in branches(children)]
             )

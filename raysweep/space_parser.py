@@ -6,11 +6,12 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from raysweep.config import LOSS_PARAMETERS, SweepConfig, TrialConfig, trial_config
+from raysweep.config import SweepConfig
 from raysweep.document import Document, KeyPath, unknown_key
 from raysweep.errors import InputError
 from raysweep.losses import LOSSES
 from raysweep.space import Choices, Fixed, Parameter, Parameters, Range, Scalar, Space, branches, find, values_of
+from raysweep.trial import LOSS_PARAMETERS, TrialConfig, trial_config
 
 
 def parse(document: Document, config: SweepConfig) -> Space:
@@ -106,13 +107,22 @@ def _checked(document: Document, path: KeyPath, name: str, value: Any) -> Any:
         value = adapter.validate_python(value, strict=True)
         probe: dict[str, Any] = {"loss": "triplet", "margin": 0.1, "learning_rate": 1e-5}
         if name not in LOSS_PARAMETERS and name != "loss":
-            TrialConfig.model_validate({**probe, name: value})
+            TrialConfig.model_validate({**probe, **_beside(name, value), name: value})
     except ValidationError as error:
         first = error.errors()[0]
         message = first["msg"].removeprefix("Value error, ").replace("Input should", "should")
         shown = "" if first["type"] == "value_error" else f", not {value!r}"  # our own messages name the value
         raise document.error(path, f"{message[0].lower()}{message[1:]}{shown}") from None
     return value
+
+
+def _beside(name: str, value: Any) -> dict[str, Any]:
+    """What must stand beside a parameter that goes with others only."""
+    if name == "decay":
+        return {"schedule": "exponential"}
+    if name == "momentum":
+        return {"optimizer": "sgd"}
+    return {"decay": 0.95} if (name, value) == ("schedule", "exponential") else {}
 
 
 def _check_losses(document: Document, parameters: Parameters) -> None:

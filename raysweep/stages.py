@@ -216,7 +216,8 @@ class _Encode:
         tokens = encoder.tokenise(self.model, self.sentences.texts(ids), self.config.prompt)
         ragged = np.empty(len(ids), object)
         ragged[:] = np.split(tokens.flat, tokens.offsets[1:-1])
-        return {"embeddings": encoder.embed(self.model, tokens, np.arange(len(ids))), "tokens": ragged}
+        embeddings = encoder.embed(self.model, tokens, np.arange(len(ids)), arithmetic=self.config.precision)
+        return {"embeddings": embeddings, "tokens": ragged}
 
 
 class _Search:

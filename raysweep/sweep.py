@@ -1,19 +1,19 @@
 """The state of a sweep as it runs: proposals out, rungs in, every event in the ledger before it counts. No Ray."""
 
 import dataclasses
-import json
 import shutil
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from raysweep.config import SweepConfig, TrialConfig
+from raysweep.config import SweepConfig
 from raysweep.halving import SuccessiveHalving
+from raysweep.keeping import Kept
 from raysweep.progress import Display, duration
 from raysweep.proposals import Proposals
-from raysweep.results import Ledger, Point, front_members, objective, point_name
+from raysweep.results import Ledger, Point, front_members, objective
+from raysweep.trial import TrialConfig
 
 
 @dataclass
@@ -41,7 +41,8 @@ class Sweep:
     num_asked: int = 0
 
     def __post_init__(self) -> None:
-        self._dropped: set[str] = set()
+        limit = int(self.config.storage.max_gib * 2**30)
+        self.kept = Kept(self.folder / "points", limit, self.folder / "checkpoints")
         rule = self.config.early_stopping
         self._halving = SuccessiveHalving(rule.first_examples, rule.reduction_factor) if rule.policy == "asha" else None
         self.num_trials = min(self.config.budget.trials, self.proposals.limit or self.config.budget.trials)
@@ -66,8 +67,15 @@ class Sweep:
         return number, config
 
     def rung(self, number: int, rung: dict[str, Any]) -> bool:
-        """Take a rung's result; whether the trial is to stop. ``rung`` has a ``rung`` event's keys but for ``trial``."""
+        """Take a rung's result; whether the trial is to stop.
+
+        ``rung`` has a ``rung`` event's keys but for ``trial``, and ``stop``, the reason why the trial ends by a rule of its
+        own. A trial that went on from a checkpoint repeats its last rung, which counts once.
+        """
         trial = self.running[number]
+        if rung["step"] <= trial.step:
+            return trial.stop is not None
+        own_stop = rung.pop("stop", None)
         num_rungs = self.config.budget.rungs_of(trial.config)
         points = [Point(trial=number, step=rung["step"], **point) for point in rung["points"]]
         self.ledger.append(
@@ -78,7 +86,7 @@ class Sweep:
         value = max(self.objective(point) for point in points)
         trial.best = value if trial.best is None else max(trial.best, value)
         self.proposals.report(number, trial.step, trial.best)
-        self._drop_dominated()
+        self._bound_disk()
         best = max(points, key=self.objective)
         self.display.line(
             f"trial {number}: rung {trial.step}/{num_rungs}, {rung['examples_seen']:,} examples, "
@@ -87,9 +95,8 @@ class Sweep:
         # Judged at its last rung too: later trials are measured against it.
         verdict = self._halving.judge(rung["examples_seen"], trial.best) if self._halving is not None else None
         if trial.step < num_rungs:
-            trial.stop = (
-                f"the sweep's {self.config.budget.minutes:g} minutes were spent" if self.out_of_time else verdict
-            )
+            out_of_time = f"the sweep's {self.config.budget.minutes or 0:g} minutes were spent"
+            trial.stop = out_of_time if self.out_of_time else own_stop or verdict
         self.show()
         return trial.stop is not None
 
@@ -100,6 +107,7 @@ class Sweep:
         reason = failure or trial.stop or f"all {self.config.budget.rungs_of(trial.config)} rungs done"
         self._end(number, trial, status, reason)
         self.proposals.tell(number, status, trial.best)
+        shutil.rmtree(self.folder / "checkpoints" / f"trial-{number:04d}", ignore_errors=True)
         self.ended[status] += 1
         self.display.line(f"trial {number}: {status}: {reason}")
         self.show()
@@ -114,10 +122,7 @@ class Sweep:
         for number, trial in self.running.items():
             self._end(number, trial, "interrupted", "the sweep ended before it")
         self.running.clear()
-        kept = _names(self.front())
-        for path in (self.folder / "points").iterdir():  # a rung cut off between its weights and its report
-            if path.name not in kept:
-                shutil.rmtree(path, ignore_errors=True)
+        self.kept.only(self.front())  # all others, also a rung cut off between its weights and its report
         shutil.rmtree(self.folder / "tune", ignore_errors=True)  # Tune's snapshots, which nothing reads
         self.ledger.append("finish", status=status, reason=reason, seconds=time.monotonic() - self.began)
         self.ledger.close()
@@ -129,12 +134,16 @@ class Sweep:
     def front(self) -> list[Point]:
         return front_members(self.points)
 
-    def _drop_dominated(self) -> None:
-        """Weights are kept for the front's members only, which bounds the disk that a sweep takes."""
-        dominated = _names(self.points) - _names(self.front()) - self._dropped
-        for name in dominated:
-            shutil.rmtree(self.folder / "points" / name, ignore_errors=True)
-        self._dropped |= dominated
+    def kept_front(self) -> list[Point]:
+        """The front's members whose weights are on disk."""
+        return [point for point in self.front() if self.kept.holds(point)]
+
+    def _bound_disk(self) -> None:
+        for point in self.kept.only(self.front(), self.points):
+            self.display.warn(
+                f"storage.max_gib, {self.config.storage.max_gib:g}, is reached: the weights of {point.name}, which adds "
+                "least to the front, are dropped; its scores stay"
+            )
 
     def show(self) -> None:
         """The status line: running, finished, stopped, failed; the best point; the front; time left."""
@@ -154,14 +163,3 @@ class Sweep:
         if self.config.budget.minutes:
             estimates.append(60 * self.config.budget.minutes - seconds)
         return f"about {duration(max(0.0, min(estimates)))} left" if estimates else f"{duration(seconds)} so far"
-
-
-def _names(points: Iterable[Point]) -> set[str]:
-    return {point_name(point.trial, point.step) for point in points if point.trial is not None and point.step}
-
-
-def plain_point(point: Point) -> dict[str, Any]:
-    """A point as a rung's event holds it: without the trial and step, which the event has."""
-    values = dataclasses.asdict(point)
-    del values["trial"], values["step"]
-    return json.loads(json.dumps(values, allow_nan=False))  # type: ignore[no-any-return]

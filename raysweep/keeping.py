@@ -1,0 +1,68 @@
+"""Which weights stay on disk: those of the front's members, within a bound."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from raysweep.pareto import hypervolume
+from raysweep.results import Point, point_name
+
+
+class Kept:
+    """The folders of ``points``, one a rung, that hold weights. ``limit`` bytes bound them and the ``checkpoints``."""
+
+    def __init__(self, points: Path, limit: int, checkpoints: Path) -> None:
+        self._points, self._limit, self._checkpoints = points, limit, checkpoints
+        self._sizes: dict[str, int] = {}
+
+    def holds(self, point: Point) -> bool:
+        """Whether the weights behind the point are on disk."""
+        return (self._points / _name(point)).is_dir()
+
+    def only(self, front: Sequence[Point], points: Sequence[Point] | None = None) -> list[Point]:
+        """Remove folders that no member of ``front`` needs, then while there is too much, those that it loses least by.
+
+        Of the folders of ``points`` alone if given: others may hold rungs whose reports are on their way. One rung's
+        weights always stay. Returns a point of each rung whose weights were lost to the bound.
+        """
+        names = {_name(point) for point in front}
+        present = {path.name for path in self._points.iterdir()}
+        for name in (present if points is None else present & {_name(point) for point in points}) - names:
+            shutil.rmtree(self._points / name, ignore_errors=True)
+        lost = []
+        there = {name for name in names if (self._points / name).is_dir()}
+        while len(there) > 1 and self._size(there) > self._limit:
+            least = min(there, key=lambda name: (_loss(front, name), name))
+            shutil.rmtree(self._points / least, ignore_errors=True)
+            there.discard(least)
+            lost.append(next(point for point in front if _name(point) == least))
+        return lost
+
+    def _size(self, names: set[str]) -> int:
+        for name in names - self._sizes.keys():  # written once, never changed but by test scores
+            self._sizes[name] = _bytes(self._points / name)
+        return sum(self._sizes[name] for name in names) + _bytes(self._checkpoints)
+
+
+def _bytes(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_size if path.is_file() else 0
+        except FileNotFoundError:  # replaced by a newer checkpoint meanwhile
+            continue
+    return total
+
+
+def _name(point: Point) -> str:
+    assert point.trial is not None and point.step is not None
+    return point_name(point.trial, point.step)
+
+
+def _loss(front: Sequence[Point], name: str) -> float:
+    """The hypervolume that the front loses without the rung's points."""
+    whole, rest = (
+        hypervolume([(p.polarity, p.similarity) for p in points], (0.0, 0.0))
+        for points in (front, [point for point in front if _name(point) != name])
+    )
+    return whole - rest
