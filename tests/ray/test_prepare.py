@@ -108,3 +108,14 @@ def test_several_trials_share_a_gpu_or_a_node_when_told_to() -> None:
     assert (asked.cpus, asked.count) == (1, 2)
     with pytest.raises(InputError, match="a trial asks for 3 CPUs and 0 GPUs, but the largest node has 2 and 0"):
         Capacity(((2, 0),)).trials(ResourcesConfig(cpus_per_trial=3.0))
+
+
+def test_trials_are_packed_on_a_gpu_by_what_they_take() -> None:
+    one = Capacity(((16, 1), (16, 1))).trials(ResourcesConfig(gpus_per_trial="measured", cache_gib=1))
+    assert (one.gpus, one.count) == (1, 2)
+    packed = one.packed(peak_bytes=5 << 30, gpu_bytes=80 << 30)
+    # 72 GiB usable, 5 of a trial, 1 of its cache and 0.6 of its context
+    assert round(1 / packed.gpus) == 10
+    assert packed.count == 20
+    assert packed.cpus * 10 == pytest.approx(one.cpus)
+    assert one.packed(peak_bytes=100 << 30, gpu_bytes=80 << 30) == one

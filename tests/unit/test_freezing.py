@@ -6,7 +6,7 @@ import pytest
 import transformers
 
 from raysweep.errors import InputError
-from raysweep.freezing import FIXED_LEVELS, check_level, frozen_names, levels
+from raysweep.freezing import FIXED_LEVELS, check_level, frozen_modules, frozen_names, levels, prefix_names
 
 SIZES = {"vocab_size": 30, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 12}
 TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}
@@ -122,6 +122,32 @@ def test_each_level_freezes_more(architecture):
     frozen = [frozen_names(names, level) for level in levels(names)]
     assert all(one <= other for one, other in itertools.pairwise(frozen))
     assert not frozen[0] and frozen[-1] < set(names)
+
+
+def test_the_frozen_part_in_names_of_modules():
+    config = transformers.BertConfig(**{**SIZES, "num_hidden_layers": 3})
+    model = transformers.BertModel(config)
+    names, modules = ([name for name, _ in pairs] for pairs in (model.named_parameters(), model.named_modules()))
+    dropouts = [name for name in modules if name.endswith("dropout")]
+    assert len(dropouts) == 1 + 3 * 3
+    attention = {"encoder.layer.0.attention.self.dropout", "encoder.layer.0.attention.output.dropout"}
+    block = attention | {"encoder.layer.0.output.dropout"}
+    for level, expected in {
+        "none": set(),
+        "emb.base": set(),
+        "emb": {"embeddings.dropout"},
+        "emb+B0a": {"embeddings.dropout"} | attention,
+        "emb+B0aio": {"embeddings.dropout"} | attention,
+        "emb+B0": {"embeddings.dropout"} | block,
+    }.items():
+        assert set(frozen_modules(names, dropouts, level)) == expected, level
+    for level in ("none", "emb.base", "emb", "emb+B0a", "emb+B0aio"):
+        assert prefix_names(names, modules, level) is None
+    found = prefix_names(names, modules, "emb+B0-1")
+    assert found.embeddings == ("embeddings",)
+    assert found.blocks == ("encoder.layer.0", "encoder.layer.1")
+    assert found.next_block == "encoder.layer.2"
+    assert prefix_names(names, modules, "emb+B0-2") is None  # every block: nothing after it to begin with
 
 
 def test_minilm_as_sentence_transformers_names_it():

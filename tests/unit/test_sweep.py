@@ -10,13 +10,14 @@ from rich.console import Console
 
 from raysweep import config as configuration
 from raysweep import space_parser
-from raysweep.config import SweepConfig, TrialConfig
+from raysweep.config import SweepConfig
 from raysweep.document import Document
 from raysweep.progress import Display, duration
 from raysweep.proposals import Proposals
 from raysweep.results import Ledger, RunInfo, load, point_name
 from raysweep.space import Space
 from raysweep.sweep import Sweep
+from raysweep.trial import TrialConfig, trial_config
 
 SPACES = Path(__file__).parents[2] / "search_spaces"
 
@@ -76,7 +77,7 @@ def test_every_trial_is_in_the_ledger_once_with_its_ending(tmp_path: Path) -> No
     configs = play(sweep)
     results = load(tmp_path)
     assert [trial.trial for trial in results.trials] == list(range(12))
-    assert [configuration.trial_config(dict(trial.config)) for trial in results.trials] == configs
+    assert [trial_config(dict(trial.config)) for trial in results.trials] == configs
     assert {trial.status for trial in results.trials} == {"completed", "stopped"}
     for trial in results.trials:
         steps = [r.step for r in results.rungs if r.trial == trial.trial]
@@ -197,3 +198,41 @@ def _log10(value: float) -> float:
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (75, "1:15"), (3600, "1:00:00"), (3725.4, "1:02:05")])
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_a_rung_that_is_repeated_counts_once(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path)
+    number, config = sweep.ask() or pytest.fail("nothing proposed")
+    for step in (1, 1, 2, 1, 2, 3):
+        (sweep.folder / "points" / point_name(number, step)).mkdir(exist_ok=True)
+        sweep.rung(number, rung(config, step))
+    sweep.end(number)
+    sweep.finish("completed", "")
+    assert [each.step for each in load(tmp_path).rungs] == [1, 2, 3]
+
+
+def test_a_trial_that_stops_itself_is_stopped_for_its_reason_and_leaves_no_checkpoint(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path)
+    number, config = sweep.ask() or pytest.fail("nothing proposed")
+    (sweep.folder / "points" / point_name(number, 1)).mkdir()
+    checkpoint = sweep.folder / "checkpoints" / f"trial-{number:04d}" / "000000064"
+    checkpoint.mkdir(parents=True)
+    assert sweep.rung(number, {**rung(config, 1), "stop": "idle for 2 rungs"})
+    sweep.end(number)
+    assert not checkpoint.parent.exists()
+    sweep.finish("completed", "")
+    (trial,) = load(tmp_path).trials
+    assert (trial.status, trial.reason) == ("stopped", "idle for 2 rungs")
+
+
+def test_weights_beyond_the_bound_are_dropped_and_said(tmp_path: Path) -> None:
+    sweep, out = make(tmp_path, storage__max_gib="0.000001")
+    number, config = sweep.ask() or pytest.fail("nothing proposed")
+    for step in (1, 2, 3):
+        place = sweep.folder / "points" / point_name(number, step)
+        place.mkdir()
+        (place / "trained.safetensors").write_bytes(bytes(1000))
+        sweep.rung(number, rung(config, step))
+    assert len(sweep.front()) == 3
+    assert len(sweep.kept_front()) == 1
+    assert "storage.max_gib, 1e-06, is reached: the weights of 0:" in out.getvalue()

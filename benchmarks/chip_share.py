@@ -1,0 +1,93 @@
+"""Several trials at once on one GPU, and what share of its bf16 peak they reach; an encoder large enough to ask."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import measure, peers
+from benchmarks.peers import Peer
+
+if TYPE_CHECKING:
+    from benchmarks.training_peers import Task
+
+# Dense bf16 FLOP/s by a part of the device's name, the more special first.
+PEAKS = {
+    "H100 PCIe": 756e12,
+    "H100 NVL": 835e12,
+    "H100": 989e12,
+    "H200": 989e12,
+    "A100": 312e12,
+}
+HEADER = ("peer", "trials at once", "triplets/s in all", "distinct tokens/s", "share of bf16 peak")
+
+
+def random_bert(folder: Path) -> str:
+    """Save an encoder of BERT-base's shape with random weights, MiniLM's tokenizer, mean pooling and unit length."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+    from transformers import AutoTokenizer, BertConfig, BertModel
+
+    from raysweep.config import EncoderConfig
+    from raysweep.model_source import locate
+
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(locate(EncoderConfig(name="demo")).folder, local_files_only=True)
+    inner = folder.with_name("bert-base-parts")
+    BertModel(BertConfig(vocab_size=len(tokenizer))).save_pretrained(inner)
+    tokenizer.save_pretrained(inner)
+    words = Transformer(str(inner), max_seq_length=256)
+    modules = [words, Pooling(words.get_embedding_dimension(), "mean"), Normalize()]
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder))
+    return str(folder)
+
+
+def report(task: "Task", counts: Sequence[int], device: str) -> list[dict[str, Any]]:
+    """Print and return what so many copies of a trial reach together.
+
+    FLOPs are 6 for each parameter that multiplies tokens and each token of a batch's distinct sentences, padding and
+    attention's own products left out: useful work only, counted alike for both peers.
+    """
+    from benchmarks import training_peers
+
+    tokens = training_peers.token_counts(task.prepared, task.triplets)["distinct"]
+    parameters = peers.apart(count_parameters, task.prepared.model)
+    peak = next((value for name, value in PEAKS.items() if name in device), None)
+    results: list[dict[str, Any]] = []
+    for name, work in (("stock", training_peers.stock), ("ours", training_peers.ours)):
+        for count in counts:
+            seconds = peers.at_once([Peer(f"{name} {copy}", work, _restless(task)) for copy in range(count)])
+            rate = count * tokens / seconds
+            share = 6 * parameters * rate / peak if peak else None
+            total = count * len(task.triplets) / seconds
+            result = {"peer": f"{name} {task.precision}", "trials": count, "examples_per_second": total}
+            results.append({**result, "distinct_tokens_per_second": rate, "share_of_bf16_peak": share})
+    shown = [
+        [
+            row["peer"],
+            row["trials"],
+            f"{row['examples_per_second']:,.0f}",
+            f"{row['distinct_tokens_per_second']:,.0f}",
+            "unknown" if row["share_of_bf16_peak"] is None else f"{row['share_of_bf16_peak']:.1%}",
+        ]
+        for row in results
+    ]
+    print(f"\n{parameters:,} parameters multiply each token\n{measure.table(HEADER, shown)}", flush=True)
+    return results
+
+
+def count_parameters(model: dict[str, Any]) -> int:
+    """Of the encoder that this configuration names."""
+    from benchmarks.training_peers import working_parameters
+    from raysweep import encoder
+    from raysweep.config import EncoderConfig
+
+    loaded = encoder.load(EncoderConfig(**model))
+    return working_parameters([(name, parameter.numel()) for name, parameter in loaded.named_parameters()])
+
+
+def _restless(task: "Task") -> "Task":
+    """The same without a pause: trials that run at once take no turns."""
+    from dataclasses import replace
+
+    return replace(task, per_turn=len(task.triplets) // 64 + 1)

@@ -1,0 +1,157 @@
+"""Sentences embedded a second: raysweep's ``encoder.embed`` against ``SentenceTransformer.encode(batch_size=64)``.
+
+Both embed the same sentences of SST-2, in the same slices, with the same weights, working in turns in processes of their
+own; a rate is the median over slices. One table counts making tokens in, on both sides. The other leaves it out, as in a
+sweep, where tokens come from artifacts: of the stock encoder the time within its ``preprocess`` is subtracted. Loading
+and a first slice of 64 sentences are not timed. Cosines are to the stock encoder's fp32 embeddings of the same sentences.
+
+Peak memory is the peer's own process's resident peak (VmHWM), from its start to its last slice.
+"""
+
+import argparse
+import itertools
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks import measure, peers, sst2
+from benchmarks.peers import Peer, Turns
+
+NUM_SLICES = 8
+HEADER = (
+    "peer",
+    "sentences/s",
+    "to stock",
+    "without tokenising",
+    "to stock",
+    "peak MiB",
+    "mean cosine",
+    "least cosine",
+)
+Floats = npt.NDArray[np.float32]
+
+
+def main() -> None:
+    arguments = _arguments()
+    with measure.workplace():
+        found = measure.machine()
+        peers.preload(found["device"])
+        figures = _run(arguments, found)
+    measure.finish("encode_throughput", figures, found, arguments.json)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = measure.parser("benchmarks.encode_throughput", __doc__)
+    parser.add_argument("--sentences", type=int, help="how many to embed; 8192, with --quick 1024")
+    arguments = parser.parse_args()
+    arguments.sentences = arguments.sentences or (1024 if arguments.quick else 8192)
+    if arguments.sentences < 64 * NUM_SLICES:
+        parser.error(f"--sentences must be at least {64 * NUM_SLICES}")
+    return arguments
+
+
+def _run(arguments: argparse.Namespace, found: dict[str, Any]) -> dict[str, Any]:
+    data = sst2.locate(arguments.data)
+    texts = [text for text, _ in sst2.rows(data.train, "train", arguments.sentences)]
+    device = "cpu" if found["device"] == "cpu" else "cuda"
+    stock = Peer("stock fp32", encode_stock, texts, device)
+    compared = [stock] + [Peer(f"ours {name}", encode_ours, texts, device, name) for name in ("fp32", "bf16")]
+    said = peers.side_by_side(compared, patient=arguments.patient)
+    auto = f"ours {found['auto']}"
+    rows, figures = [], {}
+    for peer in compared:
+        embeddings, untokenised = peer.result
+        cosines = (embeddings * stock.result[0]).sum(axis=1)
+        rate = peer.median(untokenised)
+        name = f"{peer.name} (auto)" if peer.name == auto else peer.name
+        of_stock = rate / stock.median(stock.result[1])
+        speeds = [f"{peer.rate:,.0f}", f"{peer.rate / stock.rate:.2f}", f"{rate:,.0f}", f"{of_stock:.2f}"]
+        peak = f"{(peer.peak_device_bytes or peer.peak_bytes) / measure.MIB:,.0f}"
+        rows.append([name, *speeds, peak, f"{cosines.mean():.6f}", f"{cosines.min():.6f}"])
+        figures[peer.name] = {
+            **peer.figures(),
+            "examples_per_second_without_tokenising": rate,
+            "mean_cosine": float(cosines.mean()),
+            "least_cosine": float(cosines.min()),
+        }
+    print(f"{data.name}, {len(texts):,} sentences in {NUM_SLICES} slices; auto is {found['auto']} here\n")
+    print(measure.table(HEADER, rows))
+    print(said)
+    with_tokens = figures[auto]["examples_per_second"] / stock.rate
+    without = figures[auto]["examples_per_second_without_tokenising"]
+    without /= figures[stock.name]["examples_per_second_without_tokenising"]
+    print(f"\nratio: {with_tokens:.2f} ({auto} over stock fp32, both tokenising); without tokenising {without:.2f}")
+    return {
+        "ratio": with_tokens,
+        "ratio_of": [f"{auto} (auto), tokenising included", "SentenceTransformer.encode fp32, batch 64"],
+        "ratio_without_tokenising": without,
+        "data": data.name,
+        "sentences": len(texts),
+        "auto": found["auto"],
+        "rounds": stock.counted,
+        "rows": figures,
+    }
+
+
+def _slices(texts: Sequence[str]) -> list[list[str]]:
+    bounds = np.linspace(0, len(texts), NUM_SLICES + 1).astype(int)
+    return [list(texts[start:stop]) for start, stop in itertools.pairwise(bounds)]
+
+
+def encode_stock(turns: Turns, texts: Sequence[str], device: str) -> tuple[Floats, list[float]]:
+    """Embeddings, and the rate of each slice without the time spent on making tokens."""
+    from raysweep import encoder
+    from raysweep.config import EncoderConfig
+
+    model = encoder.load(EncoderConfig(name="demo"), device=device)
+    preprocess = model.preprocess
+    spent = 0.0
+
+    def timed(*arguments: Any, **options: Any) -> Any:
+        nonlocal spent
+        began = time.perf_counter()
+        features = preprocess(*arguments, **options)
+        spent += time.perf_counter() - began
+        return features
+
+    model.preprocess = timed  # type: ignore[method-assign]
+    model.encode(list(texts[:64]), batch_size=64)
+    parts, rates = [], []
+    turns.begin()
+    for part in _slices(texts):
+        spent, began = 0.0, time.perf_counter()
+        parts.append(np.asarray(model.encode(part, batch_size=64)))
+        rates.append(len(part) / (time.perf_counter() - began - spent))
+        turns.rest(len(part))
+    turns.end()
+    return np.concatenate(parts), rates
+
+
+def encode_ours(turns: Turns, texts: Sequence[str], device: str, arithmetic: str) -> tuple[Floats, list[float]]:
+    """Embeddings, and the rate of each slice over tokens made beforehand."""
+    from raysweep import encoder
+    from raysweep.config import EncoderConfig
+
+    model = encoder.load(EncoderConfig(name="demo"), device=device)
+
+    def embed(tokens: encoder.Tokens) -> Floats:
+        return encoder.embed(model, tokens, np.arange(len(tokens)), arithmetic=arithmetic)
+
+    embed(encoder.tokenise(model, texts[:64]))
+    parts, rates = [], []
+    turns.begin()
+    for part in _slices(texts):
+        tokens = encoder.tokenise(model, part)
+        began = time.perf_counter()
+        parts.append(embed(tokens))
+        rates.append(len(part) / (time.perf_counter() - began))
+        turns.rest(len(part))
+    turns.end()
+    return np.concatenate(parts), rates
+
+
+if __name__ == "__main__":
+    main()

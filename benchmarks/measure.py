@@ -1,0 +1,206 @@
+"""What every benchmark shares: its arguments, the machine it ran on, tables, one line of JSON, and peak memory."""
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import platform
+import re
+import subprocess
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+MIB = 1 << 20
+SAMPLE_SECONDS = 0.5  # reading a process tree's memory takes milliseconds of its CPU time
+
+
+def parser(module: str, description: str | None) -> argparse.ArgumentParser:
+    """The options that every benchmark has."""
+    made = argparse.ArgumentParser(
+        prog=f"python -m {module}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--quick", action="store_true", help="fewer examples, same protocol; under a minute on two cores")
+    made.add_argument("--json", action="store_true", help="print every figure as one JSON object on the last line")
+    made.add_argument("--patient", action="store_true", help="begin each turn only once the machine is otherwise idle")
+    made.add_argument(
+        "--data",
+        type=Path,
+        help="folder with SST-2's train.csv and test.csv (columns text, label); $RAYSWEEP_DATA_DIR/sst2 or "
+        "../shared/data/sst2 if not given, and the built-in demo data where there is none",
+    )
+    return made
+
+
+def artifacts_option(made: argparse.ArgumentParser) -> None:
+    """For benchmarks that begin with prepared artifacts."""
+    made.add_argument(
+        "--artifacts", type=Path, help="folder to keep prepared artifacts in; a temporary one if not given"
+    )
+
+
+@contextlib.contextmanager
+def workplace() -> Iterator[Path]:
+    """A temporary folder, so that nothing is left in the repository. Libraries are kept quiet and off the network."""
+    quiet = {"HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    quiet |= {"TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "true", "RAY_USAGE_STATS_ENABLED": "0"}
+    for name, value in quiet.items():
+        os.environ.setdefault(name, value)
+    with tempfile.TemporaryDirectory(prefix="raysweep-benchmark-") as name:
+        yield Path(name)
+
+
+def machine() -> dict[str, Any]:
+    """What ran the benchmark, so that its figures can be read later."""
+    import torch
+
+    from raysweep import encoder, precision
+
+    info = Path("/proc/cpuinfo")
+    text = info.read_text(encoding="utf-8") if info.is_file() else ""
+    model = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
+    flags = re.search(r"^(?:flags|Features)\s*: (.+)$", text, re.MULTILINE)
+    device = encoder.best_device()
+    return {
+        "cpu": model[1] if model else platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "lists_bf16": [flag for flag in (flags[1].split() if flags else []) if "bf16" in flag],
+        "bf16_gain": round(precision.bf16_gain(device), 2),
+        "auto": precision.resolve("auto", device),
+        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "load_at_start": round(os.getloadavg()[0], 2),
+        "commit": commit(),
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def commit() -> str:
+    """The repository's commit; with ``+changes`` where the working tree differs from it."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "--no-optional-locks", "-C", str(ROOT), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return git("rev-parse", "--short", "HEAD") + ("+changes" if git("status", "--porcelain") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def describe(found: Mapping[str, Any]) -> str:
+    """The machine in a few lines."""
+    listed = ", ".join(found["lists_bf16"]) or "no"
+    return (
+        f"machine: {found['cpu']}, {found['cores']} cores; device {found['device']}; torch {found['torch']}, "
+        f"{found['threads']} threads; load {found['load_at_start']:.1f} at the start\n"
+        f"bf16: listed by the processor: {listed}; a matrix product in bf16 runs at {found['bf16_gain']:.2f} times fp32's "
+        f"rate\ncommit: {found['commit']}, {found['date']}"
+    )
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Aligned columns: the first to the left, numbers to the right."""
+    columns = [[str(cell) for cell in column] for column in zip(header, *rows, strict=True)]
+    lines = []
+    for number, column in enumerate(columns):
+        width = max(map(len, column))
+        aligned = [cell.rjust(width) if number else cell.ljust(width) for cell in column]
+        lines.append([aligned[0], "-" * width, *aligned[1:]])
+    return "\n".join("  ".join(line).rstrip() for line in zip(*lines, strict=True))
+
+
+def finish(benchmark: str, figures: Mapping[str, Any], found: Mapping[str, Any], as_json: bool) -> None:
+    """Print the machine and, if asked for, all figures as the last line."""
+    print(f"\n{describe(found)}")
+    if as_json:
+        print(json.dumps({"benchmark": benchmark, **figures, "machine": dict(found)}), flush=True)
+
+
+def busy_seconds() -> float:
+    """CPU time that all processes together have used since the machine started (Linux; 0 elsewhere)."""
+    stat = Path("/proc/stat")
+    if not stat.is_file():
+        return 0.0
+    user, nice, system, _, _, irq, soft, *_ = map(int, stat.read_text().split("\n", 1)[0].split()[1:])
+    return (user + nice + system + irq + soft) / os.sysconf("SC_CLK_TCK")
+
+
+def wait_for_quiet() -> None:
+    """Wait until nothing else has used the CPUs for a second, an hour at most."""
+    quiet, until = 0, time.monotonic() + 3600
+    while quiet < 4 and time.monotonic() < until:
+        before = busy_seconds()
+        time.sleep(0.25)
+        quiet = quiet + 1 if busy_seconds() - before <= 0.05 * (os.cpu_count() or 1) else 0
+
+
+def tree_seconds(pid: int) -> float:
+    """CPU time that a process and all below it have used, those that ended included (Linux; 0 elsewhere)."""
+    ticks = 0
+    for one in _tree(pid):
+        with contextlib.suppress(OSError):  # it ended meanwhile; its parent has its time now
+            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def peak_resident() -> int:
+    """The greatest resident memory of this process so far, in bytes (Linux: VmHWM; 0 elsewhere)."""
+    status = Path("/proc/self/status")
+    found = re.search(r"^VmHWM:\s*(\d+) kB$", status.read_text(), re.MULTILINE) if status.is_file() else None
+    return int(found[1]) << 10 if found else 0
+
+
+class TreeMemory:
+    """The greatest memory of a process and all below it, sampled: the sum of proportional set sizes, shared pages once.
+
+    For peers that are several processes. 0 where there is no /proc.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.peak = 0
+
+    def __enter__(self) -> "TreeMemory":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(SAMPLE_SECONDS):
+            self.peak = max(self.peak, sum(map(_proportional, _tree(self._pid))))
+
+
+def _tree(pid: int) -> list[int]:
+    children = defaultdict(list)
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = stat.read_text().rpartition(")")[2].split()[1]
+        except OSError:  # it ended meanwhile
+            continue
+        children[int(parent)].append(int(stat.parent.name))
+    found = [pid]
+    for one in found:
+        found += children[one]
+    return found
+
+
+def _proportional(pid: int) -> int:
+    try:
+        found = re.search(r"^Pss:\s*(\d+) kB$", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(found[1]) << 10 if found else 0

@@ -1,0 +1,203 @@
+"""Sentences embedded a second by prepare's Ray Data stage, against a bare loop on the same cores.
+
+Ray's side is the stage ``encoded`` as a sweep runs it: :func:`raysweep.prepare.prepare` on a local cluster of all cores,
+its coordinator, a pool of encoder actors, the artifact written in order. The bare loop is one process that makes tokens,
+embeds and writes the same arrays of the same sentences, chunk by chunk of the same size. They take turns.
+
+Starting up is left out on both sides alike, and stated in rows of its own: the rate counts from the moment at which the
+first encoder is loaded (by then Ray has started its actors; each notes when) to the moment at which the artifact is whole.
+Chunks as they arrive would tell less: Ray Data hands out a chunk only once the next one is done too.
+
+Peak memory is that of the peer's whole process tree (on Ray's side driver, Ray's own processes, coordinator and actors):
+the greatest sum of proportional set sizes, sampled twice a second.
+"""
+
+import argparse
+import io
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks import measure, peers, sst2
+from benchmarks.peers import Peer, Turns
+from raysweep import stages
+from raysweep.dataset import Sentences
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+NUM_TEST = 872  # SST-2's
+
+
+@dataclass(frozen=True)
+class Run:
+    """One pass over all sentences: seconds until an encoder was ready, and from there to the finished artifact."""
+
+    start_up: float
+    seconds: float
+
+
+def main() -> None:
+    arguments = _arguments()
+    with measure.workplace() as temporary:
+        found = measure.machine()
+        figures = _run(arguments, temporary)
+    measure.finish("prepare_throughput", figures, found, arguments.json)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = measure.parser("benchmarks.prepare_throughput", __doc__)
+    parser.add_argument("--sentences", type=int, help="how many to embed; 20480, with --quick 4096")
+    parser.add_argument("--repeats", type=int, help="turns of each peer; 3, with --quick 2")
+    arguments = parser.parse_args()
+    arguments.sentences = arguments.sentences or (4096 if arguments.quick else 20480)
+    arguments.repeats = arguments.repeats or (2 if arguments.quick else 3)
+    if arguments.sentences < 4096:
+        parser.error("--sentences must be at least 4096: two chunks")
+    return arguments
+
+
+def _run(arguments: argparse.Namespace, temporary: Path) -> dict[str, Any]:
+    artifacts = temporary / "artifacts"
+    num_test = min(NUM_TEST, arguments.sentences // 5)
+    data = sst2.part(sst2.locate(arguments.data), temporary, arguments.sentences - num_test, num_test)
+    sentences = peers.apart(build_sentences, data, artifacts)
+    bare = Peer("bare loop", bare_loop, sentences, temporary / "bare", arguments.repeats)
+    on_ray = Peer("prepare on Ray Data", with_ray, data, artifacts, arguments.repeats)
+    with measure.TreeMemory(bare.pid) as bare_memory, measure.TreeMemory(on_ray.pid) as ray_memory:
+        said = peers.side_by_side([bare, on_ray], patient=arguments.patient)
+    total: int = bare.result[0]
+    figures: dict[str, Any] = {"data": data.name, "rows": {}}
+    rows = []
+    for peer, memory in ((bare, bare_memory), (on_ray, ray_memory)):
+        _, begin, runs = peer.result
+        row = {
+            "sentences_per_second": peer.median([total / run.seconds for run in runs]),
+            "sentences_per_second_with_start_up": peer.median([total / (run.start_up + run.seconds) for run in runs]),
+            "begin_seconds": begin,
+            "stage_start_up_seconds": peer.median([run.start_up for run in runs]),
+            "peak_memory_bytes": memory.peak,
+            "runs": [vars(run) for run in runs],
+        }
+        figures["rows"][peer.name] = row
+        rows.append(row)
+    ratio, whole = (
+        rows[1][key] / rows[0][key] for key in ("sentences_per_second", "sentences_per_second_with_start_up")
+    )
+    print(f"{data.name}: {total:,} sentences, {arguments.repeats} turns each\n")
+    shown = [
+        ["sentences/s", *(f"{row['sentences_per_second']:,.0f}" for row in rows), f"{ratio:.2f}"],
+        ["once: ray.init, or imports and model, s", *(f"{row['begin_seconds']:.1f}" for row in rows), ""],
+        ["each stage: actors, imports and model, s", *(f"{row['stage_start_up_seconds']:.1f}" for row in rows), ""],
+        ["sentences/s, each stage's start-up included"]
+        + [f"{row['sentences_per_second_with_start_up']:,.0f}" for row in rows]
+        + [f"{whole:.2f}"],
+        ["peak MiB, whole tree", *(f"{row['peak_memory_bytes'] / measure.MIB:,.0f}" for row in rows), ""],
+    ]
+    print(measure.table(("", bare.name, on_ray.name, "ratio"), shown))
+    print(said)
+    print(f"\nratio: {ratio:.2f} (prepare on Ray Data over the bare loop, start-up apart)")
+    head = {"ratio": ratio, "ratio_of": [on_ray.name, bare.name], "ratio_with_start_up": whole, "sentences": total}
+    return {**head, "rounds": bare.counted, **figures}
+
+
+def build_sentences(data: sst2.Data, artifacts: Path) -> Path:
+    """The artifact that both read, made beforehand."""
+    plan = sst2.encoding_plan(data, artifacts)
+    artifacts.mkdir(parents=True, exist_ok=True)
+    for stage in plan.missing:
+        if stage.kind == "sentences":
+            stages.Coordinator(plan.store, None).build(stage)
+    return plan.prepared.sentences_folder
+
+
+def bare_loop(turns: Turns, folder: Path, to: Path, repeats: int) -> tuple[int, float, list[Run]]:
+    """The number of sentences, seconds to get ready, and the runs."""
+    began = time.perf_counter()
+    from raysweep import encoder
+    from raysweep.config import EncoderConfig
+
+    model = encoder.load(EncoderConfig(name="demo"), device=encoder.best_device())
+    sentences = Sentences(folder)
+    ready = time.perf_counter() - began
+    turns.begin()
+    runs = []
+    for _ in range(repeats):
+        to.mkdir()
+        began = time.perf_counter()
+        sequences: list[npt.NDArray[np.int32]] = []
+        shape = (len(sentences), int(model.get_embedding_dimension() or 0))
+        written = np.lib.format.open_memmap(to / "embeddings.npy", "w+", np.float32, shape)
+        for start in range(0, len(sentences), stages.ROWS_PER_CHUNK):
+            ids = np.arange(start, min(start + stages.ROWS_PER_CHUNK, len(sentences)))
+            tokens = encoder.tokenise(model, sentences.texts(ids))
+            sequences += np.split(tokens.flat, tokens.offsets[1:-1])
+            written[ids] = encoder.embed(model, tokens, np.arange(len(ids)))
+        written.flush()
+        packed = encoder.Tokens.of(sequences)
+        np.save(to / "flat.npy", packed.flat)
+        np.save(to / "offsets.npy", packed.offsets)
+        runs.append(Run(0.0, time.perf_counter() - began))
+        shutil.rmtree(to)
+        turns.rest(len(sentences))
+    turns.end()
+    return len(sentences), ready, runs
+
+
+def with_ray(turns: Turns, data: sst2.Data, artifacts: Path, repeats: int) -> tuple[int, float, list[Run]]:
+    """The same of prepare on Ray."""
+    from rich.console import Console
+
+    from raysweep import prepare, progress
+    from raysweep.cluster import connected
+
+    stages.Coordinator = NotingCoordinator  # type: ignore[misc]
+    display = progress.Display(Console(file=io.StringIO()))
+    with progress.quiet():  # what Ray and its workers print goes to a file
+        began = time.perf_counter()
+        with connected(sst2.encoding_plan(data, artifacts).config.resources) as capacity:
+            ready = time.perf_counter() - began
+            turns.begin()
+            runs = []
+            for _ in range(repeats):
+                plan = sst2.encoding_plan(data, artifacts)
+                began = time.time()
+                prepared = prepare.prepare(plan, capacity, display)
+                ended = time.time()
+                first = min(float(note.read_text()) for note in prepared.tokens_folder.glob("ready.*"))
+                runs.append(Run(first - began, ended - first))
+                shutil.rmtree(prepared.tokens_folder)
+                turns.rest(len(prepared.sentences))
+            turns.end()
+    return len(prepared.sentences), ready, runs
+
+
+class NotingEncode(stages._Encode):
+    """Leaves a note in the artifact of when its encoder was loaded."""
+
+    @cached_property
+    def model(self) -> "SentenceTransformer":
+        loaded = super().model
+        (self.folder / f"ready.{uuid.uuid4().hex}").write_text(repr(time.time()))
+        return loaded
+
+
+class NotingCoordinator(stages.Coordinator):
+    """Sends those workers out."""
+
+    def _map(self, worker: type, *arguments: Any) -> Iterator[stages.Columns]:
+        return super()._map(NotingEncode if worker is stages._Encode else worker, *arguments)
+
+
+if __name__ == "__main__":
+    from benchmarks import prepare_throughput
+
+    prepare_throughput.main()

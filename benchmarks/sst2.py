@@ -1,0 +1,95 @@
+"""The benchmarks' data: SST-2 where it is, otherwise the built-in demo sentences; and artifacts made from it."""
+
+import csv
+import itertools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import measure
+from raysweep import config as configuration
+from raysweep import sources, space_parser
+from raysweep.artifacts import Prepared
+from raysweep.config import SweepConfig
+from raysweep.document import Document
+from raysweep.prepare import Plan, prepare_here
+from raysweep.space import Space
+
+MARGIN = 0.1
+LEARNING_RATE = 3e-5
+
+
+@dataclass(frozen=True)
+class Data:
+    """Two sources as raysweep takes them, and what to call them."""
+
+    name: str
+    train: str
+    test: str
+
+
+DEMO = Data("built-in demo sentences", "demo", "demo")
+
+
+def locate(folder: Path | None) -> Data:
+    """SST-2 in ``folder``, in $RAYSWEEP_DATA_DIR or beside the repository; else the demo data."""
+    if folder is not None and not (folder / "train.csv").is_file():
+        raise SystemExit(f"--data {folder}: no train.csv in it")
+    beside = Path(os.environ.get("RAYSWEEP_DATA_DIR", measure.ROOT.parent / "shared" / "data"))
+    for place in [folder] if folder is not None else [beside / "sst2", beside]:
+        if (place / "train.csv").is_file() and (place / "test.csv").is_file():
+            return Data("SST-2", str(place / "train.csv"), str(place / "test.csv"))
+    print("no SST-2 here, so this runs on the built-in demo sentences; its figures are not SST-2's", flush=True)
+    return DEMO
+
+
+def rows(source: str, split: str, count: int | None = None) -> list[tuple[str, str]]:
+    """The first ``count`` texts and labels of a source, or all."""
+    batches = sources.read(source, "text", "label", subset=None, split=split)
+    pairs = ((text, label) for batch in batches for text, label in zip(batch.texts, batch.labels, strict=True))
+    return list(itertools.islice(pairs, count))
+
+
+def part(data: Data, folder: Path, num_train: int, num_test: int) -> Data:
+    """The first rows of both splits, in files of ``folder``. The demo data is small enough as it is."""
+    if data == DEMO:
+        return data
+    written = []
+    for source, split, count in ((data.train, "train", num_train), (data.test, "test", num_test)):
+        path = folder / f"{split}-{count}.csv"
+        with path.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([("text", "label"), *rows(source, split, count)])
+        written.append(str(path))
+    return Data(f"{data.name}, first {num_train:,} train and {num_test:,} test rows", *written)
+
+
+def sweep(
+    data: Data, artifacts: Path, *, loss: str = "triplet", model: str = "demo", **more: Any
+) -> tuple[SweepConfig, Space]:
+    """The configuration of a sweep over ``data`` with the demo's encoder as reference; ``more`` sets further keys."""
+    margin = {"margin": MARGIN} if loss == "triplet" else {}
+    values = {
+        "name": "benchmark",
+        "data": {"train": data.train, "test": None if data == DEMO else data.test, "max_dev": 500},
+        "model": model,
+        "reference": "demo",
+        "examples": {"target": 50_000},
+        "space": {"loss": {"choices": {loss: margin}}, "learning_rate": LEARNING_RATE},
+        "early_stopping": {"policy": "none"},
+        "storage": {"runs": str(artifacts.parent), "artifacts": str(artifacts)},
+        **more,
+    }
+    document = Document("benchmark", values)
+    config = configuration.parse(document)
+    return config, space_parser.parse(document, config)
+
+
+def prepare(data: Data, artifacts: Path, model: str = "demo") -> Prepared:
+    """Everything a trial with triplets reads, built in this process where it is missing."""
+    return prepare_here(*sweep(data, artifacts, model=model))
+
+
+def encoding_plan(data: Data, artifacts: Path) -> Plan:
+    """Only sentences, tokens and embeddings: a loss over single sentences mines nothing."""
+    return Plan(*sweep(data, artifacts, loss="softmax"))

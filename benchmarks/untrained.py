@@ -1,0 +1,113 @@
+"""raysweep's trials without training: the actor, and a sweep and a ledger that add up what they take on the driver."""
+
+import contextlib
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from raysweep import engine, search
+from raysweep.metrics import Scores
+from raysweep.results import Ledger
+from raysweep.sweep import Sweep
+from raysweep.trial import TrialConfig
+
+save_point = search.save_point  # type: ignore[attr-defined]
+
+
+class Untrained(search.TrialActor):
+    """raysweep's trial without training and evaluation. Notes in the run's folder what its parts took."""
+
+    writes = False
+    _started = False
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Tune calls it again for each trial that a reused actor takes."""
+        self._times: dict[str, float] = defaultdict(float)
+        with self._timed("trial" if self._started else "start"):
+            super().setup(config)
+            self._given = config
+            if not self._started:
+                _ = self._bench.dev.reference_scores  # reads the data
+        self._started = True
+
+    def step(self) -> dict[str, Any]:
+        from raysweep.training import Training
+
+        trial = TrialConfig(**self._given["trial"])
+        search.save_point = self._save_point  # type: ignore[attr-defined, assignment]
+        with self._timed("trial"):
+            training = Training(trial, self._bench, engine.trial_seed(self._given["seed"], trial), self._num_rungs)
+            result = engine.RungResult(1, trial.examples_per_rung, 0.0, {("plain", None): self._scores()}, 0.0, 0.0)
+            self._rungs = iter([result])
+        if self.writes:
+            with self._timed("writing"):
+                training.save(search.checkpoints_of(self._folder, self._number), result)
+        with self._timed("trial"):
+            answer = super().step()
+        self._times["trial"] -= self._times["point"]
+        self._times["writing"] += self._times.pop("point")
+        (self._folder / f"times-{self._number}.json").write_text(json.dumps(self._times))
+        return answer
+
+    def _save_point(self, *arguments: Any) -> None:
+        with self._timed("point"):
+            if self.writes:
+                save_point(*arguments)
+
+    def _scores(self) -> Scores:
+        """The reference's, moved a little, so that the front is a front."""
+        found = self._bench.dev.reference_scores
+        moved = np.random.default_rng(self._number).normal(scale=0.02, size=2)
+        return Scores(found.polarity + moved[0], found.similarity + moved[1])
+
+    @contextlib.contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self._times[part] += time.perf_counter() - began
+
+
+class Written(Untrained):
+    """With a rung's weights and checkpoint on disk."""
+
+    writes = True
+
+
+class TimedSweep(Sweep):
+    """Adds up the time that it takes on the driver."""
+
+    times: dict[str, float]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.times = defaultdict(float)
+
+    def _time(self, work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return work(*arguments, **options)
+        finally:
+            self.times["sweep"] += time.perf_counter() - began
+
+    def ask(self) -> tuple[int, TrialConfig] | None:
+        asked: tuple[int, TrialConfig] | None = self._time(super().ask)
+        return asked
+
+    def rung(self, number: int, rung: dict[str, Any]) -> bool:
+        return bool(self._time(super().rung, number, rung))
+
+    def end(self, number: int, failure: str | None = None) -> None:
+        self._time(super().end, number, failure)
+
+
+class TimedLedger(Ledger):
+    seconds = 0.0
+
+    def append(self, event: str, **values: Any) -> None:
+        began = time.perf_counter()
+        super().append(event, **values)
+        self.seconds += time.perf_counter() - began
