@@ -11,7 +11,7 @@ import numpy as np
 
 from raysweep import engine, search
 from raysweep.metrics import Scores
-from raysweep.results import Ledger
+from raysweep.results import Ledger, checkpoints_of
 from raysweep.sweep import Sweep
 from raysweep.trial import TrialConfig
 
@@ -45,7 +45,7 @@ class Untrained(search.TrialActor):
             self._rungs = iter([result])
         if self.writes:
             with self._timed("writing"):
-                training.save(search.checkpoints_of(self._folder, self._number), result)
+                training.save(checkpoints_of(self._folder, self._number), result)
         with self._timed("trial"):
             answer = super().step()
         self._times["trial"] -= self._times["point"]

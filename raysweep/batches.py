@@ -46,14 +46,14 @@ def _gathered_words(model: "SentenceTransformer", tokens: Tokens, ids: npt.NDArr
     if table is None or not table.weight.requires_grad:
         yield
         return
-    pad = encoder.pad_id(model)
-    words = np.unique(np.append(tokens.of_ids(ids), pad)).astype(np.int64)
+    fixed = [encoder.pad_id(model), *([] if table.padding_idx is None else [table.padding_idx])]
+    words = np.unique(np.append(tokens.of_ids(ids), fixed)).astype(np.int64)
     place = torch.zeros(table.num_embeddings, dtype=torch.int64)
     place[torch.from_numpy(words)] = torch.arange(len(words))
     place = place.to(table.weight.device)
     rows = table.weight.index_select(0, torch.from_numpy(words).to(table.weight.device))
     # The padding row takes no gradient, as in the table itself.
-    padding = None if table.padding_idx is None else int(place[table.padding_idx])
+    padding = None if table.padding_idx is None else int(np.searchsorted(words, table.padding_idx))
 
     def look_up(input_ids: Tensor) -> Tensor:
         return nn.functional.embedding(place[input_ids], rows, padding)

@@ -28,7 +28,7 @@ def save(folder: Path, number: int, tensors: "Mapping[str, Tensor]", values: Map
         return
     temporary.rename(place)
     for other in folder.iterdir():
-        if other != place:
+        if other.name < place.name:  # never a newer one, of a process that took the trial over
             shutil.rmtree(other, ignore_errors=True)
 
 

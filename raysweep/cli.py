@@ -64,7 +64,7 @@ def run(context: typer.Context, space: SpaceFile) -> None:
 def prepare(context: typer.Context, space: SpaceFile) -> None:
     """Only prepare: sentences, tokens, reference embeddings, neighbours and examples.
 
-    Prints the file that raysweep.Prepared.open takes, for running trials in-process from Python.
+    Prints the file that raysweep.artifacts.Prepared.open takes, for running trials in-process from Python.
     """
     from raysweep import runner
 
@@ -148,9 +148,11 @@ def validate(context: typer.Context, space: SpaceFile) -> None:
     """Check a sweep's file and show what it would search, without touching data, models or a cluster."""
     config, parsed = _load(space, context.args)
     typer.echo(f"{space}: valid")
+    examples = config.budget.examples_per_trial
+    length = f"up to {config.budget.rungs} rungs each" if examples is None else f"{examples:,} examples each"
     typer.echo(
-        f"sweep {config.name}: {config.budget.trials} trials ({config.sampler}), up to {config.budget.rungs} rungs "
-        f"each, early stopping: {config.early_stopping.policy}"
+        f"sweep {config.name}: {config.budget.trials} trials ({config.sampler}), {length}, "
+        f"early stopping: {config.early_stopping.policy}"
     )
     for line in parsed.describe():
         typer.echo(f"  {line}")

@@ -39,6 +39,8 @@ def build(
         raise InputError(
             f"{key_name(key)} cannot be exported: the reference encoder reads other tokens than the tuned one"
         )
+    if tuned.max_seq_length != reference.max_seq_length:
+        raise InputError(f"{key_name(key)} cannot be exported: the reference encoder truncates sentences elsewhere")
     own, of_reference = (int(model.get_embedding_dimension() or 0) for model in (tuned, reference))
     first: list[nn.Module] = list(tuned.children())
     if not isinstance(first[-1], Normalize):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Frozen(BaseModel):
     """Strict and immutable: no unknown keys, no silent conversions beyond int to float."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 def _named(value: Any) -> Any:
@@ -153,7 +153,7 @@ class ResourcesConfig(Frozen):
     address: str | None = Field(None, description="Ray cluster to join; a local one is started if not given")
     num_cpus: int | None = Field(None, ge=1, description="CPUs of the local cluster; all of this machine if not given")
     cpus_per_trial: float | None = Field(None, gt=0)
-    gpus_per_trial: Annotated[float, Field(ge=0)] | Literal["measured"] | None = Field(
+    gpus_per_trial: float | Literal["measured"] | None = Field(
         None, description="below 1 packs several trials on one GPU; measured packs as many as its memory holds"
     )
     max_concurrent_trials: int | None = Field(None, ge=1)
@@ -169,14 +169,15 @@ class ResourcesConfig(Frozen):
         """GPUs of a trial before any packing, None where the cluster decides."""
         return 1.0 if self.gpus_per_trial == "measured" else self.gpus_per_trial
 
-    @field_validator("gpus_per_trial")
+    @field_validator("gpus_per_trial", mode="before")
     @classmethod
-    def _check_gpus(cls, value: float | str | None) -> float | str | None:
-        if isinstance(value, float) and value > 1 and value != int(value):
-            raise ValueError(
-                f"must be at most 1, or a whole number, not {value:g}: Ray shares out one GPU, not several"
-            )
-        return value
+    def _check_gpus(cls, value: Any) -> Any:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value in (None, "measured") or (number and (0 <= value <= 1 or (value > 1 and float(value).is_integer()))):
+            return value
+        raise ValueError(
+            f"must be at most 1, or a whole number, or measured, not {value}: Ray shares out one GPU, not several"
+        )
 
 
 class StorageConfig(Frozen):

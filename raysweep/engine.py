@@ -88,7 +88,9 @@ class Workbench:
 
     def reset(self, weights: "dict[str, torch.Tensor] | None" = None, head: Head | None = None) -> None:
         """Put the base weights back, then ``weights`` (a subset) over them."""
-        self.model.load_state_dict({**self.initial, **(weights or {})})
+        self.model.load_state_dict(self.initial)
+        if weights:  # in a second step, since tied weights have two names of which only one is given
+            self.model.load_state_dict(weights, strict=False)
         self.head = head
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad_(weights is None or name in weights)

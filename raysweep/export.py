@@ -48,6 +48,9 @@ def export(run: Path, point: str, to: Path) -> str:
             )
         frozen = _load(reference, prepared["reference_identity"], "it is part of this point")
         model = composite.build(chosen.key, model, frozen, head)
+    if chosen.kind != "class_concat":  # whatever the base model says: it was scored by cosine
+        model.similarity_fn_name = "cosine"
+    model.default_prompt_name = None
     if config.prompt:  # so that the exported model, encoding as it is, embeds what was trained
         model.prompts = {**model.prompts, "raysweep": config.prompt}
         model.default_prompt_name = "raysweep"

@@ -1,5 +1,7 @@
 """Which weights stay on disk: those of the front's members, within a bound."""
 
+import contextlib
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,11 +48,10 @@ class Kept:
 
 def _bytes(folder: Path) -> int:
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except FileNotFoundError:  # replaced by a newer checkpoint meanwhile
-            continue
+    for parent, _, names in os.walk(folder):  # which passes over folders that vanish: workers replace checkpoints
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += (Path(parent) / name).stat().st_size
     return total
 
 

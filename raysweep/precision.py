@@ -29,14 +29,15 @@ def resolve(precision: str, device: str) -> str:
 def bf16_gain(device: str) -> float:
     """How many times faster a matrix product of an encoder's shape is in bf16 than in fp32, measured once a process.
 
-    Measured, because a processor's flags do not tell: with AVX512-BF16 alone some run bf16 at half the rate of fp32, and
-    without it bf16 is emulated. The best of several turns of each, taken alternately, so that other load matters little.
+    On a CPU; of a GPU what it supports is taken for what pays, as 2 or 0. Measured, because a processor's flags do not
+    tell: with AVX512-BF16 alone some run bf16 at half the rate of fp32, and without it bf16 is emulated. The best of
+    several turns of each, taken alternately, so that other load matters little.
     """
     import torch
 
     if device == "cuda":
         return 2.0 if torch.cuda.is_bf16_supported(including_emulation=False) else 0.0
-    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    if not torch.backends.mkldnn.is_available() or not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return 0.0
     pairs = [
         (torch.ones(512, 384, dtype=dtype), torch.ones(1536, 384, dtype=dtype))

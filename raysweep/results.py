@@ -162,6 +162,11 @@ def point_name(trial: int, step: int) -> str:
     return f"trial-{trial:04d}-step-{step:03d}"
 
 
+def checkpoints_of(folder: Path, trial: int) -> Path:
+    """Where a trial of the run in ``folder`` keeps its state while it runs."""
+    return folder / "checkpoints" / f"trial-{trial:04d}"
+
+
 def _events(path: Path) -> Iterable[dict[str, Any]]:
     lines = path.read_text(encoding="utf-8").split("\n")
     for number, line in enumerate(lines, 1):

@@ -79,6 +79,8 @@ def _packed(request: Request, config: SweepConfig, space: Space, prepared: Prepa
 
     peak, total = measure_memory(prepared, config.evaluation, space.largest(), request)
     packed = request.packed(peak, total)
+    if limit := config.resources.max_concurrent_trials:
+        packed = dataclasses.replace(packed, count=min(packed.count, limit))
     display.line(
         f"search: a trial takes {peak / 2**30:.2f} of a GPU's {total / 2**30:.1f} GiB: {round(1 / packed.gpus)} on each GPU"
     )

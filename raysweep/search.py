@@ -22,7 +22,7 @@ from raysweep.config import EvaluationConfig
 from raysweep.engine import RungResult, Workbench, rungs, trial_seed
 from raysweep.errors import InputError
 from raysweep.evaluation import TrialDivergedError
-from raysweep.results import PointKey, point_name
+from raysweep.results import PointKey, checkpoints_of, point_name
 from raysweep.sweep import Sweep
 from raysweep.trial import TrialConfig
 from raysweep.weights import read_point, save_point, save_scores
@@ -85,11 +85,6 @@ class TrialActor(tune.Trainable):
         }
         # As text: Tune flattens and rewrites what is nested.
         return {"rung": json.dumps(rung, allow_nan=False), "done": result.step == self._num_rungs or bool(result.stop)}
-
-
-def checkpoints_of(folder: Path, number: int) -> Path:
-    """Where a trial of the run in ``folder`` keeps its state while it runs."""
-    return folder / "checkpoints" / f"trial-{number:04d}"
 
 
 class _NotInSnapshots:
@@ -210,8 +205,15 @@ def measure_memory(
     prepared: Prepared, evaluation: EvaluationConfig, trials: Sequence[TrialConfig], request: Request
 ) -> tuple[int, int]:
     """The peak memory of these trials on one of the cluster's GPUs, and all that it has, in bytes."""
-    task = ray.remote(_measure_memory).options(num_cpus=request.cpus, num_gpus=1)
-    peak, total = ray.get(task.remote(prepared, evaluation, trials, request))
+    # Asked for here and not in options(), since only so a task's process ends with it and frees the GPU.
+    task = ray.remote(num_cpus=request.cpus, num_gpus=1)(_measure_memory)
+    try:
+        peak, total = ray.get(task.remote(prepared, evaluation, trials, request))
+    except ray.exceptions.RayError as error:
+        raise InputError(
+            f"resources.gpus_per_trial: measuring failed: {str(error).splitlines()[-1]}; lower space.batch_size or name "
+            "a number"
+        ) from None
     return peak, total
 
 
@@ -234,7 +236,7 @@ def score_test(sweep: Sweep, prepared: Prepared, request: Request) -> None:
         wanted.setdefault((point.trial, point.step), []).append(point.key)
     members = list(wanted.items())
     slots = min(request.count, len(members))
-    scorer = ray.remote(_score_test).options(num_cpus=request.cpus, num_gpus=request.gpus)
+    scorer = ray.remote(num_cpus=request.cpus, num_gpus=request.gpus)(_score_test)
     waiting = [
         scorer.remote(prepared, sweep.config.evaluation, request, sweep.folder, members[slot::slots])
         for slot in range(slots)
@@ -244,8 +246,10 @@ def score_test(sweep: Sweep, prepared: Prepared, request: Request) -> None:
         while waiting:
             finished, waiting = ray.wait(waiting, timeout=1.0)
             for reference in finished:
-                points = ray.get(reference)
-                sweep.ledger.append("points", points=points)
+                try:
+                    sweep.ledger.append("points", points=ray.get(reference))
+                except ray.exceptions.RayError as error:  # hours of search are not to end without a report
+                    sweep.display.warn(f"test: some front members were not scored: {str(error).splitlines()[-1]}")
             sweep.display.status(f"test: scoring {len(members)} rungs of the front, {time.monotonic() - began:.0f} s")
 
 

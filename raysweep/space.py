@@ -80,6 +80,12 @@ class Space:
             extremes["batch_size"] = max(sizes)
         if freezing_levels := self.values("freezing"):
             extremes["freezing"] = min(freezing_levels, key=level_depth)
+        if "fp32" in self.values("precision"):
+            extremes["precision"] = "fp32"
+        if False in self.values("freeze_output_dense"):
+            extremes["freeze_output_dense"] = False
+        if rates := [rate for rate in self.values("dropout") if rate is not None]:
+            extremes["dropout"] = max(rates)
         return [trial_config({**values, **extremes}) for values in branches(self.parameters)]
 
     def values(self, name: str) -> list[Any]:

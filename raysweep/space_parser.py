@@ -153,8 +153,13 @@ def _check_losses(document: Document, parameters: Parameters) -> None:
 
 def _check_budgets(document: Document, config: SweepConfig, space: Space) -> None:
     """Trials are compared at equal numbers of examples seen, so every trial must be evaluated exactly there."""
-    sizes = space.values("examples_per_rung") or [TrialConfig.model_fields["examples_per_rung"].default]
-    batch = max(space.values("batch_size") or [TrialConfig.model_fields["batch_size"].default])
+
+    def values(name: str) -> list[Any]:
+        """What a trial may have: also the default, unless every branch gives a value."""
+        default = [] if name in space.parameters else [TrialConfig.model_fields[name].default]
+        return [*space.values(name), *default]
+
+    sizes, batch = values("examples_per_rung"), max(values("batch_size"))
     first, total = config.early_stopping.first_examples, config.budget.examples_per_trial
     if any(isinstance(parameter, Range) for parameter in find(space.parameters, "examples_per_rung")):
         raise document.error(("space", "examples_per_rung"), "must be a value or choices: a range meets no milestone")

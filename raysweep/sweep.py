@@ -12,7 +12,7 @@ from raysweep.halving import SuccessiveHalving
 from raysweep.keeping import Kept
 from raysweep.progress import Display, duration
 from raysweep.proposals import Proposals
-from raysweep.results import Ledger, Point, front_members, objective
+from raysweep.results import Ledger, Point, checkpoints_of, front_members, objective
 from raysweep.trial import TrialConfig
 
 
@@ -107,7 +107,7 @@ class Sweep:
         reason = failure or trial.stop or f"all {self.config.budget.rungs_of(trial.config)} rungs done"
         self._end(number, trial, status, reason)
         self.proposals.tell(number, status, trial.best)
-        shutil.rmtree(self.folder / "checkpoints" / f"trial-{number:04d}", ignore_errors=True)
+        shutil.rmtree(checkpoints_of(self.folder, number), ignore_errors=True)
         self.ended[status] += 1
         self.display.line(f"trial {number}: {status}: {reason}")
         self.show()
@@ -123,6 +123,7 @@ class Sweep:
             self._end(number, trial, "interrupted", "the sweep ended before it")
         self.running.clear()
         self.kept.only(self.front())  # all others, also a rung cut off between its weights and its report
+        shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         shutil.rmtree(self.folder / "tune", ignore_errors=True)  # Tune's snapshots, which nothing reads
         self.ledger.append("finish", status=status, reason=reason, seconds=time.monotonic() - self.began)
         self.ledger.close()

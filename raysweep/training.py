@@ -194,7 +194,7 @@ class Training:
                 slots.setdefault(int(index), {})[key] = value
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": slots})
         torch.set_rng_state(tensors["rng.cpu"])
-        if "rng.cuda" in tensors:
+        if "rng.cuda" in tensors and self.device.type == "cuda":
             torch.cuda.set_rng_state(tensors["rng.cuda"], self.device)
         self.total.copy_(tensors["total"])
         self.order.left = tensors["left"].numpy()

@@ -50,7 +50,8 @@ class TrialConfig(Frozen):
         None, ge=1, description="stop after so many rungs without improvement of validation loss and errors"
     )
     precision: Literal["auto", "fp32", "bf16"] = Field(
-        "auto", description="of training; auto takes bf16 where it is measured to be faster. Scores are always fp32"
+        "auto",
+        description="of training; auto takes bf16 on GPUs, and on CPUs where it is measured to pay. Scores are fp32",
     )
 
     @model_validator(mode="after")

@@ -8,7 +8,6 @@ from raysweep import config as configuration
 from raysweep import engine, space_parser
 from raysweep.config import EvaluationConfig
 from raysweep.document import Document
-from raysweep.evaluation import evaluate
 from raysweep.prepare import prepare_here
 from raysweep.trial import trial_config
 
@@ -25,7 +24,7 @@ def test_a_trial_on_the_gpu_scores_as_one_on_the_cpu(tmp_path: Path) -> None:
     prepared = prepare_here(config, space_parser.parse(document, config))
     bench = engine.Workbench(prepared, EvaluationConfig(k=8, num_pool=200), device="cuda")
     bench.reset()
-    untrained = evaluate(bench.model, bench.tokens, bench.dev)
+    untrained = bench.measure(bench.dev, [("plain", None)])["plain", None]
     assert untrained.similarity.mean() == pytest.approx(bench.dev.reference_scores.similarity.mean(), abs=1e-4)
     trial = trial_config(
         {"loss": "triplet", "margin": 0.2, "learning_rate": 2e-4, "batch_size": 32, "examples_per_rung": 400}

@@ -1,6 +1,5 @@
 """What the tests that train share: a trial's configuration, prepared sentences, encoders of any architecture."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,20 +40,22 @@ def prepare_demo(folder: Path, model: str = "demo", rows: int = 700) -> Prepared
     document.override("space.loss", "{choices: {" + ", ".join(f"{loss}: {{}}" for loss in LOSSES) + "}}")
     config = configuration.parse(document)
     prepared = prepare_here(config, space_parser.parse(document, config))
-    # Where other processes keep the cores busy, threads that spin for each other take a hundred times as long as one.
-    torch.set_num_threads(1)
+    torch.set_num_threads(1)  # preparing raised it
     return prepared
 
 
-def sentence_encoder(backbone: Any, folder: Path, tokenizer_of: Path, *, normalize: bool = True) -> str:
+def sentence_encoder(backbone: Any, folder: Path, tokenizer_of: Path) -> str:
     """Write a transformers model as a mean-pooled sentence encoder that reads the tokens of another one."""
+    import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
     from transformers import AutoTokenizer
 
+    # Where other processes keep the cores busy, threads that spin for each other take a hundred times as long as one.
+    torch.set_num_threads(1)
     backbone.save_pretrained(folder / "backbone")
     AutoTokenizer.from_pretrained(tokenizer_of).save_pretrained(folder / "backbone")
     transformer = Transformer(str(folder / "backbone"), max_seq_length=64)
-    modules: Sequence[Any] = [transformer, Pooling(transformer.get_embedding_dimension()), Normalize()]
-    SentenceTransformer(modules=modules[: 2 + normalize], device="cpu").save(str(folder / "encoder"))
+    modules = [transformer, Pooling(transformer.get_embedding_dimension()), Normalize()]
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder / "encoder"))
     return str(folder / "encoder")
