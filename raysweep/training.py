@@ -160,6 +160,7 @@ class Training:
         values |= {
             "config": self.config.model_dump(mode="json"),
             "seed": self.seed,
+            "num_rungs": self.num_rungs,
             "precision": self.precision,
             "spent_before": self._seconds(),
             "order": self.order.rng.bit_generator.state,
@@ -182,8 +183,11 @@ class Training:
         if found is None:
             return None
         tensors, values = found
-        if (values["config"], values["seed"]) != (self.config.model_dump(mode="json"), self.seed):
-            raise InputError(f"{folder}: the checkpoint there is of another configuration or seed; give a new folder")
+        given = {"config": self.config.model_dump(mode="json"), "seed": self.seed, "num_rungs": self.num_rungs}
+        if any(values[name] != value for name, value in given.items()):
+            raise InputError(
+                f"{folder}: the checkpoint there is of another configuration, seed or number of rungs; give a new folder"
+            )
         with torch.no_grad():
             for name, parameter in self.parameters.items():
                 parameter.copy_(tensors[f"weight.{name}"])
