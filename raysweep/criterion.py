@@ -23,8 +23,8 @@ class SoftmaxLoss(nn.Module):
     """Cross-entropy of a linear head over single sentences, any number of classes.
 
     The head reads unit embeddings times the root of their width, whose entries are then of order 1 as in an encoder's
-    hidden states, so that one learning rate serves both. The stock trainer takes it too, but neither zeroes nor clips the gradients of a
-    loss's own parameters, so there the head's add up from step to step; here they are treated as the encoder's.
+    hidden states, so that one learning rate serves both. The stock trainer takes it too, but neither zeroes nor clips the
+    gradients of a loss's own parameters, so there the head's add up from step to step; here they are as the encoder's.
     """
 
     def __init__(self, model: nn.Module, width: int, num_labels: int) -> None:

@@ -153,7 +153,7 @@ def test_the_checkpoint_of_another_trial_is_refused(fresh: Any, tmp_path: Path, 
     bench = fresh()
     first = Training(trial(learning_rate=1e-3), bench, SEED, NUM_RUNGS)
     first.save(tmp_path, None)
-    with pytest.raises(InputError, match="another configuration or seed"):
+    with pytest.raises(InputError, match="another configuration, seed or number of rungs"):
         Training(trial(**{"learning_rate": 1e-3, **values}), bench, seed, NUM_RUNGS).restore(tmp_path)
 
 
