@@ -169,6 +169,8 @@ def test_an_interrupted_sweep_keeps_its_finished_rungs(tmp_path: Path, number: s
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell that runs these tests in the background has them ignore Ctrl-C, which children inherit.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline and not any(has_rung(run) for run in runs(tmp_path)):

@@ -140,10 +140,12 @@ def test_overrides_go_by_dotted_path_and_are_named_when_wrong(tmp_path: Path) ->
         read(tmp_path, MINIMAL, budget="5")
     with pytest.raises(InputError, match=r"--model\.name: must name an encoder|--model: must name an encoder"):
         read(tmp_path, MINIMAL, model="''")
-    with pytest.raises(
-        InputError, match=r"--resources\.gpus_per_trial: must be at most 1, or a whole number, not 1\.5"
-    ):
-        read(tmp_path, MINIMAL, resources__gpus_per_trial="1.5")
+    for value in ("1.5", "-1", "many"):
+        allowed = "must be at most 1, or a whole number, or measured"
+        with pytest.raises(InputError, match=rf"--resources\.gpus_per_trial: {allowed}, not {value}"):
+            read(tmp_path, MINIMAL, resources__gpus_per_trial=value)
+    with pytest.raises(InputError, match=r"--storage\.max_gib: should be a finite number, not inf"):
+        read(tmp_path, MINIMAL, storage__max_gib=".inf")
     with pytest.raises(InputError, match=r"--space\.learning_rate: '\{low: 1' is not a YAML value"):
         read(tmp_path, MINIMAL, space__learning_rate="{low: 1")
     with pytest.raises(InputError, match=r"--budget\.trails: unknown key \(did you mean trials\?\)"):
