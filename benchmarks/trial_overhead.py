@@ -32,7 +32,9 @@ from benchmarks.untrained import TimedLedger, TimedSweep, Untrained, Written
 from raysweep import progress, search
 from raysweep.artifacts import Prepared
 from raysweep.cluster import Request, connected
-from raysweep.proposals import Proposals
+from raysweep.searching import decisions_of
+from raysweep.spending import Spending
+from raysweep.study import StudyFile
 
 SLOTS = 2
 # A space such as people search: proposals cost what they do in a sweep.
@@ -175,7 +177,9 @@ def _ours(folder: Path, count: int, data: sst2.Data, prepared: Prepared, *, writ
     (folder / "points").mkdir()
     ledger = TimedLedger(folder)
     display = progress.Display(Console(file=io.StringIO()))
-    sweep = TimedSweep(config, Proposals(space, config.sampler, config.seed), ledger, display, 0)
+    decisions = decisions_of(config, space, (0.5, 0.5))
+    study = StudyFile(folder / "study.journal", config.name, decisions.proposals)
+    sweep = TimedSweep(config, decisions, ledger, display, Spending(config.budget, 1, 0), study)
     before = dict(os.environ)
     search.TrialActor = Written if writes else Untrained  # type: ignore[misc]
     began = time.perf_counter()

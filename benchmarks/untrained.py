@@ -100,8 +100,8 @@ class TimedSweep(Sweep):
     def rung(self, number: int, rung: dict[str, Any]) -> bool:
         return bool(self._time(super().rung, number, rung))
 
-    def end(self, number: int, failure: str | None = None) -> None:
-        self._time(super().end, number, failure)
+    def rest(self, number: int, failure: str | None = None) -> None:
+        self._time(super().rest, number, failure)
 
 
 class TimedLedger(Ledger):

@@ -43,16 +43,45 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 
 @app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
-def run(context: typer.Context, space: SpaceFile) -> None:
+def run(
+    context: typer.Context,
+    space: Annotated[
+        str | None,
+        typer.Argument(metavar="SPACE", help="A YAML file, or the name of a shipped space; left out with --resume."),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Go on with a run that was interrupted, killed, or is to be extended."),
+    ] = None,
+    warm_start: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="RUN", help="Learn from this older run, also of other data or models; repeatable."),
+    ] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="Short for --budget.trials.")] = None,
+) -> None:
     """Run a whole sweep: prepare, search, score the front on test, report.
 
     What was prepared before for the same data, encoder and mining is reused. Ctrl-C ends the search and still reports.
+    A resumed run may be given more budget, and a SPACE that only adds to its own.
     """
     from raysweep import runner
 
-    config, parsed = _load(space, context.args)
+    arguments = [*context.args, *(["--budget.trials", str(trials)] if trials else [])]
+    if space is not None and space.startswith("--"):  # an override, where SPACE was left out
+        arguments, space = [space, *arguments], None
+    resumed = None
+    if resume is not None:
+        if warm_start:
+            raise InputError("--warm-start is for new runs; a resumed one has what it began with")
+        config, parsed, resumed = _resumed(resume, space, arguments)
+    elif space is None:
+        raise InputError("SPACE is missing: a YAML file or the name of a shipped space, or --resume RUN")
+    else:
+        config, parsed = _load(space, arguments)
     with _working() as (display, log):
-        folder, interrupted = runner.run(config, parsed, display, log)
+        folder, interrupted = runner.run(
+            config, parsed, display, log, resumed=resumed, warm_start=[folder.absolute() for folder in warm_start or ()]
+        )
     found = _report(folder)
     if interrupted:
         raise typer.Exit(130)
@@ -176,6 +205,78 @@ def export(
     typer.echo(described)
 
 
+@app.command()
+def table(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    to: Annotated[Path, typer.Argument(metavar="FILE", help="A .csv or .parquet file to write.")],
+) -> None:
+    """Write a run as a recorded table: every configuration, rung and operating point, numbers only, for replay."""
+    from raysweep import recorded, results
+
+    if to.exists():
+        raise InputError(f"{to}: exists already")
+    count = recorded.write(results.load(run), to)
+    typer.echo(f"{to}: {count} trials")
+
+
+@app.command()
+def replay(
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help="A recorded table, or the folder of a run.")],
+    sampler: Annotated[str, typer.Option(help="tpe, gp, nsga2, random or package:Class; several by commas.")] = "tpe",
+    policy: Annotated[
+        str, typer.Option(help="growth, pareto, asha, median or none; several separated by commas.")
+    ] = "growth",
+    proposals: Annotated[str, typer.Option(help="combined, area, parego or both.")] = "area",
+    reduction_factor: Annotated[int, typer.Option(min=2, help="Of pareto and asha.")] = 2,
+    workers: Annotated[int, typer.Option(min=1, help="Simulated workers.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Searches, of which medians are shown.")] = 20,
+    where: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="Only rows of this value; repeatable.")
+    ] = None,
+    format: Annotated[str, typer.Option(help="table or json.")] = "table",
+) -> None:
+    """Run searches against a recorded sweep, in seconds and without training: hypervolume against training budget.
+
+    A proposal stands for the nearest recorded configuration that was not taken yet.
+    """
+    from typing import get_args
+
+    from raysweep import replaying
+    from raysweep.config import Aim, Policy
+
+    for text in policy.split(","):
+        _one_of("--policy", text, get_args(Policy))
+    _one_of("--proposals", proposals, get_args(Aim))
+    _one_of("--format", format, ("table", "json"))
+    rows: dict[str, str] = {}
+    for text in where or []:
+        column, equals, value = text.partition("=")
+        if not (column and equals):
+            raise InputError(f"--where is {text!r}; it is COLUMN=VALUE")
+        rows[column] = value
+    with _working() as (display, _):
+        found = replaying.compare_files(
+            table,
+            rows,
+            samplers=sampler.split(","),
+            policies=policy.split(","),
+            proposals=proposals,
+            factor=reduction_factor,
+            num_workers=workers,
+            num_seeds=seeds,
+            display=display,
+        )
+    if format == "json":
+        import json
+
+        typer.echo(json.dumps(found.figures, indent=1))
+        return
+    from rich.console import Console
+
+    typer.echo(found.title)
+    Console().print(found.table)
+
+
 @contextlib.contextmanager
 def _working() -> "Iterator[tuple[Display, Log]]":
     """Libraries' chatter out of the way; Ctrl-C ends with the exit code a shell expects."""
@@ -206,6 +307,30 @@ def _load(space: str, arguments: list[str]) -> Any:
         document.override(path, value)
     config = configuration.parse(document)
     return config, space_parser.parse(document, config)
+
+
+def _resumed(folder: Path, space: str | None, arguments: list[str]) -> Any:
+    """The configuration, space and state that a run goes on with; without ``space`` its own, with what is overridden."""
+    from raysweep import config as configuration
+    from raysweep import space_parser
+    from raysweep.document import Document
+    from raysweep.resuming import Resumed, check_changes, check_space
+
+    folder = folder.absolute()
+    resumed = Resumed(folder)
+    stored = Document.read(folder / "config.yaml")
+    before = configuration.parse(stored)
+    old_space = space_parser.parse(stored, before)
+    document = Document.read(find_space(space) if space else folder / "config.yaml")
+    for path, value in _overrides(arguments):
+        document.override(path, value)
+    after = configuration.parse(document)
+    check_changes(before, after, folder)
+    parsed = space_parser.parse(document, after)
+    resumed.space_grew = after.space != before.space
+    if resumed.space_grew:
+        check_space(old_space, parsed, folder)
+    return after, parsed, resumed
 
 
 def find_space(name: str) -> Path:

@@ -11,6 +11,7 @@ from pydantic import (
     Field,
     ValidationError,
     field_validator,
+    model_validator,
 )
 
 from raysweep.document import Document, KeyPath, unknown_key
@@ -119,28 +120,72 @@ class EvaluationConfig(Frozen):
     points: PointsConfig = PointsConfig()
 
 
+Aim = Literal["combined", "area", "parego", "both"]
+
+
+class ConstraintsConfig(Frozen):
+    """What an operating point has to reach, in [0, 1]. Points that do not are worth less than all that do."""
+
+    polarity: float = Field(0.0, ge=0, le=1, description="least P")
+    similarity: float = Field(0.0, ge=0, le=1, description="least S")
+    retention: float = Field(0.0, ge=0, le=1, description="least S over S of the reference")
+
+
 class ObjectiveConfig(Frozen):
-    """What a trial is judged by: polarity_weight * P + (1 - polarity_weight) * S."""
+    """What a trial is judged by: its best point under polarity_weight * P + (1 - polarity_weight) * S, and its front."""
 
     polarity_weight: float = Field(0.5, ge=0, le=1)
     similarity: Literal["similarity", "retention"] = "similarity"
+    constraints: ConstraintsConfig = ConstraintsConfig()
+    proposals: Aim = Field(
+        "area",
+        description="what the sampler maximises: the weighted objective, the hypervolume of a trial's own points, a "
+        "Tchebycheff scalarisation that varies from trial to trial, or P and S as two objectives",
+    )
+
+
+Policy = Literal["growth", "pareto", "asha", "median", "none"]
+
+
+class PlateauConfig(Frozen):
+    """The sweep ends when the front's hypervolume has not grown by more than a fraction over so many trials."""
+
+    trials: int = Field(ge=1)
+    growth: float = Field(0.01, ge=0, description="relative; 0.01 is one percent")
 
 
 class EarlyStoppingConfig(Frozen):
-    """Asynchronous successive halving on the objective, at equal numbers of examples seen."""
+    """Trials are compared at equal numbers of examples seen; the halving policies revive a trial that proves good later."""
 
-    policy: Literal["asha", "none"] = "asha"
+    policy: Policy = Field(
+        "growth",
+        description="the next rung where the front is expected to grow most; successive halving on the front, or on the "
+        "objective; the median rule on the objective; or none",
+    )
     first_examples: int = Field(2048, ge=1, description="examples seen before a trial may be stopped")
     reduction_factor: int = Field(2, ge=2, description="one in this many goes on at each milestone")
+    plateau: PlateauConfig | None = None
 
 
 class BudgetConfig(Frozen):
-    """What a sweep may spend."""
+    """What a sweep may spend; running trials end at their next rung when a limit is reached."""
 
     trials: int = Field(20, ge=1)
     rungs: int = Field(6, ge=1, description="evaluations per trial; a trial sees rungs * examples_per_rung examples")
     examples_per_trial: int | None = Field(None, ge=1, description="in place of rungs: what every trial sees in all")
     minutes: float | None = Field(None, gt=0, description="wall-clock limit of the search")
+    cpu_hours: float | None = Field(None, gt=0, description="limit of the CPUs that trials hold, in hours of one")
+    gpu_hours: float | None = Field(None, gt=0, description="limit of the GPUs that trials hold, in hours of one")
+    money: float | None = Field(None, gt=0, description="limit of what trials cost by prices")
+    prices: dict[str, Annotated[float, Field(ge=0)]] = Field(
+        {}, description="of a node an hour, by node type of the cluster's file; default for any other"
+    )
+
+    @model_validator(mode="after")
+    def _check_prices(self) -> "BudgetConfig":
+        if self.money is not None and not self.prices:
+            raise ValueError("money needs prices, such as {gpu_worker: 3.06, default: 0.1} an hour")
+        return self
 
     def rungs_of(self, trial: "TrialConfig") -> int:
         """How many rungs a trial has."""
@@ -199,7 +244,9 @@ class SweepConfig(Frozen):
 
     name: str = Field("sweep", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="names the run's folder")
     seed: int = Field(0, ge=0, lt=2**32)
-    sampler: Literal["tpe", "random", "grid"] = "tpe"
+    sampler: str = Field(
+        "tpe", description="tpe, gp, nsga2, random, grid, or the import path of an Optuna sampler, as in package:Class"
+    )
     data: DataConfig
     model: Encoder
     reference: Encoder | None = Field(

@@ -21,24 +21,36 @@ class Kept:
         """Whether the weights behind the point are on disk."""
         return (self._points / _name(point)).is_dir()
 
-    def only(self, front: Sequence[Point], points: Sequence[Point] | None = None) -> list[Point]:
-        """Remove folders that no member of ``front`` needs, then while there is too much, those that it loses least by.
+    def forget(self, front: Sequence[Point], points: Sequence[Point] | None = None) -> None:
+        """Remove folders that no member of ``front`` needs; of those of ``points`` alone if given.
 
-        Of the folders of ``points`` alone if given: others may hold rungs whose reports are on their way. One rung's
-        weights always stay. Returns a point of each rung whose weights were lost to the bound.
+        Others may hold rungs whose reports are on their way.
         """
-        names = {_name(point) for point in front}
-        present = {path.name for path in self._points.iterdir()}
-        for name in (present if points is None else present & {_name(point) for point in points}) - names:
+        candidates = {path.name for path in self._points.iterdir()} if points is None else set(map(_name, points))
+        for name in candidates - set(map(_name, front)):
             shutil.rmtree(self._points / name, ignore_errors=True)
+
+    def is_full(self, front: Sequence[Point]) -> bool:
+        """Whether the front's weights and the checkpoints take more than the bound."""
+        return self._size(self._there(front)) > self._limit
+
+    def only(self, front: Sequence[Point], points: Sequence[Point] | None = None) -> list[Point]:
+        """:meth:`forget`, then while there is too much remove those of the front that it loses least by.
+
+        One rung's weights always stay. Returns a point of each rung whose weights were lost to the bound.
+        """
+        self.forget(front, points)
         lost = []
-        there = {name for name in names if (self._points / name).is_dir()}
+        there = self._there(front)
         while len(there) > 1 and self._size(there) > self._limit:
             least = min(there, key=lambda name: (_loss(front, name), name))
             shutil.rmtree(self._points / least, ignore_errors=True)
             there.discard(least)
             lost.append(next(point for point in front if _name(point) == least))
         return lost
+
+    def _there(self, front: Sequence[Point]) -> set[str]:
+        return {name for name in map(_name, front) if (self._points / name).is_dir()}
 
     def _size(self, names: set[str]) -> int:
         for name in names - self._sizes.keys():  # written once, never changed but by test scores

@@ -1,5 +1,6 @@
 """Fronts of two objectives that are both maximised: polarity P (first column) and similarity S (second column)."""
 
+import bisect
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -38,6 +39,25 @@ def non_dominated(points: ArrayLike) -> list[int]:
     similarity = array[order, 1]
     best_before = np.concatenate(([-np.inf], np.maximum.accumulate(similarity)[:-1])) if len(array) else similarity
     return sorted(order[similarity > best_before].tolist())
+
+
+def layers(points: ArrayLike) -> NDArray[np.int64]:
+    """For each of the points (n, 2) its non-dominated layer: 0 for the front, 1 for the front of the rest, and so on.
+
+    Of exactly equal points each later one counts as dominated. O(n log n).
+    """
+    array = _as_points(points)
+    found = np.zeros(len(array), dtype=np.int64)
+    tops: list[float] = []  # by layer, minus the best similarity so far, which rises from layer to layer
+    for index in np.lexsort((np.arange(len(array)), -array[:, 1], -array[:, 0])).tolist():
+        similarity = float(array[index, 1])
+        layer = bisect.bisect_right(tops, -similarity)
+        found[index] = layer
+        if layer == len(tops):
+            tops.append(-similarity)
+        else:
+            tops[layer] = -similarity
+    return found
 
 
 def knee(front: ArrayLike) -> int:

@@ -2,18 +2,27 @@
 
 ``ledger.jsonl`` holds one JSON object a line and is the source of truth. Events, told apart by ``event``:
 
-``run``     the sweep's settings, written first: see :class:`RunInfo`
-``trial``   a configuration was proposed: ``trial``, ``config``
-``rung``    a trial was evaluated: a :class:`Rung`'s fields and ``points``, a list of :class:`Point`
-``end``     a trial ended: ``trial``, ``status``, ``reason``, ``seconds``, ``gpu_seconds``
+``run``     the sweep's settings, written first and again at each resume: see :class:`RunInfo`
+``trial``   a configuration was proposed, and begins: ``trial``, ``config``
+``rung``    a trial was evaluated: a :class:`Rung`'s fields, ``points``, a list of :class:`Point`, and ``stop``, the trial's
+            own reason to end here, or null
+``hold``    a trial was stopped for now: ``trial``, ``reason``
+``revive``  a held trial goes on
+``cut``     a running trial was paused by the budget: ``trial``, ``reason``
+``again``   a trial that was cut, or was running when the driver died, goes on
+``end``     a trial will not go on: ``trial``, ``status``, ``reason``
 ``points``  operating points of no rung: the reference, the oracle, and test scores of front members
-``finish``  the sweep ended: ``status`` (``completed``, ``interrupted``, ``budget``), ``reason``, ``seconds``
+``finish``  the sweep ended: ``status`` (``completed``, ``interrupted``, ``budget``, ``plateau``), ``reason``, ``seconds``
+
+``at`` is the time in seconds that the sweep had run, ``cost`` what the trial had cost so far.
 """
 
 import dataclasses
+import fcntl
 import json
+import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -21,8 +30,9 @@ from typing import Any, Literal
 from raysweep.errors import InputError
 from raysweep.pareto import non_dominated
 
-SCHEMA = 1
+SCHEMA = 2
 Split = Literal["dev", "test"]
+MAIN_PARAMETERS = ("loss", "margin", "scale", "learning_rate", "freezing", "batch_size")
 PointKey = tuple[str, float | None]  # an operating point's kind and value
 
 
@@ -113,14 +123,19 @@ class Rung:
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration. ``status`` is running, completed, stopped, failed or interrupted; ``reason`` says why."""
+    """One configuration. ``reason`` says why it has its status.
+
+    ``status`` is running, held (stopped for now), completed, stopped, failed, or interrupted (running when the sweep ended).
+    """
 
     trial: int
     config: Mapping[str, Any]
     status: str = "running"
     reason: str = ""
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     gpu_seconds: float = 0.0
+    money: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -139,15 +154,29 @@ class Results:
 
 @dataclass
 class Ledger:
-    """Appends events to ``folder/ledger.jsonl``, each on disk before :meth:`append` returns."""
+    """Appends events to ``folder/ledger.jsonl``, each on disk before :meth:`append` returns. One process at a time."""
 
     folder: Path
     _file: Any = field(default=None, repr=False)
 
+    def open(self) -> None:
+        """Take the ledger for this process, less a last line that a kill cut short. InputError where another has it."""
+        path = self.folder / "ledger.jsonl"
+        self._file = path.open("a+b")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise InputError(f"{path}: another process is running this sweep") from None
+        except OSError:  # a file system without locks
+            pass
+        self._file.seek(0)
+        self._file.truncate(self._file.read().rfind(b"\n") + 1)
+
     def append(self, event: str, **values: Any) -> None:
         if self._file is None:
-            self._file = (self.folder / "ledger.jsonl").open("a", encoding="utf-8")
-        self._file.write(json.dumps({"event": event, **values}, allow_nan=False) + "\n")
+            self.open()
+        self._file.write(json.dumps({"event": event, **values}, allow_nan=False).encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
 
@@ -167,19 +196,27 @@ def checkpoints_of(folder: Path, trial: int) -> Path:
     return folder / "checkpoints" / f"trial-{trial:04d}"
 
 
-def _events(path: Path) -> Iterable[dict[str, Any]]:
-    lines = path.read_text(encoding="utf-8").split("\n")
-    for number, line in enumerate(lines, 1):
-        if not line:
-            continue
+def point_problem(point: Mapping[str, Any]) -> str | None:
+    """What is wrong with a point's scores, None if nothing. Nothing that is wrong may reach the ledger."""
+    for name in ("polarity", "polarity_std", "similarity", "similarity_std", "retention"):
+        value = point.get(name)
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            return f"{name} {value!r}, not a finite number"
+    if not -0.001 <= point["polarity"] <= 1.001 or not -1.001 <= point["similarity"] <= 1.001:
+        return f"P {point['polarity']} and S {point['similarity']}, beyond their ranges"
+    return None
+
+
+def events(path: Path) -> Iterator[dict[str, Any]]:
+    """A ledger's events. A last line without its end was being written when the driver was killed; it never counted."""
+    lines = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines[:-1], 1):
         try:
-            yield json.loads(line)
-        except json.JSONDecodeError as error:
-            if number == len(lines):  # no newline: the writer was killed inside this line, so it never counted
-                return
-            raise InputError(
-                f"{path}: line {number} is not JSON ({error.msg}); the ledger was changed by hand?"
-            ) from None
+            event = json.loads(line)
+            event["event"]
+        except (ValueError, TypeError, KeyError):
+            raise InputError(f"{path}: line {number} is no event; the ledger was changed by hand?") from None
+        yield event
 
 
 def load(folder: Path) -> Results:
@@ -195,26 +232,43 @@ def load(folder: Path) -> Results:
     rungs: list[Rung] = []
     points: list[Point] = []
     status, reason, seconds = "running", "", 0.0
-    for event in _events(path):
-        kind = event.pop("event")
+    for event in events(path):
+        kind, number = event["event"], event.get("trial", -1)
         if kind == "run":
             if event["schema"] != SCHEMA:
                 raise InputError(f"{path}: written with schema {event['schema']}; this version reads {SCHEMA}")
-            info = RunInfo(**{**event, "label_names": tuple(event["label_names"])})
+            info = _fields_of(RunInfo, {**event, "label_names": tuple(event["label_names"])})
         elif kind == "trial":
-            trials[event["trial"]] = Trial(event["trial"], event["config"])
+            trials[number] = Trial(number, event["config"])
         elif kind == "rung":
-            points += [Point(**point) for point in event.pop("points")]
-            rungs.append(Rung(**event))
-        elif kind == "end":
-            trials[event["trial"]] = dataclasses.replace(trials[event["trial"]], **event)
+            points += [Point(**{**point, "trial": number, "step": event["step"]}) for point in event["points"]]
+            rungs.append(_fields_of(Rung, event))
+        elif kind in _STATUS:
+            new = {"status": event.get("status", _STATUS[kind]), "reason": event.get("reason", "")}
+            trials[number] = dataclasses.replace(trials[number], **new)
         elif kind == "points":
             points += [Point(**point) for point in event["points"]]
         elif kind == "finish":
             status, reason, seconds = event["status"], event["reason"], event["seconds"]
+        if "cost" in event:
+            trials[number] = dataclasses.replace(trials[number], **event["cost"])
+        if kind in ("run", "trial", *_STATUS):
+            status, reason = "running", ""
     if info is None:
         raise InputError(f"{path}: holds no settings; the sweep ended before it began")
+    if status != "running":
+        for number, trial in trials.items():
+            if trial.status == "running":
+                reason_of = "the sweep ended before it"
+                trials[number] = dataclasses.replace(trial, status="interrupted", reason=reason_of)
     return Results(folder, info, tuple(trials.values()), tuple(rungs), tuple(points), status, reason, seconds)
+
+
+_STATUS = {"hold": "held", "revive": "running", "cut": "interrupted", "again": "running", "end": ""}
+
+
+def _fields_of(kind: Any, event: Mapping[str, Any]) -> Any:
+    return kind(**{each.name: event[each.name] for each in dataclasses.fields(kind)})
 
 
 def front_members(points: Iterable[Point]) -> list[Point]:
@@ -222,3 +276,12 @@ def front_members(points: Iterable[Point]) -> list[Point]:
     candidates = [point for point in points if point.split == "dev" and point.trial is not None]
     kept = non_dominated([(point.polarity, point.similarity) for point in candidates])
     return sorted((candidates[i] for i in kept), key=lambda point: (-point.similarity, point.polarity))
+
+
+def varied_parameters(trials: Iterable[Trial]) -> tuple[str, ...]:
+    """Names of the parameters that differ among trials, the main ones first; of a single trial the main ones."""
+    configs = [trial.config for trial in trials]
+    names = list(dict.fromkeys(name for config in configs for name in config))
+    varied = [name for name in names if any(config.get(name) != configs[0].get(name) for config in configs)]
+    chosen = varied or [name for name in names if name in MAIN_PARAMETERS]
+    return tuple(sorted(chosen, key=lambda n: MAIN_PARAMETERS.index(n) if n in MAIN_PARAMETERS else len(names)))

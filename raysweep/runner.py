@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import datetime
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -12,19 +12,23 @@ from typing import Any
 import numpy as np
 import yaml
 
-from raysweep import __version__, metrics
+from raysweep import __version__, metrics, warm
 from raysweep.artifacts import Prepared
 from raysweep.cluster import Request, connected
 from raysweep.config import EncoderConfig, SweepConfig
+from raysweep.decisions import Decisions
 from raysweep.errors import InputError
 from raysweep.evaluation import EvaluationSet
 from raysweep.pareto import DEFAULT_BONUSES, oracle_front
 from raysweep.prepare import Plan, prepare
 from raysweep.progress import Display, Log
-from raysweep.proposals import Proposals
-from raysweep.results import Ledger, Point, RunInfo, Split, point_values
+from raysweep.results import Ledger, Point, Results, RunInfo, Split, load, point_values
+from raysweep.resuming import Resumed
+from raysweep.searching import decisions_of
 from raysweep.space import Space
-from raysweep.sweep import Sweep
+from raysweep.spending import Cost, Spending
+from raysweep.study import StudyFile
+from raysweep.sweep import ReplayError, Sweep
 
 
 def prepare_only(config: SweepConfig, space: Space, display: Display) -> Path:
@@ -40,10 +44,22 @@ def prepare_only(config: SweepConfig, space: Space, display: Display) -> Path:
     return path
 
 
-def run(config: SweepConfig, space: Space, display: Display, log: Log) -> tuple[Path, bool]:
-    """Run a sweep and return its folder and whether it was interrupted. Its results are there to report either way."""
+def run(
+    config: SweepConfig,
+    space: Space,
+    display: Display,
+    log: Log,
+    *,
+    resumed: Resumed | None = None,
+    warm_start: Sequence[Path] = (),
+) -> tuple[Path, bool]:
+    """Run a sweep, or go on with one, and return its folder and whether it was interrupted.
+
+    Its results are there to report either way. ``warm_start`` are runs whose trials a new sweep learns from.
+    """
     check_writable("storage.runs", config.storage.runs)
     check_writable("storage.artifacts", config.storage.artifacts_folder)
+    older = [load(folder) for folder in warm_start]
     plan = Plan(config, space)
     sweep: Sweep | None = None
     status, reason = "failed", "an error, see run.log"
@@ -53,15 +69,20 @@ def run(config: SweepConfig, space: Space, display: Display, log: Log) -> tuple[
             prepared = prepare(plan, capacity, display)
             if config.resources.gpus_per_trial == "measured" and request.gpus:
                 request = _packed(request, config, space, prepared, display)
-            sweep = _begin(config, space, prepared, request, display, log)
+            if resumed is None:
+                sweep = _begin(config, space, prepared, request, display, log, older)
+            else:
+                sweep = _go_on(config, space, prepared, request, display, log, resumed)
             from raysweep.search import score_test, search
 
             search(sweep, prepared, request)
-            if sweep.front() and len(prepared.sentences.ids("test")):
+            if sweep.front and len(prepared.sentences.ids("test")):
                 score_test(sweep, prepared, request)
         status, reason = "completed", "all trials are done"
-        if sweep.out_of_time:
-            status, reason = "budget", f"the {config.budget.minutes:g} minutes were spent"
+        if sweep.cause is not None:
+            status, reason = "budget", sweep.cause
+        elif sweep.decisions.on_plateau:
+            status, reason = "plateau", "the front's hypervolume has stopped growing"
     except KeyboardInterrupt:
         if sweep is None:
             raise
@@ -70,6 +91,9 @@ def run(config: SweepConfig, space: Space, display: Display, log: Log) -> tuple[
     finally:
         if sweep is not None:  # Ray is down by now, so no trial writes any more
             sweep.finish(status, reason)
+            display.line(f"run: {account(sweep)}")
+    if status in ("interrupted", "budget"):
+        display.line(f"run: to go on: raysweep run --resume {sweep.folder}")
     return sweep.folder, status == "interrupted"
 
 
@@ -88,22 +112,114 @@ def _packed(request: Request, config: SweepConfig, space: Space, prepared: Prepa
 
 
 def _begin(
-    config: SweepConfig, space: Space, prepared: Prepared, request: Request, display: Display, log: Log
+    config: SweepConfig,
+    space: Space,
+    prepared: Prepared,
+    request: Request,
+    display: Display,
+    log: Log,
+    older: Sequence[Results],
 ) -> Sweep:
     """Make the run's folder and write down what it is to be."""
     ledger = Ledger(_new_folder(config))
     log.move(ledger.folder / "run.log")
-    settings = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
-    (ledger.folder / "config.yaml").write_text(settings, encoding="utf-8")
+    _write_config(ledger.folder, config)
     prepared.save(ledger.folder / "prepared.json")
     display.line(f"run: {ledger.folder}")
-    sweep = Sweep(config, Proposals(space, config.sampler, config.seed), ledger, display, request.gpus)
-    _write_settings(sweep, prepared)
-    display.line(
-        f"search: {sweep.num_trials} trials, {request.count} at a time, "
+    sets = _evaluation_sets(config, prepared)
+    reference = sets["dev"].reference_scores
+    pair = (float(reference.polarity.mean()), float(reference.similarity.mean()))
+    decisions = decisions_of(config, space, pair)
+    if older:
+        lesson = warm.gather(older, space, pair)
+        warm.write(ledger.folder, lesson)
+        warm.apply(decisions.proposals, lesson)
+        display.line(f"search: {lesson.summary}")
+    sweep = _sweep(config, decisions, ledger, display, request)
+    _write_info(sweep, prepared, sets)
+    points = [point for one in sets.values() for point in _limits(one)]
+    ledger.append("points", points=[{"trial": None, "step": None, **point_values(point)} for point in points])
+    _announce(sweep, request)
+    return sweep
+
+
+def _go_on(
+    config: SweepConfig,
+    space: Space,
+    prepared: Prepared,
+    request: Request,
+    display: Display,
+    log: Log,
+    resumed: Resumed,
+) -> Sweep:
+    """Bring a sweep back to where its ledger ends."""
+    folder = resumed.folder
+    log.move(resumed.next_log())
+    resumed.check_data(prepared)
+    _write_config(folder, config)
+    prepared.save(folder / "prepared.json")
+    display.line(f"run: {folder}, resumed")
+    try:
+        sweep = _replayed(config, space, request, display, resumed, adopt=resumed.space_grew)
+    except ReplayError as error:
+        # Another version of Optuna, most likely. The trials count all the same; only what is proposed from here differs.
+        display.warn(f"resume: {error}: the sampler starts afresh from the trials that there are")
+        sweep = _replayed(config, space, request, display, resumed, adopt=True)
+    _write_info(sweep, prepared, _evaluation_sets(config, prepared))
+    _announce(sweep, request)
+    return sweep
+
+
+def _replayed(
+    config: SweepConfig, space: Space, request: Request, display: Display, resumed: Resumed, *, adopt: bool
+) -> Sweep:
+    # Random draws that were made already must not come again.
+    offset = len(resumed.events) if adopt else 0
+    decisions = decisions_of(config, space, resumed.reference, seed_offset=offset)
+    if (lesson := warm.read(resumed.folder)) is not None:
+        warm.apply(decisions.proposals, lesson, first=not adopt)
+    sweep = _sweep(config, decisions, resumed.ledger, display, request)
+    try:
+        sweep.replay(resumed.events, adopt=adopt)
+    except ValueError as error:
+        raise InputError(f"space: {error}; trials that were run must lie in it") from None
+    return sweep
+
+
+def _sweep(config: SweepConfig, decisions: Decisions, ledger: Ledger, display: Display, request: Request) -> Sweep:
+    study = StudyFile(ledger.folder / "study.journal", config.name, decisions.proposals)
+    return Sweep(config, decisions, ledger, display, Spending(config.budget, request.cpus, request.gpus), study)
+
+
+def _announce(sweep: Sweep, request: Request) -> None:
+    begun = len(sweep.decisions.trials)
+    sweep.display.line(
+        f"search: {sweep.num_trials} trials{f', {begun} of them begun' if begun else ''}, {request.count} at a time, "
         f"each on {request.cpus:g} CPUs and {request.gpus:g} GPUs"
     )
-    return sweep
+
+
+def account(sweep: Sweep) -> str:
+    """What the sweep's trials cost, what those cost that did not complete, and what early stopping saved, in a line."""
+    summed = {"completed": Cost(), "others": Cost()}
+    saved = 0.0
+    for number, cost in sweep.spending.trials.items():
+        completed = sweep.decisions.trials[number].state == "completed"
+        summed["completed" if completed else "others"].add(cost)
+        saved += 0.0 if completed else sweep.unspent(number)
+    total = sweep.spending.total
+    text = f"{total.seconds:,.0f} trial-seconds, {total.cpu_seconds / 3600:.2f} CPU-hours"
+    text += f", {total.gpu_seconds / 3600:.2f} GPU-hours" if total.gpu_seconds else ""
+    text += f", {total.money:.2f} in money" if sweep.config.budget.prices else ""
+    text += f"; {summed['others'].seconds:,.0f} of them in trials that did not complete"
+    return text + f"; early stopping saved about {saved:,.0f}"
+
+
+def _write_config(folder: Path, config: SweepConfig) -> None:
+    settings = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+    temporary = folder / ".config.yaml"
+    temporary.write_text(settings, encoding="utf-8")
+    temporary.replace(folder / "config.yaml")
 
 
 def check_writable(key: str, folder: Path) -> None:
@@ -131,11 +247,14 @@ def _new_folder(config: SweepConfig) -> Path:
     raise AssertionError("a thousand runs in one second")
 
 
-def _write_settings(sweep: Sweep, prepared: Prepared) -> None:
-    """The ledger's first events: the settings, and on each split the reference's point and the oracle's."""
-    config = sweep.config
+def _evaluation_sets(config: SweepConfig, prepared: Prepared) -> dict[Split, EvaluationSet]:
     splits: list[Split] = ["dev", "test"] if len(prepared.sentences.ids("test")) else ["dev"]
-    sets = {split: EvaluationSet.of(prepared, split, config.evaluation) for split in splits}
+    return {split: EvaluationSet.of(prepared, split, config.evaluation) for split in splits}
+
+
+def _write_info(sweep: Sweep, prepared: Prepared, sets: Mapping[Split, EvaluationSet]) -> None:
+    """A session's first event: the settings."""
+    config = sweep.config
     info = RunInfo(
         name=config.name,
         version=__version__,
@@ -153,8 +272,6 @@ def _write_settings(sweep: Sweep, prepared: Prepared) -> None:
         seed=config.seed,
     )
     sweep.ledger.append("run", **dataclasses.asdict(info))
-    points = [point for one in sets.values() for point in _limits(one)]
-    sweep.ledger.append("points", points=[{"trial": None, "step": None, **point_values(point)} for point in points])
 
 
 def _limits(one: EvaluationSet) -> Iterator[Point]:

@@ -3,6 +3,7 @@
 Tune places trials, reuses their actors and notices when one dies; its own snapshots are never read back.
 """
 
+import functools
 import json
 import os
 import time
@@ -23,6 +24,7 @@ from raysweep.engine import RungResult, Workbench, rungs, trial_seed
 from raysweep.errors import InputError
 from raysweep.evaluation import TrialDivergedError
 from raysweep.results import PointKey, checkpoints_of, point_name
+from raysweep.spending import LOCAL
 from raysweep.sweep import Sweep
 from raysweep.trial import TrialConfig
 from raysweep.weights import read_point, save_point, save_scores
@@ -43,8 +45,18 @@ def _workbench(prepared: Prepared, evaluation: EvaluationConfig, request: Reques
     return _workbenches[key]
 
 
+@functools.cache
+def _node() -> dict[str, Any]:
+    """The node of this process: its type in the cluster's file, and what it has."""
+    context = ray.get_runtime_context()
+    present: dict[str, Any] = next((node for node in ray.nodes() if node["NodeID"] == context.get_node_id()), {})
+    labels, has = present.get("Labels", {}), present.get("Resources", {})
+    kind = labels.get("ray.io/node-group") or labels.get("ray.io/node-type") or LOCAL
+    return {"type": kind, "cpus": has.get("CPU", 0.0), "gpus": has.get("GPU", 0.0)}
+
+
 class TrialActor(tune.Trainable):
-    """One trial: a Tune step is a rung."""
+    """A trial's time on one worker, from its start or from where it was left: a Tune step is a rung."""
 
     _rungs: Iterator[RungResult]
 
@@ -82,6 +94,7 @@ class TrialActor(tune.Trainable):
             "loss": result.loss,
             "stop": result.stop,
             "points": bench.describe(bench.dev, result.points),
+            "node": _node(),
         }
         # As text: Tune flattens and rewrites what is nested.
         return {"rung": json.dumps(rung, allow_nan=False), "done": result.step == self._num_rungs or bool(result.stop)}
@@ -95,7 +108,7 @@ class _NotInSnapshots:
 
 
 class _Proposer(_NotInSnapshots, Searcher):
-    """Hands Tune the sweep's next trial."""
+    """Hands Tune the sweep's next trial: a trial of Tune's is one of ours for as long as it is on a worker."""
 
     def __init__(self, sweep: Sweep, shared: dict[str, Any]) -> None:
         super().__init__()
@@ -105,16 +118,17 @@ class _Proposer(_NotInSnapshots, Searcher):
 
     def suggest(self, trial_id: str) -> Any:
         asked = self._sweep.ask()
-        if asked is None:
-            return Searcher.FINISHED
+        if asked is None:  # what runs may yet revive a trial
+            return None if self._sweep.legs else Searcher.FINISHED
         number, config = asked
         self._numbers[trial_id] = number
         return {**self._shared, "number": number, "trial": config.model_dump()}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """The sweep has learnt it from the scheduler, which is told why; but not of a trial that never came to run."""
-        if error and self._numbers[trial_id] in self._sweep.running:
-            self._sweep.end(self._numbers[trial_id], failure="its process could not be started")
+        number = self._numbers.pop(trial_id)
+        if error and number in self._sweep.legs and number not in self._numbers.values():
+            self._sweep.rest(number, failure="its process could not be started")
 
     def save(self, checkpoint_path: str) -> None:
         """The ledger holds all there is to keep."""
@@ -131,25 +145,23 @@ class _Stopper(_NotInSnapshots, FIFOScheduler):
         self._sweep = sweep
 
     def on_trial_result(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> str:
-        stop = self._sweep.rung(trial.config["number"], json.loads(result["rung"]))
-        return TrialScheduler.STOP if stop else TrialScheduler.CONTINUE
+        leave = self._sweep.rung(trial.config["number"], json.loads(result["rung"]))
+        return TrialScheduler.STOP if leave else TrialScheduler.CONTINUE
 
     def on_trial_complete(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> None:
         number = trial.config["number"]
         if "rung" in result:  # a trial's last result comes here and not to on_trial_result
-            rung = json.loads(result["rung"])
-            if rung["step"] > self._sweep.running[number].step:
-                self._sweep.rung(number, rung)
-        self._sweep.end(number, failure=result.get("failure"))
+            self._sweep.rung(number, json.loads(result["rung"]))
+        self._sweep.rest(number, failure=result.get("failure"))
 
     def on_trial_error(self, tune_controller: Any, trial: TuneTrial) -> None:
         if trial.should_recover():  # Tune begins it again, and it finds its checkpoint
             self._sweep.display.line(f"trial {trial.config['number']}: {_cause(trial)}; it goes on from its checkpoint")
         else:
-            self._sweep.end(trial.config["number"], failure=_cause(trial))
+            self._sweep.rest(trial.config["number"], failure=_cause(trial))
 
     def on_trial_remove(self, tune_controller: Any, trial: TuneTrial) -> None:
-        self._sweep.end(trial.config["number"], failure="removed before it began")
+        self._sweep.rest(trial.config["number"], failure="removed before it began")
 
 
 def _cause(trial: TuneTrial) -> str:
@@ -160,7 +172,7 @@ def _cause(trial: TuneTrial) -> str:
 
 
 def _name(trial: TuneTrial) -> str:
-    return f"trial-{trial.config['number']:04d}"
+    return f"trial-{trial.config['number']:04d}-{trial.trial_id}"
 
 
 def search(sweep: Sweep, prepared: Prepared, request: Request) -> None:
@@ -180,7 +192,7 @@ def search(sweep: Sweep, prepared: Prepared, request: Request) -> None:
     tuner = tune.Tuner(
         tune.with_resources(TrialActor, {"cpu": request.cpus, "gpu": request.gpus}),
         tune_config=tune.TuneConfig(
-            num_samples=sweep.num_trials,
+            num_samples=-1,  # the sweep says when it is over
             search_alg=_Proposer(sweep, shared),
             scheduler=_Stopper(sweep),
             max_concurrent_trials=request.count,

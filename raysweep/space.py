@@ -55,6 +55,38 @@ Parameter = Fixed | Range | Choices
 Parameters = Mapping[str, Parameter]
 
 
+class Recall:
+    """A Suggester that gives the values of a known configuration, and notes how a sampler would call them.
+
+    ValueError where a value does not lie in the space.
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+        self.params: dict[str, Any] = {}
+        self.distributions: dict[str, tuple[Any, ...]] = {}
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+        return float(self._number(name, low, high, ("float", low, high, log)))
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
+        return int(self._number(name, low, high, ("int", low, high, log)))
+
+    def suggest_categorical(self, name: str, choices: Any) -> Any:
+        value = self._values.get(name.rpartition(".")[2])
+        if value not in choices:
+            raise ValueError(f"{name} is {value!r}, not one of {', '.join(map(str, choices))}")
+        self.params[name], self.distributions[name] = value, ("categorical", tuple(choices))
+        return value
+
+    def _number(self, name: str, low: float, high: float, distribution: tuple[Any, ...]) -> float:
+        value = self._values.get(name.rpartition(".")[2])
+        if not isinstance(value, int | float) or not low <= value <= high:
+            raise ValueError(f"{name} is {value!r}, not from {low:g} to {high:g}")
+        self.params[name], self.distributions[name] = value, distribution
+        return value
+
+
 @dataclass(frozen=True)
 class Space:
     """A parsed, checked space."""
@@ -63,7 +95,19 @@ class Space:
 
     def sample(self, suggest: Suggester) -> TrialConfig:
         """Draw one configuration; ``suggest`` is an ``optuna.Trial`` or anything with its three methods."""
-        return trial_config(dict(_draw(self.parameters, suggest, "")))
+        return trial_config(self.draw(suggest))
+
+    def draw(self, suggest: Suggester) -> dict[str, Any]:
+        """Draw the values of one configuration, as they are."""
+        return dict(_draw(self.parameters, suggest, ""))
+
+    def recall(self, values: Mapping[str, Any]) -> Recall:
+        """How a sampler would have given these values. ValueError names the first that does not lie in the space."""
+        recall = Recall(values)
+        for name, value in self.draw(recall).items():
+            if values.get(name) != value:
+                raise ValueError(f"{name} is {values.get(name)!r}, not {value!r}")
+        return recall
 
     def grid(self) -> list[dict[str, Scalar]]:
         """Every combination, as sampler parameters to enqueue. InputError names the first range: a grid has none."""

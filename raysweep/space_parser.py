@@ -171,7 +171,7 @@ def _check_budgets(document: Document, config: SweepConfig, space: Space) -> Non
             )
         if size < batch:
             raise document.error(("space", "examples_per_rung"), f"{size} is less than one batch of {batch}")
-        if config.early_stopping.policy == "asha" and first % size:
+        if config.early_stopping.policy in ("asha", "pareto") and first % size:
             raise document.error(
                 ("early_stopping", "first_examples"),
                 f"{first} is no multiple of examples_per_rung {size}, so trials could not be compared at equal budgets",

@@ -1,166 +1,292 @@
-"""The state of a sweep as it runs: proposals out, rungs in, every event in the ledger before it counts. No Ray."""
+"""A sweep as it runs: trials out, rungs in, every event in the ledger before it counts. No Ray.
+
+:class:`raysweep.decisions.Decisions` says what runs and what is held; this keeps the ledger, the weights, the accounts and
+the display. A sweep resumes by :meth:`Sweep.replay`, which takes in what its ledger holds.
+"""
 
 import dataclasses
 import shutil
 import time
+from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from raysweep.config import SweepConfig
-from raysweep.halving import SuccessiveHalving
+from raysweep.decisions import Decisions
 from raysweep.keeping import Kept
 from raysweep.progress import Display, duration
-from raysweep.proposals import Proposals
-from raysweep.results import Ledger, Point, checkpoints_of, front_members, objective
-from raysweep.trial import TrialConfig
+from raysweep.results import Ledger, Point, checkpoints_of, front_members, point_problem
+from raysweep.spending import Cost, Node, Spending
+from raysweep.study import StudyFile
+from raysweep.trial import TrialConfig, trial_config
+
+Leaving = Literal["completed", "held", "stopped", "failed", "cut"]
+"""How a trial leaves its worker; cut is by the budget."""
 
 
 @dataclass
-class _Running:
-    config: TrialConfig
-    began: float
-    best: float | None = None
-    step: int = 0
-    stop: str | None = None  # why the trial is to end before its last rung
+class _Leg:
+    """A trial's time on a worker, from being handed out to leaving it."""
+
+    paid_until: float  # on the sweep's clock
+    node: Node = field(default_factory=Node)
+    leaves: Leaving | None = None
+    reason: str = ""
 
 
 @dataclass
 class Sweep:
-    """Decides what runs, what stops and what is kept. Trials are known by the number their proposal got."""
+    """Hands out trials and takes their rungs. Trials are known by number, from 0 in the order they were proposed."""
 
     config: SweepConfig
-    proposals: Proposals
+    decisions: Decisions
     ledger: Ledger
     display: Display
-    gpus_per_trial: float
-    began: float = field(default_factory=time.monotonic)
-    running: dict[int, _Running] = field(default_factory=dict)
-    points: list[Point] = field(default_factory=list)
+    spending: Spending
+    study: StudyFile
+    front: list[Point] = field(default_factory=list)
     ended: dict[str, int] = field(default_factory=lambda: {"completed": 0, "stopped": 0, "failed": 0})
-    num_asked: int = 0
+    legs: dict[int, _Leg] = field(default_factory=dict)
+    cause: str | None = None  # why no more trials are handed out before all are done
 
     def __post_init__(self) -> None:
         limit = int(self.config.storage.max_gib * 2**30)
         self.kept = Kept(self.folder / "points", limit, self.folder / "checkpoints")
-        rule = self.config.early_stopping
-        self._halving = SuccessiveHalving(rule.first_examples, rule.reduction_factor) if rule.policy == "asha" else None
-        self.num_trials = min(self.config.budget.trials, self.proposals.limit or self.config.budget.trials)
+        self._began = time.monotonic()
+        self._configs: dict[int, TrialConfig] = {}
+        self._steps: dict[int, int] = {}  # rungs done
+        self._waiting: deque[int] = deque()  # trials that a budget or a crash cut off: they go on first
 
     @property
     def folder(self) -> Path:
         return self.ledger.folder
 
     @property
-    def out_of_time(self) -> bool:
-        minutes = self.config.budget.minutes
-        return minutes is not None and time.monotonic() - self.began >= 60 * minutes
+    def seconds(self) -> float:
+        """How long the sweep has run, all its sessions together."""
+        return time.monotonic() - self._began
+
+    @property
+    def num_trials(self) -> int:
+        return self.decisions.num_trials
 
     def ask(self) -> tuple[int, TrialConfig] | None:
-        """The next trial, or None when the budget is spent."""
-        if self.num_asked >= self.num_trials or self.out_of_time:
+        """The next trial to run or to go on with; None when there is none, at least while others run."""
+        self.cause = self.cause or self.spending.spent(self.seconds)
+        if self.cause:
             return None
-        number, config = self.proposals.ask()
-        self.num_asked += 1
-        self.ledger.append("trial", trial=number, config=config.model_dump(mode="json", exclude_none=True))
-        self.running[number] = _Running(config, time.monotonic())
-        return number, config
+        if self._waiting:
+            number = self._waiting.popleft()
+            self._log("again", trial=number)
+        elif (course := self.decisions.ask()) is None:
+            return None
+        elif (number := course.number) in self._configs:
+            self._log("revive", trial=number)
+            self.display.line(f"trial {number}: goes on, being among the best by now")
+        else:
+            self._begin(number, trial_config(dict(course.values)))
+            self._log("trial", trial=number, config=self._configs[number].model_dump(mode="json", exclude_none=True))
+        self.legs[number] = _Leg(self.seconds)
+        return number, self._configs[number]
+
+    def _begin(self, number: int, config: TrialConfig) -> None:
+        self._configs[number] = config
+        self.study.begin(number)
 
     def rung(self, number: int, rung: dict[str, Any]) -> bool:
-        """Take a rung's result; whether the trial is to stop.
+        """Take a rung's result; whether the trial is to leave its worker.
 
-        ``rung`` has a ``rung`` event's keys but for ``trial``, and ``stop``, the reason why the trial ends by a rule of its
-        own. A trial that went on from a checkpoint repeats its last rung, which counts once.
+        ``rung`` has a ``rung`` event's keys but for ``trial``, ``at`` and ``cost``; also ``node``, where it ran. A trial
+        that went on from a checkpoint repeats its last rung, which counts once.
         """
-        trial = self.running[number]
-        if rung["step"] <= trial.step:
-            return trial.stop is not None
-        own_stop = rung.pop("stop", None)
-        num_rungs = self.config.budget.rungs_of(trial.config)
-        points = [Point(trial=number, step=rung["step"], **point) for point in rung["points"]]
-        self.ledger.append(
-            "rung", trial=number, **{**rung, "points": [dataclasses.asdict(point) for point in points]}
-        )  # refuses numbers that are not finite
-        self.points += points
-        trial.step = rung["step"]
-        value = max(self.objective(point) for point in points)
-        trial.best = value if trial.best is None else max(trial.best, value)
-        self.proposals.report(number, trial.step, trial.best)
-        self._bound_disk()
-        best = max(points, key=self.objective)
+        leg = self.legs[number]
+        num_rungs = self.config.budget.rungs_of(self._configs[number])
+        if rung["step"] <= self._steps.get(number, 0):
+            return leg.leaves is not None
+        if problem := next((p for p in map(point_problem, rung["points"]) if p), None):
+            leg.leaves, leg.reason = "failed", f"rung {rung['step']} gave {problem}"
+            return True
+        leg.node = Node(**rung.pop("node", {}))
+        self._pay(number)
+        self._log("rung", trial=number, **rung, cost=self._cost(number))
+        before = self.front
+        verdict = self._count(number, rung)
+        points = _points(number, rung)
+        self._bound_disk([*before, *points])
+        best = max(points, key=self._value)
         self.display.line(
-            f"trial {number}: rung {trial.step}/{num_rungs}, {rung['examples_seen']:,} examples, "
-            f"P {100 * best.polarity:.2f}, S {100 * best.similarity:.2f}, objective {100 * value:.2f}"
+            f"trial {number}: rung {rung['step']}/{num_rungs}, {rung['examples_seen']:,} examples, "
+            f"P {100 * best.polarity:.2f}, S {100 * best.similarity:.2f}, objective {100 * self._value(best):.2f}"
         )
-        # Judged at its last rung too: later trials are measured against it.
-        verdict = self._halving.judge(rung["examples_seen"], trial.best) if self._halving is not None else None
-        if trial.step < num_rungs:
-            out_of_time = f"the sweep's {self.config.budget.minutes or 0:g} minutes were spent"
-            trial.stop = out_of_time if self.out_of_time else own_stop or verdict
+        leg.leaves, leg.reason = self._verdict(number, rung, verdict)
+        if leg.leaves is None and rung["step"] < num_rungs and (spent := self.spending.spent(self.seconds)):
+            leg.leaves, leg.reason = "cut", spent
         self.show()
-        return trial.stop is not None
+        return leg.leaves is not None
 
-    def end(self, number: int, failure: str | None = None) -> None:
-        """A trial ended: with ``failure``, because it was told to stop, or because it was done."""
-        trial = self.running.pop(number)
-        status = "failed" if failure else "stopped" if trial.stop else "completed"
-        reason = failure or trial.stop or f"all {self.config.budget.rungs_of(trial.config)} rungs done"
-        self._end(number, trial, status, reason)
-        self.proposals.tell(number, status, trial.best)
+    def _verdict(self, number: int, rung: Mapping[str, Any], held: str | None) -> tuple[Leaving | None, str]:
+        """What a rung that is in the ledger means for its trial, and why; None when it goes on."""
+        if rung["step"] == self.config.budget.rungs_of(self._configs[number]):
+            return "completed", f"all {rung['step']} rungs done"
+        if rung["stop"]:
+            return "stopped", rung["stop"]
+        return ("held", held) if held else (None, "")
+
+    def _count(self, number: int, rung: Mapping[str, Any]) -> str | None:
+        """Let a rung that is in the ledger count. The reason to hold the trial, or None."""
+        points = _points(number, rung)
+        self._steps[number] = rung["step"]
+        self.front = front_members([*self.front, *points])
+        config = self._configs[number]
+        further = range(rung["step"] + 1, self.config.budget.rungs_of(config) + 1)
+        ahead = [] if rung["stop"] else [step * config.examples_per_rung for step in further]
+        pairs = [(point.polarity, point.similarity) for point in points]
+        verdict = self.decisions.rung(number, rung["examples_seen"], pairs, ahead)
+        self.study.rung(number, rung["examples_seen"], self.decisions.trials[number], self.decisions.goal)
+        return verdict
+
+    def rest(self, number: int, failure: str | None = None) -> None:
+        """A trial has left its worker: with ``failure``, because it was told to, or because it was done."""
+        self._pay(number)
+        leg = self.legs.pop(number)
+        how, reason = ("failed", failure) if failure else (leg.leaves, leg.reason)
+        self._settle(number, how or "failed", reason or "its process ended before its last rung")
+        self.show()
+
+    def _settle(self, number: int, how: Leaving, reason: str) -> None:
+        if how == "cut":
+            self._log("cut", trial=number, reason=reason, cost=self._cost(number))
+            self._waiting.append(number)
+        elif how == "held":
+            self._log("hold", trial=number, reason=reason, cost=self._cost(number))
+            self.decisions.hold(number)
+        else:
+            self._end(number, how, reason)
+        self.display.line(f"trial {number}: {how}: {reason}")
+
+    def _end(self, number: int, status: Any, reason: str) -> None:
+        self._log("end", trial=number, status=status, reason=reason, cost=self._cost(number))
+        self._ended(number, status, reason)
         shutil.rmtree(checkpoints_of(self.folder, number), ignore_errors=True)
-        self.ended[status] += 1
-        self.display.line(f"trial {number}: {status}: {reason}")
-        self.show()
 
-    def _end(self, number: int, trial: _Running, status: str, reason: str) -> None:
-        seconds = time.monotonic() - trial.began
-        gpu_seconds = seconds * self.gpus_per_trial
-        self.ledger.append("end", trial=number, status=status, reason=reason, seconds=seconds, gpu_seconds=gpu_seconds)
+    def _ended(self, number: int, status: Any, reason: str) -> None:
+        self.ended[status] += 1
+        self.decisions.end(number, status)
+        self.study.end(number, status, reason, self.decisions.trials[number].front)
 
     def finish(self, status: str, reason: str) -> None:
-        """The sweep's last event. Trials that still run are given up; their finished rungs stay."""
-        for number, trial in self.running.items():
-            self._end(number, trial, "interrupted", "the sweep ended before it")
-        self.running.clear()
-        self.kept.only(self.front())  # all others, also a rung cut off between its weights and its report
-        shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
+        """The sweep's last event, at least of this session. Unless all trials are done, what a resume needs stays."""
+        if status == "completed":
+            for course in self._held():
+                self._end(course, "stopped", self.decisions.trials[course].reason)
+        self.kept.only(self.front)  # all others, also a rung cut off between its weights and its report
         shutil.rmtree(self.folder / "tune", ignore_errors=True)  # Tune's snapshots, which nothing reads
-        self.ledger.append("finish", status=status, reason=reason, seconds=time.monotonic() - self.began)
+        self._log("finish", status=status, reason=reason, seconds=self.seconds)
         self.ledger.close()
 
-    def objective(self, point: Point) -> float:
-        goal = self.config.objective
-        return objective(point, goal.polarity_weight, goal.similarity)
+    def replay(self, events: Iterable[Mapping[str, Any]], *, adopt: bool = False) -> None:
+        """Come to where these events of a ledger led.
 
-    def front(self) -> list[Point]:
-        return front_members(self.points)
+        With ``adopt`` old trials count as they stand in the ledger, for a space that has grown. Without, the sampler
+        proposes them all over again, so that it goes on as if it had never stopped; ReplayError when it does not give the
+        same.
+        """
+        running: dict[int, tuple[Leaving | None, str]] = {}  # with what its last rung meant for it
+        at = 0.0
+        for event in events:
+            kind, number, at = event["event"], event.get("trial", -1), event.get("at", at)
+            if "cost" in event:
+                self.spending.restore(number, event["cost"])
+            if kind == "trial":
+                config = trial_config(dict(event["config"]))
+                course = self.decisions.adopt(event["config"]) if adopt else self.decisions.propose()
+                if course.number != number or (not adopt and trial_config(dict(course.values)) != config):
+                    raise ReplayError(f"trial {number} is not what the sampler proposes now")
+                self._begin(number, config)
+            elif kind == "revive" and ((revived := self.decisions.revive()) is None or revived.number != number):
+                raise ReplayError(f"trial {number} would not be revived now")
+            elif kind == "rung":
+                running[number] = self._verdict(number, event, self._count(number, event))
+            elif kind == "hold":
+                self.decisions.trials[number].reason = event["reason"]
+                self.decisions.hold(number)
+            elif kind == "end":
+                self._ended(number, event["status"], event["reason"])
+            if kind in ("trial", "revive", "again"):
+                running[number] = None, ""
+            elif kind in ("hold", "end"):
+                running.pop(number, None)
+        self._began = time.monotonic() - at
+        for number, (how, reason) in running.items():
+            if how is None:
+                self._waiting.append(number)
+            else:  # the driver died between a rung and what followed from it
+                self._settle(number, how, reason)
 
     def kept_front(self) -> list[Point]:
         """The front's members whose weights are on disk."""
-        return [point for point in self.front() if self.kept.holds(point)]
+        return [point for point in self.front if self.kept.holds(point)]
 
-    def _bound_disk(self) -> None:
-        for point in self.kept.only(self.front(), self.points):
+    def unspent(self, number: int) -> float:
+        """About how many seconds more the trial would have taken to its end, at the pace of the rungs it did."""
+        done = self._steps.get(number, 0)
+        left = self.config.budget.rungs_of(self._configs[number]) - done
+        return self._cost(number)["seconds"] / done * left if done else 0.0
+
+    def _held(self) -> list[int]:
+        return [number for number, course in self.decisions.trials.items() if course.state == "held"]
+
+    def _bound_disk(self, points: list[Point]) -> None:
+        """Drop weights that the front does without; beyond the bound first checkpoints of held trials, the worst first."""
+        limit = self.config.storage.max_gib
+        held = sorted(self._held(), key=lambda number: self.decisions.goal.area(self.decisions.trials[number].front))
+        self.kept.forget(self.front, points)
+        while held and self.kept.is_full(self.front):
+            self._end(held.pop(0), "stopped", f"storage.max_gib, {limit:g}, is reached, and it was the worst one held")
+        for point in self.kept.only(self.front, points):
             self.display.warn(
-                f"storage.max_gib, {self.config.storage.max_gib:g}, is reached: the weights of {point.name}, which adds "
-                "least to the front, are dropped; its scores stay"
+                f"storage.max_gib, {limit:g}, is reached: the weights of {point.name}, which adds least to the front, "
+                "are dropped; its scores stay"
             )
 
-    def show(self) -> None:
-        """The status line: running, finished, stopped, failed; the best point; the front; time left."""
-        front = self.front()
-        text = f"search: {len(self.running)} running, " + ", ".join(
-            f"{count} {name}" for name, count in self.ended.items()
-        )
-        if front:
-            best = max(front, key=self.objective)
-            text += f" | best P {100 * best.polarity:.2f} S {100 * best.similarity:.2f} | front {len(front)}"
-        self.display.status(text + f" | {self._left()}", sum(self.ended.values()) / self.num_trials)
+    def _value(self, point: Point) -> float:
+        return self.decisions.goal.value((point.polarity, point.similarity))
 
-    def _left(self) -> str:
-        seconds = time.monotonic() - self.began
-        done = sum(self.ended.values())
-        estimates = [seconds / done * (self.num_trials - done)] if done else []
+    def _cost(self, number: int) -> dict[str, float]:
+        return dataclasses.asdict(self.spending.trials.get(number, Cost()))
+
+    def _pay(self, number: int) -> None:
+        leg, now = self.legs[number], self.seconds
+        self.spending.spend(number, now - leg.paid_until, leg.node)
+        leg.paid_until = now
+
+    def _log(self, event: str, **values: Any) -> None:
+        self.ledger.append(event, **values, at=self.seconds)
+
+    def show(self) -> None:
+        """The status line: running, held, ended; the best point; the front; time left."""
+        begun = len(self.decisions.trials)
+        resting = begun - len(self.legs) - sum(self.ended.values())
+        counts = {"running": len(self.legs), "held": resting, **self.ended}
+        text = f"search: {begun} of {self.num_trials} trials begun, "
+        text += ", ".join(f"{count} {name}" for name, count in counts.items() if count or name == "running")
+        if self.front:
+            best = max(self.front, key=self._value)
+            text += f" | best P {100 * best.polarity:.2f} S {100 * best.similarity:.2f} | front {len(self.front)}"
+        self.display.status(text + f" | {self._left(begun)}", begun / self.num_trials)
+
+    def _left(self, begun: int) -> str:
+        estimates = [self.seconds / begun * (self.num_trials - begun)] if begun > len(self.legs) else []
         if self.config.budget.minutes:
-            estimates.append(60 * self.config.budget.minutes - seconds)
-        return f"about {duration(max(0.0, min(estimates)))} left" if estimates else f"{duration(seconds)} so far"
+            estimates.append(60 * self.config.budget.minutes - self.seconds)
+        return f"about {duration(max(0.0, min(estimates)))} left" if estimates else f"{duration(self.seconds)} so far"
+
+
+def _points(number: int, rung: Mapping[str, Any]) -> list[Point]:
+    return [Point(**{**point, "trial": number, "step": rung["step"]}) for point in rung["points"]]
+
+
+class ReplayError(Exception):
+    """A ledger that the sampler and stopper of today do not lead to again."""

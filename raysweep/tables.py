@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from raysweep.results import Point, RunInfo, Split, Trial
+from raysweep.results import Point, RunInfo, Split, varied_parameters
 from raysweep.summary import SPLITS, Summary, half_width, objective_formula
 
-MAIN_PARAMETERS = ("loss", "margin", "scale", "learning_rate", "freezing", "batch_size")
 ABSENT = "–"  # noqa: RUF001 (an en dash reads as an empty cell)
 
 
@@ -28,15 +27,6 @@ def show(score: float) -> str:
 def short(value: Any) -> str:
     """A hyperparameter's value in few characters."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def varied_parameters(trials: Iterable[Trial]) -> tuple[str, ...]:
-    """Names of the parameters that differ among trials, the main ones first; of a single trial the main ones."""
-    configs = [trial.config for trial in trials]
-    names = list(dict.fromkeys(name for config in configs for name in config))
-    varied = [name for name in names if any(config.get(name) != configs[0].get(name) for config in configs)]
-    chosen = varied or [name for name in names if name in MAIN_PARAMETERS]
-    return tuple(sorted(chosen, key=lambda n: MAIN_PARAMETERS.index(n) if n in MAIN_PARAMETERS else len(names)))
 
 
 def describe(config: Mapping[str, Any], names: Iterable[str]) -> str:

@@ -10,15 +10,28 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "raysweep"
 
 PURE = {
-    "artifacts", "carving", "config", "dataset", "demo", "document", "errors", "examples", "files", "freezing", "halving", "hub", "keeping", "losses", "metrics",
-    "model_source", "neighbours", "pareto", "progress", "proposals", "results", "schedules", "sources", "space", "space_parser", "sweep", "trial",
+    "artifacts", "carving", "config", "dataset", "decisions", "demo", "document", "errors", "examples", "files", "freezing", "goal", "growth", "hub", "keeping", "losses", "metrics",
+    "model_source", "neighbours", "pareto", "progress", "proposals", "recorded", "replay", "results", "resuming", "schedules", "searching", "sources", "space", "space_parser",
+    "spending", "stopping", "study", "sweep", "trial", "warm",
 }  # fmt: skip
 TRAINING = {
     "batches", "checkpoint", "composite", "criterion", "dropout", "encoder", "engine", "evaluation", "memory", "operating", "optimizers", "precision", "prefix", "scoring",
     "training", "validation", "weights",
 }  # fmt: skip
 RAY = {"cluster", "prepare", "search", "stages"}
-EDGE = {"__init__", "__main__", "cli", "export", "figures", "page", "report", "runner", "summary", "tables"}
+EDGE = {
+    "__init__",
+    "__main__",
+    "cli",
+    "export",
+    "figures",
+    "page",
+    "replaying",
+    "report",
+    "runner",
+    "summary",
+    "tables",
+}
 REPORT = {"figures", "page", "report", "summary", "tables"}
 
 TORCH = {"torch", "sentence_transformers", "transformers", "safetensors"}

@@ -32,9 +32,9 @@ def runs(folder: Path) -> list[Path]:
     return sorted(path for path in (folder / "raysweep-runs").glob("smoke-*") if path.is_dir())
 
 
-def has_rung(run: Path) -> bool:
+def has_rung(run: Path, number: int = 1) -> bool:
     ledger = run / "ledger.jsonl"  # made a moment after its folder
-    return ledger.is_file() and '"event": "rung"' in ledger.read_text()
+    return ledger.is_file() and ledger.read_text().count('"event": "rung"') >= number
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,60 @@ def test_a_trial_whose_process_is_killed_goes_on_and_ends_the_same(tmp_path: Pat
     assert [trial.status for trial in broken.trials] == ["completed"]
     assert [(rung.step, rung.loss) for rung in broken.rungs] == [(rung.step, rung.loss) for rung in whole.rungs]
     assert broken.points == whole.points
-    assert not (runs(tmp_path)[1] / "checkpoints").exists()
+    assert not list((runs(tmp_path)[1] / "checkpoints").iterdir())
+
+
+def test_a_killed_driver_is_resumed_to_the_uninterrupted_result_and_may_be_extended(tmp_path: Path) -> None:
+    """SIGKILL at two moments; then more trials than were asked for at first."""
+    arguments = ("run", "smoke", "--trials", "4", "--budget.rungs", "3", "--data.test", "null")
+    assert raysweep(tmp_path, *arguments).returncode == 0
+    (whole,) = runs(tmp_path)
+    time.sleep(1)
+    resume: tuple[str, ...] = arguments
+    for wanted in (1, 4):
+        process = subprocess.Popen(
+            command(*resume), cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+        until = time.monotonic() + 300
+        while time.monotonic() < until and process.poll() is None:
+            if len(runs(tmp_path)) == 2 and has_rung(runs(tmp_path)[1], wanted):
+                break
+            time.sleep(0.05)
+        assert process.poll() is None
+        process.kill()
+        process.wait()
+        killed = runs(tmp_path)[1]
+        resume = ("run", "--resume", str(killed))
+    done = raysweep(tmp_path, *resume)
+    assert done.returncode == 0, done.stderr
+    one, other = load(whole), load(killed)
+    assert [(t.config, t.status, t.reason) for t in other.trials] == [
+        (t.config, t.status, t.reason) for t in one.trials
+    ]
+    rungs = [sorted((r.trial, r.step, r.loss) for r in results.rungs) for results in (one, other)]
+    assert rungs[0] == rungs[1]
+    assert set(other.points) == set(one.points)
+
+    more = raysweep(tmp_path, *resume, "--trials", "6")
+    assert more.returncode == 0, more.stderr
+    assert [t.config for t in load(killed).trials][:4] == [t.config for t in one.trials]
+    assert len(load(killed).trials) == 6
+    for wrong, message in {
+        "--seed": "seed was 0 and is 1",
+        "--space.batch_size": r"space may only be added to, but: batch_size lacks 32",
+    }.items():
+        refused = raysweep(tmp_path, *resume, wrong, "1" if wrong == "--seed" else "{choices: [8, 16]}")
+        assert refused.returncode == 2, refused.stderr
+        assert re.search(message, refused.stderr), refused.stderr
+    assert raysweep(tmp_path, "table", str(killed), "table.csv").returncode == 0
+    replayed = raysweep(tmp_path, "replay", "table.csv", "--seeds", "2", "--format", "json")
+    assert replayed.returncode == 0, replayed.stderr
+    assert json.loads(replayed.stdout)["trials"] == 6
+    warm = raysweep(tmp_path, "run", "smoke", "--trials", "1", "--budget.rungs", "1", "--warm-start", str(whole))
+    assert warm.returncode == 0, warm.stderr
+    assert "warm start from 4 trials" in warm.stderr
+    first = dict(load(runs(tmp_path)[2]).trials[0].config)
+    assert first in [dict(trial.config) for trial in one.trials]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])

@@ -102,7 +102,11 @@ REFUSED = [
     ("      contrastive", "      contrastiv", r"contrastiv.* is no loss|loss is 'contrastiv'"),
     ("emb+B0]", "embb]", r"line 11: space\.freezing\.choices\[1\]: .*embb"),
     ("  learning_rate: {low: 1e-6, high: 1e-4, log: true}\n", "", r"space: learning_rate is required, also where"),
-    ("  examples_per_rung: 2048", "  examples_per_rung: 3000", r"2048 is no multiple of examples_per_rung 3000"),
+    (
+        "  examples_per_rung: 2048",
+        "  examples_per_rung: 3000\nearly_stopping: {policy: asha}",
+        r"2048 is no multiple of examples_per_rung 3000",
+    ),
     ("  examples_per_rung: 2048", "  examples_per_rung: 32", r"less than one batch of 64"),
     ("  examples_per_rung: 2048", "  examples_per_run: 2048", r"unknown key \(did you mean examples_per_rung\?\)"),
     (

@@ -2,6 +2,10 @@
 
 import io
 import json
+import random
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +17,15 @@ from raysweep import space_parser
 from raysweep.config import SweepConfig
 from raysweep.document import Document
 from raysweep.progress import Display, duration
-from raysweep.proposals import Proposals
-from raysweep.results import Ledger, RunInfo, load, point_name
+from raysweep.results import Ledger, RunInfo, events, load, point_name
+from raysweep.searching import decisions_of
 from raysweep.space import Space
+from raysweep.spending import Spending
+from raysweep.study import StudyFile
 from raysweep.sweep import Sweep
 from raysweep.trial import TrialConfig, trial_config
+
+REFERENCE = (0.6, 0.47)
 
 SPACES = Path(__file__).parents[2] / "search_spaces"
 
@@ -37,13 +45,19 @@ def settings(tmp_path: Path, space: str = "polarity", **overrides: str) -> tuple
 
 def make(tmp_path: Path, **overrides: str) -> tuple[Sweep, io.StringIO]:
     config, space = settings(tmp_path, **overrides)
-    (tmp_path / "points").mkdir(parents=True)
+    (tmp_path / "points").mkdir(parents=True, exist_ok=True)
     ledger = Ledger(tmp_path)
     info = RunInfo("s", "0", "d", "m", "r", 16, "uniform", 0.5, "similarity", 12, {"dev": 9}, {"dev": 9}, ("0", "1"), 0)
     ledger.append("run", **info.__dict__)
+    return assemble(config, space, ledger)
+
+
+def assemble(config: SweepConfig, space: Space, ledger: Ledger) -> tuple[Sweep, io.StringIO]:
     out = io.StringIO()
-    display = Display(Console(file=out, width=300))
-    return Sweep(config, Proposals(space, config.sampler, config.seed), ledger, display, gpus_per_trial=0.5), out
+    decisions = decisions_of(config, space, REFERENCE)
+    study = StudyFile(ledger.folder / "study.journal", "s", decisions.proposals)
+    spending = Spending(config.budget, cpus=2, gpus=0.5)
+    return Sweep(config, decisions, ledger, Display(Console(file=out, width=300)), spending, study), out
 
 
 def rung(config: TrialConfig, step: int) -> dict[str, Any]:
@@ -55,21 +69,21 @@ def rung(config: TrialConfig, step: int) -> dict[str, Any]:
     point = {"kind": "plain", "value": None, "split": "dev", "width": 384, "polarity_std": 0.1, "similarity_std": 0.1}
     point |= {"polarity": polarity, "similarity": similarity, "retention": similarity / 0.47}
     seen = step * config.examples_per_rung
-    return {"step": step, "examples_seen": seen, "seconds": 1.0 * step, "loss": 0.1, "points": [point]}
+    return {"step": step, "examples_seen": seen, "seconds": 1.0 * step, "loss": 0.1, "stop": None, "points": [point]}
 
 
-def play(sweep: Sweep) -> list[TrialConfig]:
-    configs = []
+def play(sweep: Sweep, finish: bool = True) -> list[TrialConfig]:
+    """Run all that is asked for, one at a time; the configurations in the order in which they were proposed."""
     while (asked := sweep.ask()) is not None:
         number, config = asked
-        configs.append(config)
-        for step in range(1, sweep.config.budget.rungs + 1):
+        for step in range(sweep._steps.get(number, 0) + 1, sweep.config.budget.rungs_of(config) + 1):
             (sweep.folder / "points" / point_name(number, step)).mkdir()
             if sweep.rung(number, rung(config, step)):
                 break
-        sweep.end(number)
-    sweep.finish("completed", "all trials are done")
-    return configs
+        sweep.rest(number)
+    if finish:
+        sweep.finish("completed", "all trials are done")
+    return list(sweep._configs.values())
 
 
 def test_every_trial_is_in_the_ledger_once_with_its_ending(tmp_path: Path) -> None:
@@ -83,15 +97,16 @@ def test_every_trial_is_in_the_ledger_once_with_its_ending(tmp_path: Path) -> No
         steps = [r.step for r in results.rungs if r.trial == trial.trial]
         assert steps == list(range(1, len(steps) + 1))
         assert (trial.status == "completed") == (len(steps) == 4)
-        assert "bar of the best 1 in 2" in trial.reason or trial.reason == "all 4 rungs done"
+        assert "not among the best 1 in 2" in trial.reason or trial.reason == "all 4 rungs done"
         assert trial.gpu_seconds == pytest.approx(trial.seconds / 2)
+        assert trial.cpu_seconds == pytest.approx(trial.seconds * 2)
     assert results.status == "completed"
 
 
 def test_only_the_fronts_weights_are_kept(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
     play(sweep)
-    front = {point_name(p.trial, p.step) for p in sweep.front() if p.trial is not None and p.step is not None}
+    front = {point_name(p.trial, p.step) for p in sweep.front if p.trial is not None and p.step is not None}
     assert {path.name for path in (tmp_path / "points").iterdir()} == front
 
 
@@ -104,7 +119,7 @@ def test_same_seed_same_configurations_and_another_seed_others(tmp_path: Path) -
 def test_a_failed_trial_is_told_and_the_sweep_goes_on(tmp_path: Path) -> None:
     sweep, out = make(tmp_path)
     number, _ = sweep.ask() or pytest.fail("no trial")
-    sweep.end(number, failure="the loss became nan within rung 1")
+    sweep.rest(number, failure="the loss became nan within rung 1")
     play(sweep)
     results = load(tmp_path)
     assert (results.trials[0].status, results.trials[0].reason) == ("failed", "the loss became nan within rung 1")
@@ -112,15 +127,29 @@ def test_a_failed_trial_is_told_and_the_sweep_goes_on(tmp_path: Path) -> None:
     assert "trial 0: failed: the loss became nan" in out.getvalue()
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_scores_that_are_no_numbers_never_reach_the_ledger(tmp_path: Path, value: float) -> None:
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("polarity", float("nan"), "polarity nan, not a finite number"),
+        ("similarity", float("inf"), "similarity inf, not a finite number"),
+        ("polarity", None, "polarity None, not a finite number"),
+        ("retention", "0.5", "retention '0.5', not a finite number"),
+        ("polarity", 63.0, "P 63.0 and S"),
+    ],
+)
+def test_scores_that_are_no_scores_fail_the_trial_and_never_count(
+    tmp_path: Path, key: str, value: object, problem: str
+) -> None:
     sweep, _ = make(tmp_path)
     number, config = sweep.ask() or pytest.fail("no trial")
     bad = rung(config, 1)
-    bad["points"][0]["polarity"] = value
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        sweep.rung(number, bad)
-    assert load(tmp_path).rungs == ()
+    bad["points"][0][key] = value
+    assert sweep.rung(number, bad)
+    sweep.rest(number)
+    results = load(tmp_path)
+    assert results.rungs == ()
+    assert results.trials[0].status == "failed"
+    assert f"rung 1 gave {problem}" in results.trials[0].reason
 
 
 def test_interrupted_trials_keep_their_rungs(tmp_path: Path) -> None:
@@ -142,42 +171,68 @@ def test_a_line_cut_short_by_a_kill_does_not_count(tmp_path: Path) -> None:
     assert load(tmp_path) == whole
 
 
-def test_out_of_time_stops_trials_at_their_next_rung_and_asks_no_more(tmp_path: Path) -> None:
-    sweep, _ = make(tmp_path, budget__minutes="0.001")
+def test_out_of_time_pauses_trials_at_their_next_rung_and_asks_no_more(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path, budget__minutes="0.001", early_stopping__policy="none")
     number, config = sweep.ask() or pytest.fail("no trial")
-    sweep.began -= 60
+    sweep._began -= 60
     assert sweep.rung(number, rung(config, 1))
-    sweep.end(number)
-    assert load(tmp_path).trials[0].reason == "the sweep's 0.001 minutes were spent"
+    sweep.rest(number)
+    (trial,) = load(tmp_path).trials
+    assert (trial.status, trial.reason) == ("interrupted", "the budget's 0.001 minutes are spent")
     assert sweep.ask() is None
+    assert sweep.cause == trial.reason
 
 
-def test_the_last_rung_raises_the_bar_for_later_trials(tmp_path: Path) -> None:
-    """Eight rungs of 2,048 end on a milestone of 4,096 * 2 ** n."""
-    sweep, _ = make(
-        tmp_path, space__examples_per_rung="2048", budget__examples_per_trial="8192", space__learning_rate="1e-4"
-    )
-    for worse in (0.0, 0.1):
-        number, config = sweep.ask() or pytest.fail("no trial")
+@pytest.mark.parametrize(
+    ("limit", "minutes"),
+    [
+        ({"budget__minutes": "11"}, 11),
+        ({"budget__cpu_hours": "0.35"}, 10.5),  # a trial holds 2 CPUs
+        ({"budget__gpu_hours": "0.11"}, 13.2),  # and half a GPU
+        (
+            {"budget__money": "0.39", "budget__prices": "{big: 8.0, default: 99.0}"},
+            11.7,
+        ),  # and so a quarter of a big node
+    ],
+)
+def test_each_budget_stops_within_a_rung_and_the_costs_add_up(
+    tmp_path: Path, limit: dict[str, str], minutes: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rung takes a simulated minute, alone on its node."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    sweep, _ = make(tmp_path, budget__trials="99", early_stopping__policy="none", **limit)
+    done = 0
+    while (asked := sweep.ask()) is not None:
+        number, config = asked
         for step in range(1, 5):
-            result = rung(config, step)
-            result["points"][0]["polarity"] -= worse
-            if step == 4 and worse:
-                result["points"][0]["polarity"] = 0.0
-            stopped = sweep.rung(number, result)
-            if stopped:
+            now[0] += 60
+            done += 1
+            (sweep.folder / "points" / point_name(number, step)).mkdir()
+            if sweep.rung(number, {**rung(config, step), "node": {"type": "big", "cpus": 8, "gpus": 4}}):
                 break
-        sweep.end(number)
-    assert [trial.status for trial in load(tmp_path).trials] == ["completed", "stopped"]
-    assert sweep._halving is not None
-    assert sweep._halving.judge(8192, 0.01), "the first trial's last rung is the bar"
+        sweep.rest(number)
+    sweep.finish("budget", sweep.cause or "")
+    assert minutes <= done < minutes + 1
+    trials = load(tmp_path).trials
+    assert sum(trial.seconds for trial in trials) == pytest.approx(sweep.spending.total.seconds) == 60 * done
+    assert sum(trial.money for trial in trials) == pytest.approx(sweep.spending.total.money)
+    if "budget__money" in limit:
+        assert sweep.spending.total.money == pytest.approx(done / 60 * 2)
+
+
+def test_money_needs_prices(tmp_path: Path) -> None:
+    from raysweep.errors import InputError
+
+    with pytest.raises(InputError, match="budget: money needs prices"):
+        make(tmp_path, budget__money="3")
 
 
 def test_a_grid_is_asked_once_through(tmp_path: Path) -> None:
     config, space = settings(tmp_path, "published_grid", budget__trials="99")
-    proposals = Proposals(space, config.sampler, config.seed)
-    assert proposals.limit == 17
-    drawn = [proposals.ask()[1] for _ in range(17)]
+    decisions = decisions_of(config, space, REFERENCE)
+    assert decisions.num_trials == 17
+    drawn = [trial_config(dict(decisions.propose().values)) for _ in range(17)]
     assert len(set(drawn)) == 17
 
 
@@ -206,7 +261,7 @@ def test_a_rung_that_is_repeated_counts_once(tmp_path: Path) -> None:
     for step in (1, 1, 2, 1, 2, 3):
         (sweep.folder / "points" / point_name(number, step)).mkdir(exist_ok=True)
         sweep.rung(number, rung(config, step))
-    sweep.end(number)
+    sweep.rest(number)
     sweep.finish("completed", "")
     assert [each.step for each in load(tmp_path).rungs] == [1, 2, 3]
 
@@ -218,7 +273,7 @@ def test_a_trial_that_stops_itself_is_stopped_for_its_reason_and_leaves_no_check
     checkpoint = sweep.folder / "checkpoints" / f"trial-{number:04d}" / "000000064"
     checkpoint.mkdir(parents=True)
     assert sweep.rung(number, {**rung(config, 1), "stop": "idle for 2 rungs"})
-    sweep.end(number)
+    sweep.rest(number)
     assert not checkpoint.parent.exists()
     sweep.finish("completed", "")
     (trial,) = load(tmp_path).trials
@@ -233,6 +288,138 @@ def test_weights_beyond_the_bound_are_dropped_and_said(tmp_path: Path) -> None:
         place.mkdir()
         (place / "trained.safetensors").write_bytes(bytes(1000))
         sweep.rung(number, rung(config, step))
-    assert len(sweep.front()) == 3
+    assert len(sweep.front) == 3
     assert len(sweep.kept_front()) == 1
     assert "storage.max_gib, 1e-06, is reached: the weights of 0:" in out.getvalue()
+
+
+def test_a_paused_sweep_goes_on_as_if_it_had_never_stopped(tmp_path: Path) -> None:
+    whole, _ = make(tmp_path / "whole")
+    expected = play(whole)
+    for cut_after in (1, 3, 7, 12, 20):
+        folder = tmp_path / str(cut_after)
+        sweep, _ = make(folder)
+        _play_some(sweep, cut_after)
+        sweep.ledger.close()  # the driver is gone, with no word of farewell
+        again, _ = assemble(*settings(tmp_path), Ledger(folder))
+        again.replay(list(events(folder / "ledger.jsonl")))
+        assert play(again) == expected
+        assert _story(load(folder)) == _story(load(tmp_path / "whole"))
+
+
+def _play_some(sweep: Sweep, num_rungs: int) -> None:
+    while (asked := sweep.ask()) is not None:
+        number, config = asked
+        for step in range(sweep._steps.get(number, 0) + 1, 5):
+            if not num_rungs:
+                return
+            num_rungs -= 1
+            (sweep.folder / "points" / point_name(number, step)).mkdir()
+            if sweep.rung(number, rung(config, step)):
+                break
+        sweep.rest(number)
+
+
+def _story(results: Any) -> Any:
+    trials = [(t.trial, dict(t.config), t.status, t.reason) for t in results.trials]
+    return trials, sorted((r.trial, r.step, r.examples_seen) for r in results.rungs), set(results.points)
+
+
+def test_more_trials_on_resume_are_those_that_a_longer_sweep_would_have_had(tmp_path: Path) -> None:
+    policy = {"early_stopping__policy": "none"}
+    longer = play(make(tmp_path / "longer", budget__trials="20", **policy)[0])
+    play(make(tmp_path / "run", **policy)[0])
+    again, _ = assemble(*settings(tmp_path, budget__trials="20", **policy), Ledger(tmp_path / "run"))
+    again.replay(list(events(tmp_path / "run" / "ledger.jsonl")))
+    assert play(again) == longer
+    assert [trial.trial for trial in load(tmp_path / "run").trials] == list(range(20))
+
+
+def test_a_space_that_grew_keeps_its_trials_and_proposes_from_the_new(tmp_path: Path) -> None:
+    play(make(tmp_path / "run")[0])
+    wider = {"budget__trials": "24", "space__learning_rate": "{low: 5e-7, high: 3e-4, log: true}"}
+    again, _ = assemble(*settings(tmp_path, **wider), Ledger(tmp_path / "run"))
+    before = load(tmp_path / "run")
+    again.replay(list(events(tmp_path / "run" / "ledger.jsonl")), adopt=True)
+    configs = play(again)
+    assert [trial_config(dict(trial.config)) for trial in before.trials] == configs[:12]
+    assert len(set(configs)) == 24
+
+
+def test_a_held_trial_may_be_revived_and_goes_on_where_it_stood(tmp_path: Path) -> None:
+    sweep, out = make(tmp_path, space__examples_per_rung="2048", early_stopping__first_examples="2048")
+    play(sweep)
+    kinds = [(event["event"], event.get("trial")) for event in events(tmp_path / "ledger.jsonl")]
+    revived = [number for kind, number in kinds if kind == "revive"]
+    assert revived
+    for number in revived:
+        assert kinds.index(("hold", number)) < kinds.index(("revive", number))
+        steps = [r.step for r in load(tmp_path).rungs if r.trial == number]
+        assert steps == list(range(1, len(steps) + 1))
+    assert "goes on, being among the best by now" in out.getvalue()
+
+
+def test_a_plateau_ends_the_search(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path, early_stopping__plateau="{trials: 3, growth: 0.5}", budget__trials="99")
+    configs = play(sweep)
+    assert sweep.decisions.on_plateau
+    assert 4 <= len(configs) < 40
+
+
+def test_constraints_steer_what_counts_as_good(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path, objective__constraints="{polarity: 0.7, retention: 0.9}")
+    goal = sweep.decisions.goal
+    assert goal.min_similarity == pytest.approx(0.9 * REFERENCE[1])
+    assert goal.objective([(0.69, 0.47), (0.9, 0.3)]) < 0 < goal.objective([(0.71, 0.43)])
+    assert goal.best([(0.69, 0.47), (0.71, 0.43), (0.9, 0.3)]) == (0.71, 0.43)
+    assert goal.area([(0.69, 0.47)]) == pytest.approx(-0.01)
+
+
+def test_two_processes_cannot_run_one_sweep(tmp_path: Path) -> None:
+    from raysweep.errors import InputError
+
+    sweep, _ = make(tmp_path)
+    with pytest.raises(InputError, match="another process is running this sweep"):
+        Ledger(tmp_path).open()
+    sweep.ledger.close()
+    Ledger(tmp_path).open()
+
+
+def test_the_study_on_disk_tells_every_trial_as_what_it_is(tmp_path: Path) -> None:
+    import optuna
+
+    play(make(tmp_path)[0])
+    backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "study.journal"))
+    study = optuna.load_study(study_name=None, storage=optuna.storages.JournalStorage(backend))
+    states = {"COMPLETE": "completed", "PRUNED": "stopped", "FAIL": "failed"}
+    assert [states[t.state.name] for t in study.trials] == [t.status for t in load(tmp_path).trials]
+    assert {len(t.intermediate_values) for t in study.trials if t.state.name == "COMPLETE"} == {4}
+
+
+def test_a_driver_killed_at_five_random_moments_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    script = str(Path(__file__).parent / "killed_sweep.py")
+    command = [sys.executable, script]
+    subprocess.run([*command, str(tmp_path / "whole")], check=True, timeout=120)
+    folder = tmp_path / "killed"
+    moments = random.Random(7)
+    for kill in range(5):
+        process = subprocess.Popen([*command, str(folder), "0.02"])
+        before = _num_rungs(folder)
+        wanted = before + moments.randint(1, 8)
+        until = time.monotonic() + 60
+        while _num_rungs(folder) < wanted and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.002)
+        time.sleep(moments.uniform(0, 0.03))  # anywhere within a rung, or in the writing of its event
+        assert process.poll() is None, f"the sweep ended before kill {kill}"
+        process.kill()
+        process.wait()
+    subprocess.run([*command, str(folder)], check=True, timeout=120)
+    whole, killed = load(tmp_path / "whole"), load(folder)
+    assert _story(killed) == _story(whole)
+    assert len(killed.rungs) == len({(r.trial, r.step) for r in killed.rungs}), "each rung once"
+    assert [trial.trial for trial in killed.trials] == list(range(24)), "each trial once"
+
+
+def _num_rungs(folder: Path) -> int:
+    ledger = folder / "ledger.jsonl"
+    return ledger.read_text().count('"event": "rung"') if ledger.is_file() else 0

@@ -1,0 +1,105 @@
+"""The searcher's and stopper's own time for each result, as a sweep grows: simulated trials, no training, no files.
+
+2,000 trials on 64 simulated workers over the space ``polarity``, each rung an invented score of eight operating points. The
+time counted is all that raysweep does between two results: taking the rung in, judging it, telling the sampler, proposing
+what runs next. Printed by quarters of the sweep: it must not grow faster than the number of trials.
+"""
+
+import heapq
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import measure
+from raysweep import config as configuration
+from raysweep import space_parser
+from raysweep.document import Document
+from raysweep.goal import Pair
+from raysweep.searching import decisions_of
+
+RUNGS = 5
+REFERENCE = (0.63, 0.466)
+
+
+def main() -> None:
+    parser = measure.parser("benchmarks.search_overhead", __doc__)
+    parser.add_argument("--trials", type=int, help="2000; with --quick 400")
+    parser.add_argument("--workers", type=int, default=64)
+    parser.add_argument("--samplers", type=lambda text: text.split(","), default=["tpe", "random", "nsga2"])
+    arguments = parser.parse_args()
+    trials = arguments.trials or (400 if arguments.quick else 2000)
+    found = measure.machine()
+    figures: dict[str, Any] = {"trials": trials, "workers": arguments.workers, "rows": {}}
+    for policy in ("growth", "pareto", "asha"):
+        for sampler in arguments.samplers:
+            seconds = _play(sampler, policy, trials, arguments.workers)
+            quarters = [1e3 * float(np.mean(part)) for part in np.array_split(seconds, 4)]
+            figures["rows"][f"{sampler}, {policy}"] = {"milliseconds_by_quarter": quarters, "results": len(seconds)}
+            print(
+                f"{sampler:8} {policy:8} {len(seconds):6,} results; mean ms each, by quarter: "
+                + ", ".join(f"{one:.2f}" for one in quarters),
+                flush=True,
+            )
+    first, last = (figures["rows"]["tpe, pareto"]["milliseconds_by_quarter"][i] for i in (0, 3))
+    figures["ratio"] = 20.0 / last
+    print(f"\nratio: {20.0 / last:.2f} (20 ms over the default's in the last quarter; it grew {last / first:.1f}-fold)")
+    measure.finish("search_overhead", figures, found, arguments.json)
+
+
+def _play(sampler: str, policy: str, num_trials: int, num_workers: int) -> list[float]:
+    """Seconds that each result took."""
+    document = Document.read(Path(__file__).parents[1] / "search_spaces" / "polarity.yaml")
+    for key, value in {
+        "sampler": sampler,
+        "budget.trials": str(num_trials),
+        "early_stopping.policy": policy,
+        "early_stopping.first_examples": "4096",
+        "space.examples_per_rung": "4096",
+        "budget.examples_per_trial": str(4096 * RUNGS),
+    }.items():
+        document.override(key, value)
+    config = configuration.parse(document)
+    decisions = decisions_of(config, space_parser.parse(document, config), REFERENCE)
+    random = np.random.default_rng(0)
+    queue: list[tuple[float, int]] = []
+    steps: dict[int, int] = {}
+    taken: list[float] = []
+    clock, idle = 0.0, True
+    began = time.perf_counter()
+    while idle or queue:
+        while len(queue) < num_workers and (course := decisions.ask()) is not None:
+            heapq.heappush(queue, (clock + 1 + random.random(), course.number))
+        if not idle:
+            taken.append(time.perf_counter() - began)
+        if not queue:
+            break
+        idle = False
+        clock, number = heapq.heappop(queue)
+        step = steps[number] = steps.get(number, 0) + 1
+        points = _points(decisions.trials[number].values, step, random)
+        began = time.perf_counter()
+        held = decisions.rung(number, 4096 * step, points, [4096 * later for later in range(step + 1, RUNGS + 1)])
+        if held:
+            decisions.hold(number)
+        elif step == RUNGS:
+            decisions.end(number, "completed")
+        else:
+            heapq.heappush(queue, (clock + 1 + random.random(), number))
+    return taken
+
+
+def _points(values: Any, step: int, random: np.random.Generator) -> Sequence[Pair]:
+    quality = 1 - abs(math.log10(values["learning_rate"]) + 4) / 2 + 0.1 * random.random()
+    gain = 0.3 * quality * step / RUNGS
+    return [
+        (REFERENCE[0] + gain * share, REFERENCE[1] - 0.1 * quality * share**3)
+        for share in (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
+    ]
+
+
+if __name__ == "__main__":
+    main()

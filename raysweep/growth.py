@@ -1,0 +1,226 @@
+"""Spend the next rung where the front is expected to grow most: raysweep's own policy of early stopping.
+
+After each rung a trial is held, unless it is the one to go on with. What a held trial would add is predicted from how its
+points and those of others moved over the same training budgets; what a new trial would add is measured on the latest ones,
+each taken as if it were not there yet. Whichever promises more hypervolume for each example it costs comes next; when there
+is nothing new to begin, trials go on while they promise any. So budgets are never compared unequal, an end of the front
+counts as much as its middle, and no reduction factor has to be guessed.
+"""
+
+import bisect
+import heapq
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raysweep.goal import Pair
+from raysweep.stopping import Standing
+
+Floats = NDArray[np.float64]
+
+CANDIDATES = 24  # held trials whose promise is worked out anew for a decision: those that promised most before
+LEAST = 0.0001  # of the front's area: a trial that promises no more is not gone on with
+LATEST = 12  # trials that say what a new one may add
+FIRST = 3  # trials begun before any goes on
+LARGEST = 32  # trials, those of the largest fronts of their own, that stand for all that a new one has to surpass
+
+
+class Staircase:
+    """The front of points that are above a corner, ready to tell what more points would add to its area."""
+
+    def __init__(self, corner: Pair, points: Iterable[Pair] = ()) -> None:
+        self.corner = corner
+        self.area = 0.0
+        self._steps: list[Pair] = []  # by rising P and falling S, measured from the corner
+        for point in points:
+            self.add(point)
+
+    def copy(self) -> "Staircase":
+        other = Staircase(self.corner)
+        other._steps, other.area = self._steps.copy(), self.area
+        return other
+
+    def add(self, point: Pair) -> float:
+        """Put a point in; the area it adds."""
+        x, y = point[0] - self.corner[0], point[1] - self.corner[1]
+        steps = self._steps
+        right = bisect.bisect_left(steps, (x, -math.inf))  # the first step that reaches as far
+        if x <= 0 or y <= 0 or (right < len(steps) and steps[right][1] >= y):
+            return 0.0
+        left = right
+        while left and steps[left - 1][1] <= y:
+            left -= 1
+        floor = steps[right][1] if right < len(steps) else 0.0
+        begin = steps[left - 1][0] if left else 0.0
+        gained = 0.0
+        for end, height in [*steps[left:right], (x, floor)]:  # what was there, from step to step
+            gained += (end - begin) * (y - height)
+            begin = end
+        if right < len(steps) and steps[right][0] == x:  # a lower step of the same P gives way
+            right += 1
+        steps[left:right] = [(x, y)]
+        self.area += gained
+        return gained
+
+    def gain(self, points: Iterable[Pair]) -> float:
+        """The area that these points would add together."""
+        copy = self.copy()
+        return sum(copy.add(point) for point in points)
+
+
+@dataclass
+class _Path:
+    """A trial's points, rung after rung, in one order."""
+
+    budgets: list[int] = field(default_factory=list)
+    points: list[Floats] = field(default_factory=list)  # (points, 2) each
+    rate: Floats | None = None  # (points, 2), for each example, over the last rung
+    ahead: tuple[int, ...] = ()  # budgets of the rungs to come
+    promise: float = math.inf  # of area for each example, when last worked out
+    goes: bool = True
+    over: bool = False
+    front: tuple[Pair, ...] = ()  # of all its rungs
+    area: float = 0.0  # under it
+
+
+class Growth:
+    """A Stopper; see the module's docstring. Hypervolumes begin at ``corner``; untrained, trials score ``origin``."""
+
+    def __init__(self, corner: Pair, origin: Pair | None) -> None:
+        self._front = Staircase(corner)
+        self._origin = origin
+        self._paths: dict[int, _Path] = {}
+        self._moves: dict[int, _Moves] = {}  # by the budget they began at
+
+    def judge(
+        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
+    ) -> str | None:
+        path = self._paths.setdefault(trial, _Path())
+        points = np.asarray(standing.points, dtype=np.float64)
+        before, rate = path.budgets[-1] if path.budgets else 0, None
+        if path.points and path.points[-1].shape == points.shape:
+            rate = (points - path.points[-1]) / (examples_seen - before)
+            self._moves.setdefault(before, _Moves()).learn(path.rate, rate)
+        elif not path.points and self._origin is not None:
+            rate = (points - self._origin) / examples_seen
+        path.rate = rate
+        path.budgets.append(examples_seen)
+        path.points.append(points)
+        path.ahead, path.promise = tuple(ahead), math.inf
+        path.front, path.area = standing.front, standing.area
+        for pair in points.tolist():
+            self._front.add(tuple(pair))
+        path.goes = False
+        if self._next(may_begin) == trial:
+            path.goes = True
+            return None
+        return f"after {examples_seen:,} examples the front promises to grow more elsewhere"
+
+    def revive(self, may_begin: bool) -> int | None:
+        trial = self._next(may_begin)
+        if trial is not None:
+            self._paths[trial].goes = True
+        return trial
+
+    def end(self, trial: int) -> None:
+        path = self._paths.setdefault(trial, _Path())
+        path.over, path.goes = True, False
+
+    def _next(self, may_begin: bool) -> int | None:
+        """The held trial to go on with, or None where a new one promises more, or none is held."""
+        held = [trial for trial, path in self._paths.items() if not (path.goes or path.over) and path.ahead]
+        if not held or (may_begin and len(self._paths) < FIRST):
+            return None
+        front = self._front.copy()
+        probing = False
+        for path in self._paths.values():  # what runs is taken to keep its promise
+            if path.goes and path.points and path.ahead:
+                probing = True
+                for pair in self._ahead(path, 1)[0].tolist():
+                    front.add(tuple(pair))
+        if not self._moves:  # nobody has gone on yet, and somebody must for there to be something to go by
+            if may_begin and probing:
+                return None
+            return max(held, key=lambda trial: (self._paths[trial].area, -trial))
+        held.sort(key=lambda trial: (-self._paths[trial].promise, trial))
+        for trial in held[:CANDIDATES]:
+            path = self._paths[trial]
+            path.promise = self._promise(front, path, path.budgets[-1], ())
+        best = max(held[:CANDIDATES], key=lambda trial: (self._paths[trial].promise, -trial))
+        path = self._paths[best]
+        if may_begin:
+            return None if self._promise_of_new() > path.promise else best
+        worth = path.promise * (path.ahead[-1] - path.budgets[-1])
+        return best if worth > LEAST * front.area else None
+
+    def _promise(self, front: Staircase, path: _Path, begin: int, rungs: Sequence[tuple[int, Floats]]) -> float:
+        """The most area for each example that the trial may add from ``begin`` on: over ``rungs``, then what is ahead."""
+        front, added, best = front.copy(), 0.0, 0.0
+        for budget, points in [*rungs, *zip(path.ahead, self._ahead(path, len(path.ahead)), strict=True)]:
+            for pair in points.tolist():
+                added += front.add(tuple(pair))
+            best = max(best, added / (budget - begin))
+        return best
+
+    def _promise_of_new(self) -> float:
+        """What the latest trials would have promised when they began, had all others been there."""
+        begun = [trial for trial, path in self._paths.items() if path.points]
+        largest = heapq.nlargest(LARGEST, begun, key=lambda trial: self._paths[trial].area)
+        promises = []
+        for trial in begun[-LATEST:]:
+            path = self._paths[trial]
+            others = Staircase(
+                self._front.corner, (pair for other in largest if other != trial for pair in self._paths[other].front)
+            )
+            promises.append(self._promise(others, path, 0, list(zip(path.budgets, path.points, strict=True))))
+        return float(np.mean(promises)) if promises else math.inf
+
+    def _ahead(self, path: _Path, num_rungs: int) -> list[Floats]:
+        """The points that a trial is predicted to have at its next rungs."""
+        points, at, rate = path.points[-1], path.budgets[-1], path.rate
+        predicted = []
+        for budget in path.ahead[:num_rungs]:
+            rate = self._rate(at, rate)
+            points = points + rate * (budget - at)
+            predicted.append(points)
+            at = budget
+        return predicted
+
+    def _rate(self, at: int, own: Floats | None) -> Floats:
+        """How points are predicted to move from a budget on, for each example, having moved at rate ``own`` before it."""
+        if not self._moves:
+            return np.zeros(2) if own is None else own
+        moves = self._moves[min(self._moves, key=lambda known: abs(math.log(known / at)))]
+        return moves.mean if own is None else own * moves.factor(own)
+
+
+class _Moves:
+    """How trials' points moved from one budget on, for each example: in the mean, and against how they had moved before."""
+
+    def __init__(self) -> None:
+        self._sum, self._count = np.zeros(2), 0
+        self._with_before, self._before = np.zeros(2), np.zeros(2)
+
+    def learn(self, before: Floats | None, rate: Floats) -> None:
+        """A trial's rates (points, 2), before and now."""
+        self._sum += rate.mean(axis=0)
+        self._count += 1
+        if before is not None:
+            self._with_before += (before * rate).mean(axis=0)
+            self._before += (before * before).mean(axis=0)
+
+    @property
+    def mean(self) -> Floats:
+        return self._sum / self._count
+
+    def factor(self, own: Floats) -> Floats:
+        """What rates (points, 2) are to be multiplied by, P and S apart, to be those from here on.
+
+        By least squares of the rates of others on theirs before; as one trial more counts the belief that ``own`` go on.
+        """
+        prior = (own * own).mean(axis=0)
+        factor: Floats = np.clip((self._with_before + prior) / np.maximum(self._before + prior, 1e-300), 0.0, 4.0)
+        return factor

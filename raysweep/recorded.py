@@ -1,0 +1,313 @@
+"""Recorded sweeps: tables of what every configuration scored at every rung, for replaying searches without training.
+
+A table has a row for each operating point of each rung: the configuration's columns, one of ``examples_seen``, ``step`` or
+``epoch`` (the training budget), ``polarity`` and ``similarity``, in [0, 1] or x100; and where known ``trial``, ``kind``,
+``value`` and ``seconds`` (since the trial began). Rows of kind ``reference`` hold the reference encoder's scores.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from raysweep.errors import InputError
+from raysweep.goal import Goal, Pair
+from raysweep.pareto import hypervolume
+from raysweep.results import Results, varied_parameters
+from raysweep.space import Choices, Fixed, Parameter, Parameters, Range, Scalar, Space
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BUDGETS = ("examples_seen", "epoch", "step")
+MEASURED = (*BUDGETS, "trial", "kind", "value", "seconds", "polarity", "similarity", "loss_value", "width", "split")
+MAX_CHOICES = 16  # numbers of no more different values, that come twice or more, are choices; otherwise a range
+LOG_RATIO = 10.0  # a range whose ends differ by this factor is searched in logarithms
+
+
+@dataclass(frozen=True)
+class RecordedRung:
+    budget: int  # examples seen, or whatever the table counts
+    seconds: float  # since the trial began
+    points: tuple[Pair, ...]
+
+
+@dataclass(frozen=True)
+class RecordedTrial:
+    values: Mapping[str, Scalar]
+    rungs: tuple[RecordedRung, ...]  # by rising budget
+
+
+@dataclass(frozen=True)
+class Table:
+    """A recorded sweep. ``corner`` is where hypervolumes begin: P of R and half its S, or the worst scores recorded.
+
+    ``reference`` are R's own scores, where the table has them.
+    """
+
+    trials: tuple[RecordedTrial, ...]
+    corner: Pair
+    reference: Pair | None = None
+
+    @cached_property
+    def area(self) -> float:
+        """The hypervolume of everything recorded."""
+        return hypervolume([p for t in self.trials for r in t.rungs for p in r.points], self.corner)
+
+    @cached_property
+    def space(self) -> Space:
+        """The space that the recorded configurations come from, as far as they tell."""
+        return Space(_parameters([dict(trial.values) for trial in self.trials]))
+
+    @property
+    def num_rungs(self) -> int:
+        return max(len(trial.rungs) for trial in self.trials)
+
+    @property
+    def first_budget(self) -> int:
+        return min(trial.rungs[0].budget for trial in self.trials)
+
+    def goal(self, polarity_weight: float = 0.5) -> Goal:
+        return Goal(polarity_weight, self.corner)
+
+    def positions(self) -> "Positions":
+        return Positions(self)
+
+
+class Positions:
+    """Which recorded configuration a proposal stands for: the nearest that no proposal has stood for yet.
+
+    Distances are sums over parameters: of numbers the difference over the recorded range (in logarithms where the range is
+    wide), of all else 0 or 1, and 1 for a parameter that only one of the two has.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._free = np.ones(len(table.trials), dtype=bool)
+        self._columns: dict[str, tuple[_Scale | None, Any]] = {}
+        for name in sorted({name for trial in table.trials for name in trial.values}):
+            values = [trial.values.get(name) for trial in table.trials]
+            scale = _Scale.of([value for value in values if value is not None])
+            places = [None if value is None else scale(value) if scale else value for value in values]
+            self._columns[name] = scale, np.array(places, dtype=np.float64 if scale else object)
+
+    def take(self, values: Mapping[str, Any]) -> int:
+        """The index of the recorded trial that a proposal stands for; it is free no more."""
+        distances = np.zeros(len(self._free))
+        for name, (scale, recorded) in self._columns.items():
+            value = values.get(name)
+            if scale is None:
+                distances += recorded != value
+            elif value is None:
+                distances += ~np.isnan(recorded)
+            else:
+                distances += np.nan_to_num(np.abs(recorded - scale(value)), nan=1.0)
+        distances[~self._free] = np.inf
+        index = int(np.argmin(distances))
+        if not self._free[index]:
+            raise IndexError("every recorded configuration was taken")
+        self._free[index] = False
+        return index
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """Places of numbers within a range, from 0 to 1."""
+
+    low: float
+    high: float
+    log: bool
+
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> "_Scale | None":
+        """Of these values, where they are numbers."""
+        if any(isinstance(value, bool | str) for value in values) or not values:
+            return None
+        low, high = float(min(values)), float(max(values))
+        return cls(low, high, low > 0 and high / low >= LOG_RATIO)
+
+    def __call__(self, value: Any) -> float:
+        low, high, at = np.log([self.low, self.high, value]) if self.log else (self.low, self.high, value)
+        return float((at - low) / (high - low)) if high > low else 0.0
+
+
+def _parameters(rows: list[dict[str, Scalar]]) -> Parameters:
+    """The parameters of these configurations; one that only some have stands under the choice that decides it."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    everywhere = [name for name in names if all(name in row for row in rows)]
+    found: dict[str, Parameter] = {name: _parameter([row[name] for row in rows]) for name in everywhere}
+    waiting = [name for name in names if name not in found]
+    for parent in sorted(everywhere, key=lambda name: len({row[name] for row in rows})):
+        parameter = found[parent]
+        under = [name for name in waiting if _decided(rows, parent, name)]
+        if not under or not isinstance(parameter, Choices):
+            continue
+        options = {}
+        for option in parameter.options:
+            chosen = [{n: row[n] for n in under if n in row} for row in rows if row[parent] == option]
+            options[option] = _parameters(chosen)
+        found[parent] = Choices(options)
+        waiting = [name for name in waiting if name not in under]
+    if waiting:
+        raise InputError(
+            f"column {waiting[0]!r} is empty in some rows, and no other column's value decides in which; fill it or drop it"
+        )
+    return found
+
+
+def _decided(rows: list[dict[str, Scalar]], parent: str, name: str) -> bool:
+    present: dict[Scalar, set[bool]] = {}
+    for row in rows:
+        present.setdefault(row[parent], set()).add(name in row)
+    return all(len(seen) == 1 for seen in present.values())
+
+
+def _parameter(values: list[Scalar]) -> Parameter:
+    different = sorted(set(values), key=lambda value: (isinstance(value, str), value))
+    if len(different) == 1:
+        return Fixed(different[0])
+    scale = _Scale.of(different)
+    if scale is None or len(different) <= min(MAX_CHOICES, len(values) // 2):
+        return Choices({value: {} for value in different})
+    integer = all(isinstance(value, int) for value in different)
+    return Range(scale.low, scale.high, scale.log, integer)
+
+
+def read(path: Path, where: Mapping[str, str] | None = None) -> Table:
+    """Read a table from .csv, .tsv or .parquet, of its rows those whose columns have the values ``where`` gives.
+
+    Raises InputError that names the file and column, and the row where there is one.
+    """
+    return from_frame(_frame(path), str(path), where)
+
+
+def write(results: Results, path: Path) -> int:
+    """Write a run as a table; how many trials it holds. InputError when the suffix is unknown or no rung is done."""
+    if path.suffix not in (".csv", ".parquet"):
+        raise InputError(f"{path}: unsupported suffix ({path.suffix or 'none'}); a table ends in .csv or .parquet")
+    frame = frame_of(results)
+    if path.suffix == ".csv":
+        frame.to_csv(path, index=False)
+    else:
+        frame.to_parquet(path, index=False, compression="zstd")
+    return int(frame["trial"].nunique())
+
+
+def frame_of(results: Results) -> "pd.DataFrame":
+    """A run's dev points as a table. InputError when no rung is done."""
+    import pandas as pd
+
+    if not results.rungs:
+        raise InputError(f"{results.folder}: no rung is done, so there is nothing to record")
+    configs = {trial.trial: trial.config for trial in results.trials}
+    names = varied_parameters(results.trials)
+    rungs = {(rung.trial, rung.step): rung for rung in results.rungs}
+    rows = []
+    for point in results.points:
+        if point.split != "dev" or point.kind == "oracle":
+            continue
+        row: dict[str, Any] = {"trial": point.trial}
+        if point.trial is not None and point.step is not None:
+            rung = rungs[point.trial, point.step]
+            row |= {name: configs[point.trial].get(name) for name in names}
+            row |= {"examples_seen": rung.examples_seen, "seconds": round(rung.seconds, 3)}
+        scores = {"polarity": round(point.polarity, 6), "similarity": round(point.similarity, 6)}
+        rows.append({**row, "kind": point.kind, "value": point.value, **scores})
+    frame = pd.DataFrame(rows).astype({"trial": "Int64", "examples_seen": "Int64"})
+    columns = ["trial", *names, "examples_seen", "seconds", "kind", "value", "polarity", "similarity"]
+    return frame[columns]
+
+
+def _frame(path: Path) -> "pd.DataFrame":
+    import pandas as pd
+
+    readers = {".csv": pd.read_csv, ".tsv": lambda file: pd.read_csv(file, sep="\t"), ".parquet": pd.read_parquet}
+    if path.suffix not in readers:
+        raise InputError(f"{path}: unsupported suffix ({path.suffix or 'none'}); a table ends in {', '.join(readers)}")
+    try:
+        frame: pd.DataFrame = readers[path.suffix](path)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (OSError, ValueError) as error:  # pandas' parser errors and pyarrow's are ValueErrors
+        raise InputError(f"{path}: cannot be read: {error}") from None
+    return frame
+
+
+def from_frame(frame: "pd.DataFrame", name: str, where: Mapping[str, str] | None = None) -> Table:
+    """The table that a frame holds; ``name`` is for errors. See :func:`read`."""
+    for column in ("polarity", "similarity"):
+        if column not in frame:
+            raise InputError(f"{name}: no column {column!r}; the columns are {', '.join(map(str, frame.columns))}")
+    budget = next((column for column in BUDGETS if column in frame), None)
+    if budget is None:
+        raise InputError(f"{name}: no column of the training budget; allowed: {', '.join(BUDGETS)}")
+    for column, wanted in (where or {}).items():
+        if column not in frame:
+            raise InputError(f"{name}: no column {column!r}; the columns are {', '.join(map(str, frame.columns))}")
+        there = sorted(map(str, frame[column].dropna().unique()))
+        frame = frame[frame[column].astype(str) == wanted]
+        if frame.empty:
+            raise InputError(f"{name}: no row has {column} {wanted!r}; there are {', '.join(there[:20])}")
+    if "split" in frame:
+        frame = frame[frame["split"] == "dev"]
+    if "kind" not in frame:
+        frame = frame.assign(kind="plain")
+    references = frame[frame["kind"] == "reference"]
+    frame = frame[~frame["kind"].isin(["reference", "oracle"])]
+    for column in ("polarity", "similarity", budget, *(["seconds"] if "seconds" in frame else [])):
+        numbers = _numbers(frame, column, name)
+        frame = frame.assign(**{column: numbers})
+    if frame.empty:
+        raise InputError(f"{name}: no rows")
+    odd = frame[budget] % 1 != 0
+    if odd.any():
+        raise InputError(
+            f"{name}: row {odd.idxmax() + 1}: {budget} is {frame[budget][odd.idxmax()]}, not a whole number"
+        )
+    if frame[["polarity", "similarity"]].to_numpy().max() > 1.5:  # x100
+        for column in ("polarity", "similarity"):
+            frame = frame.assign(**{column: frame[column] / 100})
+            references = references.assign(**{column: references[column] / 100})
+    trials = _trials(frame, budget)
+    if len(references):
+        reference = (float(references["polarity"].iloc[0]), float(references["similarity"].iloc[0]))
+        return Table(trials, (reference[0], reference[1] / 2), reference)
+    return Table(trials, (float(frame["polarity"].min()), float(frame["similarity"].min())))
+
+
+def _numbers(frame: "pd.DataFrame", column: str, name: str) -> "pd.Series[float]":
+    import pandas as pd
+
+    numbers = pd.to_numeric(frame[column], errors="coerce")
+    wrong = ~np.isfinite(numbers.to_numpy(dtype=np.float64))
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise InputError(
+            f"{name}: row {frame.index[row] + 1}: {column} is {frame[column].iloc[row]!r}, not a finite number"
+        )
+    return numbers
+
+
+def _trials(frame: "pd.DataFrame", budget: str) -> tuple[RecordedTrial, ...]:
+    parameters = [column for column in frame.columns if column not in MEASURED]
+    configurations = frame[parameters].astype(object).where(frame[parameters].notna(), None)
+    groups = frame["trial"] if "trial" in frame else configurations.apply(tuple, axis=1)
+    trials = []
+    for _, rows in frame.groupby(groups, sort=False, dropna=False):
+        values = {name: _plain(value) for name, value in configurations.loc[rows.index[0]].items() if value is not None}
+        rungs = []
+        for reached, rung in rows.groupby(budget, sort=True):
+            seconds = float(rung["seconds"].iloc[0]) if "seconds" in rung else float(reached)
+            points = zip(rung["polarity"].tolist(), rung["similarity"].tolist(), strict=True)
+            rungs.append(RecordedRung(int(reached), seconds, tuple(points)))
+        trials.append(RecordedTrial({str(k): v for k, v in values.items()}, tuple(rungs)))
+    return tuple(trials)
+
+
+def _plain(value: Any) -> Scalar:
+    """A cell as YAML would have it: a whole number stays one although a column with gaps holds floats."""
+    value = value.item() if hasattr(value, "item") else value
+    scalar: Scalar = int(value) if isinstance(value, float) and value.is_integer() else value
+    return scalar

@@ -1,0 +1,90 @@
+"""The command ``replay``: searches side by side on a recorded table, and what they reached for which budget."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table as Grid
+
+from raysweep import recorded
+from raysweep.errors import InputError
+from raysweep.progress import Display
+from raysweep.proposals import make_sampler
+from raysweep.recorded import Table
+from raysweep.replay import Search, budget_to, replay, share_at
+from raysweep.results import load
+
+FRACTIONS = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the budget that the whole table cost
+SHARES = (0.9, 0.95, 0.99)  # of the whole table's hypervolume
+
+
+@dataclass(frozen=True)
+class Comparison:
+    title: str
+    table: Grid
+    figures: dict[str, Any]
+
+
+def read(source: Path, where: Mapping[str, str]) -> Table:
+    """The table in a file, or of the run in a folder."""
+    if source.is_dir():
+        return recorded.from_frame(recorded.frame_of(load(source)), str(source), where)
+    return recorded.read(source, where)
+
+
+def compare_files(
+    source: Path,
+    where: Mapping[str, str],
+    *,
+    samplers: Sequence[str],
+    policies: Sequence[str],
+    proposals: Any,
+    factor: int,
+    num_workers: int,
+    num_seeds: int,
+    display: Display,
+) -> Comparison:
+    """Replay every sampler with every policy."""
+    table = read(source, where)
+    for sampler in samplers:
+        if sampler == "grid":
+            raise InputError("--sampler: a recorded table has no grid; allowed: tpe, gp, nsga2, random, package:Class")
+        make_sampler(sampler, 0)
+    whole = sum(trial.rungs[-1].budget for trial in table.trials)
+    names = [(sampler, policy) for sampler in samplers for policy in policies]
+    columns = [f"{100 * fraction:g}%" for fraction in FRACTIONS]
+    grid = Grid("sampler", "policy", *columns, *(f"to {100 * share:g}%" for share in SHARES))
+    figures: dict[str, Any] = {"budget": whole, "trials": len(table.trials), "hypervolume": table.area, "searches": []}
+    with display.stage("replay") as advance:
+        for index, (sampler, policy) in enumerate(names):
+            runs = []
+            for seed in range(num_seeds):
+                peer = Search(table, sampler=sampler, policy=policy, proposals=proposals, seed=seed, factor=factor)  # type: ignore[arg-type]
+                runs.append(list(replay(table, peer, num_workers)))
+                advance(index * num_seeds + seed + 1, len(names) * num_seeds, "searches")
+            shares = [statistics.median(share_at(run, f * whole, table) for run in runs) for f in FRACTIONS]
+            budgets = [statistics.median(budget_to(share, table, run) for run in runs) for share in SHARES]
+            cells = [f"{100 * share:.1f}" for share in shares] + [_number(one) for one in budgets]
+            grid.add_row(sampler, policy, *cells)
+            figures["searches"].append(
+                {
+                    "sampler": sampler,
+                    "policy": policy,
+                    "hypervolume_share_by_budget_fraction": dict(zip(columns, shares, strict=True)),
+                    "budget_to_share": {
+                        f"{100 * s:g}%": b if b < float("inf") else None for s, b in zip(SHARES, budgets, strict=True)
+                    },
+                }
+            )
+    title = (
+        f"{len(table.trials)} recorded trials, up to {table.num_rungs} rungs; {num_workers} workers, medians over "
+        f"{num_seeds} seeds.\nHypervolume in % of the whole table's after so much of its budget ({whole:,}), and what it "
+        "takes to reach so much:"
+    )
+    return Comparison(title, grid, figures)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value < float("inf") else "never"

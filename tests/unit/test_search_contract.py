@@ -1,0 +1,191 @@
+"""What every sampler and every stopper must do, played on an invented landscape with a simulated clock."""
+
+import heapq
+import math
+from typing import Any
+
+import pytest
+
+from raysweep.config import EarlyStoppingConfig
+from raysweep.decisions import Decisions
+from raysweep.errors import InputError
+from raysweep.goal import Goal
+from raysweep.proposals import Aim, Proposals, make_sampler
+from raysweep.searching import stopper_of
+from raysweep.space import Choices, Range, Space
+
+ANY_SAMPLER = ("tpe", "gp", "nsga2", "random", "grid", "optuna.samplers:QMCSampler")
+POLICIES = ("growth", "pareto", "asha", "median", "none")
+AIMS: tuple[Aim, ...] = ("combined", "area", "parego", "both")
+NUM_RUNGS = 4
+AHEAD = [10, 20, 30, 40]  # examples seen at each rung
+
+RANGES = Space(
+    {
+        "loss": Choices(
+            {"a": {"margin": Range(0.01, 1.0, True, False)}, "b": {"scale": Range(5, 50, False, True)}, "c": {}}
+        ),
+        "learning_rate": Range(1e-6, 1e-3, True, False),
+    }
+)
+CHOICES = Space(
+    {
+        "loss": Choices({"a": {"margin": Choices({0.1: {}, 0.5: {}, 1.0: {}})}, "b": {"scale": Choices({5: {}, 20: {}})}, "c": {}}),
+        "learning_rate": Choices({1e-5: {}, 1e-4: {}, 1e-3: {}}),
+    }
+)  # fmt: skip
+
+
+def landscape(values: dict[str, Any], step: int) -> list[tuple[float, float]]:
+    quality = 1 - abs(math.log10(values["learning_rate"]) + 4) / 3
+    quality *= {"a": 1.0, "b": 0.8, "c": 0.6}[values["loss"]] * (0.5 + 0.5 * values.get("margin", 1.0))
+    polarity = 0.6 + 0.3 * quality * step / NUM_RUNGS
+    return [(polarity, 0.45 - 0.1 * quality * step), (0.6 + 0.8 * (polarity - 0.6), 0.46)]
+
+
+def make(sampler: str, policy: str, aim: Aim = "area", *, num_trials: int = 24, seed: int = 3) -> Decisions:
+    goal = Goal(0.5, (0.6, 0.235))
+    proposals = Proposals(CHOICES if sampler == "grid" else RANGES, sampler, seed, goal, aim)
+    rule = EarlyStoppingConfig.model_validate({"policy": policy, "first_examples": 10})
+    return Decisions(proposals, stopper_of(rule, goal.corner, (0.6, 0.47)), goal, num_trials)
+
+
+Event = tuple[str, int, Any]
+
+
+class Player:
+    """Runs trials on so many workers; a trial whose number is in ``failing`` fails, one in ``odd`` gives NaN at rung 2."""
+
+    def __init__(self, decisions: Decisions, workers: int, failing: tuple[int, ...] = ()) -> None:
+        self.decisions, self.workers, self.failing = decisions, workers, failing
+        self.steps: dict[int, int] = {}
+        self.events: list[Event] = []
+        self.queue: list[tuple[float, int]] = []
+        self.clock = 0.0
+
+    def play(self, stop_after: float = math.inf) -> "Player":
+        while len(self.events) < stop_after:
+            while len(self.queue) < self.workers and (course := self.decisions.ask()) is not None:
+                self.events.append(("ask", course.number, dict(course.values)))
+                heapq.heappush(self.queue, (self.clock + 1 + course.number % 3, course.number))
+            if not self.queue:
+                break
+            self.clock, number = heapq.heappop(self.queue)
+            self.steps[number] = self.steps.get(number, 0) + 1
+            self.one_rung(number)
+        return self
+
+    def one_rung(self, number: int) -> None:
+        step = self.steps[number]
+        if number in self.failing and step == 2:
+            self.events.append(("fail", number, None))
+            return self.decisions.end(number, "failed")
+        points = landscape(dict(self.decisions.trials[number].values), step)
+        held = self.decisions.rung(number, 10 * step, points, AHEAD[step:])
+        self.events.append(("rung", number, points))
+        if held:
+            self.events.append(("hold", number, None))
+            self.decisions.hold(number)
+        elif step == NUM_RUNGS:
+            self.events.append(("end", number, None))
+            self.decisions.end(number, "completed")
+        else:
+            heapq.heappush(self.queue, (self.clock + 1, number))
+        return None
+
+
+CONTRACT = pytest.mark.parametrize("workers", [1, 8])
+every = [
+    *((sampler, "pareto", "area") for sampler in ANY_SAMPLER),
+    *((sampler, "pareto", "both") for sampler in ("tpe", "gp", "nsga2", "random")),
+    *(("tpe", policy, aim) for policy in POLICIES for aim in AIMS),
+]
+combinations = pytest.mark.parametrize(("sampler", "policy", "aim"), list(dict.fromkeys(every)))
+
+
+@CONTRACT
+@combinations
+def test_the_same_seed_and_events_give_the_same_search(sampler: str, policy: str, aim: Aim, workers: int) -> None:
+    first, second = (Player(make(sampler, policy, aim), workers, (2, 5)).play() for _ in range(2))
+    assert first.events == second.events
+    if sampler != "grid":
+        other = Player(make(sampler, policy, aim, seed=4), workers, (2, 5)).play()
+        assert [e for e in first.events if e[0] == "ask"] != [e for e in other.events if e[0] == "ask"]
+
+
+@CONTRACT
+@combinations
+def test_every_trial_is_proposed_once_within_the_space_and_comes_to_rest(
+    sampler: str, policy: str, aim: Aim, workers: int
+) -> None:
+    player = Player(make(sampler, policy, aim), workers, (2, 5)).play()
+    decisions = player.decisions
+    size = min(24, 18 if sampler == "grid" else 24)
+    assert list(decisions.trials) == list(range(size))
+    for number, course in decisions.trials.items():
+        decisions.proposals.space.recall(course.values)  # ValueError if outside
+        assert (
+            set(course.values) - {"loss", "learning_rate"}
+            == {"a": {"margin"}, "b": {"scale"}, "c": set()}[course.values["loss"]]
+        )
+        steps = [e for e in player.events if e[:2] == ("rung", number)]
+        assert len(steps) == len({str(e) for e in steps}) <= NUM_RUNGS
+        assert course.state in ("completed", "held", "failed")
+        assert (course.state == "completed") == (len(steps) == NUM_RUNGS)
+        assert (course.state == "failed") == (number in (2, 5) and len(steps) == 1 and course.state != "held")
+    if policy == "none":
+        assert all(course.state != "held" for course in decisions.trials.values())
+
+
+@CONTRACT
+@combinations
+def test_restored_in_the_middle_it_goes_on_the_same(sampler: str, policy: str, aim: Aim, workers: int) -> None:
+    """What a search has been told is all there is to its state."""
+    whole = Player(make(sampler, policy, aim), workers, (2, 5)).play()
+    for stop_after in (5, 17, 40):
+        part = Player(make(sampler, policy, aim), workers, (2, 5)).play(stop_after)
+        restored = make(sampler, policy, aim)
+        steps: dict[int, int] = {}
+        for kind, number, what in part.events:
+            if kind == "ask":
+                course = restored.ask()
+                assert course is not None
+                assert (course.number, dict(course.values)) == (number, what)
+            elif kind == "rung":
+                step = steps[number] = steps.get(number, 0) + 1
+                restored.rung(number, 10 * step, what, AHEAD[step:])
+            elif kind == "hold":
+                restored.hold(number)
+            else:
+                restored.end(number, "completed" if kind == "end" else "failed")
+        part.decisions = restored
+        assert part.play().events == whole.events
+
+
+@pytest.mark.parametrize("aim", AIMS)
+def test_what_optuna_is_told(aim: Aim) -> None:
+    """Held trials are pruned, with the values at their rungs; none is complete that was not; failed ones failed."""
+    decisions = Player(make("tpe", "pareto", aim), 1, (2, 5)).play().decisions
+    for lens in decisions.proposals._lenses:
+        told = {trial.number: trial for trial in lens.study.get_trials()}
+        assert len(told) == len(lens.told) - sum(
+            course.state == "failed" and number not in lens.told for number, course in decisions.trials.items()
+        )
+        for number, course in decisions.trials.items():
+            if number not in lens.told:
+                continue
+            trial = told[lens.told[number]]
+            expected = {"completed": "COMPLETE", "held": "PRUNED", "failed": "FAIL"}[course.state]
+            assert trial.state.name == expected
+            if expected == "COMPLETE" and aim == "area":
+                assert trial.value == decisions.goal.area(course.front)
+            if expected == "PRUNED" and aim != "both":
+                assert trial.intermediate_values
+
+
+@pytest.mark.parametrize(
+    "name", ["nothing", "optuna.samplers:Nothing", "no_such_package:Sampler", "math:pi", ":", "a:b:c"]
+)
+def test_what_is_no_sampler_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match="sampler: "):
+        make_sampler(name, 0)
