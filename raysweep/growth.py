@@ -2,9 +2,10 @@
 
 After each rung a trial is held, unless it is the one to go on with. What a held trial would add is predicted from how its
 points and those of others moved over the same training budgets; what a new trial would add is measured on the latest ones,
-each taken as if it were not there yet. Whichever promises more hypervolume for each example it costs comes next; when there
-is nothing new to begin, trials go on while they promise any. So budgets are never compared unequal, an end of the front
-counts as much as its middle, and no reduction factor has to be guessed.
+each taken as if it were not there yet. Whichever promises more hypervolume for each example it costs comes next. While
+there are new trials to begin, only the best quarter of those that reached a budget go on from it, since much of what looks
+like growth early on is noise; after that trials go on while they promise any. So budgets are never compared unequal, and an
+end of the front counts as much as its middle.
 """
 
 import bisect
@@ -23,6 +24,7 @@ Floats = NDArray[np.float64]
 
 CANDIDATES = 24  # held trials whose promise is worked out anew for a decision: those that promised most before
 LEAST = 0.0001  # of the front's area: a trial that promises no more is not gone on with
+SHARE = 4  # one in so many of those that reached a budget, by their own area, may go on from it before all are begun
 LATEST = 12  # trials that say what a new one may add
 FIRST = 3  # trials begun before any goes on
 LARGEST = 32  # trials, those of the largest fronts of their own, that stand for all that a new one has to surpass
@@ -94,6 +96,7 @@ class Growth:
         self._origin = origin
         self._paths: dict[int, _Path] = {}
         self._moves: dict[int, _Moves] = {}  # by the budget they began at
+        self._reached: dict[int, list[tuple[float, int]]] = {}  # by budget: what trials had there, the best first
 
     def judge(
         self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
@@ -111,6 +114,7 @@ class Growth:
         path.points.append(points)
         path.ahead, path.promise = tuple(ahead), math.inf
         path.front, path.area = standing.front, standing.area
+        bisect.insort(self._reached.setdefault(examples_seen, []), (-path.area, trial))
         for pair in points.tolist():
             self._front.add(tuple(pair))
         path.goes = False
@@ -132,6 +136,8 @@ class Growth:
     def _next(self, may_begin: bool) -> int | None:
         """The held trial to go on with, or None where a new one promises more, or none is held."""
         held = [trial for trial, path in self._paths.items() if not (path.goes or path.over) and path.ahead]
+        if may_begin:
+            held = [trial for trial in held if self._is_good(trial)]
         if not held or (may_begin and len(self._paths) < FIRST):
             return None
         front = self._front.copy()
@@ -155,6 +161,12 @@ class Growth:
             return None if self._promise_of_new() > path.promise else best
         worth = path.promise * (path.ahead[-1] - path.budgets[-1])
         return best if worth > LEAST * front.area else None
+
+    def _is_good(self, trial: int) -> bool:
+        """Whether the trial is among the best that reached its budget."""
+        path = self._paths[trial]
+        reached = self._reached[path.budgets[-1]]
+        return (-path.area, trial) <= reached[max(1, len(reached) // SHARE) - 1]
 
     def _promise(self, front: Staircase, path: _Path, begin: int, rungs: Sequence[tuple[int, Floats]]) -> float:
         """The most area for each example that the trial may add from ``begin`` on: over ``rungs``, then what is ahead."""
