@@ -74,7 +74,8 @@ class Display:
             if total and done and first and done > first[1]:
                 rate = (done - first[1]) / (now - first[0])
                 left = duration((total - done) / rate)
-                text = f"{name}: {done:,} of {total:,} {unit} ({done / total:.0%}), {rate:,.0f}/s, {left} left"
+                pace = f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
+                text = f"{name}: {done:,} of {total:,} {unit} ({done / total:.0%}), {pace}/s, {left} left"
             self.status(text, done / total if total else 0.0)
 
         with self.live():

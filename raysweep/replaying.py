@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.table import Table as Grid
 
 from raysweep import recorded
@@ -55,7 +56,9 @@ def compare_files(
     whole = sum(trial.rungs[-1].budget for trial in table.trials)
     names = [(sampler, policy) for sampler in samplers for policy in policies]
     columns = [f"{100 * fraction:g}%" for fraction in FRACTIONS]
-    grid = Grid("sampler", "policy", *columns, *(f"to {100 * share:g}%" for share in SHARES))
+    grid = Grid("sampler", "policy", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in [*columns, *(f"to {100 * share:g}%" for share in SHARES)]:
+        grid.add_column(name, justify="right", no_wrap=True)
     figures: dict[str, Any] = {"budget": whole, "trials": len(table.trials), "hypervolume": table.area, "searches": []}
     with display.stage("replay") as advance:
         for index, (sampler, policy) in enumerate(names):
@@ -78,10 +81,10 @@ def compare_files(
                     },
                 }
             )
+    workers, seeds = (f"{n} {name}{'s' * (n > 1)}" for n, name in ((num_workers, "worker"), (num_seeds, "seed")))
     title = (
-        f"{len(table.trials)} recorded trials, up to {table.num_rungs} rungs; {num_workers} workers, medians over "
-        f"{num_seeds} seeds.\nHypervolume in % of the whole table's after so much of its budget ({whole:,}), and what it "
-        "takes to reach so much:"
+        f"{len(table.trials)} recorded trials, up to {table.num_rungs} rungs; {workers}, medians over {seeds}.\n"
+        f"Hypervolume in % of the whole table's after so much of its budget ({whole:,}), and what it takes to reach so much:"
     )
     return Comparison(title, grid, figures)
 
