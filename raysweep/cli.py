@@ -182,6 +182,7 @@ def validate(context: typer.Context, space: SpaceFile) -> None:
     typer.echo(
         f"sweep {config.name}: {config.budget.trials} trials ({config.sampler}), {length}, "
         f"early stopping: {config.early_stopping.policy}"
+        + (f", up to {config.replicates.trials} replicates" if config.replicates.trials else "")
     )
     for line in parsed.describe():
         typer.echo(f"  {line}")

@@ -192,6 +192,13 @@ class BudgetConfig(Frozen):
         return self.rungs if self.examples_per_trial is None else self.examples_per_trial // trial.examples_per_rung
 
 
+class ReplicatesConfig(Frozen):
+    """Noise: when the search is over, configurations near the front run again with other seeds, and count by their means."""
+
+    trials: int = Field(0, ge=0, description="replicates, beyond budget.trials, at most; 0 for none")
+    runs: int = Field(3, ge=2, description="of one configuration at most, its first included")
+
+
 class ResourcesConfig(Frozen):
     """What a sweep runs on. What is not given derives from the cluster that is there."""
 
@@ -258,6 +265,7 @@ class SweepConfig(Frozen):
     objective: ObjectiveConfig = ObjectiveConfig()
     early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
     budget: BudgetConfig = BudgetConfig()
+    replicates: ReplicatesConfig = ReplicatesConfig()
     resources: ResourcesConfig = ResourcesConfig()
     storage: StorageConfig = StorageConfig()
 

@@ -4,12 +4,13 @@ The sweep feeds it what happens, and so does the simulator of ``raysweep replay`
 which is how a sweep resumes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from raysweep.goal import Goal, Pair, front_of
 from raysweep.proposals import Proposals
+from raysweep.replicates import Replicates
 from raysweep.stopping import Standing, Stopper
 
 State = Literal["running", "held", "completed", "stopped", "failed"]
@@ -24,6 +25,8 @@ class Course:
     state: State = "running"
     front: tuple[Pair, ...] = ()  # non-dominated points of all its rungs
     reason: str = ""  # why it is held
+    replicate_of: int | None = None
+    run: int = 0  # of the configuration; of its replicates from 1
 
 
 @dataclass
@@ -39,6 +42,7 @@ class Decisions:
     goal: Goal
     num_trials: int
     plateau: tuple[int, float] | None = None
+    replicates: Replicates = field(default_factory=Replicates)
     trials: dict[int, Course] = field(default_factory=dict)
     front: tuple[Pair, ...] = ()
     _rests: int = 0
@@ -50,18 +54,28 @@ class Decisions:
             self.num_trials = min(self.num_trials, self.proposals.limit)
 
     def ask(self) -> Course | None:
-        """The trial to run next, one that was held or a new one; None when there is none for now."""
-        if self.on_plateau:
-            return None
-        course = self.revive(self.may_begin)
-        if course is None and self.may_begin:
-            course = self.propose()
+        """The trial to run next, one that was held or a new one, or a replicate; None when there is none for now."""
+        course: Course | None = None
+        if not self.on_plateau:
+            course = self.revive(self.may_begin)
+            if course is None and self.may_begin:
+                course = self.propose()
+        if course is None and (original := self.replicates.next(self._at_rest, self.goal.area)) is not None:
+            course = self.replicate(original)
         return course
+
+    @property
+    def num_begun(self) -> int:
+        """Trials that were proposed, replicates aside."""
+        return len(self.trials) - self.replicates.num_begun
 
     @property
     def may_begin(self) -> bool:
         """Whether there are trials left to propose."""
-        return len(self.trials) < self.num_trials
+        return self.num_begun < self.num_trials
+
+    def _at_rest(self, number: int) -> bool:
+        return self.trials[number].state in ("held", "completed", "stopped")
 
     def revive(self, may_begin: bool = False) -> Course | None:
         """A trial that was held and is to go on; with ``may_begin`` None where a new one promises more."""
@@ -75,29 +89,55 @@ class Decisions:
     def propose(self) -> Course:
         """A new trial."""
         number = len(self.trials)
-        course = self.trials[number] = Course(number, self.proposals.ask(number))
-        return course
+        return self._begin(Course(number, self.proposals.ask(number)))
 
     def adopt(self, values: Mapping[str, Any]) -> Course:
         """A trial that was proposed elsewhere, as the next. ValueError when it does not lie in the space."""
         number = len(self.trials)
         self.proposals.adopt(number, values)
-        course = self.trials[number] = Course(number, values)
+        return self._begin(Course(number, values))
+
+    def _begin(self, course: Course) -> Course:
+        self.trials[course.number] = course
+        params, _ = self.proposals.known(course.number)
+        self.replicates.original(course.number, tuple(sorted(params.items())))
+        return course
+
+    def replicate(self, original: int) -> Course:
+        """The configuration of a trial once more, with another seed."""
+        number = len(self.trials)
+        run = self.replicates.replicate(number, original)
+        course = Course(number, self.trials[original].values, replicate_of=original, run=run)
+        self.trials[number] = course
         return course
 
     @property
     def on_plateau(self) -> bool:
         return self.plateau is not None and self._rests - self._grown_at >= self.plateau[0]
 
-    def rung(self, number: int, examples_seen: int, points: Sequence[Pair], ahead: Sequence[int]) -> str | None:
+    def rung(
+        self,
+        number: int,
+        examples_seen: int,
+        points: Sequence[Pair],
+        ahead: Sequence[int],
+        names: Sequence[Hashable] | None = None,
+    ) -> str | None:
         """Take the points (P, S) of a trial's rung. The reason to hold it, or None.
 
-        ``ahead`` are the examples that it will have seen at its further rungs, none at its last.
+        ``ahead`` are the examples that it will have seen at its further rungs, none at its last. ``names`` tell the points
+        apart, the same in each run of a configuration; their places do if not given. A replicate is judged by nobody.
         """
         course = self.trials[number]
         course.front = front_of([*course.front, *points])
+        self.replicates.rung(number, examples_seen, dict(zip(names or range(len(points)), points, strict=True)))
+        if course.replicate_of is not None:
+            return None
         self.front = front_of([*self.front, *points])
-        self.proposals.report(number, examples_seen, course.front)
+        if self.replicates.has_any(number):
+            self._report_means(number)
+        else:
+            self.proposals.report(number, examples_seen, course.front)
         objective, area = self.goal.objective(course.front), self.goal.area(course.front)
         standing = Standing(course.front, objective, area, tuple(points))
         reason = self.stopper.judge(number, examples_seen, standing, ahead, self.may_begin)
@@ -111,11 +151,28 @@ class Decisions:
 
     def end(self, number: int, status: Literal["completed", "stopped", "failed"]) -> None:
         """The trial will not go on."""
-        if self.trials[number].state == "running":
+        course = self.trials[number]
+        self.replicates.end(number, status == "failed")
+        if course.replicate_of is not None:
+            course.state = status
+            if status != "failed":
+                self._tell_means(course.replicate_of)
+            return
+        if course.state == "running":
             self.proposals.tell(number, status)
             self._rest(number, status)
-        self.trials[number].state = status
+        course.state = status
         self.stopper.end(number)
+
+    def _report_means(self, original: int) -> None:
+        for seen, front in self.replicates.standings(original).items():
+            self.proposals.report(original, seen, front)
+
+    def _tell_means(self, original: int) -> None:
+        """Let the means over a configuration's runs replace what the sampler was told of it."""
+        self._report_means(original)
+        if self._at_rest(original):
+            self.proposals.tell(original, "completed" if self.trials[original].state == "completed" else "stopped")
 
     def _rest(self, number: int, state: State) -> None:
         self.trials[number].state = state

@@ -141,9 +141,13 @@ class Workbench:
         return described
 
 
-def trial_seed(sweep_seed: int, config: TrialConfig) -> int:
-    """The seed of a trial's every random draw, in [0, 2**32): a hash of the sweep's seed and the configuration."""
-    text = json.dumps([sweep_seed, config.model_dump(mode="json")], sort_keys=True)
+def trial_seed(sweep_seed: int, config: TrialConfig, run: int = 0) -> int:
+    """The seed of a trial's every random draw, in [0, 2**32): a hash of the sweep's seed and the configuration.
+
+    ``run`` counts a configuration's replicates from 1; each has a seed of its own.
+    """
+    parts = [sweep_seed, config.model_dump(mode="json"), *([run] if run else [])]
+    text = json.dumps(parts, sort_keys=True)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
 
 

@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 # Okabe and Ito's palette: told apart by colour-blind readers too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F", "#5F4690")
 MARKERS = {"plain": "o", "concat": "s", "class_concat": "^", "interpolate": "v"}
+ENDS = {"completed": "o", "stopped": "x", "held": "s", "interrupted": "^", "failed": "P", "running": ">"}
+ENDINGS = {"stopped": "stopped early", "held": "held, may go on"}  # where the status alone does not say it
 INK, FAINT = "#222222", "#8a8a8a"
 MAX_JOINED = 20  # trajectories; with more, the figure is a ball of wool
+MAX_LARGE = 30  # front members; with more, their markers are small
 DOTS_PER_INCH = 220
 ORACLE: dict[str, Any] = {"color": FAINT, "linestyle": (0, (4, 2)), "linewidth": 1.2}
+LEAST: dict[str, Any] = {"color": "#B00020", "linestyle": ":", "linewidth": 1.1, "zorder": 1}
 REFERENCE: dict[str, Any] = {"marker": "X", "color": INK, "linewidths": 0}
 FRONT: dict[str, Any] = {"color": INK, "linewidth": 1.1}
 BEST: dict[str, Any] = {"marker": "D", "color": "none", "edgecolors": INK, "linewidths": 1.1}
@@ -89,10 +93,9 @@ def progress_figure(summary: Summary) -> bytes:
             axis.add_collection(
                 LineCollection(lines, colors=colours[loss], linewidths=0.9, alpha=0.25 if many else 0.7)
             )
-        styles = {"completed": ("o", "completed"), "stopped": ("x", "stopped early"), "failed": ("P", "failed")}
-        for status in sorted({status for status, _ in ends}):
-            marker, label = styles.get(status, ("D", status))
-            axis.scatter([], [], marker=marker, s=26, color=INK, label=label)
+        for status in sorted({status for status, _ in ends}, key=list(ENDS).index):
+            marker = ENDS[status]
+            axis.scatter([], [], marker=marker, s=26, color=INK, label=ENDINGS.get(status, status))
             for (ended, loss), points in ends.items():
                 if ended == status:
                     size = 10 if many else 26
@@ -129,11 +132,16 @@ def _xy(points: Sequence[Point]) -> tuple[list[float], list[float]]:
 
 
 def _context(axis: "Axes", summary: Summary, split: Split) -> None:
-    """The limit that no encoder passes, and the encoder that the sweep set out from."""
+    """The limit that no encoder passes, the encoder that the sweep set out from, and what the constraints demand."""
     if summary.oracles[split]:
         axis.plot(*_xy(summary.oracles[split]), **ORACLE)
     if split in summary.references:
         axis.scatter(*_xy([summary.references[split]]), s=70, zorder=6, **REFERENCE)
+    goal = summary.goals.get(split)
+    if goal and goal.min_polarity:
+        axis.axhline(100 * goal.min_polarity, **LEAST)
+    if goal and goal.min_similarity:
+        axis.axvline(100 * goal.min_similarity, **LEAST)
 
 
 def _cloud(axis: "Axes", summary: Summary) -> None:
@@ -151,7 +159,8 @@ def _cloud(axis: "Axes", summary: Summary) -> None:
                 plain[point.trial].append(point)
     for loss, own in points.items():
         axis.scatter(*_xy(own), s=11, color=colours[loss], alpha=0.4, linewidths=0, zorder=2)
-    ranked = sorted((each for each in summary.trials if each.best), key=lambda each: -max(each.objectives))
+    tried = [each for each in summary.trials if each.best]
+    ranked = sorted(tried, key=lambda each: (each.is_feasible, each.objective), reverse=True)
     for each in ranked[:MAX_JOINED]:
         path = sorted(plain[each.trial.trial], key=lambda point: point.step or 0)
         if len(path) > 1:
@@ -173,11 +182,12 @@ def _front(axis: "Axes", summary: Summary, split: Split) -> None:
         bars = [[100 * half_width(s, queries) for s in (p.similarity_std, p.polarity_std)] for _, p in members]
         xerr, yerr = zip(*bars, strict=True)
         axis.errorbar(*_xy([p for _, p in members]), yerr, xerr, fmt="none", ecolor=FAINT, elinewidth=0.7, zorder=2)
+    size = 34 if len(members) <= MAX_LARGE else 16
     for member, point in members:
         (x,), (y,) = _xy([point])
-        face = colours[loss_of[point.trial or 0]]
+        face = colours[loss_of[point.trial or 0]] if member.is_feasible else "white"
         marker = MARKERS.get(point.kind, "h")
-        axis.scatter(x, y, marker=marker, s=34, color=face, edgecolors=INK, linewidths=0.8, zorder=4)
+        axis.scatter(x, y, marker=marker, s=size, color=face, edgecolors=INK, linewidths=0.8, zorder=4)
         if member.is_best:
             axis.scatter(x, y, s=120, zorder=5, **BEST)
         if member.is_knee:
@@ -192,7 +202,9 @@ def _front_legend(figure: "Figure", summary: Summary) -> None:
             axis.scatter([], [], s=34, color=colour, linewidths=0, label=loss)
     for kind in dict.fromkeys(member.dev.kind for member in summary.members):
         label = "front member" if kind == "plain" else f"front member, {kind}"
-        axis.scatter([], [], marker=MARKERS.get(kind, "h"), s=34, color="white", edgecolors=INK, label=label)
+        axis.scatter([], [], marker=MARKERS.get(kind, "h"), s=34, color=FAINT, edgecolors=INK, label=label)
+    if not all(member.is_feasible for member in summary.members):
+        axis.scatter([], [], marker="o", s=34, color="white", edgecolors=INK, label="misses a constraint")
     if summary.members:
         axis.plot([], [], label="front on dev", **FRONT)
     for member in summary.members:
@@ -203,15 +215,21 @@ def _front_legend(figure: "Figure", summary: Summary) -> None:
             axis.scatter([], [], s=45, label=f"best objective ({name})", **BEST)
     if summary.references:
         axis.scatter([], [], s=50, label="reference encoder R", **REFERENCE)
+    if summary.results.info.constraints:
+        axis.plot([], [], label="constraints", **LEAST)
     if any(summary.oracles.values()):
         axis.plot([], [], label="oracle front (limit)", **ORACLE)
     _legend(figure)
 
 
 def _legend(figure: "Figure") -> None:
+    """In as many columns as the figure is wide enough for."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    if handles:
-        figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    for ncols in (4, 3, 2) if handles else ():
+        legend = figure.legend(handles, labels, loc="outside lower center", ncols=ncols)
+        if legend.get_window_extent().width <= 0.98 * figure.bbox.width:
+            break
+        legend.remove()
 
 
 def _png(figure: "Figure") -> bytes:

@@ -1,6 +1,6 @@
 """What makes a trial good: the weighted objective, the constraints, and the hypervolume above the reference's corner."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from raysweep.pareto import hypervolume, non_dominated
@@ -17,6 +17,22 @@ class Goal:
     similarity_unit: float = 1.0  # what S is multiplied by in the objective: 1 / S of R makes it the retention
     min_polarity: float = 0.0
     min_similarity: float = 0.0
+
+    @classmethod
+    def of(cls, polarity_weight: float, similarity: str, constraints: Mapping[str, float], reference: Pair) -> "Goal":
+        """The goal where the reference encoder scores ``reference``, P and S.
+
+        ``similarity`` is what the objective weighs against P: "similarity" or "retention". ``constraints`` are the least
+        ``polarity``, ``similarity`` and ``retention`` of a point, those that there are.
+        """
+        least = {"polarity": 0.0, "similarity": 0.0, "retention": 0.0, **constraints}
+        return cls(
+            polarity_weight=polarity_weight,
+            corner=(reference[0], reference[1] / 2),
+            similarity_unit=1 / reference[1] if similarity == "retention" else 1.0,
+            min_polarity=least["polarity"],
+            min_similarity=max(least["similarity"], least["retention"] * reference[1]),
+        )
 
     def value(self, point: Pair) -> float:
         """The weighted objective of one point."""

@@ -4,10 +4,12 @@ import base64
 from collections.abc import Iterable
 from html import escape
 
-from raysweep.summary import Summary, objective_formula
-from raysweep.tables import ABSENT, Table, area_table, front_table, settings, show, trial_table
+from raysweep.account import sentence
+from raysweep.summary import Summary, goal_text
+from raysweep.tables import ABSENT, MISSES, Table, area_table, cost_table, front_table, settings, show, trial_table
 
 MAX_OPEN_TRIALS = 30  # longer tables of trials start folded
+MAX_OPEN_ROWS = 20  # longer tables scroll under their head
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2329; --soft: #5b6670; --line: #dfe3e8; --back: #ffffff; --card: #f6f7f9;
@@ -35,6 +37,9 @@ figure img { display: block; width: 100%; height: auto; background: #fff; border
 figure.narrow { max-width: 860px; }
 td.t span { display: inline-block; max-width: 100%; }
 .scroll { overflow-x: auto; }
+.long { max-height: 40rem; overflow-y: auto; border-bottom: 1px solid var(--line); }
+.long thead th { position: sticky; top: 0; background: var(--back); box-shadow: 0 2px 0 var(--line); }
+@media print { .long { max-height: none; } }
 table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; width: 100%; }
 table.fit { width: auto; }
 th, td { padding: .32rem .6rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
@@ -42,6 +47,7 @@ th { font-weight: 600; border-bottom-width: 2px; vertical-align: bottom; }
 td.n, th.n { text-align: right; }
 td.n, tr.mark td:first-child { white-space: nowrap; }
 td.t { max-width: 24rem; overflow-wrap: break-word; }
+tr.misses td { color: var(--soft); }
 tr.mark td { background: var(--mark); }
 summary { cursor: pointer; font-weight: 600; padding: .3rem 0; }
 """
@@ -54,6 +60,7 @@ def render(summary: Summary, front_png: bytes, progress_png: bytes) -> str:
     parts = [
         f"<h1>{escape(info.name)}</h1>",
         f'<p class="soft">{escape(subtitle)}</p>',
+        f"<p>{escape(goal_text(info))}</p>",
         _notes(summary.notes),
         _tiles(summary),
         "<h2>Front</h2>",
@@ -67,9 +74,11 @@ def render(summary: Summary, front_png: bytes, progress_png: bytes) -> str:
     if areas.rows:
         parts += ["<h2>Hypervolume</h2>", f"<p>{escape(HYPERVOLUME_TEXT)}</p>", _table(areas, "fit")]
     if summary.members:
-        caption = f"The objective, {objective_formula(info)}, of each rung's best point on dev. {_PROGRESS_CAPTION}"
+        caption = f"{goal_text(info)} On dev, of each rung's best point. {_PROGRESS_CAPTION}"
         figure = _figure(progress_png, "Objective against training examples seen", caption, "narrow")
         parts += ["<h2>Training and early stopping</h2>", figure]
+    if summary.trials:
+        parts += ["<h2>Cost</h2>", f"<p>{escape(cost_text(summary))}</p>", _table(cost_table(summary), "fit")]
     parts += [
         "<h2>Trials</h2>",
         _trials(summary),
@@ -89,7 +98,8 @@ def render(summary: Summary, front_png: bytes, progress_png: bytes) -> str:
 HYPERVOLUME_TEXT = (
     "The area that the front dominates above the stated point: P of the reference encoder R and half of its S, on the "
     "same split, with scores x100. The oracle front is the limit no encoder can pass; the share is the part of its "
-    "area that the front reaches. On test it is the front chosen on dev that is measured."
+    "area that the front reaches. On test it is the front chosen on dev that is measured. Points that miss a constraint of "
+    "the sweep count for nothing."
 )
 SCORES_TEXT = (
     "P is the weighted share of retrieved sentences with the query's label, S their weighted mean cosine under the "
@@ -99,6 +109,16 @@ SCORES_TEXT = (
 )
 
 
+def cost_text(summary: Summary) -> str:
+    """The account in words, and what its numbers mean."""
+    text = sentence(summary.account)
+    return f"{text[0].upper()}{text[1:]}. {_COST_TEXT}"
+
+
+_COST_TEXT = (
+    "Seconds are those for which trials held their CPUs and GPUs. What was saved is an estimate: what trials that were "
+    "stopped or are held would have taken to their end, at the pace of the rungs they did."
+)
 _PROGRESS_CAPTION = "A line is a trial; the marker at its end says how the trial ended."
 
 
@@ -125,6 +145,10 @@ def _tiles(summary: Summary) -> str:
             if on:
                 where = f"P / S on {split}, trial {point.trial}, step {point.step}"
                 tiles.append((name, f"{show(point.polarity)} / {show(point.similarity)}", where))
+    found = summary.account
+    if found.total.cost.seconds:
+        saved = f"; stopping early saved about {found.total.saved_seconds:,.0f}" if found.total.saved_seconds else ""
+        tiles.append(("trial-seconds", f"{found.total.cost.seconds:,.0f}", f"of workers{saved}"))
     for split, area in summary.areas.items():
         share = ABSENT if area.share is None else f"{100 * area.share:.1f}%"
         tiles.append((f"of the oracle's hypervolume, {split}", share, f"front {1e4 * area.front:.1f}"))
@@ -148,6 +172,8 @@ def _trials(summary: Summary) -> str:
         return "<p>No trial was proposed.</p>"
     is_open = " open" if len(summary.trials) <= MAX_OPEN_TRIALS else ""
     text = f"All ({len(summary.trials)}), with the best dev point of each under the objective"
+    if summary.results.info.constraints:
+        text += ", in parentheses where it misses a constraint"
     return f"<details{is_open}><summary>{text}</summary>{_table(trial_table(summary))}</details>"
 
 
@@ -157,10 +183,13 @@ def _table(table: Table, style: str = "") -> str:
     rows = []
     for row in table.rows:
         cells = "".join(f'<td class="{kind}">{_cell(cell)}</td>' for kind, cell in zip(kinds, row, strict=True))
-        marked = ' class="mark"' if table.columns[0] == "mark" and row[0] else ""
+        marked = ""
+        if table.columns[0] == "mark" and row[0]:
+            marked = ' class="misses"' if row[0] == MISSES else ' class="mark"'
         rows.append(f"<tr{marked}>{cells}</tr>")
     body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
-    return f'<div class="scroll"><table class="{style}">{body}</table></div>'
+    box = "scroll long" if len(table.rows) > MAX_OPEN_ROWS else "scroll"
+    return f'<div class="{box}"><table class="{style}">{body}</table></div>'
 
 
 def _cell(text: str) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from raysweep.errors import InputError
 from raysweep.goal import Goal, Pair
 from raysweep.pareto import hypervolume
+from raysweep.replicates import averaged
 from raysweep.results import Results, varied_parameters
 from raysweep.space import Choices, Fixed, Parameter, Parameters, Range, Scalar, Space
 
@@ -196,7 +197,7 @@ def write(results: Results, path: Path) -> int:
 
 
 def frame_of(results: Results) -> "pd.DataFrame":
-    """A run's dev points as a table. InputError when no rung is done."""
+    """A run's dev points as a table; of a configuration with replicates the means. InputError when no rung is done."""
     import pandas as pd
 
     if not results.rungs:
@@ -205,7 +206,7 @@ def frame_of(results: Results) -> "pd.DataFrame":
     names = varied_parameters(results.trials)
     rungs = {(rung.trial, rung.step): rung for rung in results.rungs}
     rows = []
-    for point in results.points:
+    for point in averaged(results):
         if point.split != "dev" or point.kind == "oracle":
             continue
         row: dict[str, Any] = {"trial": point.trial}

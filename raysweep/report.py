@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from raysweep import figures, page
 from raysweep.errors import InputError
-from raysweep.page import HYPERVOLUME_TEXT, SCORES_TEXT
+from raysweep.page import HYPERVOLUME_TEXT, SCORES_TEXT, cost_text
 from raysweep.results import Point, load
-from raysweep.summary import SPLITS, Summary, objective_formula, summarise
-from raysweep.tables import Table, area_table, front_table, settings, show, trial_table
+from raysweep.summary import SPLITS, Summary, constraints_text, goal_text, summarise
+from raysweep.tables import Table, area_table, cost_table, front_table, settings, show, trial_table
 
 if TYPE_CHECKING:
     import rich.table
@@ -59,6 +59,7 @@ def terminal_table(summary: Summary) -> "rich.table.Table":
     from rich.table import Table as RichTable
     from rich.text import Text
 
+    info = summary.results.info
     table = front_table(summary, intervals=False)
     omitted = {"dev retention", "test retention", "configuration"}
     if all(member.dev.kind == "plain" for member in summary.members):
@@ -70,6 +71,8 @@ def terminal_table(summary: Summary) -> "rich.table.Table":
     caption = [
         f"trial {trial}: {text}" for trial, text in sorted(configurations.items(), key=lambda item: int(item[0]))
     ]
+    if info.constraints:
+        caption.append(f"constraints: {constraints_text(info)}")
     caption += [
         f"R on {split}: P {show(p.polarity)}, S {show(p.similarity)}" for split, p in summary.references.items()
     ]
@@ -77,7 +80,7 @@ def terminal_table(summary: Summary) -> "rich.table.Table":
         share = "" if area.share is None else f", {100 * area.share:.1f}% of the oracle's"
         caption.append(f"hypervolume on {split}: {1e4 * area.front:.1f}{share}")
     rich_table = RichTable(
-        title=Text(f"Front of {summary.results.info.name}, scores x100"),
+        title=Text(f"Front of {info.name}, scores x100"),
         caption=Text("\n".join(caption)),
         box=SIMPLE_HEAD,
         title_justify="left",
@@ -98,14 +101,16 @@ def terminal_table(summary: Summary) -> "rich.table.Table":
 def markdown(summary: Summary) -> str:
     """``front.md``: what is missing, the front, its hypervolume and the settings."""
     info = summary.results.info
-    lines = [f"# {_plain(info.name)}", ""]
+    lines = [f"# {_plain(info.name)}", "", _plain(goal_text(info)), ""]
     lines += [f"> {_plain(note)}\n>" for note in summary.notes]
     if summary.members:
-        lines += ["", "## Front", "", f"Objective: {objective_formula(info)}. {SCORES_TEXT}", ""]
+        lines += ["", "## Front", "", SCORES_TEXT, ""]
         lines += _markdown_table(front_table(summary))
     areas = area_table(summary)
     if areas.rows:
         lines += ["", "## Hypervolume", "", HYPERVOLUME_TEXT, "", *_markdown_table(areas)]
+    if summary.trials:
+        lines += ["", "## Cost", "", cost_text(summary), "", *_markdown_table(cost_table(summary))]
     rows = tuple(settings(summary))
     lines += [
         "",
@@ -139,6 +144,7 @@ def _contents(summary: Summary) -> dict[str, bytes]:
     return {
         "front.json": _json(_front_rows(summary)),
         "points.json": _json(points),
+        "costs.json": _json(_cost_rows(summary)),
         "points.parquet": _parquet(points, _POINT_TYPES),
         "rungs.parquet": _parquet([dataclasses.asdict(rung) for rung in results.rungs], _RUNG_TYPES),
         "trials.parquet": _parquet(trials, _TRIAL_TYPES),
@@ -153,6 +159,16 @@ def _front_rows(summary: Summary) -> list[dict[str, Any]]:
     names = ("trial", "step", "kind", "value", "split", "polarity", "similarity", "retention")
     points = [point for split in SPLITS for member in summary.members if (point := member.on(split))]
     return [{name: row[name] for name in names} for row in map(_scaled, points)]
+
+
+def _cost_rows(summary: Summary) -> list[dict[str, Any]]:
+    """By kind of trial, and last of all trials; money is null where nothing has a price."""
+    rows = []
+    for entry in (*summary.account.entries, summary.account.total):
+        cost = dataclasses.asdict(entry.cost) | ({} if summary.account.priced else {"money": None})
+        counts = {"kind": entry.kind, "num_trials": entry.num_trials, "num_rungs": entry.num_rungs}
+        rows.append({**counts, **cost, "saved_seconds": entry.saved_seconds})
+    return rows
 
 
 def _scaled(point: Point) -> dict[str, Any]:
@@ -181,7 +197,11 @@ _TRIAL_TYPES = {
     "status": "string",
     "reason": "string",
     "seconds": "float64",
+    "cpu_seconds": "float64",
     "gpu_seconds": "float64",
+    "money": "float64",
+    "num_rungs": "int64",
+    "replicate_of": "int64",
 }
 
 

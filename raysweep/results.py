@@ -3,7 +3,9 @@
 ``ledger.jsonl`` holds one JSON object a line and is the source of truth. Events, told apart by ``event``:
 
 ``run``     the sweep's settings, written first and again at each resume: see :class:`RunInfo`
-``trial``   a configuration was proposed, and begins: ``trial``, ``config``
+``trial``   a configuration was proposed, and begins: ``trial``, ``config``, ``num_rungs``, which it has if it runs to its
+            end; a replicate, which runs one again with another seed, has ``replicate_of``, the trial it repeats, and
+            ``run``, from 1, which the seed derives from
 ``rung``    a trial was evaluated: a :class:`Rung`'s fields, ``points``, a list of :class:`Point`, and ``stop``, the trial's
             own reason to end here, or null
 ``hold``    a trial was stopped for now: ``trial``, ``reason``
@@ -11,6 +13,8 @@
 ``cut``     a running trial was paused by the budget: ``trial``, ``reason``
 ``again``   a trial that was cut, or was running when the driver died, goes on
 ``end``     a trial will not go on: ``trial``, ``status``, ``reason``
+``mean``    a replicate is about to end: ``trial``, its original, ``runs`` that count, and ``points``, those that several
+            runs reached: a :class:`Mean`'s fields but for the trial
 ``points``  operating points of no rung: the reference, the oracle, and test scores of front members
 ``finish``  the sweep ended: ``status`` (``completed``, ``interrupted``, ``budget``, ``plateau``), ``reason``, ``seconds``
 
@@ -55,6 +59,7 @@ class RunInfo:
     label_names: tuple[str, ...]
     seed: int
     schema: int = SCHEMA
+    constraints: Mapping[str, float] = field(default_factory=dict)  # the least of a point, where they are set
 
     def objective(self, point: "Point") -> float:
         """What the sweep judged this point by."""
@@ -136,6 +141,23 @@ class Trial:
     cpu_seconds: float = 0.0
     gpu_seconds: float = 0.0
     money: float = 0.0
+    replicate_of: int | None = None
+    num_rungs: int = 0  # to its end; 0 where an older ledger does not say
+
+
+@dataclass(frozen=True)
+class Mean:
+    """One operating point of a trial on dev over several runs: the means and the sample standard deviations over them."""
+
+    trial: int  # the original
+    step: int
+    kind: str
+    value: float | None
+    runs: int
+    polarity: float
+    polarity_spread: float
+    similarity: float
+    similarity_spread: float
 
 
 @dataclass(frozen=True)
@@ -150,6 +172,7 @@ class Results:
     status: str  # running, completed, interrupted or budget
     reason: str
     seconds: float
+    means: tuple[Mean, ...] = ()  # of trials that have replicates
 
 
 @dataclass
@@ -231,6 +254,7 @@ def load(folder: Path) -> Results:
     trials: dict[int, Trial] = {}
     rungs: list[Rung] = []
     points: list[Point] = []
+    means: dict[int, list[Mean]] = {}
     status, reason, seconds = "running", "", 0.0
     for event in events(path):
         kind, number = event["event"], event.get("trial", -1)
@@ -239,13 +263,15 @@ def load(folder: Path) -> Results:
                 raise InputError(f"{path}: written with schema {event['schema']}; this version reads {SCHEMA}")
             info = _fields_of(RunInfo, {**event, "label_names": tuple(event["label_names"])})
         elif kind == "trial":
-            trials[number] = Trial(number, event["config"])
+            trials[number] = _fields_of(Trial, event)
         elif kind == "rung":
             points += [Point(**{**point, "trial": number, "step": event["step"]}) for point in event["points"]]
             rungs.append(_fields_of(Rung, event))
         elif kind in _STATUS:
             new = {"status": event.get("status", _STATUS[kind]), "reason": event.get("reason", "")}
             trials[number] = dataclasses.replace(trials[number], **new)
+        elif kind == "mean":
+            means[number] = [Mean(trial=number, **point) for point in event["points"]]
         elif kind == "points":
             points += [Point(**point) for point in event["points"]]
         elif kind == "finish":
@@ -261,14 +287,15 @@ def load(folder: Path) -> Results:
             if trial.status == "running":
                 reason_of = "the sweep ended before it"
                 trials[number] = dataclasses.replace(trial, status="interrupted", reason=reason_of)
-    return Results(folder, info, tuple(trials.values()), tuple(rungs), tuple(points), status, reason, seconds)
+    of_runs = tuple(mean for _, found in sorted(means.items()) for mean in found)
+    return Results(folder, info, tuple(trials.values()), tuple(rungs), tuple(points), status, reason, seconds, of_runs)
 
 
 _STATUS = {"hold": "held", "revive": "running", "cut": "interrupted", "again": "running", "end": ""}
 
 
 def _fields_of(kind: Any, event: Mapping[str, Any]) -> Any:
-    return kind(**{each.name: event[each.name] for each in dataclasses.fields(kind)})
+    return kind(**{each.name: event[each.name] for each in dataclasses.fields(kind) if each.name in event})
 
 
 def front_members(points: Iterable[Point]) -> list[Point]:

@@ -14,7 +14,7 @@ from raysweep.space import Choices, Fixed, Parameters, Range, Space
 
 CHANGEABLE = (
     *("budget.trials", "budget.minutes", "budget.cpu_hours", "budget.gpu_hours", "budget.money", "budget.prices"),
-    *("resources", "storage.max_gib", "early_stopping.plateau"),
+    *("replicates", "resources", "storage.max_gib", "early_stopping.plateau"),
 )
 """What a resumed sweep may be given anew. Anything else would make its trials incomparable."""
 

@@ -13,6 +13,7 @@ import numpy as np
 import yaml
 
 from raysweep import __version__, metrics, warm
+from raysweep.account import account_of, sentence
 from raysweep.artifacts import Prepared
 from raysweep.cluster import Request, connected
 from raysweep.config import EncoderConfig, SweepConfig
@@ -26,7 +27,7 @@ from raysweep.results import Ledger, Point, Results, RunInfo, Split, load, point
 from raysweep.resuming import Resumed
 from raysweep.searching import decisions_of
 from raysweep.space import Space
-from raysweep.spending import Cost, Spending
+from raysweep.spending import Spending
 from raysweep.study import StudyFile
 from raysweep.sweep import ReplayError, Sweep
 
@@ -192,27 +193,17 @@ def _sweep(config: SweepConfig, decisions: Decisions, ledger: Ledger, display: D
 
 
 def _announce(sweep: Sweep, request: Request) -> None:
-    begun = len(sweep.decisions.trials)
+    begun, replicates = sweep.decisions.num_begun, sweep.decisions.replicates
     sweep.display.line(
-        f"search: {sweep.num_trials} trials{f', {begun} of them begun' if begun else ''}, {request.count} at a time, "
+        f"search: {sweep.num_trials} trials{f', {begun} of them begun' if begun else ''}, "
+        f"{f'up to {replicates.trials} replicates, ' if replicates.trials else ''}{request.count} at a time, "
         f"each on {request.cpus:g} CPUs and {request.gpus:g} GPUs"
     )
 
 
 def account(sweep: Sweep) -> str:
-    """What the sweep's trials cost, what those cost that did not complete, and what early stopping saved, in a line."""
-    summed = {"completed": Cost(), "others": Cost()}
-    saved = 0.0
-    for number, cost in sweep.spending.trials.items():
-        completed = sweep.decisions.trials[number].state == "completed"
-        summed["completed" if completed else "others"].add(cost)
-        saved += 0.0 if completed else sweep.unspent(number)
-    total = sweep.spending.total
-    text = f"{total.seconds:,.0f} trial-seconds, {total.cpu_seconds / 3600:.2f} CPU-hours"
-    text += f", {total.gpu_seconds / 3600:.2f} GPU-hours" if total.gpu_seconds else ""
-    text += f", {total.money:.2f} in money" if sweep.config.budget.prices else ""
-    text += f"; {summed['others'].seconds:,.0f} of them in trials that did not complete"
-    return text + f"; early stopping saved about {saved:,.0f}"
+    """What the sweep has cost, as its report will have it, in a line."""
+    return sentence(account_of(load(sweep.folder)), sweep.decisions.replicates.trials)
 
 
 def _write_config(folder: Path, config: SweepConfig) -> None:
@@ -270,6 +261,7 @@ def _write_info(sweep: Sweep, prepared: Prepared, sets: Mapping[Split, Evaluatio
         num_pool={split: len(one.pool) for split, one in sets.items()},
         label_names=tuple(prepared.sentences.label_names),
         seed=config.seed,
+        constraints={name: least for name, least in config.objective.constraints.model_dump().items() if least},
     )
     sweep.ledger.append("run", **dataclasses.asdict(info))
 

@@ -68,7 +68,7 @@ class TrialActor(tune.Trainable):
         self._rungs = rungs(
             trial,
             self._bench,
-            seed=trial_seed(config["seed"], trial),
+            seed=trial_seed(config["seed"], trial, config["run"]),
             num_rungs=self._num_rungs,
             checkpoints=checkpoints_of(self._folder, self._number),
             checkpoint_seconds=config["checkpoint_seconds"],
@@ -122,7 +122,8 @@ class _Proposer(_NotInSnapshots, Searcher):
             return None if self._sweep.legs else Searcher.FINISHED
         number, config = asked
         self._numbers[trial_id] = number
-        return {**self._shared, "number": number, "trial": config.model_dump()}
+        run = self._sweep.decisions.trials[number].run
+        return {**self._shared, "number": number, "trial": config.model_dump(), "run": run}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """The sweep has learnt it from the scheduler, which is told why; but not of a trial that never came to run."""

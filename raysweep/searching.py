@@ -5,22 +5,14 @@ from raysweep.decisions import Decisions
 from raysweep.goal import Goal, Pair
 from raysweep.growth import Growth
 from raysweep.proposals import Proposals
+from raysweep.replicates import Replicates
 from raysweep.space import Space
 from raysweep.stopping import KeepAll, Median, ParetoHalving, Stopper, SuccessiveHalving
 
 
 def goal_of(objective: ObjectiveConfig, reference: Pair) -> Goal:
     """The goal under an objective, where the reference encoder scores ``reference`` (P, S) on dev."""
-    polarity, similarity = reference
-    least = objective.constraints
-    unit = 1 / similarity if objective.similarity == "retention" else 1.0
-    return Goal(
-        polarity_weight=objective.polarity_weight,
-        corner=(polarity, similarity / 2),
-        similarity_unit=unit,
-        min_polarity=least.polarity,
-        min_similarity=max(least.similarity, least.retention * similarity),
-    )
+    return Goal.of(objective.polarity_weight, objective.similarity, objective.constraints.model_dump(), reference)
 
 
 def stopper_of(rule: EarlyStoppingConfig, corner: Pair, reference: Pair | None) -> Stopper:
@@ -52,4 +44,5 @@ def decisions_of(config: SweepConfig, space: Space, reference: Pair, *, seed_off
         goal,
         config.budget.trials,
         (plateau.trials, plateau.growth) if plateau else None,
+        Replicates(config.replicates.trials, config.replicates.runs),
     )

@@ -17,7 +17,8 @@ class StudyFile:
     """One trial of the study for each of the sweep's, with the same numbers.
 
     A trial that was stopped is pruned and none is complete that did not run to its end; one that is held, or cut by a
-    budget, is still running. ``begin`` comes for every trial in order.
+    budget, is still running. A replicate has its original's parameters and the attribute ``replicate_of``. ``begin`` comes
+    for every trial in order.
     """
 
     def __init__(self, path: Path, name: str, proposals: Proposals) -> None:
@@ -30,10 +31,14 @@ class StudyFile:
         self._study.set_metric_names(proposals.names)
         self._proposals = proposals
 
-    def begin(self, number: int) -> None:
-        params, distributions = self._proposals.known(number)
+    def begin(self, course: Course) -> None:
+        original = course.replicate_of
+        params, distributions = self._proposals.known(course.number if original is None else original)
+        attributes = {} if original is None else {"replicate_of": original}
         self._study.add_trial(
-            optuna.trial.create_trial(state=TrialState.RUNNING, params=params, distributions=distributions)
+            optuna.trial.create_trial(
+                state=TrialState.RUNNING, params=params, distributions=distributions, user_attrs=attributes
+            )
         )
 
     def rung(self, number: int, examples_seen: int, course: Course, goal: Goal) -> None:

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from raysweep.config import SweepConfig
-from raysweep.decisions import Decisions
+from raysweep.decisions import Course, Decisions
 from raysweep.keeping import Kept
 from raysweep.progress import Display, duration
+from raysweep.replicates import mean_points
 from raysweep.results import Ledger, Point, checkpoints_of, front_members, point_problem
 from raysweep.spending import Cost, Node, Spending
 from raysweep.study import StudyFile
@@ -57,6 +58,7 @@ class Sweep:
         self._began = time.monotonic()
         self._configs: dict[int, TrialConfig] = {}
         self._steps: dict[int, int] = {}  # rungs done
+        self._num_rungs: dict[int, int] = {}  # to be done
         self._waiting: deque[int] = deque()  # trials that a budget or a crash cut off: they go on first
 
     @property
@@ -86,14 +88,22 @@ class Sweep:
             self._log("revive", trial=number)
             self.display.line(f"trial {number}: goes on, being among the best by now")
         else:
-            self._begin(number, trial_config(dict(course.values)))
-            self._log("trial", trial=number, config=self._configs[number].model_dump(mode="json", exclude_none=True))
+            self._begin(course, trial_config(dict(course.values)))
+            origin: dict[str, Any] = {}
+            if (original := course.replicate_of) is not None:
+                origin = {"replicate_of": original, "run": course.run}
+                self.display.line(f"trial {number}: trial {original} again, with another seed")
+            config = self._configs[number].model_dump(mode="json", exclude_none=True)
+            self._log("trial", trial=number, config=config, num_rungs=self._num_rungs[number], **origin)
         self.legs[number] = _Leg(self.seconds)
         return number, self._configs[number]
 
-    def _begin(self, number: int, config: TrialConfig) -> None:
-        self._configs[number] = config
-        self.study.begin(number)
+    def _begin(self, course: Course, config: TrialConfig) -> None:
+        self._configs[course.number] = config
+        self._num_rungs[course.number] = self.config.budget.rungs_of(config)
+        if course.replicate_of is not None:  # it is compared at an equal budget, under the schedule of a whole trial
+            self._num_rungs[course.number] = self._steps[course.replicate_of]
+        self.study.begin(course)
 
     def rung(self, number: int, rung: dict[str, Any]) -> bool:
         """Take a rung's result; whether the trial is to leave its worker.
@@ -102,7 +112,7 @@ class Sweep:
         that went on from a checkpoint repeats its last rung, which counts once.
         """
         leg = self.legs[number]
-        num_rungs = self.config.budget.rungs_of(self._configs[number])
+        num_rungs = self._num_rungs[number]
         if rung["step"] <= self._steps.get(number, 0):
             return leg.leaves is not None
         if problem := next((p for p in map(point_problem, rung["points"]) if p), None):
@@ -130,6 +140,8 @@ class Sweep:
         """What a rung that is in the ledger means for its trial, and why; None when it goes on."""
         if rung["step"] == self.config.budget.rungs_of(self._configs[number]):
             return "completed", f"all {rung['step']} rungs done"
+        if rung["step"] == self._num_rungs[number]:
+            return "stopped", f"trial {self.decisions.trials[number].replicate_of} went no further"
         if rung["stop"]:
             return "stopped", rung["stop"]
         return ("held", held) if held else (None, "")
@@ -140,10 +152,11 @@ class Sweep:
         self._steps[number] = rung["step"]
         self.front = front_members([*self.front, *points])
         config = self._configs[number]
-        further = range(rung["step"] + 1, self.config.budget.rungs_of(config) + 1)
+        further = range(rung["step"] + 1, self._num_rungs[number] + 1)
         ahead = [] if rung["stop"] else [step * config.examples_per_rung for step in further]
         pairs = [(point.polarity, point.similarity) for point in points]
-        verdict = self.decisions.rung(number, rung["examples_seen"], pairs, ahead)
+        names = [(point.step, *point.key) for point in points]
+        verdict = self.decisions.rung(number, rung["examples_seen"], pairs, ahead, names)
         self.study.rung(number, rung["examples_seen"], self.decisions.trials[number], self.decisions.goal)
         return verdict
 
@@ -167,6 +180,10 @@ class Sweep:
         self.display.line(f"trial {number}: {how}: {reason}")
 
     def _end(self, number: int, status: Any, reason: str) -> None:
+        original = self.decisions.trials[number].replicate_of
+        if original is not None and status != "failed":  # first, so that a kill in between repeats it but loses nothing
+            means = mean_points(self.decisions.replicates.means(original, ending=number))
+            self._log("mean", trial=original, runs=max((p["runs"] for p in means), default=1), points=means)
         self._log("end", trial=number, status=status, reason=reason, cost=self._cost(number))
         self._ended(number, status, reason)
         shutil.rmtree(checkpoints_of(self.folder, number), ignore_errors=True)
@@ -201,10 +218,13 @@ class Sweep:
                 self.spending.restore(number, event["cost"])
             if kind == "trial":
                 config = trial_config(dict(event["config"]))
-                course = self.decisions.adopt(event["config"]) if adopt else self.decisions.propose()
+                if "replicate_of" in event:
+                    course = self.decisions.replicate(event["replicate_of"])
+                else:
+                    course = self.decisions.adopt(event["config"]) if adopt else self.decisions.propose()
                 if course.number != number or (not adopt and trial_config(dict(course.values)) != config):
                     raise ReplayError(f"trial {number} is not what the sampler proposes now")
-                self._begin(number, config)
+                self._begin(course, config)
             elif kind == "revive" and ((revived := self.decisions.revive()) is None or revived.number != number):
                 raise ReplayError(f"trial {number} would not be revived now")
             elif kind == "rung":
@@ -228,12 +248,6 @@ class Sweep:
     def kept_front(self) -> list[Point]:
         """The front's members whose weights are on disk."""
         return [point for point in self.front if self.kept.holds(point)]
-
-    def unspent(self, number: int) -> float:
-        """About how many seconds more the trial would have taken to its end, at the pace of the rungs it did."""
-        done = self._steps.get(number, 0)
-        left = self.config.budget.rungs_of(self._configs[number]) - done
-        return self._cost(number)["seconds"] / done * left if done else 0.0
 
     def _held(self) -> list[int]:
         return [number for number, course in self.decisions.trials.items() if course.state == "held"]
@@ -267,18 +281,21 @@ class Sweep:
 
     def show(self) -> None:
         """The status line: running, held, ended; the best point; the front; time left."""
-        begun = len(self.decisions.trials)
+        begun, replicates = len(self.decisions.trials), self.decisions.replicates
         resting = begun - len(self.legs) - sum(self.ended.values())
         counts = {"running": len(self.legs), "held": resting, **self.ended}
-        text = f"search: {begun} of {self.num_trials} trials begun, "
+        text = f"search: {self.decisions.num_begun} of {self.num_trials} trials begun, "
+        if replicates.num_begun:
+            text += f"{replicates.num_begun} of at most {replicates.trials} replicates, "
         text += ", ".join(f"{count} {name}" for name, count in counts.items() if count or name == "running")
         if self.front:
             best = max(self.front, key=self._value)
             text += f" | best P {100 * best.polarity:.2f} S {100 * best.similarity:.2f} | front {len(self.front)}"
-        self.display.status(text + f" | {self._left(begun)}", begun / self.num_trials)
+        total = max(begun, self.num_trials + replicates.trials)
+        self.display.status(text + f" | {self._left(begun, total)}", begun / total)
 
-    def _left(self, begun: int) -> str:
-        estimates = [self.seconds / begun * (self.num_trials - begun)] if begun > len(self.legs) else []
+    def _left(self, begun: int, total: int) -> str:
+        estimates = [self.seconds / begun * (total - begun)] if begun > len(self.legs) else []
         if self.config.budget.minutes:
             estimates.append(60 * self.config.budget.minutes - self.seconds)
         return f"about {duration(max(0.0, min(estimates)))} left" if estimates else f"{duration(self.seconds)} so far"

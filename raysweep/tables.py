@@ -1,13 +1,18 @@
 """The report's tables as text cells, the same for the terminal, Markdown and HTML. Scores are shown x100."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from raysweep.account import Entry
 from raysweep.results import Point, RunInfo, Split, varied_parameters
-from raysweep.summary import SPLITS, Summary, half_width, objective_formula
+from raysweep.summary import SPLITS, Summary, constraints_text, half_width, objective_formula
 
 ABSENT = "–"  # noqa: RUF001 (an en dash reads as an empty cell)
+
+SIGNS = {"completed": "●", "stopped": "✕", "held": "■", "interrupted": "▲", "failed": "✚", "running": "▶"}
+"""Of how trials ended; the markers in the figure of their progress look the same."""
+MISSES = "misses"  # the mark of front members that do not meet the constraints
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,8 @@ def front_table(summary: Summary, *, intervals: bool = True) -> Table:
     for member in summary.members:
         point = member.dev
         scores = [cell for split in splits for cell in _scores(member.on(split), info, split, intervals)]
-        marks = " ".join(m for m, on in (("★ knee", member.is_knee), ("◆ best", member.is_best)) if on)
+        words = (("★ knee", member.is_knee), ("◆ best", member.is_best), (MISSES, not member.is_feasible))
+        marks = " ".join(word for word, on in words if on)
         configuration = describe(configs.get(point.trial or 0, {}), names)
         encoder = (str(point.trial), str(point.step), kind_name(point), str(point.width), configuration)
         rows.append((marks, *encoder, *scores))
@@ -90,19 +96,47 @@ def area_table(summary: Summary) -> Table:
 
 
 def trial_table(summary: Summary) -> Table:
-    """Every trial by its number, with its best dev point under the objective."""
+    """Every trial by its number, with its best dev point under the objective, in parentheses if that misses a constraint."""
     names = varied_parameters(summary.results.trials)
     columns = ("trial", "configuration", "status", "reason", "rungs", "examples", "objective", "P", "S", "seconds")
     rows = []
     for each in summary.trials:
         trial, best = each.trial, each.best
-        scores = (show(max(each.objectives)), show(best.polarity), show(best.similarity)) if best else (ABSENT,) * 3
+        objective = show(each.objective) if each.is_feasible else f"({show(each.objective)})"
+        scores = (objective, show(best.polarity), show(best.similarity)) if best else (ABSENT,) * 3
         examples = f"{each.rungs[-1].examples_seen:,}" if each.rungs else ABSENT
         rungs = str(len(each.rungs))
-        seconds = f"{trial.seconds or (each.rungs[-1].seconds if each.rungs else 0):,.0f}"
-        words = (describe(trial.config, names), trial.status, trial.reason)
-        rows.append((str(trial.trial), *words, rungs, examples, *scores, seconds))
+        words = (describe(trial.config, names), signed(trial.status), trial.reason)
+        rows.append((str(trial.trial), *words, rungs, examples, *scores, f"{trial.seconds:,.0f}"))
     return Table(columns, tuple(rows), frozenset({"configuration", "status", "reason"}))
+
+
+def signed(status: str) -> str:
+    """A trial's status after its sign."""
+    return f"{SIGNS[status]}\N{NO-BREAK SPACE}{status}" if status in SIGNS else status
+
+
+def cost_table(summary: Summary) -> Table:
+    """What trials cost by how they ended, and in all; without GPU-hours and money where there are none."""
+    found = summary.account
+    entries = [*found.entries, found.total]
+    columns: dict[str, Callable[[Entry], str]] = {
+        "trials that are": lambda entry: signed(entry.kind),
+        "trials": lambda entry: f"{entry.num_trials:,}",
+        "rungs": lambda entry: f"{entry.num_rungs:,}",
+        "seconds": lambda entry: f"{entry.cost.seconds:,.0f}",
+        "share": lambda entry: f"{entry.cost.seconds / (found.total.cost.seconds or 1):.1%}",
+        "CPU-hours": lambda entry: f"{entry.cost.cpu_seconds / 3600:,.2f}",
+        "GPU-hours": lambda entry: f"{entry.cost.gpu_seconds / 3600:,.2f}",
+        "money": lambda entry: f"{entry.cost.money:,.2f}",
+        "seconds saved": lambda entry: f"{entry.saved_seconds:,.0f}" if entry.saved_seconds else ABSENT,
+    }
+    if not found.total.cost.gpu_seconds:
+        del columns["GPU-hours"]
+    if not found.priced:
+        del columns["money"]
+    rows = tuple(tuple(cell(entry) for cell in columns.values()) for entry in entries)
+    return Table(tuple(columns), rows, frozenset({"trials that are"}))
 
 
 def settings(summary: Summary) -> list[tuple[str, str]]:
@@ -125,6 +159,7 @@ def settings(summary: Summary) -> list[tuple[str, str]]:
         ("reference encoder R", info.reference),
         ("retrieval", f"k = {info.k}, {info.rank_weights} rank weights"),
         ("objective", objective_formula(info)),
+        ("constraints", constraints_text(info) or ABSENT),
         ("common to all trials", common or ABSENT),
         ("seed", str(info.seed)),
         ("raysweep", info.version),

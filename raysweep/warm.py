@@ -14,6 +14,7 @@ from raysweep.errors import InputError
 from raysweep.goal import Pair, front_of
 from raysweep.pareto import hypervolume
 from raysweep.proposals import Proposals
+from raysweep.replicates import averaged
 from raysweep.results import Results
 from raysweep.space import Space
 
@@ -43,9 +44,10 @@ def gather(runs: Sequence[Results], space: Space, reference: Pair) -> Lesson:
         own = next((p for p in run.points if p.kind == "reference" and p.split == "dev"), None)
         if own is None:
             raise InputError(f"{run.folder}: holds no scores of its reference encoder to compare by")
+        points = averaged(run)
         for trial in run.trials:
             rungs = sorted((r for r in run.rungs if r.trial == trial.trial), key=lambda rung: rung.step)
-            if not rungs or trial.status == "failed":
+            if not rungs or trial.status == "failed" or trial.replicate_of is not None:
                 continue
             try:
                 space.recall(trial.config)
@@ -57,7 +59,7 @@ def gather(runs: Sequence[Results], space: Space, reference: Pair) -> Lesson:
             for rung in rungs:
                 pairs = [
                     _carried((point.polarity, point.similarity), (own.polarity, own.similarity), reference)
-                    for point in run.points
+                    for point in points
                     if (point.trial, point.step, point.split) == (trial.trial, rung.step, "dev")
                 ]
                 front = front_of([*front, *pairs])

@@ -10,8 +10,8 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "raysweep"
 
 PURE = {
-    "artifacts", "carving", "config", "dataset", "decisions", "demo", "document", "errors", "examples", "files", "freezing", "goal", "growth", "hub", "keeping", "losses", "metrics",
-    "model_source", "neighbours", "pareto", "progress", "proposals", "recorded", "replay", "results", "resuming", "schedules", "searching", "sources", "space", "space_parser",
+    "account", "artifacts", "carving", "config", "dataset", "decisions", "demo", "document", "errors", "examples", "files", "freezing", "goal", "growth", "hub", "keeping", "losses", "metrics",
+    "model_source", "neighbours", "pareto", "progress", "proposals", "recorded", "replay", "replicates", "results", "resuming", "schedules", "searching", "sources", "space", "space_parser",
     "spending", "stopping", "study", "sweep", "trial", "warm",
 }  # fmt: skip
 TRAINING = {

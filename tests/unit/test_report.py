@@ -5,7 +5,6 @@ import html.parser
 import io
 import json
 import math
-import os
 import re
 import shutil
 import sys
@@ -15,8 +14,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from raysweep import figures, report
+from raysweep import figures, report, tables
+from raysweep.account import sentence
 from raysweep.errors import InputError
+from raysweep.goal import Goal
+from raysweep.pareto import hypervolume
 from raysweep.results import Ledger, Point, Rung, RunInfo, load
 from raysweep.summary import half_width, summarise
 from raysweep.tables import describe, front_table, varied_parameters
@@ -47,7 +49,29 @@ def point(trial, step, polarity, similarity, *, split="dev", kind="plain", value
     return Point(trial, step, kind, value, split, width, polarity, 0.25, similarity, 0.08, retention)
 
 
-def write_ledger(folder, trials, *, info=INFO, reference=True, oracle=True, test_of=(), finish=("completed", "")):
+def cost_of(number, rungs, gpus, price):
+    """Of a trial of 2 CPUs, whose rungs take from 10 to 16 seconds; its price is of an hour."""
+    seconds = (10 + number % 7) * rungs
+    return {
+        "seconds": seconds,
+        "cpu_seconds": 2 * seconds,
+        "gpu_seconds": gpus * seconds,
+        "money": price * seconds / 3600,
+    }
+
+
+def write_ledger(
+    folder,
+    trials,
+    *,
+    info=INFO,
+    reference=True,
+    oracle=True,
+    test_of=(),
+    finish=("completed", ""),
+    gpus=0.5,
+    price=3.0,
+):
     """``trials``: (config, status, reason, [(polarity, similarity) of each rung]); ``test_of``: points to test."""
     ledger = Ledger(folder)
     ledger.append("run", **dataclasses.asdict(info))
@@ -62,12 +86,17 @@ def write_ledger(folder, trials, *, info=INFO, reference=True, oracle=True, test
             )
         ledger.append("points", points=[dataclasses.asdict(each) for each in found])
     for number, (config, status, reason, scores) in enumerate(trials):
-        ledger.append("trial", trial=number, config=config)
+        ledger.append("trial", trial=number, config=config, num_rungs=5)
         for step, (p, s) in enumerate(scores, 1):
             rung = dataclasses.asdict(Rung(number, step, 1024 * 2**step, 10.0 * step, 0.1))
-            ledger.append("rung", **rung, points=[dataclasses.asdict(point(number, step, p, s))])
+            points = [dataclasses.asdict(point(number, step, p, s))]
+            ledger.append("rung", **rung, points=points, cost=cost_of(number, step, gpus, price))
         if status != "running":
-            ledger.append("end", trial=number, status=status, reason=reason, seconds=60.0, gpu_seconds=0.0)
+            event = {"held": "hold", "interrupted": "cut"}.get(status, "end")
+            cost = cost_of(number, len(scores) + 0.1, gpus, price)
+            ledger.append(
+                event, trial=number, **({"status": status} if event == "end" else {}), reason=reason, cost=cost
+            )
     tested = [
         dataclasses.replace(each, split="test", polarity=each.polarity - 0.02, similarity=each.similarity - 0.01)
         for each in test_of
@@ -276,7 +305,7 @@ def test_text_of_the_run_is_escaped_everywhere(tmp_path):
     tables = [line for line in (tmp_path / "report" / "front.md").read_text().splitlines() if line.startswith("|")]
     assert "<script>" not in "\n".join(tables).replace("\\<script\\>", "")
     separators = [len(re.findall(r"(?<!\\)\|", line)) for line in tables]
-    assert set(separators) == {len(front_table(summary).columns) + 1, 8, 3, 11}
+    assert set(separators) == {len(front_table(summary).columns) + 1, 8, 10, 3, 11}
     assert evil.split("|")[0] in rendered(summary).replace("\n", "")
 
 
@@ -363,18 +392,12 @@ def test_figures_are_wide_pngs(tmp_path, case):
 
 
 def test_a_thousand_trials_fold_their_table(tmp_path):
-    write_ledger_without_fsync(tmp_path, random_trials(1200))
+    trials = random_trials(1200)
+    write_ledger(tmp_path, trials, test_of=dev_front(trials[:20]))
     report.write(tmp_path)
     text, page = read_page(tmp_path)
     assert "<details>" in text and "<details open>" not in text
     assert page.tags.count("tr") > 1200
-
-
-def write_ledger_without_fsync(folder, trials):
-    patch = pytest.MonkeyPatch()
-    with patch.context() as context:
-        context.setattr(os, "fsync", lambda _: None)
-        write_ledger(folder, trials, test_of=dev_front(trials[:20]))
 
 
 def test_report_overwrites_an_earlier_one_and_a_failing_one_leaves_it(run, monkeypatch):
@@ -419,3 +442,114 @@ def test_configurations_show_what_differs_the_main_parameters_first(tmp_path):
     assert describe(configs[0], names) == "triplet, margin 0.1, weight_decay 0.01"
     assert describe(configs[1], names) == "multiple_negatives, weight_decay 0.02"
     assert varied_parameters(load(tmp_path).trials[:1]) == ("loss", "margin", "learning_rate", "batch_size")
+
+
+def of_every_status(num_trials=40):
+    """Random trials, of which some are held and some are cut off."""
+    trials = []
+    for number, (config, status, reason, scores) in enumerate(random_trials(num_trials)):
+        status = {1: "held", 2: "interrupted", 3: "running"}.get(number % 5, status) if status == "stopped" else status
+        trials.append((config, status, reason, scores))
+    return trials
+
+
+@pytest.mark.parametrize(("gpus", "price"), [(0.5, 3.0), (0.0, 0.0)])
+def test_costs_are_those_of_the_ledger_and_add_up(tmp_path, gpus, price):
+    trials = of_every_status()
+    write_ledger(tmp_path, trials, gpus=gpus, price=price, finish=None)
+    stored = {}  # each trial's last word
+    for event in map(json.loads, (tmp_path / "ledger.jsonl").read_text().splitlines()):
+        if "cost" in event:
+            stored[event["trial"]] = event["cost"]
+    summary = report.write(tmp_path).summary
+    *rows, total = json.loads((tmp_path / "report" / "costs.json").read_text())
+    assert {row["kind"] for row in rows} == {status for _, status, *_ in trials} >= {"held", "interrupted", "running"}
+    for row in (*rows, total):
+        of_kind = [number for number, (_, status, *_) in enumerate(trials) if row["kind"] in (status, "all")]
+        assert row["num_trials"] == len(of_kind)
+        assert row["num_rungs"] == sum(len(trials[number][3]) for number in of_kind)
+        for name in ("seconds", "cpu_seconds", "gpu_seconds", *(["money"] if price else [])):
+            assert row[name] == pytest.approx(math.fsum(stored[number][name] for number in of_kind))
+        assert price or row["money"] is None
+        saved = 0.0
+        for number in of_kind:
+            done = len(trials[number][3])
+            if done and trials[number][1] in ("stopped", "held"):
+                saved += stored[number]["seconds"] / done * (5 - done)
+        assert row["saved_seconds"] == pytest.approx(saved)
+    assert total["saved_seconds"] > 0
+    written = pq.read_table(tmp_path / "report" / "trials.parquet").to_pylist()
+    assert [{name: row[name] for name in stored[0]} for row in written] == list(stored.values())
+    found = tables.trial_table(summary)
+    shown = [row[found.columns.index("seconds")] for row in found.rows]
+    assert shown == [f"{cost['seconds']:,.0f}" for cost in stored.values()]
+    for name in ("front.md", "report.html"):
+        text = (tmp_path / "report" / name).read_text()
+        assert sentence(summary.account) in text
+        assert ("GPU-hours" in text, "money" in text) == (gpus > 0, price > 0)
+        assert f"{total['seconds']:,.0f}" in text and f"{total['saved_seconds']:,.0f}" in text
+
+
+def test_every_status_has_a_sign_of_its_own(tmp_path):
+    trials = of_every_status()
+    write_ledger(tmp_path, trials, finish=("budget", "the budget's 1 minutes are spent"))
+    summary = report.write(tmp_path).summary
+    signs = [{tables.signed(status), figures.ENDS[status]} for _, status, *_ in trials]
+    assert len(set(map(frozenset, signs))) == len({status for _, status, *_ in trials}) == 6
+    held = sum(status == "held" for _, status, *_ in trials)
+    for name in ("front.md", "report.html"):
+        text = (tmp_path / "report" / name).read_text().replace("\N{NO-BREAK SPACE}", " ")
+        assert f"{held} of 40 trials are held: raysweep run --resume may go on with them." in text
+        assert text.count("■ held") == held + 1  # and once among the costs
+    assert summary.account.of("held").num_trials == held
+
+
+@pytest.mark.parametrize("similarity", ["similarity", "retention"])
+@pytest.mark.parametrize("least", [{"retention": 0.8}, {"polarity": 0.75, "similarity": 0.3}])
+def test_what_misses_a_constraint_is_marked_and_counts_as_for_the_sweep(tmp_path, least, similarity):
+    info = dataclasses.replace(INFO, constraints=least, similarity=similarity)
+    trials = random_trials(20)
+    write_ledger(tmp_path, trials, info=info, test_of=dev_front(trials))
+    summary = report.write(tmp_path).summary
+    goal = Goal.of(0.5, similarity, least, REFERENCE["dev"])
+    points = [p for p in summary.results.points if p.trial is not None and p.split == "dev"]
+    pairs = [(p.polarity, p.similarity) for p in points]
+    members = {(m.dev.polarity, m.dev.similarity): m for m in summary.members}
+    assert 0 < sum(m.is_feasible for m in summary.members) < len(dev_front(trials)) == len(members)
+    for pair, member in members.items():
+        assert member.is_feasible == all(getattr(member.dev, name) >= value for name, value in least.items())
+        assert member.is_best == (pair == goal.best(pairs))
+        assert member.is_feasible or not member.is_knee
+    assert summary.areas["dev"].front == pytest.approx(goal.area(pairs))
+    limit = [(p.polarity, p.similarity) for p in summary.oracles["dev"]]
+    assert summary.areas["dev"].oracle == pytest.approx(goal.area(limit))
+    kept = [(m.test.polarity, m.test.similarity) for m in summary.members if m.is_feasible]
+    assert summary.areas["test"].front == pytest.approx(hypervolume(kept, summary.goals["test"].corner))
+    for each in summary.trials:
+        own = [(p.polarity, p.similarity) for p in points if p.trial == each.trial.trial]
+        if own:
+            assert (each.best.polarity, each.best.similarity) == goal.best(own)
+            assert each.objective == pytest.approx(goal.value(goal.best(own)))
+            assert each.is_feasible == (goal.objective(own) >= 0)
+    texts = {
+        "retention": "Constraints: retention ≥ 80.0.",
+        "polarity": "Constraints: P ≥ 75.0, S ≥ 30.0.",
+    }
+    for name in ("front.md", "report.html"):
+        text = (tmp_path / "report" / name).read_text()
+        assert texts[next(iter(least))] in text.split("Front</h2>" if name == "report.html" else "## Front")[0]
+        assert "front members miss a constraint" in text
+    marks = [row[0] for row in front_table(summary).rows]
+    assert [tables.MISSES in mark for mark in marks] == [not member.is_feasible for member in summary.members]
+
+
+def test_where_no_point_meets_the_constraints_the_best_misses_by_least(tmp_path):
+    info = dataclasses.replace(INFO, constraints={"polarity": 0.95})
+    write_ledger(tmp_path, random_trials(10), info=info)
+    summary = report.write(tmp_path).summary
+    (best,) = [member for member in summary.members if member.is_best]
+    assert best.dev.polarity == max(member.dev.polarity for member in summary.members)
+    assert sum(member.is_knee for member in summary.members) == 1
+    assert summary.areas["dev"].front == 0
+    assert any(note.startswith("No point meets the constraints (P ≥ 95.0)") for note in summary.notes)
+    assert "misses" in rendered(summary, width=80) and "P ≥ 95.0" in rendered(summary, width=80)

@@ -36,6 +36,7 @@ def settings(tmp_path: Path, space: str = "polarity", **overrides: str) -> tuple
         "budget__trials": "12",
         "budget__rungs": "4",
         "budget__examples_per_trial": "null",
+        **({"early_stopping__policy": "asha", "early_stopping__first_examples": "4096"} if space == "polarity" else {}),
         **overrides,
     }.items():
         document.override(key.replace("__", "."), value)
