@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from raysweep import engine, search
+from raysweep.ledger import Ledger
 from raysweep.metrics import Scores
-from raysweep.results import Ledger, checkpoints_of
+from raysweep.results import checkpoints_of
 from raysweep.sweep import Sweep
 from raysweep.trial import TrialConfig
 

@@ -37,9 +37,9 @@ class Account:
 
 
 def account_of(results: Results) -> Account:
-    """Add up the trials. Early stopping saved what trials that it stopped or holds would have taken to their end.
+    """Add up the trials. Early stopping saved what trials that it stopped would have taken to their end.
 
-    That is estimated at the pace of the rungs they did. What failed, or was cut off with the sweep, saved nothing.
+    That is estimated at the pace of the rungs they did. What failed, was cut off or may go on has saved nothing.
     """
     done: dict[int, int] = {}
     for rung in results.rungs:
@@ -49,7 +49,7 @@ def account_of(results: Results) -> Account:
     for trial in results.trials:
         kind = trial.status if trial.replicate_of is None else "replicates"
         num_rungs = done.get(trial.trial, 0)
-        left = max(0, trial.num_rungs - num_rungs) if num_rungs and kind in ("stopped", "held") else 0
+        left = max(0, trial.num_rungs - num_rungs) if num_rungs and kind == "stopped" else 0
         for entry in (entries[kind], total):
             entry.num_trials += 1
             entry.num_rungs += num_rungs

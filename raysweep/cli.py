@@ -1,19 +1,15 @@
 """The command line: one subcommand a stage. torch and Ray are imported only by the commands that use them."""
 
-import contextlib
-import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from raysweep import __version__
+from raysweep.arguments import load, load_resumed, natural, one_of, where_of
 from raysweep.errors import InputError
-
-if TYPE_CHECKING:
-    from raysweep.progress import Display, Log
+from raysweep.progress import working
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 OVERRIDE_HELP = (
@@ -73,12 +69,12 @@ def run(
     if resume is not None:
         if warm_start:
             raise InputError("--warm-start is for new runs; a resumed one has what it began with")
-        config, parsed, resumed = _resumed(resume, space, arguments)
+        config, parsed, resumed = load_resumed(resume, space, arguments)
     elif space is None:
         raise InputError("SPACE is missing: a YAML file or the name of a shipped space, or --resume RUN")
     else:
-        config, parsed = _load(space, arguments)
-    with _working() as (display, log):
+        config, parsed = load(space, arguments)
+    with working() as (display, log):
         folder, interrupted = runner.run(
             config, parsed, display, log, resumed=resumed, warm_start=[folder.absolute() for folder in warm_start or ()]
         )
@@ -97,9 +93,9 @@ def prepare(context: typer.Context, space: SpaceFile) -> None:
     """
     from raysweep import runner
 
-    config, parsed = _load(space, context.args)
+    config, parsed = load(space, context.args)
     runner.check_writable("storage.artifacts", config.storage.artifacts_folder)
-    with _working() as (display, _):
+    with working() as (display, _):
         path = runner.prepare_only(config, parsed, display)
     typer.echo(path)
 
@@ -131,14 +127,14 @@ def evaluate(
     for flag, text in (("--model", model), ("--train", train), ("--test", test)):
         if not text:
             raise InputError(f"{flag} is empty")
-    ks = [_natural("--k", text) for text in k.split(",")]
+    ks = [natural("--k", text) for text in k.split(",")]
     kinds: list[Any] = rank_weights.split(",")
     for kind in kinds:
-        _one_of("--rank-weights", kind, ("uniform", "linear"))
-    _one_of("--format", format, ("table", "json"))
-    _one_of("--precision", precision, ("fp32", "bf16"))
+        one_of("--rank-weights", kind, ("uniform", "linear"))
+    one_of("--format", format, ("table", "json"))
+    one_of("--precision", precision, ("fp32", "bf16"))
     arithmetic: Any = precision
-    with _working() as (display, _):
+    with working() as (display, _):
         results = scoring.score_files(
             EncoderConfig(name=model, prompt=prompt, precision=arithmetic),
             EncoderConfig(name=reference, prompt=prompt) if reference else None,
@@ -175,7 +171,7 @@ def report(run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder o
 @app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
 def validate(context: typer.Context, space: SpaceFile) -> None:
     """Check a sweep's file and show what it would search, without touching data, models or a cluster."""
-    config, parsed = _load(space, context.args)
+    config, parsed = load(space, context.args)
     typer.echo(f"{space}: valid")
     examples = config.budget.examples_per_trial
     length = f"up to {config.budget.rungs} rungs each" if examples is None else f"{examples:,} examples each"
@@ -201,7 +197,7 @@ def export(
     """Write a front member as an ordinary sentence-transformers model, for SentenceTransformer(FOLDER)."""
     from raysweep.export import export as write
 
-    with _working():
+    with working():
         described = write(run, point, to)
     typer.echo(described)
 
@@ -212,11 +208,11 @@ def table(
     to: Annotated[Path, typer.Argument(metavar="FILE", help="A .csv or .parquet file to write.")],
 ) -> None:
     """Write a run as a recorded table: every configuration, rung and operating point, numbers only, for replay."""
-    from raysweep import recorded, results
+    from raysweep import recording, results
 
     if to.exists():
         raise InputError(f"{to}: exists already")
-    count = recorded.write(results.load(run), to)
+    count = recording.write(results.load(run), to)
     typer.echo(f"{to}: {count} trials")
 
 
@@ -246,19 +242,13 @@ def replay(
     from raysweep.config import Aim, Policy
 
     for text in policy.split(","):
-        _one_of("--policy", text, get_args(Policy))
-    _one_of("--proposals", proposals, get_args(Aim))
-    _one_of("--format", format, ("table", "json"))
-    rows: dict[str, str] = {}
-    for text in where or []:
-        column, equals, value = text.partition("=")
-        if not (column and equals):
-            raise InputError(f"--where is {text!r}; it is COLUMN=VALUE")
-        rows[column] = value
-    with _working() as (display, _):
+        one_of("--policy", text, get_args(Policy))
+    one_of("--proposals", proposals, get_args(Aim))
+    one_of("--format", format, ("table", "json"))
+    with working() as (display, _):
         found = replaying.compare_files(
             table,
-            rows,
+            where_of(where or []),
             samplers=sampler.split(","),
             policies=policy.split(","),
             proposals=proposals,
@@ -276,106 +266,6 @@ def replay(
 
     typer.echo(found.title)
     Console().print(found.table)
-
-
-@contextlib.contextmanager
-def _working() -> "Iterator[tuple[Display, Log]]":
-    """Libraries' chatter out of the way; Ctrl-C ends with the exit code a shell expects."""
-    # Before anything is imported that would read them: nothing phones home.
-    for name, value in (
-        ("RAY_USAGE_STATS_ENABLED", "0"),
-        ("HF_HUB_DISABLE_TELEMETRY", "1"),
-        ("HF_UPDATE_DOWNLOAD_COUNTS", "0"),
-    ):
-        os.environ.setdefault(name, value)
-    from raysweep.progress import quiet
-
-    try:
-        with quiet() as opened:
-            yield opened
-    except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
-        sys.exit(130)
-
-
-def _load(space: str, arguments: list[str]) -> Any:
-    from raysweep import config as configuration
-    from raysweep import space_parser
-    from raysweep.document import Document
-
-    document = Document.read(find_space(space))
-    for path, value in _overrides(arguments):
-        document.override(path, value)
-    config = configuration.parse(document)
-    return config, space_parser.parse(document, config)
-
-
-def _resumed(folder: Path, space: str | None, arguments: list[str]) -> Any:
-    """The configuration, space and state that a run goes on with; without ``space`` its own, with what is overridden."""
-    from raysweep import config as configuration
-    from raysweep import space_parser
-    from raysweep.document import Document
-    from raysweep.resuming import Resumed, check_changes, check_space
-
-    folder = folder.absolute()
-    resumed = Resumed(folder)
-    stored = Document.read(folder / "config.yaml")
-    before = configuration.parse(stored)
-    old_space = space_parser.parse(stored, before)
-    document = Document.read(find_space(space) if space else folder / "config.yaml")
-    for path, value in _overrides(arguments):
-        document.override(path, value)
-    after = configuration.parse(document)
-    check_changes(before, after, folder)
-    parsed = space_parser.parse(document, after)
-    resumed.space_grew = after.space != before.space
-    if resumed.space_grew:
-        check_space(old_space, parsed, folder)
-    return after, parsed, resumed
-
-
-def find_space(name: str) -> Path:
-    """The file of this path, or the shipped space of this name. InputError lists the shipped ones."""
-    path = Path(name)
-    if not path.name:
-        raise InputError(f"{name!r} is no file; SPACE is a YAML file or the name of a shipped space")
-    if path.is_file() or path.parent != Path():
-        return path
-    package = Path(__file__).parent
-    for folder in (package / "search_spaces", package.parent / "search_spaces"):  # installed, or a checkout
-        if (folder / path.with_suffix(".yaml")).is_file():
-            return folder / path.with_suffix(".yaml")
-        shipped = sorted(file.stem for file in folder.glob("*.yaml"))
-        if shipped:
-            raise InputError(f"{name}: no such file, and no shipped space of this name; shipped: {', '.join(shipped)}")
-    raise InputError(f"{name}: no such file")
-
-
-def _overrides(arguments: list[str]) -> list[tuple[str, str]]:
-    pairs = []
-    waiting = list(arguments)
-    while waiting:
-        flag = waiting.pop(0)
-        if not flag.startswith("--"):
-            raise InputError(f"unexpected argument {flag!r}; an override is --KEY VALUE, with the dotted path of a key")
-        key, equals, value = flag[2:].partition("=")
-        if not equals:
-            if not waiting:
-                raise InputError(f"{flag} needs a value; an override is --KEY VALUE, with the dotted path of a key")
-            value = waiting.pop(0)
-        pairs.append((key, value))
-    return pairs
-
-
-def _natural(flag: str, text: str) -> int:
-    if not text.strip().isdigit() or int(text) < 1:
-        raise InputError(f"{flag}: {text!r} is no whole number above 0")
-    return int(text)
-
-
-def _one_of(flag: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise InputError(f"{flag} is {value!r}; allowed: {', '.join(allowed)}")
 
 
 def _report(folder: Path) -> bool:

@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from raysweep.document import Document, KeyPath, unknown_key
+from raysweep.locations import Folder, Source, absolute_model
 
 if TYPE_CHECKING:
     from raysweep.trial import TrialConfig
@@ -28,30 +29,6 @@ class Frozen(BaseModel):
 
 def _named(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
-
-
-def _absolute_source(source: str) -> str:
-    """Workers have working folders of their own, so a relative path would mean another file there."""
-    if source == "demo" or source.startswith("hub:") or "://" in source:
-        return source
-    return str(Path(source).expanduser().absolute())
-
-
-def _absolute_model(name: str) -> str:
-    if not name:
-        raise ValueError("must name an encoder: demo, a folder, or a name on the hub; it is empty")
-    folder = Path(name).expanduser()
-    return str(folder.absolute()) if name != "demo" and folder.is_dir() else name
-
-
-def _local(folder: Path) -> Path:
-    if "://" in str(folder) or ":/" in str(folder):
-        raise ValueError(f"must be a folder that every node sees, not the URI {str(folder)!r}")
-    return folder.expanduser().absolute()
-
-
-Source = Annotated[str, AfterValidator(_absolute_source)]
-Folder = Annotated[Path, AfterValidator(_local)]
 
 
 class DataConfig(Frozen):
@@ -70,7 +47,7 @@ class DataConfig(Frozen):
 class EncoderConfig(Frozen):
     """A sentence-transformers model: `demo`, a folder, or a name on the hub."""
 
-    name: Annotated[str, AfterValidator(_absolute_model)]
+    name: Annotated[str, AfterValidator(absolute_model)]
     revision: str | None = Field(None, description="hub revision")
     prompt: str = Field("", description="text put before every sentence, such as 'query: ' for e5")
     max_tokens: int | None = Field(None, ge=2, description="truncate sentences; the model's own limit if not given")
@@ -148,9 +125,9 @@ Policy = Literal["growth", "pareto", "asha", "median", "none"]
 
 
 class PlateauConfig(Frozen):
-    """The sweep ends when the front's hypervolume has not grown by more than a fraction over so many trials."""
+    """The sweep ends when the front's hypervolume has not grown by more than a fraction while trials were held or ended."""
 
-    trials: int = Field(ge=1)
+    trials: int = Field(ge=1, description="so many times; under growth a trial is held many times")
     growth: float = Field(0.01, ge=0, description="relative; 0.01 is one percent")
 
 
@@ -162,8 +139,8 @@ class EarlyStoppingConfig(Frozen):
         description="the next rung where the front is expected to grow most; successive halving on the front, or on the "
         "objective; the median rule on the objective; or none",
     )
-    first_examples: int = Field(2048, ge=1, description="examples seen before a trial may be stopped")
-    reduction_factor: int = Field(2, ge=2, description="one in this many goes on at each milestone")
+    first_examples: int = Field(2048, ge=1, description="examples seen before a trial may be stopped; not of growth")
+    reduction_factor: int = Field(2, ge=2, description="one in this many goes on at each milestone of pareto and asha")
     plateau: PlateauConfig | None = None
 
 

@@ -47,7 +47,7 @@ class Decisions:
     front: tuple[Pair, ...] = ()
     _rests: int = 0
     _grown_at: int = 0  # of the rests
-    _area: float = 0.0
+    _area: float | None = None
 
     def __post_init__(self) -> None:
         if self.proposals.limit is not None:
@@ -57,8 +57,9 @@ class Decisions:
         """The trial to run next, one that was held or a new one, or a replicate; None when there is none for now."""
         course: Course | None = None
         if not self.on_plateau:
-            course = self.revive(self.may_begin)
-            if course is None and self.may_begin:
+            if (revived := self.stopper.revive(self.may_begin)) is not None:
+                course = self.go_on(revived)
+            elif self.may_begin:
                 course = self.propose()
         if course is None and (original := self.replicates.next(self._at_rest, self.goal.area)) is not None:
             course = self.replicate(original)
@@ -77,13 +78,11 @@ class Decisions:
     def _at_rest(self, number: int) -> bool:
         return self.trials[number].state in ("held", "completed", "stopped")
 
-    def revive(self, may_begin: bool = False) -> Course | None:
-        """A trial that was held and is to go on; with ``may_begin`` None where a new one promises more."""
-        number = self.stopper.revive(may_begin)
-        if number is None:
-            return None
+    def go_on(self, number: int) -> Course:
+        """A trial that was held, or would be, goes on."""
         course = self.trials[number]
         course.state, course.reason = "running", ""
+        self.stopper.settle(number, goes_on=True)
         return course
 
     def propose(self) -> Course:
@@ -122,11 +121,13 @@ class Decisions:
         points: Sequence[Pair],
         ahead: Sequence[int],
         names: Sequence[Hashable] | None = None,
+        may_begin: bool | None = None,
     ) -> str | None:
         """Take the points (P, S) of a trial's rung. The reason to hold it, or None.
 
         ``ahead`` are the examples that it will have seen at its further rungs, none at its last. ``names`` tell the points
-        apart, the same in each run of a configuration; their places do if not given. A replicate is judged by nobody.
+        apart, the same in each run of a configuration; their places do if not given. ``may_begin`` is what it was when the
+        rung was taken, if that was before. A replicate is judged by nobody.
         """
         course = self.trials[number]
         course.front = front_of([*course.front, *points])
@@ -139,14 +140,17 @@ class Decisions:
         else:
             self.proposals.report(number, examples_seen, course.front)
         objective, area = self.goal.objective(course.front), self.goal.area(course.front)
-        standing = Standing(course.front, objective, area, tuple(points))
-        reason = self.stopper.judge(number, examples_seen, standing, ahead, self.may_begin)
+        feasible = tuple(point for point in course.front if not self.goal.violation(point)) or course.front
+        standing = Standing(feasible, objective, area, tuple(points))
+        may_begin = self.may_begin if may_begin is None else may_begin
+        reason = self.stopper.judge(number, examples_seen, standing, ahead, may_begin)
         course.reason = reason or "" if ahead else ""
         return course.reason or None
 
     def hold(self, number: int) -> None:
         """The trial was stopped, for now."""
         self.proposals.tell(number, "stopped")
+        self.stopper.settle(number, goes_on=False)
         self._rest(number, "held")
 
     def end(self, number: int, status: Literal["completed", "stopped", "failed"]) -> None:
@@ -177,6 +181,8 @@ class Decisions:
     def _rest(self, number: int, state: State) -> None:
         self.trials[number].state = state
         self._rests += 1
-        area = self.goal.area(self.front) if self.front else 0.0
-        if area > self._area * (1 + (self.plateau[1] if self.plateau else 0.0)):
+        if not self.front:
+            return
+        area, least = self.goal.area(self.front), self.plateau[1] if self.plateau else 0.0
+        if self._area is None or area > self._area + least * abs(self._area):
             self._area, self._grown_at = area, self._rests

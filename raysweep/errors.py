@@ -3,3 +3,7 @@
 
 class InputError(ValueError):
     """Bad input. The message names the file, row or key, the offending value and what is allowed."""
+
+
+class ReplayError(Exception):
+    """A ledger that the sampler and stopper of today do not lead to again."""

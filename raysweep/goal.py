@@ -34,6 +34,11 @@ class Goal:
             min_similarity=max(least["similarity"], least["retention"] * reference[1]),
         )
 
+    @property
+    def feasible_corner(self) -> Pair:
+        """Where the hypervolume of feasible points begins."""
+        return max(self.corner[0], self.min_polarity), max(self.corner[1], self.min_similarity)
+
     def value(self, point: Pair) -> float:
         """The weighted objective of one point."""
         return self.polarity_weight * point[0] + (1 - self.polarity_weight) * self.similarity_unit * point[1]

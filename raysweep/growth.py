@@ -81,7 +81,7 @@ class _Path:
     points: list[Floats] = field(default_factory=list)  # (points, 2) each
     rate: Floats | None = None  # (points, 2), for each example, over the last rung
     ahead: tuple[int, ...] = ()  # budgets of the rungs to come
-    promise: float = math.inf  # of area for each example, when last worked out
+    promise: float = math.inf  # of area for each example, when last worked out, which is when something has happened
     goes: bool = True
     over: bool = False
     front: tuple[Pair, ...] = ()  # of all its rungs
@@ -96,6 +96,8 @@ class Growth:
         self._origin = origin
         self._paths: dict[int, _Path] = {}
         self._moves: dict[int, _Moves] = {}  # by the budget they began at
+        self._may_begin = True
+        self._candidates: list[int] = []  # held trials whose promise was worked out last
         self._reached: dict[int, list[tuple[float, int]]] = {}  # by budget: what trials had there, the best first
 
     def judge(
@@ -118,49 +120,66 @@ class Growth:
         for pair in points.tolist():
             self._front.add(tuple(pair))
         path.goes = False
+        self._may_begin = may_begin
+        self._work_out()
         if self._next(may_begin) == trial:
-            path.goes = True
+            self.settle(trial, goes_on=True)
             return None
         return f"after {examples_seen:,} examples the front promises to grow more elsewhere"
 
     def revive(self, may_begin: bool) -> int | None:
-        trial = self._next(may_begin)
-        if trial is not None:
-            self._paths[trial].goes = True
-        return trial
+        return self._next(may_begin)
+
+    def settle(self, trial: int, goes_on: bool) -> None:
+        path = self._paths.setdefault(trial, _Path())
+        if path.goes != goes_on:
+            path.goes = goes_on
+            self._work_out()
 
     def end(self, trial: int) -> None:
         path = self._paths.setdefault(trial, _Path())
         path.over, path.goes = True, False
 
-    def _next(self, may_begin: bool) -> int | None:
-        """The held trial to go on with, or None where a new one promises more, or none is held."""
-        held = [trial for trial, path in self._paths.items() if not (path.goes or path.over) and path.ahead]
-        if may_begin:
-            held = [trial for trial in held if self._is_good(trial)]
-        if not held or (may_begin and len(self._paths) < FIRST):
-            return None
+    def _held(self, may_begin: bool) -> list[int]:
+        """Trials that could go on; with ``may_begin`` the good ones."""
+        held = (trial for trial, path in self._paths.items() if path.ahead and not (path.goes or path.over))
+        return [trial for trial in held if not may_begin or self._is_good(trial)]
+
+    def _work_out(self) -> None:
+        """What the most promising of the held trials promise now. Only here promises change: asking changes nothing."""
         front = self._front.copy()
-        probing = False
         for path in self._paths.values():  # what runs is taken to keep its promise
             if path.goes and path.points and path.ahead:
-                probing = True
                 for pair in self._ahead(path, 1)[0].tolist():
                     front.add(tuple(pair))
-        if not self._moves:  # nobody has gone on yet, and somebody must for there to be something to go by
-            if may_begin and probing:
-                return None
-            return max(held, key=lambda trial: (self._paths[trial].area, -trial))
-        held.sort(key=lambda trial: (-self._paths[trial].promise, trial))
-        for trial in held[:CANDIDATES]:
+        held = sorted(self._held(self._may_begin), key=lambda trial: (-self._paths[trial].promise, trial))
+        self._candidates = held[:CANDIDATES]
+        for trial in self._candidates:
             path = self._paths[trial]
             path.promise = self._promise(front, path, path.budgets[-1], ())
-        best = max(held[:CANDIDATES], key=lambda trial: (self._paths[trial].promise, -trial))
-        path = self._paths[best]
-        if may_begin:
-            return None if self._promise_of_new() > path.promise else best
-        worth = path.promise * (path.ahead[-1] - path.budgets[-1])
-        return best if worth > LEAST * front.area else None
+
+    def _next(self, may_begin: bool) -> int | None:
+        """The held trial to go on with, or None where a new one promises more, or none is held."""
+        held = self._held(may_begin)
+        if not held or (may_begin and len(self._paths) < FIRST):
+            return None
+        if not self._moves:  # nobody has gone on yet, and somebody must for there to be something to go by
+            if may_begin and any(path.goes and path.points and path.ahead for path in self._paths.values()):
+                return None
+            return max(held, key=lambda trial: (self._paths[trial].area, -trial))
+        open_to = set(held)
+        known = [trial for trial in self._candidates if trial in open_to] or held
+        if not may_begin:
+            least = LEAST * self._front.area
+            known = [trial for trial in known if self._worth(self._paths[trial]) > least]
+        best = max(known, key=lambda trial: (self._paths[trial].promise, -trial), default=None)
+        if best is None or (may_begin and self._promise_of_new() > self._paths[best].promise):
+            return None
+        return best
+
+    @staticmethod
+    def _worth(path: _Path) -> float:
+        return path.promise * (path.ahead[-1] - path.budgets[-1])
 
     def _is_good(self, trial: int) -> bool:
         """Whether the trial is among the best that reached its budget."""

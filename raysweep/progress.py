@@ -142,3 +142,21 @@ def quiet() -> Iterator[tuple[Display, Log]]:
         os.close(stdout)
         os.close(stderr)
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def working() -> Iterator[tuple[Display, Log]]:
+    """Libraries' chatter out of the way; Ctrl-C ends with the exit code a shell expects."""
+    # Before anything is imported that would read them: nothing phones home.
+    for name, value in (
+        ("RAY_USAGE_STATS_ENABLED", "0"),
+        ("HF_HUB_DISABLE_TELEMETRY", "1"),
+        ("HF_UPDATE_DOWNLOAD_COUNTS", "0"),
+    ):
+        os.environ.setdefault(name, value)
+    try:
+        with quiet() as opened:
+            yield opened
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)

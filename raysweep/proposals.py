@@ -220,9 +220,12 @@ def make_sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
     if name in ("random", "grid"):
         return samplers.RandomSampler(seed=seed)
     factory = find_sampler(name)
-    made: optuna.samplers.BaseSampler = (
-        factory(seed=seed) if "seed" in inspect.signature(factory).parameters else factory()
-    )
+    try:
+        made: optuna.samplers.BaseSampler = (
+            factory(seed=seed) if "seed" in inspect.signature(factory).parameters else factory()
+        )
+    except (TypeError, ImportError) as error:  # it needs arguments, or a package that is not installed
+        raise InputError(f"{name!r} cannot be made: {error}") from None
     return made
 
 
@@ -232,10 +235,10 @@ def find_sampler(path: str) -> Any:
     try:
         found = getattr(importlib.import_module(module), attribute) if colon else None
     except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(f"sampler: {path!r} cannot be imported: {error}") from None
+        raise InputError(f"{path!r} cannot be imported: {error}") from None
     if not (inspect.isclass(found) and issubclass(found, optuna.samplers.BaseSampler)):
         raise InputError(
-            f"sampler: {path!r} is no sampler; allowed: {', '.join(SAMPLERS)}, or the import path of one of Optuna's "
+            f"{path!r} is no sampler; allowed: {', '.join(SAMPLERS)}, or the import path of one of Optuna's "
             "kind, such as optuna.samplers:CmaEsSampler"
         )
     return found

@@ -16,8 +16,6 @@ import numpy as np
 from raysweep.errors import InputError
 from raysweep.goal import Goal, Pair
 from raysweep.pareto import hypervolume
-from raysweep.replicates import averaged
-from raysweep.results import Results, varied_parameters
 from raysweep.space import Choices, Fixed, Parameter, Parameters, Range, Scalar, Space
 
 if TYPE_CHECKING:
@@ -71,11 +69,8 @@ class Table:
     def first_budget(self) -> int:
         return min(trial.rungs[0].budget for trial in self.trials)
 
-    def goal(self, polarity_weight: float = 0.5) -> Goal:
-        return Goal(polarity_weight, self.corner)
-
-    def positions(self) -> "Positions":
-        return Positions(self)
+    def goal(self) -> Goal:
+        return Goal(0.5, self.corner)
 
 
 class Positions:
@@ -184,43 +179,6 @@ def read(path: Path, where: Mapping[str, str] | None = None) -> Table:
     return from_frame(_frame(path), str(path), where)
 
 
-def write(results: Results, path: Path) -> int:
-    """Write a run as a table; how many trials it holds. InputError when the suffix is unknown or no rung is done."""
-    if path.suffix not in (".csv", ".parquet"):
-        raise InputError(f"{path}: unsupported suffix ({path.suffix or 'none'}); a table ends in .csv or .parquet")
-    frame = frame_of(results)
-    if path.suffix == ".csv":
-        frame.to_csv(path, index=False)
-    else:
-        frame.to_parquet(path, index=False, compression="zstd")
-    return int(frame["trial"].nunique())
-
-
-def frame_of(results: Results) -> "pd.DataFrame":
-    """A run's dev points as a table; of a configuration with replicates the means. InputError when no rung is done."""
-    import pandas as pd
-
-    if not results.rungs:
-        raise InputError(f"{results.folder}: no rung is done, so there is nothing to record")
-    configs = {trial.trial: trial.config for trial in results.trials}
-    names = varied_parameters(results.trials)
-    rungs = {(rung.trial, rung.step): rung for rung in results.rungs}
-    rows = []
-    for point in averaged(results):
-        if point.split != "dev" or point.kind == "oracle":
-            continue
-        row: dict[str, Any] = {"trial": point.trial}
-        if point.trial is not None and point.step is not None:
-            rung = rungs[point.trial, point.step]
-            row |= {name: configs[point.trial].get(name) for name in names}
-            row |= {"examples_seen": rung.examples_seen, "seconds": round(rung.seconds, 3)}
-        scores = {"polarity": round(point.polarity, 6), "similarity": round(point.similarity, 6)}
-        rows.append({**row, "kind": point.kind, "value": point.value, **scores})
-    frame = pd.DataFrame(rows).astype({"trial": "Int64", "examples_seen": "Int64"})
-    columns = ["trial", *names, "examples_seen", "seconds", "kind", "value", "polarity", "similarity"]
-    return frame[columns]
-
-
 def _frame(path: Path) -> "pd.DataFrame":
     import pandas as pd
 
@@ -244,30 +202,39 @@ def from_frame(frame: "pd.DataFrame", name: str, where: Mapping[str, str] | None
     budget = next((column for column in BUDGETS if column in frame), None)
     if budget is None:
         raise InputError(f"{name}: no column of the training budget; allowed: {', '.join(BUDGETS)}")
-    for column, wanted in (where or {}).items():
-        if column not in frame:
-            raise InputError(f"{name}: no column {column!r}; the columns are {', '.join(map(str, frame.columns))}")
-        there = sorted(map(str, frame[column].dropna().unique()))
-        frame = frame[frame[column].astype(str) == wanted]
-        if frame.empty:
-            raise InputError(f"{name}: no row has {column} {wanted!r}; there are {', '.join(there[:20])}")
-    if "split" in frame:
-        frame = frame[frame["split"] == "dev"]
     if "kind" not in frame:
         frame = frame.assign(kind="plain")
     references = frame[frame["kind"] == "reference"]
     frame = frame[~frame["kind"].isin(["reference", "oracle"])]
+    for column, wanted in (where or {}).items():
+        if column not in frame:
+            raise InputError(f"{name}: no column {column!r}; the columns are {', '.join(map(str, frame.columns))}")
+        there = sorted(map(str, map(_plain, frame[column].dropna().unique())))
+        frame = frame[[str(_plain(value)) == wanted for value in frame[column]]]
+        if references[column].notna().any():  # R's scores of this part, where it is said whose they are
+            references = references[[str(_plain(value)) == wanted for value in references[column]]]
+        if frame.empty:
+            raise InputError(f"{name}: no row has {column} {wanted!r}; there are {', '.join(there[:20])}")
+    if "split" in frame:
+        frame = frame[frame["split"] == "dev"]
     for column in ("polarity", "similarity", budget, *(["seconds"] if "seconds" in frame else [])):
         numbers = _numbers(frame, column, name)
         frame = frame.assign(**{column: numbers})
     if frame.empty:
         raise InputError(f"{name}: no rows")
-    odd = frame[budget] % 1 != 0
+    odd = (frame[budget] % 1 != 0) | (frame[budget] < 1)
     if odd.any():
         raise InputError(
-            f"{name}: row {odd.idxmax() + 1}: {budget} is {frame[budget][odd.idxmax()]}, not a whole number"
+            f"{name}: row {odd.idxmax() + 1}: {budget} is {frame[budget][odd.idxmax()]:g}, not a whole number above 0"
         )
-    if frame[["polarity", "similarity"]].to_numpy().max() > 1.5:  # x100
+    percent = frame[["polarity", "similarity"]].abs().max(axis=1) > 1.5  # x100
+    if percent.any():
+        if not percent.all():
+            row = percent.idxmax()
+            raise InputError(
+                f"{name}: row {row + 1}: polarity {frame['polarity'][row]:g} and similarity {frame['similarity'][row]:g}, "
+                "where other rows have scores in [0, 1]; allowed: all in [0, 1], or all x100"
+            )
         for column in ("polarity", "similarity"):
             frame = frame.assign(**{column: frame[column] / 100})
             references = references.assign(**{column: references[column] / 100})
@@ -286,7 +253,7 @@ def _numbers(frame: "pd.DataFrame", column: str, name: str) -> "pd.Series[float]
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise InputError(
-            f"{name}: row {frame.index[row] + 1}: {column} is {frame[column].iloc[row]!r}, not a finite number"
+            f"{name}: row {frame.index[row] + 1}: {column} is {frame[column].iloc[row]}, not a finite number"
         )
     return numbers
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from raysweep.config import Aim, EarlyStoppingConfig, Policy
 from raysweep.decisions import Decisions
-from raysweep.goal import Goal, Pair, front_of
+from raysweep.goal import Pair, front_of
 from raysweep.pareto import hypervolume
 from raysweep.proposals import Proposals
 from raysweep.recorded import Positions, RecordedTrial, Table
@@ -35,7 +35,7 @@ class Search:
     def __init__(
         self, table: Table, *, sampler: str, policy: Policy, proposals: Aim, seed: int, factor: int = 2
     ) -> None:
-        goal = Goal(0.5, table.corner)
+        goal = table.goal()
         rule = EarlyStoppingConfig(policy=policy, first_examples=table.first_budget, reduction_factor=factor)
         studied = Proposals(table.space, sampler, seed, goal, proposals)
         self.decisions = Decisions(studied, stopper_of(rule, table.corner, table.reference), goal, len(table.trials))

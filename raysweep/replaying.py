@@ -14,6 +14,7 @@ from raysweep.errors import InputError
 from raysweep.progress import Display
 from raysweep.proposals import make_sampler
 from raysweep.recorded import Table
+from raysweep.recording import frame_of
 from raysweep.replay import Search, budget_to, replay, share_at
 from raysweep.results import load
 
@@ -31,7 +32,7 @@ class Comparison:
 def read(source: Path, where: Mapping[str, str]) -> Table:
     """The table in a file, or of the run in a folder."""
     if source.is_dir():
-        return recorded.from_frame(recorded.frame_of(load(source)), str(source), where)
+        return recorded.from_frame(frame_of(load(source)), str(source), where)
     return recorded.read(source, where)
 
 
@@ -52,7 +53,10 @@ def compare_files(
     for sampler in samplers:
         if sampler == "grid":
             raise InputError("--sampler: a recorded table has no grid; allowed: tpe, gp, nsga2, random, package:Class")
-        make_sampler(sampler, 0)
+        try:
+            make_sampler(sampler, 0)
+        except InputError as error:
+            raise InputError(f"--sampler: {error}") from None
     whole = sum(trial.rungs[-1].budget for trial in table.trials)
     names = [(sampler, policy) for sampler in samplers for policy in policies]
     columns = [f"{100 * fraction:g}%" for fraction in FRACTIONS]

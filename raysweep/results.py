@@ -22,16 +22,15 @@
 """
 
 import dataclasses
-import fcntl
 import json
 import math
-import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from raysweep.errors import InputError
+from raysweep.ledger import events
 from raysweep.pareto import non_dominated
 
 SCHEMA = 2
@@ -175,40 +174,6 @@ class Results:
     means: tuple[Mean, ...] = ()  # of trials that have replicates
 
 
-@dataclass
-class Ledger:
-    """Appends events to ``folder/ledger.jsonl``, each on disk before :meth:`append` returns. One process at a time."""
-
-    folder: Path
-    _file: Any = field(default=None, repr=False)
-
-    def open(self) -> None:
-        """Take the ledger for this process, less a last line that a kill cut short. InputError where another has it."""
-        path = self.folder / "ledger.jsonl"
-        self._file = path.open("a+b")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._file.close()
-            raise InputError(f"{path}: another process is running this sweep") from None
-        except OSError:  # a file system without locks
-            pass
-        self._file.seek(0)
-        self._file.truncate(self._file.read().rfind(b"\n") + 1)
-
-    def append(self, event: str, **values: Any) -> None:
-        if self._file is None:
-            self.open()
-        self._file.write(json.dumps({"event": event, **values}, allow_nan=False).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-
 def point_name(trial: int, step: int) -> str:
     """The name of the folder under ``RUN/points`` that keeps a rung's weights and per-query scores."""
     return f"trial-{trial:04d}-step-{step:03d}"
@@ -230,16 +195,9 @@ def point_problem(point: Mapping[str, Any]) -> str | None:
     return None
 
 
-def events(path: Path) -> Iterator[dict[str, Any]]:
-    """A ledger's events. A last line without its end was being written when the driver was killed; it never counted."""
-    lines = path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines[:-1], 1):
-        try:
-            event = json.loads(line)
-            event["event"]
-        except (ValueError, TypeError, KeyError):
-            raise InputError(f"{path}: line {number} is no event; the ledger was changed by hand?") from None
-        yield event
+def points_of(trial: int, rung: Mapping[str, Any]) -> list[Point]:
+    """The operating points of a trial's ``rung`` event."""
+    return [Point(**{**point, "trial": trial, "step": rung["step"]}) for point in rung["points"]]
 
 
 def load(folder: Path) -> Results:
@@ -265,7 +223,7 @@ def load(folder: Path) -> Results:
         elif kind == "trial":
             trials[number] = _fields_of(Trial, event)
         elif kind == "rung":
-            points += [Point(**{**point, "trial": number, "step": event["step"]}) for point in event["points"]]
+            points += points_of(number, event)
             rungs.append(_fields_of(Rung, event))
         elif kind in _STATUS:
             new = {"status": event.get("status", _STATUS[kind]), "reason": event.get("reason", "")}

@@ -9,7 +9,8 @@ from raysweep.artifacts import Prepared
 from raysweep.config import SweepConfig
 from raysweep.errors import InputError
 from raysweep.goal import Pair
-from raysweep.results import SCHEMA, Ledger, events
+from raysweep.ledger import Ledger, events
+from raysweep.results import SCHEMA
 from raysweep.space import Choices, Fixed, Parameters, Range, Space
 
 CHANGEABLE = (

@@ -18,18 +18,19 @@ from raysweep.artifacts import Prepared
 from raysweep.cluster import Request, connected
 from raysweep.config import EncoderConfig, SweepConfig
 from raysweep.decisions import Decisions
-from raysweep.errors import InputError
+from raysweep.errors import InputError, ReplayError
 from raysweep.evaluation import EvaluationSet
+from raysweep.ledger import Ledger
 from raysweep.pareto import DEFAULT_BONUSES, oracle_front
 from raysweep.prepare import Plan, prepare
 from raysweep.progress import Display, Log
-from raysweep.results import Ledger, Point, Results, RunInfo, Split, load, point_values
+from raysweep.results import Point, Results, RunInfo, Split, load, point_values
 from raysweep.resuming import Resumed
 from raysweep.searching import decisions_of
 from raysweep.space import Space
 from raysweep.spending import Spending
 from raysweep.study import StudyFile
-from raysweep.sweep import ReplayError, Sweep
+from raysweep.sweep import Sweep
 
 
 def prepare_only(config: SweepConfig, space: Space, display: Display) -> Path:
@@ -82,7 +83,7 @@ def run(
         status, reason = "completed", "all trials are done"
         if sweep.cause is not None:
             status, reason = "budget", sweep.cause
-        elif sweep.decisions.on_plateau:
+        elif sweep.decisions.on_plateau and sweep.decisions.may_begin:
             status, reason = "plateau", "the front's hypervolume has stopped growing"
     except KeyboardInterrupt:
         if sweep is None:
@@ -92,7 +93,8 @@ def run(
     finally:
         if sweep is not None:  # Ray is down by now, so no trial writes any more
             sweep.finish(status, reason)
-            display.line(f"run: {account(sweep)}")
+            found = account_of(load(sweep.folder))
+            display.line(f"run: {sentence(found, sweep.decisions.replicates.trials)}")
     if status in ("interrupted", "budget"):
         display.line(f"run: to go on: raysweep run --resume {sweep.folder}")
     return sweep.folder, status == "interrupted"
@@ -157,15 +159,15 @@ def _go_on(
     folder = resumed.folder
     log.move(resumed.next_log())
     resumed.check_data(prepared)
-    _write_config(folder, config)
-    prepared.save(folder / "prepared.json")
     display.line(f"run: {folder}, resumed")
     try:
         sweep = _replayed(config, space, request, display, resumed, adopt=resumed.space_grew)
     except ReplayError as error:
-        # Another version of Optuna, most likely. The trials count all the same; only what is proposed from here differs.
+        # Another version of Optuna, or a space that grew before. The trials count all the same; only proposals differ.
         display.warn(f"resume: {error}: the sampler starts afresh from the trials that there are")
         sweep = _replayed(config, space, request, display, resumed, adopt=True)
+    _write_config(folder, config)  # now that nothing is refused any more
+    prepared.save(folder / "prepared.json")
     _write_info(sweep, prepared, _evaluation_sets(config, prepared))
     _announce(sweep, request)
     return sweep
@@ -177,12 +179,14 @@ def _replayed(
     # Random draws that were made already must not come again.
     offset = len(resumed.events) if adopt else 0
     decisions = decisions_of(config, space, resumed.reference, seed_offset=offset)
-    if (lesson := warm.read(resumed.folder)) is not None:
-        warm.apply(decisions.proposals, lesson, first=not adopt)
     sweep = _sweep(config, decisions, resumed.ledger, display, request)
     try:
+        if (lesson := warm.read(resumed.folder)) is not None:
+            warm.apply(decisions.proposals, lesson, first=not adopt)
         sweep.replay(resumed.events, adopt=adopt)
     except ValueError as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"space: {error}; trials that were run must lie in it") from None
     return sweep
 
@@ -193,17 +197,12 @@ def _sweep(config: SweepConfig, decisions: Decisions, ledger: Ledger, display: D
 
 
 def _announce(sweep: Sweep, request: Request) -> None:
-    begun, replicates = sweep.decisions.num_begun, sweep.decisions.replicates
+    most, begun, replicates = sweep.decisions.num_trials, sweep.decisions.num_begun, sweep.decisions.replicates
     sweep.display.line(
-        f"search: {sweep.num_trials} trials{f', {begun} of them begun' if begun else ''}, "
+        f"search: {most} trials{f', {begun} of them begun' if begun else ''}, "
         f"{f'up to {replicates.trials} replicates, ' if replicates.trials else ''}{request.count} at a time, "
         f"each on {request.cpus:g} CPUs and {request.gpus:g} GPUs"
     )
-
-
-def account(sweep: Sweep) -> str:
-    """What the sweep has cost, as its report will have it, in a line."""
-    return sentence(account_of(load(sweep.folder)), sweep.decisions.replicates.trials)
 
 
 def _write_config(folder: Path, config: SweepConfig) -> None:
@@ -256,7 +255,7 @@ def _write_info(sweep: Sweep, prepared: Prepared, sets: Mapping[Split, Evaluatio
         rank_weights=config.evaluation.rank_weights,
         polarity_weight=config.objective.polarity_weight,
         similarity=config.objective.similarity,
-        num_trials=sweep.num_trials,
+        num_trials=sweep.decisions.num_trials,
         num_queries={split: len(one.queries) for split, one in sets.items()},
         num_pool={split: len(one.pool) for split, one in sets.items()},
         label_names=tuple(prepared.sentences.label_names),

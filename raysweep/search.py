@@ -246,8 +246,12 @@ def score_test(sweep: Sweep, prepared: Prepared, request: Request) -> None:
     wanted: dict[tuple[int, int], list[PointKey]] = {}
     for point in sweep.kept_front():
         assert point.trial is not None and point.step is not None
+        if (point.trial, point.step, *point.key) in sweep.tested:  # in an earlier session
+            continue
         wanted.setdefault((point.trial, point.step), []).append(point.key)
     members = list(wanted.items())
+    if not members:
+        return
     slots = min(request.count, len(members))
     scorer = ray.remote(num_cpus=request.cpus, num_gpus=request.gpus)(_score_test)
     waiting = [

@@ -40,7 +40,7 @@ def decisions_of(config: SweepConfig, space: Space, reference: Pair, *, seed_off
     untrained = reference if config.reference_encoder == config.model else None
     return Decisions(
         proposals,
-        stopper_of(config.early_stopping, goal.corner, untrained),
+        stopper_of(config.early_stopping, goal.feasible_corner, untrained),
         goal,
         config.budget.trials,
         (plateau.trials, plateau.growth) if plateau else None,

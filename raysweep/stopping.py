@@ -19,6 +19,7 @@ from raysweep.pareto import layers
 class Standing:
     """What a trial has shown so far: its non-dominated points, its best objective, and the area under its front.
 
+    ``front`` has the feasible points alone where there are any.
     ``points`` are those of the last rung alone, in an order that is the same at each rung.
     """
 
@@ -41,7 +42,10 @@ class Stopper(Protocol):
         """
 
     def revive(self, may_begin: bool) -> int | None:
-        """A trial that was held and may go on by now, or None. It counts as going on from here."""
+        """A trial that was held and may go on by now, or None. Changes nothing: it goes on when it is settled."""
+
+    def settle(self, trial: int, goes_on: bool) -> None:
+        """What became of a trial that was judged or held; a ledger may hold something else than would be decided now."""
 
     def end(self, trial: int) -> None:
         """The trial will not go on, whatever it is worth; what it has shown stays a measure for others."""
@@ -57,6 +61,9 @@ class KeepAll:
 
     def revive(self, may_begin: bool) -> int | None:
         return None
+
+    def settle(self, trial: int, goes_on: bool) -> None:
+        pass
 
     def end(self, trial: int) -> None:
         pass
@@ -102,6 +109,7 @@ class SuccessiveHalving:
         self.first, self.factor = first, factor
         self._reached: dict[int, dict[int, Standing]] = defaultdict(dict)
         self._gone_on: dict[int, set[int]] = defaultdict(set)
+        self._stands: dict[int, int] = {}  # the last milestone of each trial
         self._ended: set[int] = set()
         self._bests: dict[int, list[int]] = {}  # by milestone, until another trial reaches it
 
@@ -120,6 +128,7 @@ class SuccessiveHalving:
             return None
         reached = self._reached[examples_seen]
         reached[trial] = standing
+        self._stands[trial] = examples_seen
         self._bests[examples_seen] = self._order(reached)[: len(reached) // self.factor]
         if trial in self._bests[examples_seen]:
             self._gone_on[examples_seen].add(trial)
@@ -134,9 +143,12 @@ class SuccessiveHalving:
             gone_on = self._gone_on[milestone]
             for trial in self._bests[milestone]:
                 if trial not in gone_on and trial not in self._ended:
-                    gone_on.add(trial)
                     return trial
         return None
+
+    def settle(self, trial: int, goes_on: bool) -> None:
+        if (milestone := self._stands.get(trial)) is not None:
+            (self._gone_on[milestone].add if goes_on else self._gone_on[milestone].discard)(trial)
 
     def end(self, trial: int) -> None:
         self._ended.add(trial)
@@ -153,7 +165,7 @@ class ParetoHalving(SuccessiveHalving):
     """Successive halving on the front: the best are those of the first non-dominated layers, as sets of points.
 
     A trial's layer is that of its best-placed point; within a layer the trial with the larger area under its own front
-    comes first.
+    comes first. Those without a feasible point, whose area is below 0, come after all others.
     """
 
     def _order(self, reached: Mapping[int, Standing]) -> list[int]:
@@ -162,7 +174,8 @@ class ParetoHalving(SuccessiveHalving):
         owners = np.repeat(np.arange(len(trials)), [len(reached[trial].front) for trial in trials])
         layer = np.full(len(trials), len(points))
         np.minimum.at(layer, owners, layers(points))
-        return [t for _, _, t in sorted((int(layer[i]), -reached[t].area, t) for i, t in enumerate(trials))]
+        ranks = {t: (reached[t].area < 0, int(layer[i]), -reached[t].area, t) for i, t in enumerate(trials)}
+        return sorted(trials, key=ranks.__getitem__)
 
     def _measure(self, standing: Standing) -> str:
         return f"area {1e4 * standing.area:.1f}"

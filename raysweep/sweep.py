@@ -15,11 +15,14 @@ from typing import Any, Literal
 
 from raysweep.config import SweepConfig
 from raysweep.decisions import Course, Decisions
+from raysweep.errors import ReplayError
 from raysweep.keeping import Kept
-from raysweep.progress import Display, duration
+from raysweep.ledger import Ledger
+from raysweep.progress import Display
 from raysweep.replicates import mean_points
-from raysweep.results import Ledger, Point, checkpoints_of, front_members, point_problem
+from raysweep.results import Point, checkpoints_of, front_members, point_problem, points_of
 from raysweep.spending import Cost, Node, Spending
+from raysweep.status import best_of, status_of
 from raysweep.study import StudyFile
 from raysweep.trial import TrialConfig, trial_config
 
@@ -32,7 +35,7 @@ class _Leg:
     """A trial's time on a worker, from being handed out to leaving it."""
 
     paid_until: float  # on the sweep's clock
-    node: Node = field(default_factory=Node)
+    node: Node
     leaves: Leaving | None = None
     reason: str = ""
 
@@ -50,6 +53,9 @@ class Sweep:
     front: list[Point] = field(default_factory=list)
     ended: dict[str, int] = field(default_factory=lambda: {"completed": 0, "stopped": 0, "failed": 0})
     legs: dict[int, _Leg] = field(default_factory=dict)
+    tested: set[tuple[Any, ...]] = field(
+        default_factory=set
+    )  # (trial, step, kind, value) of points scored on test before
     cause: str | None = None  # why no more trials are handed out before all are done
 
     def __post_init__(self) -> None:
@@ -59,6 +65,7 @@ class Sweep:
         self._configs: dict[int, TrialConfig] = {}
         self._steps: dict[int, int] = {}  # rungs done
         self._num_rungs: dict[int, int] = {}  # to be done
+        self._node = Node()  # the last one that a trial ran on: what another is taken to run on until it says where
         self._waiting: deque[int] = deque()  # trials that a budget or a crash cut off: they go on first
 
     @property
@@ -69,10 +76,6 @@ class Sweep:
     def seconds(self) -> float:
         """How long the sweep has run, all its sessions together."""
         return time.monotonic() - self._began
-
-    @property
-    def num_trials(self) -> int:
-        return self.decisions.num_trials
 
     def ask(self) -> tuple[int, TrialConfig] | None:
         """The next trial to run or to go on with; None when there is none, at least while others run."""
@@ -95,7 +98,7 @@ class Sweep:
                 self.display.line(f"trial {number}: trial {original} again, with another seed")
             config = self._configs[number].model_dump(mode="json", exclude_none=True)
             self._log("trial", trial=number, config=config, num_rungs=self._num_rungs[number], **origin)
-        self.legs[number] = _Leg(self.seconds)
+        self.legs[number] = _Leg(self.seconds, self._node)
         return number, self._configs[number]
 
     def _begin(self, course: Course, config: TrialConfig) -> None:
@@ -118,17 +121,19 @@ class Sweep:
         if problem := next((p for p in map(point_problem, rung["points"]) if p), None):
             leg.leaves, leg.reason = "failed", f"rung {rung['step']} gave {problem}"
             return True
-        leg.node = Node(**rung.pop("node", {}))
+        if "node" in rung:
+            leg.node = self._node = Node(**rung.pop("node"))
         self._pay(number)
+        rung["may_begin"] = self.decisions.may_begin
         self._log("rung", trial=number, **rung, cost=self._cost(number))
         before = self.front
         verdict = self._count(number, rung)
-        points = _points(number, rung)
+        points = points_of(number, rung)
         self._bound_disk([*before, *points])
-        best = max(points, key=self._value)
+        p, s = best = best_of(points, self.decisions.goal)
         self.display.line(
             f"trial {number}: rung {rung['step']}/{num_rungs}, {rung['examples_seen']:,} examples, "
-            f"P {100 * best.polarity:.2f}, S {100 * best.similarity:.2f}, objective {100 * self._value(best):.2f}"
+            f"P {100 * p:.2f}, S {100 * s:.2f}, objective {100 * self.decisions.goal.value(best):.2f}"
         )
         leg.leaves, leg.reason = self._verdict(number, rung, verdict)
         if leg.leaves is None and rung["step"] < num_rungs and (spent := self.spending.spent(self.seconds)):
@@ -138,17 +143,17 @@ class Sweep:
 
     def _verdict(self, number: int, rung: Mapping[str, Any], held: str | None) -> tuple[Leaving | None, str]:
         """What a rung that is in the ledger means for its trial, and why; None when it goes on."""
-        if rung["step"] == self.config.budget.rungs_of(self._configs[number]):
-            return "completed", f"all {rung['step']} rungs done"
         if rung["step"] == self._num_rungs[number]:
-            return "stopped", f"trial {self.decisions.trials[number].replicate_of} went no further"
+            if rung["step"] < self.config.budget.rungs_of(self._configs[number]):
+                return "stopped", f"trial {self.decisions.trials[number].replicate_of} went no further"
+            return "completed", f"all {rung['step']} rungs done"
         if rung["stop"]:
             return "stopped", rung["stop"]
         return ("held", held) if held else (None, "")
 
     def _count(self, number: int, rung: Mapping[str, Any]) -> str | None:
         """Let a rung that is in the ledger count. The reason to hold the trial, or None."""
-        points = _points(number, rung)
+        points = points_of(number, rung)
         self._steps[number] = rung["step"]
         self.front = front_members([*self.front, *points])
         config = self._configs[number]
@@ -156,7 +161,7 @@ class Sweep:
         ahead = [] if rung["stop"] else [step * config.examples_per_rung for step in further]
         pairs = [(point.polarity, point.similarity) for point in points]
         names = [(point.step, *point.key) for point in points]
-        verdict = self.decisions.rung(number, rung["examples_seen"], pairs, ahead, names)
+        verdict = self.decisions.rung(number, rung["examples_seen"], pairs, ahead, names, rung.get("may_begin"))
         self.study.rung(number, rung["examples_seen"], self.decisions.trials[number], self.decisions.goal)
         return verdict
 
@@ -196,8 +201,11 @@ class Sweep:
     def finish(self, status: str, reason: str) -> None:
         """The sweep's last event, at least of this session. Unless all trials are done, what a resume needs stays."""
         if status == "completed":
-            for course in self._held():
-                self._end(course, "stopped", self.decisions.trials[course].reason)
+            for number in self._held():
+                self._end(number, "stopped", self.decisions.trials[number].reason)
+        for number in list(self.legs):  # what was cut off within a rung is paid for too
+            self._pay(number)
+            self._log("cut", trial=number, reason=reason, cost=self._cost(number))
         self.kept.only(self.front)  # all others, also a rung cut off between its weights and its report
         shutil.rmtree(self.folder / "tune", ignore_errors=True)  # Tune's snapshots, which nothing reads
         self._log("finish", status=status, reason=reason, seconds=self.seconds)
@@ -225,16 +233,21 @@ class Sweep:
                 if course.number != number or (not adopt and trial_config(dict(course.values)) != config):
                     raise ReplayError(f"trial {number} is not what the sampler proposes now")
                 self._begin(course, config)
-            elif kind == "revive" and ((revived := self.decisions.revive()) is None or revived.number != number):
-                raise ReplayError(f"trial {number} would not be revived now")
-            elif kind == "rung":
+            elif kind in ("rung", "cut", "revive", "again") and running.get(number, ("held", ""))[0] == "held":
+                self.decisions.go_on(number)  # whatever would be decided now
+            if kind == "rung":
                 running[number] = self._verdict(number, event, self._count(number, event))
             elif kind == "hold":
                 self.decisions.trials[number].reason = event["reason"]
                 self.decisions.hold(number)
             elif kind == "end":
                 self._ended(number, event["status"], event["reason"])
-            if kind in ("trial", "revive", "again"):
+                shutil.rmtree(checkpoints_of(self.folder, number), ignore_errors=True)  # a kill may have left it
+            elif kind == "points":
+                self.tested |= {
+                    (p["trial"], p["step"], p["kind"], p["value"]) for p in event["points"] if p["split"] == "test"
+                }
+            if kind in ("trial", "revive", "again", "cut"):
                 running[number] = None, ""
             elif kind in ("hold", "end"):
                 running.pop(number, None)
@@ -265,9 +278,6 @@ class Sweep:
                 "are dropped; its scores stay"
             )
 
-    def _value(self, point: Point) -> float:
-        return self.decisions.goal.value((point.polarity, point.similarity))
-
     def _cost(self, number: int) -> dict[str, float]:
         return dataclasses.asdict(self.spending.trials.get(number, Cost()))
 
@@ -280,30 +290,5 @@ class Sweep:
         self.ledger.append(event, **values, at=self.seconds)
 
     def show(self) -> None:
-        """The status line: running, held, ended; the best point; the front; time left."""
-        begun, replicates = len(self.decisions.trials), self.decisions.replicates
-        resting = begun - len(self.legs) - sum(self.ended.values())
-        counts = {"running": len(self.legs), "held": resting, **self.ended}
-        text = f"search: {self.decisions.num_begun} of {self.num_trials} trials begun, "
-        if replicates.num_begun:
-            text += f"{replicates.num_begun} of at most {replicates.trials} replicates, "
-        text += ", ".join(f"{count} {name}" for name, count in counts.items() if count or name == "running")
-        if self.front:
-            best = max(self.front, key=self._value)
-            text += f" | best P {100 * best.polarity:.2f} S {100 * best.similarity:.2f} | front {len(self.front)}"
-        total = max(begun, self.num_trials + replicates.trials)
-        self.display.status(text + f" | {self._left(begun, total)}", begun / total)
-
-    def _left(self, begun: int, total: int) -> str:
-        estimates = [self.seconds / begun * (total - begun)] if begun > len(self.legs) else []
-        if self.config.budget.minutes:
-            estimates.append(60 * self.config.budget.minutes - self.seconds)
-        return f"about {duration(max(0.0, min(estimates)))} left" if estimates else f"{duration(self.seconds)} so far"
-
-
-def _points(number: int, rung: Mapping[str, Any]) -> list[Point]:
-    return [Point(**{**point, "trial": number, "step": rung["step"]}) for point in rung["points"]]
-
-
-class ReplayError(Exception):
-    """A ledger that the sampler and stopper of today do not lead to again."""
+        """Bring the status line up to date."""
+        self.display.status(*status_of(self))

@@ -1,4 +1,4 @@
-"""Lanes are folders: a test in tests/ray is marked ``ray``, and so on."""
+"""Lanes are folders: a test in tests/ray is marked ``ray``, and so on, unless its own mark names another lane."""
 
 from pathlib import Path
 
@@ -10,5 +10,5 @@ LANES = {"unit", "quality", "ray", "gpu", "data"}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         lane = Path(item.path).relative_to(Path(__file__).parent).parts[0]
-        if lane in LANES:
+        if lane in LANES and not any(mark.name in LANES for mark in item.iter_markers()):
             item.add_marker(getattr(pytest.mark, lane))

@@ -10,9 +10,9 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "raysweep"
 
 PURE = {
-    "account", "artifacts", "carving", "config", "dataset", "decisions", "demo", "document", "errors", "examples", "files", "freezing", "goal", "growth", "hub", "keeping", "losses", "metrics",
-    "model_source", "neighbours", "pareto", "progress", "proposals", "recorded", "replay", "replicates", "results", "resuming", "schedules", "searching", "sources", "space", "space_parser",
-    "spending", "stopping", "study", "sweep", "trial", "warm",
+    "account", "arguments", "artifacts", "carving", "config", "dataset", "decisions", "demo", "document", "errors", "examples", "files", "freezing", "goal", "growth", "hub", "keeping", "ledger", "locations", "losses", "metrics",
+    "model_source", "neighbours", "pareto", "progress", "proposals", "recorded", "recording", "replay", "replicates", "results", "resuming", "schedules", "searching", "sources", "space", "space_parser",
+    "spending", "status", "stopping", "study", "sweep", "trial", "warm",
 }  # fmt: skip
 TRAINING = {
     "batches", "checkpoint", "composite", "criterion", "dropout", "encoder", "engine", "evaluation", "memory", "operating", "optimizers", "precision", "prefix", "scoring",

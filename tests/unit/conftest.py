@@ -1,5 +1,8 @@
 """A small encoder and the demo's sentences, prepared once for the tests that train."""
 
+import gc
+import os
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -7,6 +10,14 @@ import pytest
 from small import EVALUATION, prepare_demo, sentence_encoder
 
 from raysweep.artifacts import Prepared
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """What is written outlives a killed process all the same; only a crash of the machine would tell the difference."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -21,6 +32,7 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleT
     import torch
     from transformers import BertConfig, BertModel
 
+    gc.freeze()  # the stock trainer collects garbage at each of its ends, and would go through all that was imported
     torch.manual_seed(0)
     config = BertConfig(
         hidden_size=64, num_hidden_layers=4, num_attention_heads=4, intermediate_size=128, max_position_embeddings=64
@@ -35,7 +47,7 @@ def tiny_prepared(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: str) -
 
 @pytest.fixture(scope="session")
 def demo_prepared(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> Prepared:
-    return prepare_demo(tmp_path_factory.mktemp("demo-runs"))
+    return prepare_demo(tmp_path_factory.mktemp("demo-runs"), rows=450)
 
 
 @pytest.fixture(scope="session")

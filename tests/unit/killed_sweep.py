@@ -9,7 +9,8 @@ from pathlib import Path
 
 from test_sweep import assemble, make, rung, settings
 
-from raysweep.results import Ledger, events, point_name
+from raysweep.ledger import Ledger, events
+from raysweep.results import point_name
 
 OVERRIDES = {
     "budget__trials": "24",

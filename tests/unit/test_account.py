@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from test_sweep import make, rung
 
-from raysweep.account import account_of
+from raysweep.account import account_of, sentence
 from raysweep.results import load, point_name
-from raysweep.runner import account
 from raysweep.summary import summarise
 from raysweep.sweep import Sweep
 
@@ -61,7 +60,7 @@ def test_the_last_line_and_the_report_agree_with_what_the_sweep_spent(
     assert found.total.saved_seconds == pytest.approx(saved) and saved > 0
     assert {trial.status for trial in early} == {"stopped" if status == "completed" else "held"}
     money = f", {total.money:.2f} in money" if total.money else ""
-    assert account(sweep) == (
+    assert sentence(account_of(load(sweep.folder)), 0) == (
         f"{now[0]:,.0f} trial-seconds, {now[0] * 2 / 3600:.2f} CPU-hours, {now[0] / 2 / 3600:.2f} GPU-hours{money}; "
         f"{others:,.0f} of them in trials that did not complete; early stopping saved about {saved:,.0f}"
     )

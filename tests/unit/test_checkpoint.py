@@ -36,7 +36,7 @@ CONFIGS = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def fresh(tiny_prepared: Prepared) -> Any:
     """Workbenches as new processes have them."""
     return lambda: Workbench(tiny_prepared, EVALUATION)
@@ -66,7 +66,7 @@ def play(config: TrialConfig, bench: Workbench, folder: Path | None = None, **op
     return rungs(config, bench, seed=SEED, num_rungs=NUM_RUNGS, checkpoints=folder, **options)
 
 
-@pytest.fixture(params=CONFIGS)
+@pytest.fixture(scope="module", params=CONFIGS)
 def case(request: pytest.FixtureRequest, fresh: Any) -> tuple[TrialConfig, list[Any], dict[str, np.ndarray]]:
     """A configuration, and the results and weights of its uninterrupted trial."""
     bench = fresh()
@@ -189,6 +189,7 @@ def test_the_latest_whole_checkpoint_counts(tmp_path: Path) -> None:
     assert (found[0]["x"].tolist(), found[1]["n"]) == ([10, 10], 10)
 
 
+@pytest.mark.ray  # not that it needs any: a dozen processes take their time
 def test_killed_ten_times_at_random(tiny_prepared: Prepared, tmp_path: Path) -> None:
     """By SIGKILL, in steps and in the midst of writing checkpoints; a file of each rung is what a sweep would have got."""
     tiny_prepared.save(tmp_path / "prepared.json")

@@ -145,17 +145,18 @@ def check(
 
 
 def exact(**values: object) -> TrialConfig:
-    return trial(**{"dropout": 0.0, "learning_rate": 2e-4, "examples_per_rung": 400, "warmup_steps": 5, **values})
+    return trial(**{"dropout": 0.0, "learning_rate": 2e-4, "examples_per_rung": 96, "warmup_steps": 5, **values})
 
 
 @pytest.mark.parametrize("freezing", ["none", "emb", "emb+B0-1"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_losses_are_the_stock_trainers(loss: str, freezing: str, tiny_bench: Workbench, tmp_path: Path) -> None:
-    check(exact(loss=loss, freezing=freezing), tiny_bench, tmp_path, steps=50)
+    check(exact(loss=loss, freezing=freezing, examples_per_rung=400), tiny_bench, tmp_path, steps=50)
 
 
 def test_losses_are_the_stock_trainers_with_the_real_encoder(demo_bench: Workbench, tmp_path: Path) -> None:
-    check(exact(learning_rate=5e-5, examples_per_rung=80), demo_bench, tmp_path, steps=10, atol=1e-3)
+    config = exact(learning_rate=5e-5, batch_size=4, examples_per_rung=20, warmup_steps=2)
+    check(config, demo_bench, tmp_path, steps=5, atol=1e-3)
 
 
 def torchs(name: str, rate: float) -> Any:
@@ -182,15 +183,15 @@ def test_much_weight_decay_is_the_stock_trainers(tiny_bench: Workbench, tmp_path
 def test_accumulated_batches_are_the_stock_trainers(name: str, tiny_bench: Workbench, tmp_path: Path) -> None:
     """The last step has one batch where the others have two. What is summed in place of averaged shows under sgd alone."""
     values = {"optimizer": "sgd", "momentum": 0.9, "learning_rate": 0.05} if name == "sgd" else {}
-    config = exact(loss="cosine_similarity", accumulation_steps=2, examples_per_rung=200, **values)
-    check(config, tiny_bench, tmp_path, 25, torchs("sgd", 0.05) if name == "sgd" else None)
+    config = exact(loss="cosine_similarity", accumulation_steps=2, examples_per_rung=104, **values)
+    check(config, tiny_bench, tmp_path, 13, torchs("sgd", 0.05) if name == "sgd" else None)
 
 
 @pytest.mark.parametrize("name", ["sgd", "adamax"])
 def test_other_optimizers_are_torchs(name: str, tiny_bench: Workbench, tmp_path: Path) -> None:
     values = {"momentum": 0.9, "learning_rate": 0.05} if name == "sgd" else {}
-    config = exact(optimizer=name, examples_per_rung=160, **values)
-    check(config, tiny_bench, tmp_path, 20, torchs(name, config.learning_rate))
+    config = exact(optimizer=name, **values)
+    check(config, tiny_bench, tmp_path, 12, torchs(name, config.learning_rate))
 
 
 @pytest.mark.parametrize("loss", ["triplet", "contrastive", "softmax"])

@@ -2,12 +2,16 @@
 
 import dataclasses
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+import torch
 from sentence_transformers import SentenceTransformer
+from small import sentence_encoder
+from transformers import BertConfig, BertModel
 
 from raysweep import config as configuration
 from raysweep import demo, engine, metrics, space_parser
@@ -16,8 +20,9 @@ from raysweep.document import Document
 from raysweep.errors import InputError
 from raysweep.evaluation import EvaluationSet
 from raysweep.export import export
+from raysweep.ledger import Ledger
 from raysweep.prepare import prepare_here
-from raysweep.results import Ledger, Point, RunInfo, load, point_name
+from raysweep.results import Point, RunInfo, load, point_name
 from raysweep.trial import trial_config
 from raysweep.weights import save_point
 
@@ -34,24 +39,34 @@ def with_three_classes(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Prepared, EvaluationSet]:
+def run(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> tuple[Path, Prepared, EvaluationSet]:
     """A run folder as a sweep leaves it: a softmax and a triplet trial of one rung, with every kind of point."""
     folder = tmp_path_factory.mktemp("run")
     (folder / "points").mkdir()
     document = Document.read(Path(__file__).parents[2] / "search_spaces" / "smoke.yaml")
     document.override("data.train", str(with_three_classes(folder)))
     document.override("storage.runs", str(folder))
+    torch.manual_seed(0)
+    # Weights that are large enough for sentences to lie well apart, and each kind of point to retrieve others.
+    tiny = BertConfig(
+        hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, initializer_range=0.3
+    )
+    document.override("model", sentence_encoder(BertModel(tiny), folder, demo_package.get_model_path()))
+    document.override("space.freezing", "none")
     document.override("space.loss", "{choices: {softmax: {}, triplet: {margin: 0.2}}}")
     document.override("evaluation.points", "{concat: [0.3, 1.0], class_concat: [0.1, 1.0], interpolate: [0.4]}")
     config = configuration.parse(document)
     prepared = prepare_here(config, space_parser.parse(document, config))
+    torch.set_num_threads(1)  # preparing raised it
     prepared.save(folder / "prepared.json")
     bench = engine.Workbench(prepared, config.evaluation)
     info = RunInfo("s", "0", "d", "m", "r", 8, "uniform", 0.5, "similarity", 2, {"dev": 9}, {"dev": 9}, ("0", "1"), 0)
     ledger = Ledger(folder)
     ledger.append("run", **dataclasses.asdict(info))
     for number, loss in enumerate(("softmax", "triplet")):
-        trial = trial_config({"loss": loss, "learning_rate": 3e-4, "examples_per_rung": 96, "batch_size": 16})
+        trial = trial_config(
+            {"loss": loss, "learning_rate": 3e-3, "examples_per_rung": 96, "batch_size": 16, "precision": "fp32"}
+        )
         ledger.append("trial", trial=number, config=trial.model_dump(exclude_none=True))
         (result,) = engine.rungs(trial, bench, seed=number, num_rungs=1)
         save_point(folder / "points" / point_name(number, 1), bench.model, bench.head, result.points)
@@ -91,6 +106,9 @@ def test_an_exported_point_reproduces_its_scores(
     scores = dev.score_found(found)
     assert scores.polarity.mean() == pytest.approx(stored.polarity, abs=1e-4)
     assert scores.similarity.mean() == pytest.approx(stored.similarity, abs=1e-4)
+    others = [point for point in load(folder).points if point.name != name]
+    apart = [max(abs(p.polarity - stored.polarity), abs(p.similarity - stored.similarity)) for p in others]
+    assert min(apart) > 3e-4, "another point would pass for it"
     if stored.kind == "concat":
         assert np.linalg.norm(queries, axis=1) == pytest.approx(1, abs=1e-5)
     np.testing.assert_allclose(model.encode_query(prepared.sentences.texts(dev.queries[:3])), queries[:3], atol=1e-5)

@@ -26,14 +26,23 @@ def rung(policy: Growth, trial: int, seen: int, *pairs: tuple[float, float], may
     return policy.judge(trial, seen, standing, tuple(range(seen + 10, 41, 10)), may_begin) is None
 
 
+def revive(policy: Growth, may_begin: bool = True) -> int | None:
+    """The trial to go on with, which then goes on."""
+    trial = policy.revive(may_begin)
+    assert policy.revive(may_begin) == trial, "asking changes nothing"
+    if trial is not None:
+        policy.settle(trial, goes_on=True)
+    return trial
+
+
 def test_somebody_goes_on_as_soon_as_there_is_a_choice_and_it_is_the_best() -> None:
     policy = Growth((0.5, 0.2), None)
     assert not rung(policy, 0, 10, (0.60, 0.45))
-    assert policy.revive(may_begin=True) is None
+    assert revive(policy) is None
     assert not rung(policy, 1, 10, (0.55, 0.45))
-    assert policy.revive(may_begin=True) is None
+    assert revive(policy) is None
     assert not rung(policy, 2, 10, (0.58, 0.45)), "the third: now the best goes on, for there to be something to go by"
-    assert policy.revive(may_begin=True) == 0, "trial 0"
+    assert revive(policy) == 0, "trial 0"
 
 
 def test_what_moves_on_is_preferred_to_what_stands_still() -> None:
@@ -41,7 +50,7 @@ def test_what_moves_on_is_preferred_to_what_stands_still() -> None:
     rung(policy, 0, 10, (0.60, 0.45))
     rung(policy, 1, 10, (0.60, 0.44))
     rung(policy, 2, 10, (0.52, 0.46))
-    assert policy.revive(may_begin=True) == 0
+    assert revive(policy) == 0
     assert rung(policy, 0, 20, (0.70, 0.44), may_begin=False), "it moves, and would beat what is there again"
     assert not rung(policy, 0, 30, (0.70, 0.44), may_begin=False), "it has come to a stop; others may move as it did"
 
@@ -60,7 +69,7 @@ def test_with_nothing_new_to_begin_trials_go_on_while_they_promise_more() -> Non
     while trial is not None:
         seen[trial] += 10
         if not rung(policy, trial, seen[trial], points(trial), may_begin=False):
-            trial = policy.revive(may_begin=False)
+            trial = revive(policy, may_begin=False)
     assert seen == {0: 10, 1: 40, 2: 40}
 
 
@@ -70,8 +79,8 @@ def test_a_trial_that_has_ended_is_not_revived() -> None:
         rung(policy, trial, 10, (0.6, 0.4))
     for trial in (0, 1):
         policy.end(trial)
-    assert policy.revive(may_begin=False) == 2
-    assert policy.revive(may_begin=False) is None
+    assert revive(policy, may_begin=False) == 2
+    assert revive(policy, may_begin=False) is None
 
 
 def test_before_all_are_begun_only_the_best_quarter_at_a_budget_goes_on() -> None:
@@ -84,7 +93,7 @@ def test_before_all_are_begun_only_the_best_quarter_at_a_budget_goes_on() -> Non
         return rung(policy, trial, seen[trial], (0.60 - 0.01 * trial + moved, 0.40 + 0.02 * trial + moved))
 
     running = [trial for trial in seen if goes_on(trial)]
-    while running or (revived := policy.revive(may_begin=True)) is not None:
+    while running or (revived := revive(policy)) is not None:
         trial = running.pop() if running else revived
         seen[trial] += 10
         if seen[trial] < 40 and goes_on(trial):

@@ -41,7 +41,7 @@ def test_training_in_bf16_stays_near_fp32_and_is_scored_in_fp32(freezing: str, t
     """With a frozen part its kept states are bf16 too, but scores come from the fp32 weights alone."""
     means = {}
     for name in ("fp32", "bf16"):
-        config = trial(precision=name, freezing=freezing, dropout=0.0, learning_rate=3e-4, examples_per_rung=80)
+        config = trial(precision=name, freezing=freezing, dropout=0.0, learning_rate=3e-4, examples_per_rung=40)
         results = list(rungs(config, tiny_bench, seed=0, num_rungs=3))
         means[name] = np.array([rung.loss for rung in results])
         assert {value.dtype for value in tiny_bench.model.state_dict().values()} == {torch.float32}

@@ -13,14 +13,15 @@ from test_search_contract import POLICIES, Player
 from test_search_contract import make as make_decisions
 from test_sweep import REFERENCE, assemble, make, rung, settings
 
-from raysweep import recorded, warm
-from raysweep.cli import _resumed
+from raysweep import recording, warm
+from raysweep.account import account_of, sentence
+from raysweep.arguments import load_resumed
 from raysweep.decisions import Decisions
 from raysweep.engine import trial_seed
 from raysweep.errors import InputError
+from raysweep.ledger import Ledger, events
 from raysweep.replicates import Replicates, averaged
-from raysweep.results import Ledger, events, load, point_name, varied_parameters
-from raysweep.runner import account
+from raysweep.results import load, point_name, varied_parameters
 from raysweep.sweep import Sweep
 from raysweep.trial import TrialConfig
 
@@ -30,6 +31,11 @@ OVERRIDES = {
     "early_stopping__first_examples": "2048",
     "space__examples_per_rung": "2048",
 }
+
+
+def line_of(sweep: Sweep) -> str:
+    """The account that a run ends with."""
+    return sentence(account_of(load(sweep.folder)), sweep.decisions.replicates.trials)
 
 
 def noisy(config: TrialConfig, step: int, run: int, scale: float = 0.02) -> dict[str, Any]:
@@ -230,7 +236,7 @@ def test_a_sweep_stores_its_replicates_their_means_and_spreads(tmp_path: Path) -
         assert (mean.polarity_spread, mean.similarity_spread) == pytest.approx(np.std(found, axis=0, ddof=1))
     text = out.getvalue()
     assert f"trial 12: trial {replicates[0][1]} again, with another seed" in text
-    assert re.search(rf"{len(replicates)} of at most 9 replicates", account(sweep))
+    assert re.search(rf"{len(replicates)} of at most 9 replicates", line_of(sweep))
     sweep.display._last = -99.0
     sweep.show()
     assert f"search: 12 of 12 trials begun, {len(replicates)} of at most 9 replicates" in out.getvalue()
@@ -263,7 +269,7 @@ def test_without_a_budget_of_replicates_nothing_changes(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path / "none", **{**OVERRIDES, "replicates__trials": "0"})
     assert play(sweep) == []
     text = (tmp_path / "none" / "ledger.jsonl").read_text()
-    assert "replicate" not in text and '"mean"' not in text and "replicate" not in account(sweep)
+    assert "replicate" not in text and '"mean"' not in text and "replicate" not in line_of(sweep)
     with_some, _ = make(tmp_path / "some", **OVERRIDES)
     play(with_some)
     trials, rungs, points, _ = story(tmp_path / "some")
@@ -390,7 +396,7 @@ def test_tables_and_warm_starts_have_a_configuration_once_with_its_means(tmp_pat
     for key, mean in means.items():
         assert (kept[key].polarity, kept[key].similarity) == (mean.polarity, mean.similarity)
         assert kept[key].retention == pytest.approx(mean.similarity / REFERENCE[1])
-    frame = recorded.frame_of(results)
+    frame = recording.frame_of(results)
     assert set(frame["trial"]) == set(range(12))
     assert not {"seed", "run", "replicate_of"} & {*frame, *varied_parameters(results.trials)}
     mean = results.means[0]
@@ -434,8 +440,8 @@ def test_replicates_may_change_on_resume(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
     with (tmp_path / "ledger.jsonl").open("a") as file:
         file.write('{"event": "points", "points": []}\n')
-    after, _, resumed = _resumed(tmp_path, None, ["--replicates.trials", "7", "--replicates.runs", "4"])
+    after, _, resumed = load_resumed(tmp_path, None, ["--replicates.trials", "7", "--replicates.runs", "4"])
     assert (after.replicates.trials, after.replicates.runs) == (7, 4)
     resumed.ledger.close()
     with pytest.raises(InputError, match=r"what may change: .*replicates"):
-        _resumed(tmp_path, None, ["--replicates.trials", "7", "--seed", "3"])
+        load_resumed(tmp_path, None, ["--replicates.trials", "7", "--seed", "3"])

@@ -18,8 +18,9 @@ from raysweep import figures, report, tables
 from raysweep.account import sentence
 from raysweep.errors import InputError
 from raysweep.goal import Goal
+from raysweep.ledger import Ledger
 from raysweep.pareto import hypervolume
-from raysweep.results import Ledger, Point, Rung, RunInfo, load
+from raysweep.results import Point, Rung, RunInfo, load
 from raysweep.summary import half_width, summarise
 from raysweep.tables import describe, front_table, varied_parameters
 

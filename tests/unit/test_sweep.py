@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -16,8 +17,9 @@ from raysweep import config as configuration
 from raysweep import space_parser
 from raysweep.config import SweepConfig
 from raysweep.document import Document
+from raysweep.ledger import Ledger, events
 from raysweep.progress import Display, duration
-from raysweep.results import Ledger, RunInfo, events, load, point_name
+from raysweep.results import RunInfo, load, point_name
 from raysweep.searching import decisions_of
 from raysweep.space import Space
 from raysweep.spending import Spending
@@ -324,6 +326,65 @@ def _play_some(sweep: Sweep, num_rungs: int) -> None:
 def _story(results: Any) -> Any:
     trials = [(t.trial, dict(t.config), t.status, t.reason) for t in results.trials]
     return trials, sorted((r.trial, r.step, r.examples_seen) for r in results.rungs), set(results.points)
+
+
+def play_among(sweep: Sweep, num_workers: int, folder: Path) -> None:
+    """Noisy trials on several workers, with idle questions in between."""
+    noise = np.random.default_rng(7).normal(0, 0.02, (1000, 5, 2))
+    turns = np.random.default_rng(len(sweep.decisions.trials))
+    running: list[int] = []
+    while True:
+        while len(running) < num_workers and (asked := sweep.ask()) is not None:
+            running.append(asked[0])
+        if not running:
+            return
+        for _ in range(int(turns.integers(3))):
+            sweep.decisions.stopper.revive(sweep.decisions.may_begin)  # Tune polls
+        number = running[int(turns.integers(len(running)))]
+        step = sweep._steps.get(number, 0) + 1
+        event = rung(sweep._configs[number], step)
+        for name, value in zip(("polarity", "similarity"), noise[number, step].tolist(), strict=True):
+            event["points"][0][name] += value
+        (folder / "points" / point_name(number, step)).mkdir(exist_ok=True)
+        if sweep.rung(number, event):
+            running.remove(number)
+            sweep.rest(number)
+
+
+@pytest.mark.parametrize("policy", ["growth", "pareto", "asha", "median"])
+@pytest.mark.parametrize("num_workers", [1, 8])
+def test_a_long_sweep_comes_to_the_same_state_from_its_ledger(policy: str, num_workers: int, tmp_path: Path) -> None:
+    """Whatever was asked in between; also when it was to have fewer trials than now."""
+    overrides = {"early_stopping__policy": policy, "sampler": "random", "budget__trials": "60"}
+    overrides |= {"space__examples_per_rung": "2048", "early_stopping__first_examples": "2048"}
+    sweep, _ = make(tmp_path, **overrides)
+    told = verdicts(sweep)
+    play_among(sweep, num_workers, tmp_path)
+    sweep.ledger.close()
+    stored = list(events(tmp_path / "ledger.jsonl"))
+    for num_trials in ("60", "90"):
+        folder = tmp_path / num_trials
+        folder.mkdir()
+        again, _ = assemble(*settings(tmp_path, **{**overrides, "budget__trials": num_trials}), Ledger(folder))
+        anew = verdicts(again)
+        again.replay(stored)
+        assert anew == told
+        assert [course.state for course in again.decisions.trials.values()] == [
+            course.state for course in sweep.decisions.trials.values()
+        ]
+
+
+def verdicts(sweep: Sweep) -> list[tuple[int, str | None]]:
+    """What is decided from here on after each rung, by trial."""
+    told: list[tuple[int, str | None]] = []
+    rung_of = sweep.decisions.rung
+
+    def noted(number: int, *rest: Any) -> str | None:
+        told.append((number, rung_of(number, *rest)))
+        return told[-1][1]
+
+    sweep.decisions.rung = noted  # type: ignore[method-assign]
+    return told
 
 
 def test_more_trials_on_resume_are_those_that_a_longer_sweep_would_have_had(tmp_path: Path) -> None:
