@@ -7,10 +7,11 @@ demo: .venv/installed
 	.venv/bin/raysweep run demo
 
 test: .venv/installed
-	.venv/bin/python -m pytest
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -m "unit or quality" --numprocesses auto
+	.venv/bin/python -m pytest -m "not unit and not quality"
 
 unit: .venv/installed
-	.venv/bin/python -m pytest -m unit
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -m unit --numprocesses auto
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -148,6 +148,7 @@ def exact(**values: object) -> TrialConfig:
     return trial(**{"dropout": 0.0, "learning_rate": 2e-4, "examples_per_rung": 96, "warmup_steps": 5, **values})
 
 
+@pytest.mark.ray  # takes long
 @pytest.mark.parametrize("freezing", ["none", "emb", "emb+B0-1"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_losses_are_the_stock_trainers(loss: str, freezing: str, tiny_bench: Workbench, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def landscape(values: dict[str, Any], step: int) -> list[tuple[float, float]]:
     return [(polarity, 0.45 - 0.1 * quality * step), (0.6 + 0.8 * (polarity - 0.6), 0.46)]
 
 
-def make(sampler: str, policy: str, aim: Aim = "area", *, num_trials: int = 24, seed: int = 3) -> Decisions:
+def make(sampler: str, policy: str, aim: Aim = "area", *, num_trials: int = 20, seed: int = 3) -> Decisions:
     goal = Goal(0.5, (0.6, 0.235))
     proposals = Proposals(CHOICES if sampler == "grid" else RANGES, sampler, seed, goal, aim)
     rule = EarlyStoppingConfig.model_validate({"policy": policy, "first_examples": 10})
@@ -127,7 +127,7 @@ def test_every_trial_is_proposed_once_within_the_space_and_comes_to_rest(
 ) -> None:
     player = whole(sampler, policy, aim, workers)
     decisions = player.decisions
-    size = min(24, 18 if sampler == "grid" else 24)
+    size = 18 if sampler == "grid" else 20
     assert list(decisions.trials) == list(range(size))
     for number, course in decisions.trials.items():
         decisions.proposals.space.recall(course.values)  # ValueError if outside
@@ -194,5 +194,5 @@ def test_what_optuna_is_told(aim: Aim) -> None:
     "name", ["nothing", "optuna.samplers:Nothing", "no_such_package:Sampler", "math:pi", ":", "a:b:c"]
 )
 def test_what_is_no_sampler_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match="sampler: "):
+    with pytest.raises(InputError, match=f"'{name}' (is no sampler|cannot be imported)"):
         make_sampler(name, 0)

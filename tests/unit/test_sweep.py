@@ -353,6 +353,7 @@ def play_among(sweep: Sweep, num_workers: int, folder: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["growth", "pareto", "asha", "median"])
 @pytest.mark.parametrize("num_workers", [1, 8])
+@pytest.mark.ray  # takes long
 def test_a_long_sweep_comes_to_the_same_state_from_its_ledger(policy: str, num_workers: int, tmp_path: Path) -> None:
     """Whatever was asked in between; also when it was to have fewer trials than now."""
     overrides = {"early_stopping__policy": policy, "sampler": "random", "budget__trials": "60"}
@@ -458,6 +459,7 @@ def test_the_study_on_disk_tells_every_trial_as_what_it_is(tmp_path: Path) -> No
     assert {len(t.intermediate_values) for t in study.trials if t.state.name == "COMPLETE"} == {4}
 
 
+@pytest.mark.ray
 def test_a_driver_killed_at_five_random_moments_loses_and_repeats_nothing(tmp_path: Path) -> None:
     script = str(Path(__file__).parent / "killed_sweep.py")
     command = [sys.executable, script]
