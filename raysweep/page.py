@@ -6,7 +6,19 @@ from html import escape
 
 from raysweep.account import sentence
 from raysweep.summary import Summary, goal_text
-from raysweep.tables import ABSENT, MISSES, Table, area_table, cost_table, front_table, settings, show, trial_table
+from raysweep.tables import (
+    ABSENT,
+    MISSES,
+    Table,
+    area_table,
+    cost_table,
+    front_table,
+    mean_table,
+    settings,
+    show,
+    trial_counts,
+    trial_table,
+)
 
 MAX_OPEN_TRIALS = 30  # longer tables of trials start folded
 MAX_OPEN_ROWS = 20  # longer tables scroll under their head
@@ -70,6 +82,9 @@ def render(summary: Summary, front_png: bytes, progress_png: bytes) -> str:
     ]
     if summary.members:
         parts += [_front_text(summary), _table(front_table(summary))]
+    means = mean_table(summary)
+    if means.rows:
+        parts += ["<h2>Replicates</h2>", f"<p>{escape(MEANS_TEXT)}</p>", _table(means, "fit")]
     areas = area_table(summary)
     if areas.rows:
         parts += ["<h2>Hypervolume</h2>", f"<p>{escape(HYPERVOLUME_TEXT)}</p>", _table(areas, "fit")]
@@ -101,6 +116,11 @@ HYPERVOLUME_TEXT = (
     "area that the front reaches. On test it is the front chosen on dev that is measured. Points that miss a constraint of "
     "the sweep count for nothing."
 )
+MEANS_TEXT = (
+    "Front members whose configuration was trained more than once, each time with another seed: P and S of the member "
+    "itself, and their means over the runs, ± one standard deviation over the runs. A member that is above its mean is so "
+    "partly by luck. All on dev."
+)
 SCORES_TEXT = (
     "P is the weighted share of retrieved sentences with the query's label, S their weighted mean cosine under the "
     "reference encoder, retention S divided by that encoder's own S; all x100, means over queries. ± is the half-width "
@@ -117,7 +137,7 @@ def cost_text(summary: Summary) -> str:
 
 _COST_TEXT = (
     "Seconds are those for which trials held their CPUs and GPUs. What was saved is an estimate: what trials that were "
-    "stopped or are held would have taken to their end, at the pace of the rungs they did."
+    "stopped would have taken to their end, at the pace of the rungs they did."
 )
 _PROGRESS_CAPTION = "A line is a trial; the marker at its end says how the trial ended."
 
@@ -137,7 +157,8 @@ def _notes(notes: Iterable[str]) -> str:
 
 
 def _tiles(summary: Summary) -> str:
-    tiles = [("trials", str(len(summary.trials)), f"of {summary.results.info.num_trials}")]
+    begun, _, most = trial_counts(summary).partition(" of ")
+    tiles = [("trials", begun, f"of {most}")]
     tiles.append(("front members", str(len(summary.members)), "chosen on dev"))
     for member in summary.members:
         split, point = ("test", member.test) if member.test else ("dev", member.dev)

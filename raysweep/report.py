@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from raysweep import figures, page
 from raysweep.errors import InputError
-from raysweep.page import HYPERVOLUME_TEXT, SCORES_TEXT, cost_text
+from raysweep.page import HYPERVOLUME_TEXT, MEANS_TEXT, SCORES_TEXT, cost_text
 from raysweep.results import Point, load
 from raysweep.summary import SPLITS, Summary, constraints_text, goal_text, summarise
-from raysweep.tables import Table, area_table, cost_table, front_table, settings, show, trial_table
+from raysweep.tables import Table, area_table, cost_table, front_table, mean_table, settings, show, trial_table
 
 if TYPE_CHECKING:
     import rich.table
@@ -106,6 +106,9 @@ def markdown(summary: Summary) -> str:
     if summary.members:
         lines += ["", "## Front", "", SCORES_TEXT, ""]
         lines += _markdown_table(front_table(summary))
+    means = mean_table(summary)
+    if means.rows:
+        lines += ["", "## Replicates", "", MEANS_TEXT, "", *_markdown_table(means)]
     areas = area_table(summary)
     if areas.rows:
         lines += ["", "## Hypervolume", "", HYPERVOLUME_TEXT, "", *_markdown_table(areas)]

@@ -106,7 +106,10 @@ def trial_table(summary: Summary) -> Table:
         scores = (objective, show(best.polarity), show(best.similarity)) if best else (ABSENT,) * 3
         examples = f"{each.rungs[-1].examples_seen:,}" if each.rungs else ABSENT
         rungs = str(len(each.rungs))
-        words = (describe(trial.config, names), signed(trial.status), trial.reason)
+        configuration = describe(trial.config, names)
+        if trial.replicate_of is not None:
+            configuration += f", repeats trial {trial.replicate_of}"
+        words = (configuration, signed(trial.status), trial.reason)
         rows.append((str(trial.trial), *words, rungs, examples, *scores, f"{trial.seconds:,.0f}"))
     return Table(columns, tuple(rows), frozenset({"configuration", "status", "reason"}))
 
@@ -139,6 +142,37 @@ def cost_table(summary: Summary) -> Table:
     return Table(tuple(columns), rows, frozenset({"trials that are"}))
 
 
+def mean_table(summary: Summary) -> Table:
+    """Front members whose configuration was run more than once: means over the runs on dev, ± their standard deviation."""
+    originals = {trial.trial: trial.replicate_of for trial in summary.results.trials if trial.replicate_of is not None}
+    means = {(mean.trial, mean.step, mean.kind, mean.value): mean for mean in summary.results.means}
+    rows = []
+    for member in summary.members:
+        point = member.dev
+        original = originals.get(point.trial or 0, point.trial)
+        mean = means.get((original or 0, point.step or 0, *point.key))
+        if mean is not None:
+            cells = [
+                f"{show(score)} ± {show(spread)}"
+                for score, spread in (
+                    (mean.polarity, mean.polarity_spread),
+                    (mean.similarity, mean.similarity_spread),
+                )
+            ]
+            own = (show(point.polarity), show(point.similarity))
+            rows.append((str(point.trial), str(point.step), kind_name(point), *own, str(mean.runs), *cells))
+    columns = ("trial", "step", "kind", "P", "S", "runs", "mean P", "mean S")
+    return Table(columns, tuple(rows), frozenset({"kind"}))
+
+
+def trial_counts(summary: Summary) -> str:
+    """How many trials of the search have begun, such as ``12 of 24, and 3 replicates``."""
+    trials = summary.results.trials
+    replicates = sum(trial.replicate_of is not None for trial in trials)
+    begun = f"{len(trials) - replicates} of {summary.results.info.num_trials}"
+    return begun + (f", and {replicates} replicates" if replicates else "")
+
+
 def settings(summary: Summary) -> list[tuple[str, str]]:
     """What was swept and how, as (name, value) pairs."""
     results, info = summary.results, summary.results.info
@@ -149,7 +183,7 @@ def settings(summary: Summary) -> list[tuple[str, str]]:
     common = ", ".join(f"{n} {short(v)}" for n, v in config.items() if n not in names and v is not None)
     return [
         ("status", f"{results.status} ({results.reason})" if results.reason else results.status),
-        ("trials", f"{len(results.trials)} of {info.num_trials}" + (f": {counts}" if counts else "")),
+        ("trials", trial_counts(summary) + (f": {counts}" if counts else "")),
         ("seconds", f"{results.seconds:,.0f}" if results.seconds else ABSENT),
         ("dataset", info.dataset),
         ("labels", ", ".join(info.label_names)),

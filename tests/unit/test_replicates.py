@@ -2,6 +2,7 @@
 
 import json
 import re
+import statistics
 import zlib
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from test_search_contract import POLICIES, Player
 from test_search_contract import make as make_decisions
 from test_sweep import REFERENCE, assemble, make, rung, settings
 
-from raysweep import recording, warm
+from raysweep import recording, report, warm
 from raysweep.account import account_of, sentence
 from raysweep.arguments import load_resumed
 from raysweep.decisions import Decisions
@@ -22,7 +23,9 @@ from raysweep.errors import InputError
 from raysweep.ledger import Ledger, events
 from raysweep.replicates import Replicates, averaged
 from raysweep.results import load, point_name, varied_parameters
+from raysweep.summary import summarise
 from raysweep.sweep import Sweep
+from raysweep.tables import kind_name, mean_table
 from raysweep.trial import TrialConfig
 
 OVERRIDES = {
@@ -284,6 +287,31 @@ def test_a_stable_front_leaves_budget_over(tmp_path: Path) -> None:
     front = {point.trial for point in sweep.front if point.trial is not None and point.trial < 12}
     assert sorted(original for _, original in replicates) == sorted([*front, *front])
     assert load(tmp_path).status == "completed"
+
+
+def test_the_report_shows_means_and_spreads_of_front_members(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path, **OVERRIDES)
+    original = dict(play(sweep))
+    results = load(tmp_path)
+    runs: dict[tuple[object, ...], list[float]] = {}
+    for point in results.points:
+        if point.trial is not None:
+            key = (original.get(point.trial, point.trial), point.step, *point.key)
+            runs.setdefault(key, []).append(100 * point.polarity)
+    rows = mean_table(summarise(results)).rows
+    assert rows and len(rows) <= len(sweep.front)
+    front = {(str(point.trial), str(point.step), kind_name(point)): point for point in sweep.front}
+    for trial, step, kind, p, _, count, mean, _ in rows:
+        point = front[trial, step, kind]
+        found = runs[original.get(int(trial), int(trial)), point.step, *point.key]
+        assert (p, count) == (f"{100 * point.polarity:.1f}", str(len(found)))
+        assert mean == f"{statistics.mean(found):.1f} ± {statistics.stdev(found):.1f}"
+    report.write(tmp_path)
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "Replicates" in page and rows[0][6] in page
+    assert f"<small>of 12, and {len(original)} replicates</small>" in page
+    assert page.count("repeats trial") == len(original)
+    assert rows[0][6] in (tmp_path / "report" / "front.md").read_text()
 
 
 def test_a_failed_replicate_is_left_out_of_the_mean(tmp_path: Path) -> None:
