@@ -38,6 +38,9 @@ def load_resumed(folder: Path, space: str | None, arguments: list[str]) -> Any:
     after = configuration.parse(document)
     _check_sampler(document, after.sampler)
     check_changes(before, after, folder)
+    if after.budget.trials < resumed.num_begun:
+        reason = f"is {after.budget.trials}, but {resumed.num_begun} have begun; allowed: that many or more"
+        raise document.error(("budget", "trials"), reason)
     parsed = space_parser.parse(document, after)
     resumed.space_grew = after.space != before.space
     if resumed.space_grew:

@@ -29,6 +29,7 @@ app = typer.Typer(
 SpaceFile = Annotated[
     str, typer.Argument(metavar="SPACE", help="A YAML file, or the name of a shipped space such as demo.")
 ]
+Trials = Annotated[int | None, typer.Option(min=1, help="Short for --budget.trials.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -53,7 +54,7 @@ def run(
         list[Path] | None,
         typer.Option(metavar="RUN", help="Learn from this older run, also of other data or models; repeatable."),
     ] = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="Short for --budget.trials.")] = None,
+    trials: Trials = None,
 ) -> None:
     """Run a whole sweep: prepare, search, score the front on test, report.
 
@@ -62,7 +63,7 @@ def run(
     """
     from raysweep import runner
 
-    arguments = [*context.args, *(["--budget.trials", str(trials)] if trials else [])]
+    arguments = [*context.args, *_budget(trials)]
     if space is not None and space.startswith("--"):  # an override, where SPACE was left out
         arguments, space = [space, *arguments], None
     resumed = None
@@ -169,9 +170,9 @@ def report(run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder o
 
 
 @app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
-def validate(context: typer.Context, space: SpaceFile) -> None:
+def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) -> None:
     """Check a sweep's file and show what it would search, without touching data, models or a cluster."""
-    config, parsed = load(space, context.args)
+    config, parsed = load(space, [*context.args, *_budget(trials)])
     typer.echo(f"{space}: valid")
     examples = config.budget.examples_per_trial
     length = f"up to {config.budget.rungs} rungs each" if examples is None else f"{examples:,} examples each"
@@ -266,6 +267,10 @@ def replay(
 
     typer.echo(found.title)
     Console().print(found.table)
+
+
+def _budget(trials: int | None) -> list[str]:
+    return [] if trials is None else ["--budget.trials", str(trials)]
 
 
 def _report(folder: Path) -> bool:

@@ -30,7 +30,10 @@ def export(run: Path, point: str, to: Path) -> str:
     assert chosen.trial is not None and chosen.step is not None
     place = run / "points" / point_name(chosen.trial, chosen.step)
     if not place.is_dir():
-        raise InputError(f"{run}: the weights of {chosen.name} were not kept: storage.max_gib was reached")
+        raise InputError(
+            f"{run}: the weights of {chosen.name} are not there: {place.relative_to(run)} is gone, or storage.max_gib "
+            "was reached and they were not kept (run.log says so)"
+        )
     weights, head = read_point(place)
     prepared = json.loads((run / "prepared.json").read_text(encoding="utf-8"))
     config = EncoderConfig(**prepared["model"])

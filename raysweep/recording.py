@@ -47,5 +47,8 @@ def frame_of(results: Results) -> "pd.DataFrame":
         scores = {"polarity": round(point.polarity, 6), "similarity": round(point.similarity, 6)}
         rows.append({**row, "kind": point.kind, "value": point.value, **scores})
     frame = pd.DataFrame(rows).astype({"trial": "Int64", "examples_seen": "Int64"})
+    for name in names:  # whole numbers, where some trials lack them
+        if all(type(config.get(name)) in (int, type(None)) for config in configs.values()):
+            frame[name] = frame[name].astype("Int64")
     columns = ["trial", *names, "examples_seen", "seconds", "kind", "value", "polarity", "similarity"]
     return frame[columns]

@@ -31,8 +31,9 @@ class Resumed:
 
     def __post_init__(self) -> None:
         path = self.folder / "ledger.jsonl"
-        if not path.is_file() or not (self.folder / "config.yaml").is_file():
-            raise InputError(f"{self.folder}: not a run folder (no ledger.jsonl and config.yaml in it)")
+        for needed in (path, self.folder / "config.yaml", self.folder / "prepared.json"):
+            if not needed.is_file():
+                raise InputError(f"{self.folder}: cannot be resumed: there is no {needed.name} in it")
         self.ledger = Ledger(self.folder)
         self.ledger.open()
         self.events = list(events(path))
@@ -41,6 +42,11 @@ class Resumed:
             raise InputError(f"{path}: written with schema {schemas[-1]}; this version reads {SCHEMA}")
         if not any(event["event"] == "points" for event in self.events):
             raise InputError(f"{path}: the sweep ended before it began; run it anew")
+
+    @property
+    def num_begun(self) -> int:
+        """Trials of the search that have begun, replicates aside."""
+        return sum(event["event"] == "trial" and event.get("replicate_of") is None for event in self.events)
 
     @property
     def reference(self) -> Pair:

@@ -195,11 +195,12 @@ def test_a_killed_driver_is_resumed_to_the_uninterrupted_result_and_may_be_exten
     assert more.returncode == 0, more.stderr
     assert [t.config for t in load(killed).trials][:4] == [t.config for t in one.trials]
     assert len(load(killed).trials) == 6
-    for wrong, message in {
-        "--seed": "seed was 0 and is 1",
-        "--space.batch_size": r"space may only be added to, but: batch_size lacks 32",
-    }.items():
-        refused = raysweep(tmp_path, *resume, wrong, "1" if wrong == "--seed" else "{choices: [8, 16]}")
+    for wrong, value, message in (
+        ("--seed", "1", "seed was 0 and is 1"),
+        ("--space.batch_size", "{choices: [8, 16]}", r"space may only be added to, but: batch_size lacks 32"),
+        ("--trials", "5", "--budget.trials: is 5, but 6 have begun; allowed: that many or more"),
+    ):
+        refused = raysweep(tmp_path, *resume, wrong, value)
         assert refused.returncode == 2, refused.stderr
         assert re.search(message, refused.stderr), refused.stderr
     assert raysweep(tmp_path, "table", str(killed), "table.csv").returncode == 0

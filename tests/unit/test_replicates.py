@@ -429,6 +429,9 @@ def test_tables_and_warm_starts_have_a_configuration_once_with_its_means(tmp_pat
     frame = recording.frame_of(results)
     assert set(frame["trial"]) == set(range(12))
     assert not {"seed", "run", "replicate_of"} & {*frame, *varied_parameters(results.trials)}
+    for name in varied_parameters(results.trials):
+        given = {type(trial.config.get(name)) for trial in results.trials} - {type(None)}
+        assert (frame[name].dtype == "Int64") == (given == {int}), name
     mean = results.means[0]
     row = frame[(frame["trial"] == mean.trial) & (frame["examples_seen"] == 2048 * mean.step)]
     assert row[row["kind"] == mean.kind]["polarity"].item() == pytest.approx(mean.polarity, abs=1e-6)
