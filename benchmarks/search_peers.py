@@ -75,7 +75,7 @@ def entries() -> list[Entry]:
 
 def _own(name: str, sampler: str, policy: Policy, aim: Aim, factor: int, *, slow: bool) -> Entry:
     return Entry(
-        f"{name}: {policy} {factor}, {sampler} on {aim}",
+        f"{name}: {policy}{'' if policy == 'growth' else f' {factor}'}, {sampler} on {aim}",
         lambda table, seed: ours(table, sampler, policy, aim, seed, factor),
         outside=False,
         slow=slow,

@@ -21,6 +21,7 @@ import argparse
 import math
 import os
 import statistics
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,6 +152,7 @@ def _run(arguments: argparse.Namespace, tables: Sequence[Recorded]) -> dict[str,
 
 def _row(table: Table, peer: search_peers.Entry, arguments: argparse.Namespace) -> Row:
     budgets: dict[int, list[float]] = {workers: [] for workers in WORKERS}
+    print(f"  {peer.name}", file=sys.stderr, flush=True)  # the table comes when all have run
     if peer.make is None:
         return Row(peer, budgets, "not installed")
     if peer.slow and arguments.quick and len(table.trials) > LARGE:
