@@ -31,7 +31,8 @@ import numpy as np
 
 from benchmarks import measure, search_peers
 from raysweep.errors import InputError
-from raysweep.recorded import Table, read
+from raysweep.reading import read
+from raysweep.recorded import Table
 from raysweep.replay import budget_to, replay
 
 WORKERS = (1, 8)

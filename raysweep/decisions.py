@@ -111,6 +111,11 @@ class Decisions:
         return course
 
     @property
+    def has_more(self) -> bool:
+        """Whether a trial could begin or be revived."""
+        return self.may_begin or self.stopper.revive(self.may_begin) is not None
+
+    @property
     def on_plateau(self) -> bool:
         return self.plateau is not None and self._rests - self._grown_at >= self.plateau[0]
 

@@ -22,7 +22,8 @@ from raysweep.stopping import Standing
 
 Floats = NDArray[np.float64]
 
-CANDIDATES = 24  # held trials whose promise is worked out anew for a decision: those that promised most before
+CANDIDATES = 24  # held trials whose promise is worked out anew for a decision: those that promised most before, and
+# beyond them those of which nothing is known yet
 LEAST = 0.0001  # of the front's area: a trial that promises no more is not gone on with
 SHARE = 4  # one in so many of those that reached a budget, by their own area, may go on from it before all are begun
 LATEST = 12  # trials that say what a new one may add
@@ -67,11 +68,6 @@ class Staircase:
         self.area += gained
         return gained
 
-    def gain(self, points: Iterable[Pair]) -> float:
-        """The area that these points would add together."""
-        copy = self.copy()
-        return sum(copy.add(point) for point in points)
-
 
 @dataclass
 class _Path:
@@ -89,15 +85,18 @@ class _Path:
 
 
 class Growth:
-    """A Stopper; see the module's docstring. Hypervolumes begin at ``corner``; untrained, trials score ``origin``."""
+    """A Stopper; see the module's docstring. Hypervolumes begin at ``corner``; untrained, trials score ``origin``.
 
-    def __init__(self, corner: Pair, origin: Pair | None) -> None:
-        self._front = Staircase(corner)
+    Until a point lies above ``corner``, which constraints may have raised, they begin at ``wider``.
+    """
+
+    def __init__(self, corner: Pair, origin: Pair | None, wider: Pair | None = None) -> None:
+        self._fronts = [Staircase(each) for each in dict.fromkeys((corner, wider or corner))]
         self._origin = origin
         self._paths: dict[int, _Path] = {}
         self._moves: dict[int, _Moves] = {}  # by the budget they began at
         self._may_begin = True
-        self._candidates: list[int] = []  # held trials whose promise was worked out last
+        self._known: dict[bool, dict[int, float]] = {}  # promises as things stand, by whether trials may begin
         self._reached: dict[int, list[tuple[float, int]]] = {}  # by budget: what trials had there, the best first
 
     def judge(
@@ -117,8 +116,9 @@ class Growth:
         path.ahead, path.promise = tuple(ahead), math.inf
         path.front, path.area = standing.front, standing.area
         bisect.insort(self._reached.setdefault(examples_seen, []), (-path.area, trial))
-        for pair in points.tolist():
-            self._front.add(tuple(pair))
+        for front in self._fronts:
+            for pair in points.tolist():
+                front.add(tuple(pair))
         path.goes = False
         self._may_begin = may_begin
         self._work_out()
@@ -139,6 +139,11 @@ class Growth:
     def end(self, trial: int) -> None:
         path = self._paths.setdefault(trial, _Path())
         path.over, path.goes = True, False
+        self._known = {}
+
+    @property
+    def _front(self) -> Staircase:
+        return next((front for front in self._fronts if front.area), self._fronts[-1])
 
     def _held(self, may_begin: bool) -> list[int]:
         """Trials that could go on; with ``may_begin`` the good ones."""
@@ -146,17 +151,35 @@ class Growth:
         return [trial for trial in held if not may_begin or self._is_good(trial)]
 
     def _work_out(self) -> None:
-        """What the most promising of the held trials promise now. Only here promises change: asking changes nothing."""
+        """Something has happened, so promises have changed. Only here they are kept: asking changes nothing."""
+        self._known = {}
+        for trial, promise in self._promises(self._may_begin).items():
+            self._paths[trial].promise = promise
+
+    def _promises(self, may_begin: bool) -> dict[int, float]:
+        """What the most promising of the held trials promise as things stand."""
+        if may_begin not in self._known:
+            self._known[may_begin] = self._promised(may_begin)
+        return self._known[may_begin]
+
+    def _promised(self, may_begin: bool) -> dict[int, float]:
         front = self._front.copy()
         for path in self._paths.values():  # what runs is taken to keep its promise
             if path.goes and path.points and path.ahead:
                 for pair in self._ahead(path, 1)[0].tolist():
                     front.add(tuple(pair))
-        held = sorted(self._held(self._may_begin), key=lambda trial: (-self._paths[trial].promise, trial))
-        self._candidates = held[:CANDIDATES]
-        for trial in self._candidates:
+        held = sorted(self._held(may_begin), key=lambda trial: (-self._paths[trial].promise, trial))
+        enough = CANDIDATES + sum(math.isinf(self._paths[trial].promise) for trial in held)
+        # Nobody runs or may begin: all are asked, until one is worth it, before the search ends.
+        last = not may_begin and not any(path.goes for path in self._paths.values())
+        promises: dict[int, float] = {}
+        for trial in held:
+            if len(promises) >= enough and not last:
+                break
             path = self._paths[trial]
-            path.promise = self._promise(front, path, path.budgets[-1], ())
+            promises[trial] = self._promise(front, path, path.budgets[-1], ())
+            last = last and not self._is_worth(trial, promises[trial])
+        return promises
 
     def _next(self, may_begin: bool) -> int | None:
         """The held trial to go on with, or None where a new one promises more, or none is held."""
@@ -167,19 +190,17 @@ class Growth:
             if may_begin and any(path.goes and path.points and path.ahead for path in self._paths.values()):
                 return None
             return max(held, key=lambda trial: (self._paths[trial].area, -trial))
-        open_to = set(held)
-        known = [trial for trial in self._candidates if trial in open_to] or held
-        if not may_begin:
-            least = LEAST * self._front.area
-            known = [trial for trial in known if self._worth(self._paths[trial]) > least]
-        best = max(known, key=lambda trial: (self._paths[trial].promise, -trial), default=None)
-        if best is None or (may_begin and self._promise_of_new() > self._paths[best].promise):
+        promises = self._promises(may_begin)
+        known = [trial for trial in promises if may_begin or self._is_worth(trial, promises[trial])]
+        best = max(known, key=lambda trial: (promises[trial], -trial), default=None)
+        if best is None or (may_begin and self._promise_of_new() > promises[best]):
             return None
         return best
 
-    @staticmethod
-    def _worth(path: _Path) -> float:
-        return path.promise * (path.ahead[-1] - path.budgets[-1])
+    def _is_worth(self, trial: int, promise: float) -> bool:
+        """Whether a trial that promises so much may go on with nothing else to begin."""
+        path = self._paths[trial]
+        return promise * (path.ahead[-1] - path.budgets[-1]) > LEAST * self._front.area
 
     def _is_good(self, trial: int) -> bool:
         """Whether the trial is among the best that reached its budget."""
@@ -223,9 +244,9 @@ class Growth:
     def _rate(self, at: int, own: Floats | None) -> Floats:
         """How points are predicted to move from a budget on, for each example, having moved at rate ``own`` before it."""
         if not self._moves:
-            return np.zeros(2) if own is None else own
+            return np.zeros((1, 2)) if own is None else own
         moves = self._moves[min(self._moves, key=lambda known: abs(math.log(known / at)))]
-        return moves.mean if own is None else own * moves.factor(own)
+        return moves.mean[None] if own is None else own * moves.factor(own)
 
 
 class _Moves:

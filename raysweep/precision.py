@@ -30,8 +30,8 @@ def bf16_gain(device: str) -> float:
     """How many times faster a matrix product of an encoder's shape is in bf16 than in fp32, measured once a process.
 
     On a CPU; of a GPU what it supports is taken for what pays, as 2 or 0. Measured, because a processor's flags do not
-    tell: with AVX512-BF16 alone some run bf16 at half the rate of fp32, and without it bf16 is emulated. The best of
-    several turns of each, taken alternately, so that other load matters little.
+    tell: with AVX512-BF16 alone some run bf16 at half the rate of fp32, and without it bf16 is emulated. One thread's own
+    time counts, and the best of several alternate turns: by the clock, other load makes either look twice as fast.
     """
     import torch
 
@@ -44,9 +44,14 @@ def bf16_gain(device: str) -> float:
         for dtype in (torch.float32, torch.bfloat16)
     ]
     best = [float("inf"), float("inf")]
-    for _ in range(8):
-        for i, (rows, weight) in enumerate(pairs):
-            began = time.perf_counter()
-            torch.nn.functional.linear(rows, weight)
-            best[i] = min(best[i], time.perf_counter() - began)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for _ in range(12):
+            for i, (rows, weight) in enumerate(pairs):
+                began = time.thread_time()
+                torch.nn.functional.linear(rows, weight)
+                best[i] = min(best[i], time.thread_time() - began)
+    finally:
+        torch.set_num_threads(threads)
     return best[0] / best[1]

@@ -1,15 +1,9 @@
-"""Recorded sweeps: tables of what every configuration scored at every rung, for replaying searches without training.
-
-A table has a row for each operating point of each rung: the configuration's columns, one of ``examples_seen``, ``step`` or
-``epoch`` (the training budget), ``polarity`` and ``similarity``, in [0, 1] or x100; and where known ``trial``, ``kind``,
-``value`` and ``seconds`` (since the trial began). Rows of kind ``reference`` hold the reference encoder's scores.
-"""
+"""Recorded sweeps: what every configuration scored at every rung, for replaying searches without training."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,11 +12,6 @@ from raysweep.goal import Goal, Pair
 from raysweep.pareto import hypervolume
 from raysweep.space import Choices, Fixed, Parameter, Parameters, Range, Scalar, Space
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-BUDGETS = ("examples_seen", "epoch", "step")
-MEASURED = (*BUDGETS, "trial", "kind", "value", "seconds", "polarity", "similarity", "loss_value", "width", "split")
 MAX_CHOICES = 16  # numbers of no more different values, that come twice or more, are choices; otherwise a range
 LOG_RATIO = 10.0  # a range whose ends differ by this factor is searched in logarithms
 
@@ -169,113 +158,3 @@ def _parameter(values: list[Scalar]) -> Parameter:
         return Choices({value: {} for value in different})
     integer = all(isinstance(value, int) for value in different)
     return Range(scale.low, scale.high, scale.log, integer)
-
-
-def read(path: Path, where: Mapping[str, str] | None = None) -> Table:
-    """Read a table from .csv, .tsv or .parquet, of its rows those whose columns have the values ``where`` gives.
-
-    Raises InputError that names the file and column, and the row where there is one.
-    """
-    return from_frame(_frame(path), str(path), where)
-
-
-def _frame(path: Path) -> "pd.DataFrame":
-    import pandas as pd
-
-    readers = {".csv": pd.read_csv, ".tsv": lambda file: pd.read_csv(file, sep="\t"), ".parquet": pd.read_parquet}
-    if path.suffix not in readers:
-        raise InputError(f"{path}: unsupported suffix ({path.suffix or 'none'}); a table ends in {', '.join(readers)}")
-    try:
-        frame: pd.DataFrame = readers[path.suffix](path)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except (OSError, ValueError) as error:  # pandas' parser errors and pyarrow's are ValueErrors
-        raise InputError(f"{path}: cannot be read: {error}") from None
-    return frame
-
-
-def from_frame(frame: "pd.DataFrame", name: str, where: Mapping[str, str] | None = None) -> Table:
-    """The table that a frame holds; ``name`` is for errors. See :func:`read`."""
-    for column in ("polarity", "similarity"):
-        if column not in frame:
-            raise InputError(f"{name}: no column {column!r}; the columns are {', '.join(map(str, frame.columns))}")
-    budget = next((column for column in BUDGETS if column in frame), None)
-    if budget is None:
-        raise InputError(f"{name}: no column of the training budget; allowed: {', '.join(BUDGETS)}")
-    if "kind" not in frame:
-        frame = frame.assign(kind="plain")
-    references = frame[frame["kind"] == "reference"]
-    frame = frame[~frame["kind"].isin(["reference", "oracle"])]
-    for column, wanted in (where or {}).items():
-        if column not in frame:
-            raise InputError(f"{name}: no column {column!r}; the columns are {', '.join(map(str, frame.columns))}")
-        there = sorted(map(str, map(_plain, frame[column].dropna().unique())))
-        frame = frame[[str(_plain(value)) == wanted for value in frame[column]]]
-        if references[column].notna().any():  # R's scores of this part, where it is said whose they are
-            references = references[[str(_plain(value)) == wanted for value in references[column]]]
-        if frame.empty:
-            raise InputError(f"{name}: no row has {column} {wanted!r}; there are {', '.join(there[:20])}")
-    if "split" in frame:
-        frame = frame[frame["split"] == "dev"]
-    for column in ("polarity", "similarity", budget, *(["seconds"] if "seconds" in frame else [])):
-        numbers = _numbers(frame, column, name)
-        frame = frame.assign(**{column: numbers})
-    if frame.empty:
-        raise InputError(f"{name}: no rows")
-    odd = (frame[budget] % 1 != 0) | (frame[budget] < 1)
-    if odd.any():
-        raise InputError(
-            f"{name}: row {odd.idxmax() + 1}: {budget} is {frame[budget][odd.idxmax()]:g}, not a whole number above 0"
-        )
-    percent = frame[["polarity", "similarity"]].abs().max(axis=1) > 1.5  # x100
-    if percent.any():
-        if not percent.all():
-            row = percent.idxmax()
-            raise InputError(
-                f"{name}: row {row + 1}: polarity {frame['polarity'][row]:g} and similarity {frame['similarity'][row]:g}, "
-                "where other rows have scores in [0, 1]; allowed: all in [0, 1], or all x100"
-            )
-        for column in ("polarity", "similarity"):
-            frame = frame.assign(**{column: frame[column] / 100})
-            references = references.assign(**{column: references[column] / 100})
-    trials = _trials(frame, budget)
-    if len(references):
-        reference = (float(references["polarity"].iloc[0]), float(references["similarity"].iloc[0]))
-        return Table(trials, (reference[0], reference[1] / 2), reference)
-    return Table(trials, (float(frame["polarity"].min()), float(frame["similarity"].min())))
-
-
-def _numbers(frame: "pd.DataFrame", column: str, name: str) -> "pd.Series[float]":
-    import pandas as pd
-
-    numbers = pd.to_numeric(frame[column], errors="coerce")
-    wrong = ~np.isfinite(numbers.to_numpy(dtype=np.float64))
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        raise InputError(
-            f"{name}: row {frame.index[row] + 1}: {column} is {frame[column].iloc[row]}, not a finite number"
-        )
-    return numbers
-
-
-def _trials(frame: "pd.DataFrame", budget: str) -> tuple[RecordedTrial, ...]:
-    parameters = [column for column in frame.columns if column not in MEASURED]
-    configurations = frame[parameters].astype(object).where(frame[parameters].notna(), None)
-    groups = frame["trial"] if "trial" in frame else configurations.apply(tuple, axis=1)
-    trials = []
-    for _, rows in frame.groupby(groups, sort=False, dropna=False):
-        values = {name: _plain(value) for name, value in configurations.loc[rows.index[0]].items() if value is not None}
-        rungs = []
-        for reached, rung in rows.groupby(budget, sort=True):
-            seconds = float(rung["seconds"].iloc[0]) if "seconds" in rung else float(reached)
-            points = zip(rung["polarity"].tolist(), rung["similarity"].tolist(), strict=True)
-            rungs.append(RecordedRung(int(reached), seconds, tuple(points)))
-        trials.append(RecordedTrial({str(k): v for k, v in values.items()}, tuple(rungs)))
-    return tuple(trials)
-
-
-def _plain(value: Any) -> Scalar:
-    """A cell as YAML would have it: a whole number stays one although a column with gaps holds floats."""
-    value = value.item() if hasattr(value, "item") else value
-    scalar: Scalar = int(value) if isinstance(value, float) and value.is_integer() else value
-    return scalar

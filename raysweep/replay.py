@@ -38,7 +38,7 @@ class Search:
         goal = table.goal()
         rule = EarlyStoppingConfig(policy=policy, first_examples=table.first_budget, reduction_factor=factor)
         studied = Proposals(table.space, sampler, seed, goal, proposals)
-        self.decisions = Decisions(studied, stopper_of(rule, table.corner, table.reference), goal, len(table.trials))
+        self.decisions = Decisions(studied, stopper_of(rule, goal, table.reference), goal, len(table.trials))
 
     def ask(self) -> tuple[int, Mapping[str, Any]] | None:
         course = self.decisions.ask()

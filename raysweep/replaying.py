@@ -9,7 +9,7 @@ from typing import Any
 from rich import box
 from rich.table import Table as Grid
 
-from raysweep import recorded
+from raysweep import reading
 from raysweep.errors import InputError
 from raysweep.progress import Display
 from raysweep.proposals import make_sampler
@@ -32,8 +32,8 @@ class Comparison:
 def read(source: Path, where: Mapping[str, str]) -> Table:
     """The table in a file, or of the run in a folder."""
     if source.is_dir():
-        return recorded.from_frame(frame_of(load(source)), str(source), where)
-    return recorded.read(source, where)
+        return reading.from_frame(frame_of(load(source)), str(source), where)
+    return reading.read(source, where)
 
 
 def compare_files(

@@ -83,6 +83,9 @@ class Replicates:
         if self.num_begun >= self.trials:
             return None
         fronts = self._distinct()
+        # What misses a constraint is worth a negative area, and a replicate only where nothing else is there.
+        feasible = {n: tuple(pair for pair in front if area([pair]) >= 0) for n, front in fronts.items()}
+        fronts = {n: front for n, front in feasible.items() if front} or fronts
         if not fronts:
             return None
         points = np.array([pair for front in fronts.values() for pair in front])

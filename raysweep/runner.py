@@ -83,7 +83,7 @@ def run(
         status, reason = "completed", "all trials are done"
         if sweep.cause is not None:
             status, reason = "budget", sweep.cause
-        elif sweep.decisions.on_plateau and sweep.decisions.may_begin:
+        elif sweep.decisions.on_plateau and sweep.decisions.has_more:
             status, reason = "plateau", "the front's hypervolume has stopped growing"
     except KeyboardInterrupt:
         if sweep is None:

@@ -15,13 +15,13 @@ def goal_of(objective: ObjectiveConfig, reference: Pair) -> Goal:
     return Goal.of(objective.polarity_weight, objective.similarity, objective.constraints.model_dump(), reference)
 
 
-def stopper_of(rule: EarlyStoppingConfig, corner: Pair, reference: Pair | None) -> Stopper:
+def stopper_of(rule: EarlyStoppingConfig, goal: Goal, reference: Pair | None) -> Stopper:
     """A fresh stopper of the policy that the configuration names.
 
-    Hypervolumes begin at ``corner``; ``reference`` is what a trial scores before it is trained, None if that is not known.
+    ``reference`` is what a trial scores before it is trained, None if that is not known.
     """
     if rule.policy == "growth":
-        return Growth(corner, reference)
+        return Growth(goal.feasible_corner, reference, goal.corner)
     if rule.policy == "none":
         return KeepAll()
     if rule.policy == "median":
@@ -40,7 +40,7 @@ def decisions_of(config: SweepConfig, space: Space, reference: Pair, *, seed_off
     untrained = reference if config.reference_encoder == config.model else None
     return Decisions(
         proposals,
-        stopper_of(config.early_stopping, goal.feasible_corner, untrained),
+        stopper_of(config.early_stopping, goal, untrained),
         goal,
         config.budget.trials,
         (plateau.trials, plateau.growth) if plateau else None,

@@ -122,7 +122,7 @@ class Sweep:
             leg.leaves, leg.reason = "failed", f"rung {rung['step']} gave {problem}"
             return True
         if "node" in rung:
-            leg.node = self._node = Node(**rung.pop("node"))
+            leg.node = self._node = Node(**rung["node"])
         self._pay(number)
         rung["may_begin"] = self.decisions.may_begin
         self._log("rung", trial=number, **rung, cost=self._cost(number))
@@ -233,8 +233,10 @@ class Sweep:
                 if course.number != number or (not adopt and trial_config(dict(course.values)) != config):
                     raise ReplayError(f"trial {number} is not what the sampler proposes now")
                 self._begin(course, config)
-            elif kind in ("rung", "cut", "revive", "again") and running.get(number, ("held", ""))[0] == "held":
+            elif kind in ("rung", "revive", "again") and running.get(number, ("held", ""))[0] == "held":
                 self.decisions.go_on(number)  # whatever would be decided now
+            if "node" in event:
+                self._node = Node(**event["node"])
             if kind == "rung":
                 running[number] = self._verdict(number, event, self._count(number, event))
             elif kind == "hold":
@@ -247,8 +249,10 @@ class Sweep:
                 self.tested |= {
                     (p["trial"], p["step"], p["kind"], p["value"]) for p in event["points"] if p["split"] == "test"
                 }
-            if kind in ("trial", "revive", "again", "cut"):
+            if kind in ("trial", "revive", "again"):
                 running[number] = None, ""
+            elif kind == "cut":  # by an interruption, perhaps, that came after the last rung's verdict
+                running.setdefault(number, (None, ""))
             elif kind in ("hold", "end"):
                 running.pop(number, None)
         self._began = time.monotonic() - at

@@ -48,7 +48,7 @@ def make(sampler: str, policy: str, aim: Aim = "area", *, num_trials: int = 20, 
     goal = Goal(0.5, (0.6, 0.235))
     proposals = Proposals(CHOICES if sampler == "grid" else RANGES, sampler, seed, goal, aim)
     rule = EarlyStoppingConfig.model_validate({"policy": policy, "first_examples": 10})
-    return Decisions(proposals, stopper_of(rule, goal.corner, (0.6, 0.47)), goal, num_trials)
+    return Decisions(proposals, stopper_of(rule, goal, (0.6, 0.47)), goal, num_trials)
 
 
 Event = tuple[str, int, Any]

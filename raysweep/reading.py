@@ -1,0 +1,174 @@
+"""Reading recorded sweeps from tables: see :mod:`raysweep.recorded`.
+
+A table has a row for each operating point of each rung: the configuration's columns, one of ``examples_seen``, ``step`` or
+``epoch`` (the training budget), ``polarity`` and ``similarity``, in [0, 1] or x100; and where known ``trial``, ``kind``,
+``value`` and ``seconds`` (since the trial began). Rows of kind ``reference`` hold the reference encoder's scores.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from raysweep.errors import InputError
+from raysweep.recorded import RecordedRung, RecordedTrial, Table
+from raysweep.space import Scalar
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BUDGETS = ("examples_seen", "epoch", "step")
+MEASURED = (*BUDGETS, "trial", "kind", "value", "seconds", "polarity", "similarity", "loss_value", "width", "split")
+
+
+def read(path: Path, where: Mapping[str, str] | None = None) -> Table:
+    """Read a table from .csv, .tsv or .parquet, of its rows those whose columns have the values ``where`` gives.
+
+    Raises InputError that names the file and column, and the row where there is one.
+    """
+    return from_frame(_frame(path), str(path), where)
+
+
+def _frame(path: Path) -> "pd.DataFrame":
+    import pandas as pd
+
+    readers = {".csv": pd.read_csv, ".tsv": lambda file: pd.read_csv(file, sep="\t"), ".parquet": pd.read_parquet}
+    if path.suffix not in readers:
+        raise InputError(f"{path}: unsupported suffix ({path.suffix or 'none'}); a table ends in {', '.join(readers)}")
+    try:
+        frame: pd.DataFrame = readers[path.suffix](path)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (OSError, ValueError) as error:  # pandas' parser errors and pyarrow's are ValueErrors
+        raise InputError(f"{path}: cannot be read: {error}") from None
+    return frame
+
+
+def from_frame(frame: "pd.DataFrame", name: str, where: Mapping[str, str] | None = None) -> Table:
+    """The table that a frame holds; ``name`` is for errors. See :func:`read`."""
+    frame = frame.reset_index(drop=True)
+    for column in ("polarity", "similarity"):
+        if column not in frame:
+            raise InputError(f"{name}: no column {column!r}; the columns are {', '.join(map(str, frame.columns))}")
+    budget = next((column for column in BUDGETS if column in frame), None)
+    if budget is None:
+        raise InputError(f"{name}: no column of the training budget; allowed: {', '.join(BUDGETS)}")
+    if "kind" not in frame:
+        frame = frame.assign(kind="plain")
+    frame = frame[frame["kind"] != "oracle"]
+    if "split" in frame:
+        frame = frame[frame["split"] == "dev"]
+    for column, wanted in (where or {}).items():
+        frame = _part(frame, column, wanted, name)
+    frame = _scaled(frame, name)
+    is_reference = frame["kind"] == "reference"
+    references, frame = frame[is_reference], frame[~is_reference]
+    if frame.empty:
+        raise InputError(f"{name}: no rows")
+    for column in (budget, *(["seconds"] if "seconds" in frame else [])):
+        frame = frame.assign(**{column: _numbers(frame, column, name)})
+    odd = (frame[budget] % 1 != 0) | (frame[budget] < 1)
+    if odd.any():
+        raise InputError(
+            f"{name}: row {odd.idxmax() + 1}: {budget} is {frame[budget][odd.idxmax()]:g}, not a whole number above 0"
+        )
+    reference, corner = None, (float(frame["polarity"].min()), float(frame["similarity"].min()))
+    if len(references):
+        reference = (float(references["polarity"].iloc[0]), float(references["similarity"].iloc[0]))
+        corner = reference[0], reference[1] / 2
+    table = Table(_trials(frame, budget, name), corner, reference)
+    if not table.area:
+        raise InputError(
+            f"{name}: no point lies above P {corner[0]:g} and S {corner[1]:g}, "
+            + ("P and half the S of its reference" if reference else "the worst that is recorded")
+            + ", so searches cannot be told apart"
+        )
+    return table
+
+
+def _part(frame: "pd.DataFrame", column: str, wanted: str, name: str) -> "pd.DataFrame":
+    """The rows whose column has this value. R's scores stay with it, unless it is said whose they are."""
+    if column not in frame:
+        raise InputError(f"{name}: no column {column!r}; the columns are {', '.join(map(str, frame.columns))}")
+    values = frame[column].map(lambda value: None if value is None or value != value else str(_plain(value)))
+    is_reference = frame["kind"] == "reference"
+    chosen = (values == wanted) | (values == _number_text(wanted))
+    others = is_reference & ~(values[is_reference].notna().any() and column != "kind")
+    if not (chosen & ~is_reference).any():
+        there = sorted(values[~is_reference].dropna().unique())
+        raise InputError(f"{name}: no row has {column} {wanted!r}; there are {', '.join(there[:20])}")
+    return frame[chosen | others]
+
+
+def _number_text(text: str) -> str:
+    """A number as a table's cell is shown, ``1`` for ``1.0``; any other text as it is."""
+    try:
+        return str(_plain(float(text)))
+    except (ValueError, OverflowError):
+        return text
+
+
+def _scaled(frame: "pd.DataFrame", name: str) -> "pd.DataFrame":
+    """With scores in [0, 1], also where all were x100."""
+    for column in ("polarity", "similarity"):
+        frame = frame.assign(**{column: _numbers(frame, column, name)})
+    percent = frame["polarity"].abs() > 1.5
+    if percent.any() != (frame["similarity"].abs() > 1.5).any():
+        raise InputError(
+            f"{name}: polarity is at most {frame['polarity'].max():g} and similarity at most {frame['similarity'].max():g}; "
+            "allowed: both in [0, 1], or both x100"
+        )
+    if not percent.any():
+        return frame
+    if not percent.all():
+        row = percent.idxmin()
+        raise InputError(
+            f"{name}: row {row + 1}: polarity is {frame['polarity'][row]:g}, where other rows have it x100; allowed: all in "
+            "[0, 1], or all x100"
+        )
+    return frame.assign(polarity=frame["polarity"] / 100, similarity=frame["similarity"] / 100)
+
+
+def _numbers(frame: "pd.DataFrame", column: str, name: str) -> "pd.Series[float]":
+    import pandas as pd
+
+    numbers = pd.to_numeric(frame[column], errors="coerce").astype("float64")
+    wrong = ~np.isfinite(numbers.to_numpy())
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise InputError(
+            f"{name}: row {frame.index[row] + 1}: {column} is {frame[column].iloc[row]}, not a finite number"
+        )
+    return numbers
+
+
+def _trials(frame: "pd.DataFrame", budget: str, name: str) -> tuple[RecordedTrial, ...]:
+    parameters = [column for column in frame.columns if column not in MEASURED]
+    if not parameters:
+        raise InputError(f"{name}: no column of the configuration beside {', '.join(map(str, frame.columns))}")
+    for column in parameters:
+        for row, value in frame[column].items():
+            if not isinstance(_plain(value), bool | int | float | str | None):
+                raise InputError(
+                    f"{name}: row {row + 1}: {column} is {value!r}; allowed: numbers, words, true and false"
+                )
+    configurations = frame[parameters].astype(object).where(frame[parameters].notna(), None)
+    groups = frame["trial"] if "trial" in frame else configurations.apply(tuple, axis=1)
+    trials = []
+    for _, rows in frame.groupby(groups, sort=False, dropna=False):
+        values = {name: _plain(value) for name, value in configurations.loc[rows.index[0]].items() if value is not None}
+        rungs = []
+        for reached, rung in rows.groupby(budget, sort=True):
+            seconds = float(rung["seconds"].iloc[0]) if "seconds" in rung else float(reached)
+            points = zip(rung["polarity"].tolist(), rung["similarity"].tolist(), strict=True)
+            rungs.append(RecordedRung(int(reached), seconds, tuple(points)))
+        trials.append(RecordedTrial({str(k): v for k, v in values.items()}, tuple(rungs)))
+    return tuple(trials)
+
+
+def _plain(value: Any) -> Scalar:
+    """A cell as YAML would have it: a whole number stays one although a column with gaps holds floats."""
+    value = value.item() if hasattr(value, "item") else value
+    scalar: Scalar = int(value) if isinstance(value, float) and value.is_integer() else value
+    return scalar
