@@ -8,35 +8,41 @@ from raysweep.errors import InputError
 
 def load(space: str, arguments: list[str]) -> Any:
     """The configuration and space of SPACE under the overrides."""
-    from raysweep import config as configuration
     from raysweep import space_parser
+
+    document, config = _read(find_space(space), arguments)
+    return config, space_parser.parse(document, config)
+
+
+def _read(path: Path, arguments: list[str]) -> Any:
+    """The document under the overrides, and the configuration that it gives."""
+    from raysweep import config as configuration
     from raysweep.document import Document
 
-    document = Document.read(find_space(space))
-    for path, value in _overrides(arguments):
-        document.override(path, value)
+    document = Document.read(path)
+    for key, value in _overrides(arguments):
+        document.override(key, value)
     config = configuration.parse(document)
-    _check_sampler(document, config.sampler)
-    return config, space_parser.parse(document, config)
+    if config.sampler not in configuration.SAMPLERS:
+        from raysweep.proposals import make_sampler
+
+        try:
+            make_sampler(config.sampler, 0)
+        except InputError as error:
+            raise document.error(("sampler",), str(error)) from None
+    return document, config
 
 
 def load_resumed(folder: Path, space: str | None, arguments: list[str]) -> Any:
     """The configuration, space and state that a run goes on with; without ``space`` its own, with what is overridden."""
-    from raysweep import config as configuration
     from raysweep import space_parser
-    from raysweep.document import Document
     from raysweep.resuming import Resumed, check_changes, check_space
 
     folder = folder.absolute()
     resumed = Resumed(folder)
-    stored = Document.read(folder / "config.yaml")
-    before = configuration.parse(stored)
+    stored, before = _read(folder / "config.yaml", [])
     old_space = space_parser.parse(stored, before)
-    document = Document.read(find_space(space) if space else folder / "config.yaml")
-    for path, value in _overrides(arguments):
-        document.override(path, value)
-    after = configuration.parse(document)
-    _check_sampler(document, after.sampler)
+    document, after = _read(find_space(space) if space else folder / "config.yaml", arguments)
     check_changes(before, after, folder)
     if after.budget.trials < resumed.num_begun:
         reason = f"is {after.budget.trials}, but {resumed.num_begun} have begun; allowed: that many or more"
@@ -46,17 +52,6 @@ def load_resumed(folder: Path, space: str | None, arguments: list[str]) -> Any:
     if resumed.space_grew:
         check_space(old_space, parsed, folder)
     return after, parsed, resumed
-
-
-def _check_sampler(document: Any, sampler: str) -> None:
-    if sampler in ("tpe", "gp", "nsga2", "random", "grid"):
-        return
-    from raysweep.proposals import make_sampler
-
-    try:
-        make_sampler(sampler, 0)
-    except InputError as error:
-        raise document.error(("sampler",), str(error)) from None
 
 
 def find_space(name: str) -> Path:

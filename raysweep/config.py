@@ -97,6 +97,7 @@ class EvaluationConfig(Frozen):
     points: PointsConfig = PointsConfig()
 
 
+SAMPLERS = ("tpe", "gp", "nsga2", "random", "grid")
 Aim = Literal["combined", "area", "parego", "both"]
 
 

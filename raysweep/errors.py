@@ -6,4 +6,4 @@ class InputError(ValueError):
 
 
 class ReplayError(Exception):
-    """A ledger that the sampler and stopper of today do not lead to again."""
+    """A ledger whose trials the sampler of today does not propose again."""

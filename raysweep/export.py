@@ -32,7 +32,7 @@ def export(run: Path, point: str, to: Path) -> str:
     if not place.is_dir():
         raise InputError(
             f"{run}: the weights of {chosen.name} are not there: {place.relative_to(run)} is gone, or storage.max_gib "
-            "was reached and they were not kept (run.log says so)"
+            "was reached and they were not kept"
         )
     weights, head = read_point(place)
     prepared = json.loads((run / "prepared.json").read_text(encoding="utf-8"))

@@ -19,12 +19,11 @@ import numpy as np
 import optuna
 from optuna.trial import TrialState
 
-from raysweep.config import Aim
+from raysweep.config import SAMPLERS, Aim
 from raysweep.errors import InputError
 from raysweep.goal import Goal, Pair
 from raysweep.space import Space
 
-SAMPLERS = ("tpe", "gp", "nsga2", "random", "grid")
 PAREGO_WEIGHTS = (0.1, 0.3, 0.5, 0.7, 0.9)
 MEMORY = 384  # trials that a sampler learns from: the latest, and the best among the older
 BEST = 64

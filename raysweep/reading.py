@@ -144,7 +144,8 @@ def _numbers(frame: "pd.DataFrame", column: str, name: str) -> "pd.Series[float]
 
 
 def _trials(frame: "pd.DataFrame", budget: str, name: str) -> tuple[RecordedTrial, ...]:
-    parameters = [column for column in frame.columns if column not in MEASURED]
+    # pandas calls the index that it wrote into a file so.
+    parameters = [c for c in frame.columns if c not in MEASURED and not str(c).startswith("Unnamed: ")]
     if not parameters:
         raise InputError(f"{name}: no column of the configuration beside {', '.join(map(str, frame.columns))}")
     for column in parameters:

@@ -6,17 +6,18 @@
 ``trial``   a configuration was proposed, and begins: ``trial``, ``config``, ``num_rungs``, which it has if it runs to its
             end; a replicate, which runs one again with another seed, has ``replicate_of``, the trial it repeats, and
             ``run``, from 1, which the seed derives from
-``rung``    a trial was evaluated: a :class:`Rung`'s fields, ``points``, a list of :class:`Point`, and ``stop``, the trial's
-            own reason to end here, or null
+``rung``    a trial was evaluated: a :class:`Rung`'s fields, ``points``, a list of :class:`Point`; ``stop``, the trial's own
+            reason to end here, or null; ``node``, where it ran; ``may_begin``, whether trials were left to begin
 ``hold``    a trial was stopped for now: ``trial``, ``reason``
 ``revive``  a held trial goes on
-``cut``     a running trial was paused by the budget: ``trial``, ``reason``
+``cut``     a running trial was paused, by the budget or since the search ended: ``trial``, ``reason``
 ``again``   a trial that was cut, or was running when the driver died, goes on
 ``end``     a trial will not go on: ``trial``, ``status``, ``reason``
 ``mean``    a replicate is about to end: ``trial``, its original, ``runs`` that count, and ``points``, those that several
             runs reached: a :class:`Mean`'s fields but for the trial
 ``points``  operating points of no rung: the reference, the oracle, and test scores of front members
-``finish``  the sweep ended: ``status`` (``completed``, ``interrupted``, ``budget``, ``plateau``), ``reason``, ``seconds``
+``finish``  the sweep ended: ``status`` (``completed``, ``interrupted``, ``budget``, ``plateau``, ``failed``), ``reason``,
+            ``seconds``
 
 ``at`` is the time in seconds that the sweep had run, ``cost`` what the trial had cost so far.
 """
@@ -168,7 +169,7 @@ class Results:
     trials: tuple[Trial, ...]
     rungs: tuple[Rung, ...]
     points: tuple[Point, ...]
-    status: str  # running, completed, interrupted or budget
+    status: str  # running, or as in the ``finish`` event
     reason: str
     seconds: float
     means: tuple[Mean, ...] = ()  # of trials that have replicates

@@ -64,7 +64,7 @@ def run(
     older = [load(folder) for folder in warm_start]
     plan = Plan(config, space)
     sweep: Sweep | None = None
-    status, reason = "failed", "an error, see run.log"
+    status, reason = "failed", "an error that raysweep did not expect"
     try:
         with connected(config.resources) as capacity, _terminated_as_interrupted():
             request = capacity.trials(config.resources)

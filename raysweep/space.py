@@ -93,12 +93,8 @@ class Space:
 
     parameters: Parameters
 
-    def sample(self, suggest: Suggester) -> TrialConfig:
-        """Draw one configuration; ``suggest`` is an ``optuna.Trial`` or anything with its three methods."""
-        return trial_config(self.draw(suggest))
-
     def draw(self, suggest: Suggester) -> dict[str, Any]:
-        """Draw the values of one configuration, as they are."""
+        """Draw the values of one configuration; ``suggest`` is an ``optuna.Trial`` or has its three methods."""
         return dict(_draw(self.parameters, suggest, ""))
 
     def recall(self, values: Mapping[str, Any]) -> Recall:

@@ -54,7 +54,7 @@ def test_every_shipped_space_yields_valid_trials(path: Path) -> None:
     config = configuration.parse(document)
     space = space_parser.parse(document, config)
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
-    drawn = [space.sample(study.ask()) for _ in range(200)]
+    drawn = [trial_config(space.draw(study.ask())) for _ in range(200)]
     assert {trial.loss for trial in drawn} == set(space.values("loss"))
     for trial in drawn:
         assert TrialConfig(**trial.model_dump()) == trial
@@ -79,7 +79,7 @@ def test_published_grid_is_the_17_published_configurations() -> None:
     study = optuna.create_study()
     for parameters in space.grid():
         study.enqueue_trial(parameters)
-    trials = [space.sample(study.ask()) for _ in space.grid()]
+    trials = [trial_config(space.draw(study.ask())) for _ in space.grid()]
     published = {("triplet", margin) for margin in (0.01, 0.1, 1.0, 5.0, 7.5, 10.0)}
     published |= {(loss, m) for loss in ("contrastive", "online_contrastive") for m in (0.1, 0.25, 0.5, 0.75, 1.0)}
     published |= {("multiple_negatives", None)}
@@ -170,7 +170,7 @@ def test_a_range_of_integers_is_sampled_in_integers(tmp_path: Path) -> None:
         tmp_path, MINIMAL.replace("  examples_per_rung", "  batch_size: {low: 16, high: 64}\n  examples_per_rung")
     )
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
-    sizes = {space.sample(study.ask()).batch_size for _ in range(50)}
+    sizes = {trial_config(space.draw(study.ask())).batch_size for _ in range(50)}
     assert all(isinstance(size, int) and 16 <= size <= 64 for size in sizes)
     assert len(sizes) > 10
 
@@ -197,14 +197,14 @@ def test_choices_of_one_value_may_stand_under_several_parameters(tmp_path: Path)
     )
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     for _ in range(20):
-        space.sample(study.ask())
+        trial_config(space.draw(study.ask()))
 
 
 def test_every_trial_can_see_equally_many_examples(tmp_path: Path) -> None:
     text = MINIMAL.replace("examples_per_rung: 2048", "examples_per_rung: {choices: [1024, 2048]}")
     config, space = read(tmp_path, text, budget__examples_per_trial="8192")
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
-    trials = [space.sample(study.ask()) for _ in range(20)]
+    trials = [trial_config(space.draw(study.ask())) for _ in range(20)]
     assert {config.budget.rungs_of(trial) * trial.examples_per_rung for trial in trials} == {8192}
     with pytest.raises(InputError, match="5000 is no multiple of examples_per_rung 1024"):
         read(tmp_path, text, budget__examples_per_trial="5000")

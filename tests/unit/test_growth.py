@@ -1,8 +1,13 @@
 """The policy that spends the next rung where the front is expected to grow most."""
 
+import math
+
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raysweep import growth
 from raysweep.growth import Growth, Staircase
 from raysweep.pareto import hypervolume
 from raysweep.stopping import Standing
@@ -100,3 +105,56 @@ def test_before_all_are_begun_only_the_best_quarter_at_a_budget_goes_on() -> Non
         elif seen[trial] == 40:
             policy.end(trial)
     assert sum(each > 10 for each in seen.values()) == 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_search_does_not_end_while_a_held_trial_promises_more(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first forty trials are weak, and come first where nothing else tells trials apart."""
+    draws = np.random.default_rng(seed).uniform(size=(80, 2))
+    draws[:40, 0] *= 0.3
+
+    def points(trial: int, seen: int) -> tuple[float, float]:
+        quality, place = draws[trial]
+        grown = quality * (1 - math.exp(-seen / 15))
+        return 0.5 + 0.4 * grown * place, 0.25 + 0.2 * grown * (1 - place)
+
+    policy = Growth((0.5, 0.2), (0.5, 0.25))
+    seen: dict[int, int] = {}
+    trial: int | None = 0
+    while trial is not None:
+        seen[trial] = seen.get(trial, 0) + 10
+        goes_on = rung(policy, trial, seen[trial], points(trial, seen[trial]), may_begin=len(seen) < 80)
+        if seen[trial] == 40:
+            policy.end(trial)
+        elif goes_on:
+            continue
+        trial = revive(policy, len(seen) < 80)
+        if trial is None and len(seen) < 80:
+            trial = len(seen)
+    assert len(seen) == 80
+    monkeypatch.setattr(growth, "CANDIDATES", 1000)
+    policy.settle(0, goes_on=True)  # to have promises worked out anew, now all of them
+    policy.settle(0, goes_on=False)
+    assert revive(policy, may_begin=False) is None
+
+
+def test_what_is_idle_when_the_last_trial_has_begun_takes_up_only_what_promises_something() -> None:
+    """Trials 1 to 6 are far behind, and nothing moves enough to change that."""
+    policy = Growth((0.5, 0.2), None)
+    for trial in range(8):
+        rung(policy, trial, 10, (0.6, 0.45) if trial in (0, 7) else (0.52, 0.25))
+    rung(policy, 0, 20, (0.65, 0.46))
+    revived = [revive(policy, may_begin=False) for _ in range(8)]
+    assert 7 in revived and {*revived} <= {0, 7, None}
+
+
+def test_where_no_point_meets_the_constraints_trials_go_on_for_the_front_without_them() -> None:
+    policy, plain = Growth((0.9, 0.2), None, (0.5, 0.2)), Growth((0.5, 0.2), None)
+    for each in (policy, plain):
+        for trial in range(4):
+            rung(each, trial, 10, (0.6 + 0.01 * trial, 0.4 - 0.01 * trial))
+        rung(each, 2, 20, (0.7, 0.39))
+    first = revive(policy, may_begin=False)
+    assert first is not None and first == revive(plain, may_begin=False)
+    rung(policy, 2, 30, (0.95, 0.3), may_begin=False)
+    assert policy._front.corner == (0.9, 0.2), "as soon as one meets them, it is what meets them that counts"

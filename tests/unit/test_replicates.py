@@ -4,6 +4,7 @@ import json
 import re
 import statistics
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from raysweep.arguments import load_resumed
 from raysweep.decisions import Decisions
 from raysweep.engine import trial_seed
 from raysweep.errors import InputError
+from raysweep.goal import Pair
 from raysweep.ledger import Ledger, events
+from raysweep.pareto import hypervolume
 from raysweep.replicates import Replicates, averaged
 from raysweep.results import load, point_name, varied_parameters
 from raysweep.summary import summarise
@@ -186,6 +189,24 @@ def test_replicates_wait_for_what_may_begin_and_those_that_run_count() -> None:
     flying = [decisions.ask() for _ in range(3)]
     assert [course and course.replicate_of for course in flying] == [0, 0, None], "a third run would be its fourth"
     assert [course and course.run for course in flying] == [1, 2, None]
+
+
+def test_what_misses_a_constraint_is_not_run_again_while_something_meets_them() -> None:
+    def area(front: Sequence[Pair]) -> float:  # as of a goal with a least polarity of 0.75
+        met = [pair for pair in front if pair[0] >= 0.75]
+        return hypervolume(met, (0.5, 0.2)) if met else max(p for p, _ in front) - 0.75
+
+    for feasible in (True, False):
+        replicates = Replicates(9, 2)
+        fronts = [(0.60, 0.50), (0.70, 0.45), *([(0.80, 0.40), (0.90, 0.35)] if feasible else [])]
+        for number, pair in enumerate(fronts):
+            replicates.original(number, number)
+            replicates.rung(number, 10, {"plain": pair})
+        begun = []
+        while (original := replicates.next(lambda _: True, area)) is not None:
+            begun.append(original)
+            replicates.replicate(10 + len(begun), original)
+        assert sorted(begun) == ([2, 3] if feasible else [0, 1])
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -471,6 +492,7 @@ def test_replicates_may_change_on_resume(tmp_path: Path) -> None:
     config, _ = settings(tmp_path)
     play(make(tmp_path)[0])
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    (tmp_path / "prepared.json").touch()
     with (tmp_path / "ledger.jsonl").open("a") as file:
         file.write('{"event": "points", "points": []}\n')
     after, _, resumed = load_resumed(tmp_path, None, ["--replicates.trials", "7", "--replicates.runs", "4"])

@@ -55,7 +55,7 @@ Event = tuple[str, int, Any]
 
 
 class Player:
-    """Runs trials on so many workers; a trial whose number is in ``failing`` fails, one in ``odd`` gives NaN at rung 2."""
+    """Runs trials on so many workers; a trial whose number is in ``failing`` fails."""
 
     def __init__(self, decisions: Decisions, workers: int, failing: tuple[int, ...] = ()) -> None:
         self.decisions, self.workers, self.failing = decisions, workers, failing

@@ -310,7 +310,24 @@ def test_a_paused_sweep_goes_on_as_if_it_had_never_stopped(tmp_path: Path) -> No
         assert _story(load(folder)) == _story(load(tmp_path / "whole"))
 
 
-def _play_some(sweep: Sweep, num_rungs: int) -> None:
+@pytest.mark.parametrize("cut_after", [3, 7, 12, 20])
+def test_an_interruption_between_a_verdict_and_the_trials_leaving_undoes_nothing(
+    cut_after: int, tmp_path: Path
+) -> None:
+    """As Ctrl-C does it: every trial that is on a worker is paid for and logged as cut."""
+    whole, _ = make(tmp_path / "whole")
+    expected = play(whole)
+    sweep, _ = make(tmp_path / "run")
+    _play_some(sweep, cut_after, rest=False)
+    sweep.finish("interrupted", "Ctrl-C")
+    again, _ = assemble(*settings(tmp_path), Ledger(tmp_path / "run"))
+    again.replay(list(events(tmp_path / "run" / "ledger.jsonl")))
+    assert play(again) == expected
+    assert _story(load(tmp_path / "run")) == _story(load(tmp_path / "whole"))
+
+
+def _play_some(sweep: Sweep, num_rungs: int, *, rest: bool = True) -> None:
+    """So many rungs; without ``rest`` the trial of the last does not leave its worker any more."""
     while (asked := sweep.ask()) is not None:
         number, config = asked
         for step in range(sweep._steps.get(number, 0) + 1, 5):
@@ -320,6 +337,8 @@ def _play_some(sweep: Sweep, num_rungs: int) -> None:
             (sweep.folder / "points" / point_name(number, step)).mkdir()
             if sweep.rung(number, rung(config, step)):
                 break
+        if not num_rungs and not rest:
+            return
         sweep.rest(number)
 
 
@@ -328,18 +347,18 @@ def _story(results: Any) -> Any:
     return trials, sorted((r.trial, r.step, r.examples_seen) for r in results.rungs), set(results.points)
 
 
-def play_among(sweep: Sweep, num_workers: int, folder: Path) -> None:
-    """Noisy trials on several workers, with idle questions in between."""
+def play_among(sweep: Sweep, num_workers: int, folder: Path) -> list[tuple[int, int | None, int | None]]:
+    """Noisy trials on several workers; how long the ledger was before each rung, and what was to be revived then."""
     noise = np.random.default_rng(7).normal(0, 0.02, (1000, 5, 2))
     turns = np.random.default_rng(len(sweep.decisions.trials))
     running: list[int] = []
+    moments = []
     while True:
         while len(running) < num_workers and (asked := sweep.ask()) is not None:
             running.append(asked[0])
         if not running:
-            return
-        for _ in range(int(turns.integers(3))):
-            sweep.decisions.stopper.revive(sweep.decisions.may_begin)  # Tune polls
+            return moments
+        moments.append((sum(1 for _ in events(folder / "ledger.jsonl")), *revivals(sweep)))
         number = running[int(turns.integers(len(running)))]
         step = sweep._steps.get(number, 0) + 1
         event = rung(sweep._configs[number], step)
@@ -351,28 +370,38 @@ def play_among(sweep: Sweep, num_workers: int, folder: Path) -> None:
             sweep.rest(number)
 
 
+def revivals(sweep: Sweep) -> tuple[int | None, int | None]:
+    stopper = sweep.decisions.stopper
+    return stopper.revive(True), stopper.revive(False)
+
+
 @pytest.mark.parametrize("policy", ["growth", "pareto", "asha", "median"])
 @pytest.mark.parametrize("num_workers", [1, 8])
 @pytest.mark.ray  # takes long
 def test_a_long_sweep_comes_to_the_same_state_from_its_ledger(policy: str, num_workers: int, tmp_path: Path) -> None:
-    """Whatever was asked in between; also when it was to have fewer trials than now."""
+    """Wherever the ledger ends; also when the sweep was to have fewer trials than now."""
     overrides = {"early_stopping__policy": policy, "sampler": "random", "budget__trials": "60"}
     overrides |= {"space__examples_per_rung": "2048", "early_stopping__first_examples": "2048"}
     sweep, _ = make(tmp_path, **overrides)
     told = verdicts(sweep)
-    play_among(sweep, num_workers, tmp_path)
+    moments = play_among(sweep, num_workers, tmp_path)
     sweep.ledger.close()
     stored = list(events(tmp_path / "ledger.jsonl"))
-    for num_trials in ("60", "90"):
-        folder = tmp_path / num_trials
+
+    def replayed(name: str, length: int, num_trials: str = "60") -> tuple[Sweep, list[tuple[int, str | None]]]:
+        folder = tmp_path / name
         folder.mkdir()
         again, _ = assemble(*settings(tmp_path, **{**overrides, "budget__trials": num_trials}), Ledger(folder))
         anew = verdicts(again)
-        again.replay(stored)
-        assert anew == told
-        assert [course.state for course in again.decisions.trials.values()] == [
-            course.state for course in sweep.decisions.trials.values()
-        ]
+        again.replay(stored[:length])
+        return again, anew
+
+    for num_trials in ("60", "90"):
+        assert replayed(num_trials, len(stored), num_trials)[1] == told
+    for length, *revived in moments[:: max(1, len(moments) // 12)]:
+        again, anew = replayed(f"first-{length}", length)
+        assert anew == told[: len(anew)]
+        assert list(revivals(again)) == revived
 
 
 def verdicts(sweep: Sweep) -> list[tuple[int, str | None]]:
