@@ -129,8 +129,7 @@ def evaluate(
         if not text:
             raise InputError(f"{flag} is empty")
     ks = [natural("--k", text) for text in k.split(",")]
-    kinds: list[Any] = rank_weights.split(",")
-    for kind in kinds:
+    for kind in (kinds := list[Any](rank_weights.split(","))):
         one_of("--rank-weights", kind, ("uniform", "linear"))
     one_of("--format", format, ("table", "json"))
     one_of("--precision", precision, ("fp32", "bf16"))
