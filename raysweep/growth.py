@@ -82,6 +82,7 @@ class _Path:
     over: bool = False
     front: tuple[Pair, ...] = ()  # of all its rungs
     area: float = 0.0  # under it
+    predicted: tuple[int, list[Floats]] = (-1, [])  # its points at the rungs ahead, and after how many moves were known
 
 
 class Growth:
@@ -96,7 +97,9 @@ class Growth:
         self._paths: dict[int, _Path] = {}
         self._moves: dict[int, _Moves] = {}  # by the budget they began at
         self._may_begin = True
+        self._num_moves = 0
         self._known: dict[bool, dict[int, float]] = {}  # promises as things stand, by whether trials may begin
+        self._known_of_new: float | None = None
         self._reached: dict[int, list[tuple[float, int]]] = {}  # by budget: what trials had there, the best first
 
     def judge(
@@ -108,12 +111,13 @@ class Growth:
         if path.points and path.points[-1].shape == points.shape:
             rate = (points - path.points[-1]) / (examples_seen - before)
             self._moves.setdefault(before, _Moves()).learn(path.rate, rate)
+            self._num_moves += 1
         elif not path.points and self._origin is not None:
             rate = (points - self._origin) / examples_seen
         path.rate = rate
         path.budgets.append(examples_seen)
         path.points.append(points)
-        path.ahead, path.promise = tuple(ahead), math.inf
+        path.ahead, path.promise, path.predicted = tuple(ahead), math.inf, (-1, [])
         path.front, path.area = standing.front, standing.area
         bisect.insort(self._reached.setdefault(examples_seen, []), (-path.area, trial))
         for front in self._fronts:
@@ -152,7 +156,7 @@ class Growth:
 
     def _work_out(self) -> None:
         """Something has happened, so promises have changed. Only here they are kept: asking changes nothing."""
-        self._known = {}
+        self._known, self._known_of_new = {}, None
         for trial, promise in self._promises(self._may_begin).items():
             self._paths[trial].promise = promise
 
@@ -166,7 +170,7 @@ class Growth:
         front = self._front.copy()
         for path in self._paths.values():  # what runs is taken to keep its promise
             if path.goes and path.points and path.ahead:
-                for pair in self._ahead(path, 1)[0].tolist():
+                for pair in self._ahead(path)[0].tolist():
                     front.add(tuple(pair))
         held = sorted(self._held(may_begin), key=lambda trial: (-self._paths[trial].promise, trial))
         enough = CANDIDATES + sum(math.isinf(self._paths[trial].promise) for trial in held)
@@ -183,13 +187,12 @@ class Growth:
 
     def _next(self, may_begin: bool) -> int | None:
         """The held trial to go on with, or None where a new one promises more, or none is held."""
-        held = self._held(may_begin)
-        if not held or (may_begin and len(self._paths) < FIRST):
+        if may_begin and len(self._paths) < FIRST:
             return None
         if not self._moves:  # nobody has gone on yet, and somebody must for there to be something to go by
             if may_begin and any(path.goes and path.points and path.ahead for path in self._paths.values()):
                 return None
-            return max(held, key=lambda trial: (self._paths[trial].area, -trial))
+            return max(self._held(may_begin), key=lambda trial: (self._paths[trial].area, -trial), default=None)
         promises = self._promises(may_begin)
         known = [trial for trial in promises if may_begin or self._is_worth(trial, promises[trial])]
         best = max(known, key=lambda trial: (promises[trial], -trial), default=None)
@@ -211,7 +214,7 @@ class Growth:
     def _promise(self, front: Staircase, path: _Path, begin: int, rungs: Sequence[tuple[int, Floats]]) -> float:
         """The most area for each example that the trial may add from ``begin`` on: over ``rungs``, then what is ahead."""
         front, added, best = front.copy(), 0.0, 0.0
-        for budget, points in [*rungs, *zip(path.ahead, self._ahead(path, len(path.ahead)), strict=True)]:
+        for budget, points in [*rungs, *zip(path.ahead, self._ahead(path), strict=True)]:
             for pair in points.tolist():
                 added += front.add(tuple(pair))
             best = max(best, added / (budget - begin))
@@ -219,26 +222,36 @@ class Growth:
 
     def _promise_of_new(self) -> float:
         """What the latest trials would have promised when they began, had all others been there."""
+        if self._known_of_new is None:
+            self._known_of_new = self._promised_of_new()
+        return self._known_of_new
+
+    def _promised_of_new(self) -> float:
         begun = [trial for trial, path in self._paths.items() if path.points]
         largest = heapq.nlargest(LARGEST, begun, key=lambda trial: self._paths[trial].area)
+        corner = self._front.corner
+        whole = Staircase(corner, (pair for other in largest for pair in self._paths[other].front))
         promises = []
         for trial in begun[-LATEST:]:
-            path = self._paths[trial]
-            others = Staircase(
-                self._front.corner, (pair for other in largest if other != trial for pair in self._paths[other].front)
-            )
+            path, others = self._paths[trial], whole
+            if trial in largest:
+                others = Staircase(corner, (p for other in largest if other != trial for p in self._paths[other].front))
             promises.append(self._promise(others, path, 0, list(zip(path.budgets, path.points, strict=True))))
         return float(np.mean(promises)) if promises else math.inf
 
-    def _ahead(self, path: _Path, num_rungs: int) -> list[Floats]:
+    def _ahead(self, path: _Path) -> list[Floats]:
         """The points that a trial is predicted to have at its next rungs."""
+        known, predicted = path.predicted
+        if known == self._num_moves:
+            return predicted
         points, at, rate = path.points[-1], path.budgets[-1], path.rate
         predicted = []
-        for budget in path.ahead[:num_rungs]:
+        for budget in path.ahead:
             rate = self._rate(at, rate)
             points = points + rate * (budget - at)
             predicted.append(points)
             at = budget
+        path.predicted = self._num_moves, predicted
         return predicted
 
     def _rate(self, at: int, own: Floats | None) -> Floats:

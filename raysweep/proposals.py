@@ -25,7 +25,7 @@ from raysweep.goal import Goal, Pair
 from raysweep.space import Space
 
 PAREGO_WEIGHTS = (0.1, 0.3, 0.5, 0.7, 0.9)
-MEMORY = 384  # trials that a sampler learns from: the latest, and the best among the older
+MEMORY = 256  # trials that a sampler learns from: the latest, and the best among the older
 BEST = 64
 
 
