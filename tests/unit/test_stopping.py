@@ -115,3 +115,17 @@ def test_a_front_of_many_points_ranks_by_its_best_layer_then_by_area() -> None:
         3: Standing(((0.1, 0.1), (0.6, 0.6)), 0.1, 0.3),  # on the front with one
     }
     assert rule._order(standings) == [3, 1, 0, 2]
+
+
+def test_what_misses_the_constraints_comes_after_all_that_meet_them() -> None:
+    """Areas below 0 are what a trial misses. Trial 3 is dominated, and the only one that is."""
+    rule = ParetoHalving(10, 2)
+    points = [(0.9, 0.15), (0.95, 0.12), (0.7, 0.4), (0.6, 0.3), (0.97, 0.11), (0.99, 0.1)]
+    areas = [-0.2, -0.1, 0.02, 0.01, -0.3, -0.4]
+    went_on = set()
+    for trial, (point, area) in enumerate(zip(points, areas, strict=True)):
+        if rule.judge(trial, 10, Standing((point,), 0.5, area), (40,), True) is None:
+            went_on.add(trial)
+        while (revived := revive(rule)) is not None:
+            went_on.add(revived)
+    assert {2, 3} <= went_on and not {4, 5} & went_on

@@ -458,6 +458,28 @@ def test_a_plateau_ends_the_search(tmp_path: Path) -> None:
     assert 4 <= len(configs) < 40
 
 
+def test_there_is_more_as_long_as_a_trial_may_begin_or_be_revived(tmp_path: Path) -> None:
+    """Then a plateau has ended the search; otherwise it has come to its end anyway."""
+    sweep, _ = make(
+        tmp_path, budget__trials="2", space__examples_per_rung="2048", early_stopping__first_examples="2048"
+    )
+    decisions = sweep.decisions
+    for number, polarity in enumerate((0.7, 0.9)):
+        assert decisions.has_more
+        assert (course := decisions.ask()) is not None and course.number == number
+        assert decisions.rung(number, 2048, [(polarity, 0.4)], [4096]) is not None or number
+    assert not decisions.has_more, "the second goes on; of two the first is not the better half"
+    decisions.hold(0)
+    decisions.end(1, "failed")
+    assert not decisions.has_more
+    sweep, _ = make(tmp_path / "other", budget__trials="1", early_stopping__policy="growth")
+    decisions = sweep.decisions
+    assert decisions.ask() is not None
+    decisions.rung(0, 2048, [(0.7, 0.4)], [4096])
+    decisions.hold(0)
+    assert decisions.has_more, "held, and nothing else to run"
+
+
 def test_constraints_steer_what_counts_as_good(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, objective__constraints="{polarity: 0.7, retention: 0.9}")
     goal = sweep.decisions.goal
