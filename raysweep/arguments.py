@@ -11,7 +11,9 @@ def load(space: str, arguments: list[str]) -> Any:
     from raysweep import space_parser
 
     document, config = _read(find_space(space), arguments)
-    return config, space_parser.parse(document, config)
+    parsed = space_parser.parse(document, config)
+    _check_sampler(document, config, parsed)
+    return config, parsed
 
 
 def _read(path: Path, arguments: list[str]) -> Any:
@@ -22,15 +24,20 @@ def _read(path: Path, arguments: list[str]) -> Any:
     document = Document.read(path)
     for key, value in _overrides(arguments):
         document.override(key, value)
-    config = configuration.parse(document)
-    if config.sampler not in configuration.SAMPLERS:
-        from raysweep.proposals import make_sampler
+    return document, configuration.parse(document)
 
-        try:
-            make_sampler(config.sampler, 0)
-        except InputError as error:
-            raise document.error(("sampler",), str(error)) from None
-    return document, config
+
+def _check_sampler(document: Any, config: Any, space: Any) -> None:
+    from raysweep import config as configuration
+
+    if config.sampler in configuration.SAMPLERS:  # Optuna takes its time to import
+        return
+    from raysweep.proposals import try_out
+
+    try:
+        try_out(config.sampler, space, config.objective.proposals)
+    except InputError as error:
+        raise document.error(("sampler",), str(error)) from None
 
 
 def load_resumed(folder: Path, space: str | None, arguments: list[str]) -> Any:
@@ -48,6 +55,7 @@ def load_resumed(folder: Path, space: str | None, arguments: list[str]) -> Any:
         reason = f"is {after.budget.trials}, but {resumed.num_begun} have begun; allowed: that many or more"
         raise document.error(("budget", "trials"), reason)
     parsed = space_parser.parse(document, after)
+    _check_sampler(document, after, parsed)
     resumed.space_grew = after.space != before.space
     if resumed.space_grew:
         check_space(old_space, parsed, folder)

@@ -3,6 +3,7 @@
 import json
 import shutil
 import uuid
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,11 +34,17 @@ def save(folder: Path, number: int, tensors: "Mapping[str, Tensor]", values: Map
 
 
 def load(folder: Path) -> "tuple[dict[str, Tensor], dict[str, Any]] | None":
-    """The latest checkpoint of ``folder``, or None when there is none of this version."""
+    """The latest checkpoint of ``folder``, or None when there is none of this version that can be read."""
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     whole = sorted(path for path in folder.glob("[0-9]*") if (path / "values.json").is_file())
     if not whole:
         return None
-    values: dict[str, Any] = json.loads((whole[-1] / "values.json").read_text(encoding="utf-8"))
-    return (load_file(whole[-1] / "tensors"), values) if values["schema"] == SCHEMA else None
+    try:
+        values: dict[str, Any] = json.loads((whole[-1] / "values.json").read_text(encoding="utf-8"))
+        return (load_file(whole[-1] / "tensors"), values) if values["schema"] == SCHEMA else None
+    except (OSError, ValueError, SafetensorError) as error:
+        warnings.warn(f"{whole[-1]}: damaged, so the trial starts anew: {error}", stacklevel=2)
+        shutil.rmtree(whole[-1])  # or it would stand in the way of a whole one
+        return None

@@ -9,7 +9,7 @@ import typer
 from raysweep import __version__
 from raysweep.arguments import load, load_resumed, natural, one_of, where_of
 from raysweep.errors import InputError
-from raysweep.progress import working
+from raysweep.progress import undisturbed, working
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 OVERRIDE_HELP = (
@@ -79,7 +79,8 @@ def run(
         folder, interrupted = runner.run(
             config, parsed, display, log, resumed=resumed, warm_start=[folder.absolute() for folder in warm_start or ()]
         )
-    found = _report(folder)
+    with undisturbed(interrupted):
+        found = _report(folder)
     if interrupted:
         raise typer.Exit(130)
     if not found:
@@ -212,8 +213,7 @@ def table(
 
     if to.exists():
         raise InputError(f"{to}: exists already")
-    count = recording.write(results.load(run), to)
-    typer.echo(f"{to}: {count} trials")
+    typer.echo(f"{to}: {recording.write(results.load(run), to)} trials")
 
 
 @app.command()

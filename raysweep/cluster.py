@@ -11,6 +11,7 @@ from typing import Any
 
 from raysweep.config import ResourcesConfig
 from raysweep.errors import InputError
+from raysweep.progress import undisturbed
 
 CONTEXT_BYTES = 600 << 20  # of CUDA in each process, which no allocator counts
 THREADS_PER_ENCODER = 8  # one encoder stops gaining from more threads about here; a larger node runs several
@@ -129,7 +130,8 @@ def connected(resources: ResourcesConfig) -> Iterator[Capacity]:
     try:
         yield Capacity(_nodes([node["Resources"] for node in ray.nodes() if node["Alive"]], resources))
     finally:
-        ray.shutdown()
+        with undisturbed():  # Ray ends the whole process when it is interrupted at this
+            ray.shutdown()
 
 
 def _protect_token() -> None:

@@ -66,6 +66,8 @@ class Document:
                 raise InputError(f"{path}: the top level must be a mapping of keys to values")
             document._walk(loader, node, ())
             document.values = loader.construct_document(node)
+        except RecursionError:
+            raise InputError(f"{path}: an alias refers to what it is a part of") from None
         except yaml.MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else 0
             raise InputError(f"{path}: line {line}: {error.problem}") from None

@@ -6,6 +6,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from safetensors import SafetensorError
+
 from raysweep import composite, encoder
 from raysweep.config import EncoderConfig
 from raysweep.errors import InputError
@@ -34,7 +36,10 @@ def export(run: Path, point: str, to: Path) -> str:
             f"{run}: the weights of {chosen.name} are not there: {place.relative_to(run)} is gone, or storage.max_gib "
             "was reached and they were not kept"
         )
-    weights, head = read_point(place)
+    try:
+        weights, head = read_point(place)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise InputError(f"{place}: damaged: {error}") from None
     prepared = json.loads((run / "prepared.json").read_text(encoding="utf-8"))
     config = EncoderConfig(**prepared["model"])
     model = _load(config, prepared["model_identity"], "frozen weights are taken from it")

@@ -3,8 +3,10 @@
 import contextlib
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -142,6 +144,19 @@ def quiet() -> Iterator[tuple[Display, Log]]:
         os.close(stdout)
         os.close(stderr)
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def undisturbed(when: bool = True) -> Iterator[None]:
+    """What is short, and must not be left half done, goes on through further Ctrl-C and SIGTERM."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    is_main = threading.current_thread() is threading.main_thread()
+    before = [signal.signal(number, signal.SIG_IGN) for number in numbers] if when and is_main else []
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=False):
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

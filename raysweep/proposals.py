@@ -27,6 +27,7 @@ from raysweep.space import Space
 PAREGO_WEIGHTS = (0.1, 0.3, 0.5, 0.7, 0.9)
 MEMORY = 256  # trials that a sampler learns from: the latest, and the best among the older
 BEST = 64
+TRIED = 12  # invented trials; most samplers draw their first ten at random
 
 
 class _Latest(optuna.storages.InMemoryStorage):
@@ -220,12 +221,34 @@ def make_sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
         return samplers.RandomSampler(seed=seed)
     factory = find_sampler(name)
     try:
-        made: optuna.samplers.BaseSampler = (
-            factory(seed=seed) if "seed" in inspect.signature(factory).parameters else factory()
-        )
-    except (TypeError, ImportError) as error:  # it needs arguments, or a package that is not installed
-        raise InputError(f"{name!r} cannot be made: {error}") from None
+        with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
+            made: optuna.samplers.BaseSampler = (
+                factory(seed=seed) if "seed" in inspect.signature(factory).parameters else factory()
+            )
+    except Exception as error:  # it needs arguments, or a package that is not installed, or whatever it says
+        raise InputError(f"{name!r} cannot be made: {_said(error)}") from None
     return made
+
+
+def try_out(name: str, space: Space, aim: Aim) -> None:
+    """InputError where a sampler is none, or cannot search this space with this aim: a few invented trials tell."""
+    if name in SAMPLERS:
+        return
+    make_sampler(name, 0)
+    scores = np.random.default_rng(0).uniform(0.3, 0.9, (TRIED, 2)).tolist()
+    try:
+        proposals = Proposals(space, name, 0, Goal(0.5, (0.5, 0.25)), aim)
+        for number, (polarity, similarity) in enumerate(scores):
+            proposals.ask(number)
+            proposals.report(number, 1, ((polarity, similarity),))
+            proposals.tell(number, "completed")
+    except Exception as error:  # of somebody else's code
+        raise InputError(f"{name!r} cannot search this space: {_said(error)}") from None
+
+
+def _said(error: BaseException) -> str:
+    text = str(error).strip().split("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def find_sampler(path: str) -> Any:
@@ -233,8 +256,8 @@ def find_sampler(path: str) -> Any:
     module, colon, attribute = path.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute) if colon else None
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(f"{path!r} cannot be imported: {error}") from None
+    except (Exception, SystemExit) as error:  # whatever the module does
+        raise InputError(f"{path!r} cannot be imported: {_said(error)}") from None
     if not (inspect.isclass(found) and issubclass(found, optuna.samplers.BaseSampler)):
         raise InputError(
             f"{path!r} is no sampler; allowed: {', '.join(SAMPLERS)}, or the import path of one of Optuna's "

@@ -5,6 +5,7 @@ A table has a row for each operating point of each rung: the configuration's col
 ``value`` and ``seconds`` (since the trial began). Rows of kind ``reference`` hold the reference encoder's scores.
 """
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,6 +69,10 @@ def from_frame(frame: "pd.DataFrame", name: str, where: Mapping[str, str] | None
         raise InputError(f"{name}: no rows")
     for column in (budget, *(["seconds"] if "seconds" in frame else [])):
         frame = frame.assign(**{column: _numbers(frame, column, name)})
+    for column in ("polarity", "seconds"):
+        if column in frame and (frame[column] < 0).any():
+            row = frame[column].idxmin()
+            raise InputError(f"{name}: row {row + 1}: {column} is {frame[column][row]:g}, below 0")
     odd = (frame[budget] % 1 != 0) | (frame[budget] < 1)
     if odd.any():
         raise InputError(
@@ -78,6 +83,10 @@ def from_frame(frame: "pd.DataFrame", name: str, where: Mapping[str, str] | None
         reference = (float(references["polarity"].iloc[0]), float(references["similarity"].iloc[0]))
         corner = reference[0], reference[1] / 2
     table = Table(_trials(frame, budget, name), corner, reference)
+    try:
+        assert table.space
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
     if not table.area:
         raise InputError(
             f"{name}: no point lies above P {corner[0]:g} and S {corner[1]:g}, "
@@ -150,12 +159,22 @@ def _trials(frame: "pd.DataFrame", budget: str, name: str) -> tuple[RecordedTria
         raise InputError(f"{name}: no column of the configuration beside {', '.join(map(str, frame.columns))}")
     for column in parameters:
         for row, value in frame[column].items():
-            if not isinstance(_plain(value), bool | int | float | str | None):
+            plain = _plain(value)
+            if not isinstance(plain, bool | int | float | str | None) or plain in (math.inf, -math.inf):
                 raise InputError(
                     f"{name}: row {row + 1}: {column} is {value!r}; allowed: numbers, words, true and false"
                 )
     configurations = frame[parameters].astype(object).where(frame[parameters].notna(), None)
-    groups = frame["trial"] if "trial" in frame else configurations.apply(tuple, axis=1)
+    keys = configurations.apply(tuple, axis=1)
+    groups = keys
+    if "trial" in frame:
+        groups = frame["trial"]
+        if groups.isna().any():
+            raise InputError(f"{name}: row {groups.isna().idxmax() + 1}: trial is empty")
+        differs = keys != keys.groupby(groups).transform("first")
+        if differs.any():
+            row = differs.idxmax()
+            raise InputError(f"{name}: row {row + 1}: trial {_plain(groups[row])} has another configuration than in rows above")
     trials = []
     for _, rows in frame.groupby(groups, sort=False, dropna=False):
         values = {name: _plain(value) for name, value in configurations.loc[rows.index[0]].items() if value is not None}

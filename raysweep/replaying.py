@@ -12,7 +12,7 @@ from rich.table import Table as Grid
 from raysweep import reading
 from raysweep.errors import InputError
 from raysweep.progress import Display
-from raysweep.proposals import make_sampler
+from raysweep.proposals import try_out
 from raysweep.recorded import Table
 from raysweep.recording import frame_of
 from raysweep.replay import Search, budget_to, replay, share_at
@@ -54,7 +54,7 @@ def compare_files(
         if sampler == "grid":
             raise InputError("--sampler: a recorded table has no grid; allowed: tpe, gp, nsga2, random, package:Class")
         try:
-            make_sampler(sampler, 0)
+            try_out(sampler, table.space, proposals)
         except InputError as error:
             raise InputError(f"--sampler: {error}") from None
     whole = sum(trial.rungs[-1].budget for trial in table.trials)

@@ -231,6 +231,8 @@ def test_an_interrupted_sweep_keeps_its_finished_rungs(tmp_path: Path, number: s
         time.sleep(0.5)
         assert process.poll() is None, process.communicate()
     process.send_signal(number)
+    time.sleep(0.2)
+    process.send_signal(number)  # an impatient hand
     try:
         out, err = process.communicate(timeout=120)
     finally:

@@ -189,6 +189,18 @@ def test_the_latest_whole_checkpoint_counts(tmp_path: Path) -> None:
     assert (found[0]["x"].tolist(), found[1]["n"]) == ([10, 10], 10)
 
 
+@pytest.mark.parametrize("name", ["values.json", "tensors"])
+def test_a_damaged_checkpoint_is_as_good_as_none(name: str, tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, 3, {"x": torch.zeros(2)}, {"n": 3})
+    file = tmp_path / "000000003" / name
+    file.write_bytes(file.read_bytes()[:10])
+    with pytest.warns(UserWarning, match="000000003: damaged, so the trial starts anew"):
+        assert checkpoint.load(tmp_path) is None
+    checkpoint.save(tmp_path, 3, {"x": torch.ones(2)}, {"n": 3})
+    found = checkpoint.load(tmp_path)
+    assert found is not None and found[0]["x"].tolist() == [1, 1]
+
+
 @pytest.mark.ray  # not that it needs any: a dozen processes take their time
 def test_killed_ten_times_at_random(tiny_prepared: Prepared, tmp_path: Path) -> None:
     """By SIGKILL, in steps and in the midst of writing checkpoints; a file of each rung is what a sweep would have got."""

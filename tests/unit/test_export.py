@@ -1,6 +1,7 @@
 """Exported points of every kind load as ordinary sentence-transformers models and reproduce their scores."""
 
 import dataclasses
+import shutil
 from pathlib import Path
 from types import ModuleType
 
@@ -129,3 +130,9 @@ def test_what_cannot_be_exported_is_said(
     with pytest.raises(InputError, match="another prompt"):
         export(tmp_path, "1:1:concat=1", tmp_path / "model")
     export(tmp_path, "1:1", tmp_path / "model")
+    (tmp_path / "points").unlink()
+    shutil.copytree(folder / "points", tmp_path / "points")
+    (tmp_path / "points" / point_name(1, 1) / "trained.safetensors").write_bytes(b"short")
+    with pytest.raises(InputError, match=f"{point_name(1, 1)}: damaged: "):
+        export(tmp_path, "1:1", tmp_path / "other")
+    assert not (tmp_path / "other").exists()

@@ -94,6 +94,12 @@ def but(**changes: Any) -> pd.DataFrame:
         (but(similarity="high"), "row 1: similarity is high, not a finite number"),
         (but(examples_seen=10.5), "row 1: examples_seen is 10.5, not a whole number above 0"),
         (but(examples_seen=0), "row 1: examples_seen is 0, not a whole number above 0"),
+        (but(polarity=-0.2), "row 1: polarity is -0.2, below 0"),
+        (but(trial=None), "row 1: trial is empty"),
+        (but(margin=float("inf")), "row 1: margin is inf; allowed: numbers"),
+        (but(loss="softmax"), "row 2: trial 0 has another configuration than in rows above"),
+        (frame(margin=[None, 0.5, 0.5, 0.5, 0.5, 1, 1, 1]), "row 2: trial 0 has another configuration"),
+        (frame(trial=range(8), margin=[None, 0.5, 0.5, 0.5, 0.5, 1, 1, 1]), "column 'margin' is empty in some rows"),
         (but(loss=datetime.datetime(2026, 1, 1)), "row 1: loss is datetime"),
         (but(loss=[1, 2]), r"row 1: loss is \[1, 2\]; allowed: numbers, words"),
         (

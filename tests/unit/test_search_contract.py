@@ -3,15 +3,17 @@
 import functools
 import heapq
 import math
+import re
 from typing import Any
 
+import optuna
 import pytest
 
 from raysweep.config import EarlyStoppingConfig
 from raysweep.decisions import Decisions
 from raysweep.errors import InputError
 from raysweep.goal import Goal
-from raysweep.proposals import Aim, Proposals, make_sampler
+from raysweep.proposals import Aim, Proposals, make_sampler, try_out
 from raysweep.searching import stopper_of
 from raysweep.space import Choices, Range, Space
 
@@ -196,3 +198,38 @@ def test_what_optuna_is_told(aim: Aim) -> None:
 def test_what_is_no_sampler_is_refused(name: str) -> None:
     with pytest.raises(InputError, match=f"'{name}' (is no sampler|cannot be imported)"):
         make_sampler(name, 0)
+
+
+class Refusing(optuna.samplers.RandomSampler):
+    """Finds out late that it cannot work."""
+
+    def sample_relative(self, study: Any, trial: Any, search_space: Any) -> dict[str, Any]:
+        if trial.number == 10:
+            raise KeyError("no such thing")
+        return {}
+
+
+class Unmade(optuna.samplers.RandomSampler):
+    def __init__(self) -> None:
+        raise KeyError("not today")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (f"{__name__}:Refusing", "cannot search this space: KeyError: 'no such thing'"),
+        (f"{__name__}:Unmade", "cannot be made: KeyError: 'not today'"),
+        ("optuna.samplers:BruteForceSampler", "cannot search this space: ValueError: "),
+        ("../x:Y", "cannot be imported: TypeError: "),
+        ("antigravity_of_nobody:X", "cannot be imported: ModuleNotFoundError: "),
+    ],
+)
+def test_a_sampler_is_tried_out_before_a_sweep(name: str, message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(f"{name!r} {message}")):
+        try_out(name, RANGES, "area")
+
+
+def test_samplers_that_can_search_pass() -> None:
+    for aim in ("combined", "area", "parego", "both"):
+        try_out("optuna.samplers:QMCSampler", RANGES, aim)
+        try_out("tpe", RANGES, aim)
