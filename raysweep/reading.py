@@ -174,7 +174,9 @@ def _trials(frame: "pd.DataFrame", budget: str, name: str) -> tuple[RecordedTria
         differs = keys != keys.groupby(groups).transform("first")
         if differs.any():
             row = differs.idxmax()
-            raise InputError(f"{name}: row {row + 1}: trial {_plain(groups[row])} has another configuration than in rows above")
+            raise InputError(
+                f"{name}: row {row + 1}: trial {_plain(groups[row])} has another configuration than in rows above"
+            )
     trials = []
     for _, rows in frame.groupby(groups, sort=False, dropna=False):
         values = {name: _plain(value) for name, value in configurations.loc[rows.index[0]].items() if value is not None}
