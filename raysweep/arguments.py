@@ -95,6 +95,11 @@ def _overrides(arguments: list[str]) -> list[tuple[str, str]]:
     return pairs
 
 
+def with_trials(arguments: list[str], trials: int | None) -> list[str]:
+    """The overrides, with what ``--trials`` is short for."""
+    return arguments if trials is None else [*arguments, "--budget.trials", str(trials)]
+
+
 def natural(flag: str, text: str) -> int:
     """The whole number above 0 that an option was given."""
     if not text.strip().isdigit() or int(text) < 1:

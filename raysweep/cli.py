@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from raysweep import __version__
-from raysweep.arguments import load, load_resumed, natural, one_of, where_of
+from raysweep.arguments import load, load_resumed, natural, one_of, where_of, with_trials
 from raysweep.errors import InputError
 from raysweep.progress import undisturbed, working
 
@@ -63,7 +63,7 @@ def run(
     """
     from raysweep import runner
 
-    arguments = [*context.args, *_budget(trials)]
+    arguments = with_trials(context.args, trials)
     if space is not None and space.startswith("--"):  # an override, where SPACE was left out
         arguments, space = [space, *arguments], None
     resumed = None
@@ -130,7 +130,8 @@ def evaluate(
         if not text:
             raise InputError(f"{flag} is empty")
     ks = [natural("--k", text) for text in k.split(",")]
-    for kind in (kinds := list[Any](rank_weights.split(","))):
+    kinds: list[Any] = rank_weights.split(",")
+    for kind in kinds:
         one_of("--rank-weights", kind, ("uniform", "linear"))
     one_of("--format", format, ("table", "json"))
     one_of("--precision", precision, ("fp32", "bf16"))
@@ -172,7 +173,7 @@ def report(run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder o
 @app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
 def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) -> None:
     """Check a sweep's file and show what it would search, without touching data, models or a cluster."""
-    config, parsed = load(space, [*context.args, *_budget(trials)])
+    config, parsed = load(space, with_trials(context.args, trials))
     typer.echo(f"{space}: valid")
     examples = config.budget.examples_per_trial
     length = f"up to {config.budget.rungs} rungs each" if examples is None else f"{examples:,} examples each"
@@ -266,10 +267,6 @@ def replay(
 
     typer.echo(found.title)
     Console().print(found.table)
-
-
-def _budget(trials: int | None) -> list[str]:
-    return [] if trials is None else ["--budget.trials", str(trials)]
 
 
 def _report(folder: Path) -> bool:

@@ -22,8 +22,9 @@ from raysweep.stopping import Standing
 
 Floats = NDArray[np.float64]
 
-CANDIDATES = 24  # held trials whose promise is worked out anew for a decision: those that promised most before, and
-# beyond them those of which nothing is known yet
+CANDIDATES = (
+    24  # held trials whose promise is worked out anew: those that promised most, beside those of no known promise
+)
 LEAST = 0.0001  # of the front's area: a trial that promises no more is not gone on with
 SHARE = 4  # one in so many of those that reached a budget, by their own area, may go on from it before all are begun
 LATEST = 12  # trials that say what a new one may add

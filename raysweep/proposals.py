@@ -234,7 +234,6 @@ def try_out(name: str, space: Space, aim: Aim) -> None:
     """InputError where a sampler is none, or cannot search this space with this aim: a few invented trials tell."""
     if name in SAMPLERS:
         return
-    make_sampler(name, 0)
     scores = np.random.default_rng(0).uniform(0.3, 0.9, (TRIED, 2)).tolist()
     try:
         proposals = Proposals(space, name, 0, Goal(0.5, (0.5, 0.25)), aim)
@@ -242,6 +241,8 @@ def try_out(name: str, space: Space, aim: Aim) -> None:
             proposals.ask(number)
             proposals.report(number, 1, ((polarity, similarity),))
             proposals.tell(number, "completed")
+    except InputError:
+        raise
     except Exception as error:  # of somebody else's code
         raise InputError(f"{name!r} cannot search this space: {_said(error)}") from None
 

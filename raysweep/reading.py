@@ -84,7 +84,7 @@ def from_frame(frame: "pd.DataFrame", name: str, where: Mapping[str, str] | None
         corner = reference[0], reference[1] / 2
     table = Table(_trials(frame, budget, name), corner, reference)
     try:
-        assert table.space
+        table.space  # noqa: B018 (so that what is wrong with it is said with the file)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
     if not table.area:

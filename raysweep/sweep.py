@@ -53,9 +53,7 @@ class Sweep:
     front: list[Point] = field(default_factory=list)
     ended: dict[str, int] = field(default_factory=lambda: {"completed": 0, "stopped": 0, "failed": 0})
     legs: dict[int, _Leg] = field(default_factory=dict)
-    tested: set[tuple[Any, ...]] = field(
-        default_factory=set
-    )  # (trial, step, kind, value) of points scored on test before
+    tested: set[tuple[Any, ...]] = field(default_factory=set)  # (trial, step, kind, value), scored on test before
     cause: str | None = None  # why no more trials are handed out before all are done
 
     def __post_init__(self) -> None:
@@ -272,8 +270,12 @@ class Sweep:
     def _bound_disk(self, points: list[Point]) -> None:
         """Drop weights that the front does without; beyond the bound first checkpoints of held trials, the worst first."""
         limit = self.config.storage.max_gib
-        held = sorted(self._held(), key=lambda number: self.decisions.goal.area(self.decisions.trials[number].front))
         self.kept.forget(self.front, points)
+        held: list[int] = []
+        if self.kept.is_full(self.front):
+            held = sorted(
+                self._held(), key=lambda number: self.decisions.goal.area(self.decisions.trials[number].front)
+            )
         while held and self.kept.is_full(self.front):
             self._end(held.pop(0), "stopped", f"storage.max_gib, {limit:g}, is reached, and it was the worst one held")
         for point in self.kept.only(self.front, points):

@@ -144,23 +144,19 @@ def cost_table(summary: Summary) -> Table:
 
 def mean_table(summary: Summary) -> Table:
     """Front members whose configuration was run more than once: means over the runs on dev, ± their standard deviation."""
-    originals = {trial.trial: trial.replicate_of for trial in summary.results.trials if trial.replicate_of is not None}
+    originals = {trial.trial: trial.replicate_of for trial in summary.results.trials}
     means = {(mean.trial, mean.step, mean.kind, mean.value): mean for mean in summary.results.means}
     rows = []
     for member in summary.members:
         point = member.dev
-        original = originals.get(point.trial or 0, point.trial)
-        mean = means.get((original or 0, point.step or 0, *point.key))
+        assert point.trial is not None and point.step is not None
+        original = originals[point.trial]
+        mean = means.get((point.trial if original is None else original, point.step, *point.key))
         if mean is not None:
-            cells = [
-                f"{show(score)} ± {show(spread)}"
-                for score, spread in (
-                    (mean.polarity, mean.polarity_spread),
-                    (mean.similarity, mean.similarity_spread),
-                )
-            ]
-            own = (show(point.polarity), show(point.similarity))
-            rows.append((str(point.trial), str(point.step), kind_name(point), *own, str(mean.runs), *cells))
+            own = (str(point.trial), str(point.step), kind_name(point), show(point.polarity), show(point.similarity))
+            polarity = f"{show(mean.polarity)} ± {show(mean.polarity_spread)}"
+            similarity = f"{show(mean.similarity)} ± {show(mean.similarity_spread)}"
+            rows.append((*own, str(mean.runs), polarity, similarity))
     columns = ("trial", "step", "kind", "P", "S", "runs", "mean P", "mean S")
     return Table(columns, tuple(rows), frozenset({"kind"}))
 
