@@ -22,9 +22,7 @@ from raysweep.stopping import Standing
 
 Floats = NDArray[np.float64]
 
-CANDIDATES = (
-    24  # held trials whose promise is worked out anew: those that promised most, beside those of no known promise
-)
+CANDIDATES = 24  # held trials, the most promising, whose promise is worked out anew, beside all whose is unknown
 LEAST = 0.0001  # of the front's area: a trial that promises no more is not gone on with
 SHARE = 4  # one in so many of those that reached a budget, by their own area, may go on from it before all are begun
 LATEST = 12  # trials that say what a new one may add
