@@ -3,9 +3,10 @@
 After each rung a trial is held, unless it is the one to go on with. What a held trial would add is predicted from how its
 points and those of others moved over the same training budgets; what a new trial would add is measured on the latest ones,
 each taken as if it were not there yet. Whichever promises more hypervolume for each example it costs comes next. While
-there are new trials to begin, only the best quarter of those that reached a budget go on from it, since much of what looks
-like growth early on is noise; after that trials go on while they promise any. So budgets are never compared unequal, and an
-end of the front counts as much as its middle.
+there are new trials to begin, only the best quarter goes on from its first rung, since much of what looks like growth
+early on is noise, and from any later budget so many of those that reached it that each stretch of training gets about as
+much as any other: the fewer, the further it is to the next rung. Once all are begun, trials go on while they promise any
+growth. So budgets are never compared unequal, and an end of the front counts as much as its middle.
 """
 
 import bisect
@@ -24,7 +25,7 @@ Floats = NDArray[np.float64]
 
 CANDIDATES = 24  # held trials, the most promising, whose promise is worked out anew, beside all whose is unknown
 LEAST = 0.0001  # of the front's area: a trial that promises no more is not gone on with
-SHARE = 4  # one in so many of those that reached a budget, by their own area, may go on from it before all are begun
+SHARE = 4  # one in so many, by their own area, may go on from its first rung before all are begun
 LATEST = 12  # trials that say what a new one may add
 FIRST = 3  # trials begun before any goes on
 LARGEST = 32  # trials, those of the largest fronts of their own, that stand for all that a new one has to surpass
@@ -207,8 +208,10 @@ class Growth:
     def _is_good(self, trial: int) -> bool:
         """Whether the trial is among the best that reached its budget."""
         path = self._paths[trial]
-        reached = self._reached[path.budgets[-1]]
-        return (-path.area, trial) <= reached[max(1, len(reached) // SHARE) - 1]
+        budget = path.budgets[-1]
+        reached = self._reached[budget]
+        count = len(reached) // SHARE if len(path.budgets) == 1 else len(reached) * budget // path.ahead[0]
+        return (-path.area, trial) <= reached[max(1, count) - 1]
 
     def _promise(self, front: Staircase, path: _Path, begin: int, rungs: Sequence[tuple[int, Floats]]) -> float:
         """The most area for each example that the trial may add from ``begin`` on: over ``rungs``, then what is ahead."""

@@ -87,24 +87,26 @@ def test_a_trial_that_has_ended_is_not_revived() -> None:
     assert revive(policy, may_begin=False) is None
 
 
-def test_before_all_are_begun_only_the_best_quarter_at_a_budget_goes_on() -> None:
-    """Eight trials, each the better in S the worse in P, that all move alike; two may go on from their first rung."""
+def test_before_all_are_begun_ever_fewer_go_on() -> None:
+    """Of 24 trials 6 from 10, of those 6 * 20 / 30 from 20 and of those 4 * 30 / 40 from 30.
+
+    The second twelve are worthless, so that a new trial promises nothing; the others are each the better in S the worse in P.
+    """
     policy = Growth((0.5, 0.2), (0.5, 0.35))
-    seen = dict.fromkeys(range(8), 10)
+    seen = dict.fromkeys(range(24), 10)
 
     def goes_on(trial: int) -> bool:
         moved = 0.001 * seen[trial]
-        return rung(policy, trial, seen[trial], (0.60 - 0.01 * trial + moved, 0.40 + 0.02 * trial + moved))
+        point = (0.70 - 0.01 * trial + moved, 0.40 + 0.01 * trial + moved) if trial < 12 else (0.4, 0.1)
+        return rung(policy, trial, seen[trial], point)
 
     running = [trial for trial in seen if goes_on(trial)]
     while running or (revived := revive(policy)) is not None:
         trial = running.pop() if running else revived
         seen[trial] += 10
-        if seen[trial] < 40 and goes_on(trial):
+        if goes_on(trial) and seen[trial] < 40:
             running.append(trial)
-        elif seen[trial] == 40:
-            policy.end(trial)
-    assert sum(each > 10 for each in seen.values()) == 2
+    assert [sum(each >= budget for each in seen.values()) for budget in (20, 30, 40)] == [6, 4, 3]
 
 
 @pytest.mark.parametrize("seed", range(4))
