@@ -6,7 +6,8 @@ each taken as if it were not there yet. Whichever promises more hypervolume for 
 there are new trials to begin, only the best quarter goes on from its first rung, since much of what looks like growth
 early on is noise, and from any later budget so many of those that reached it that each stretch of training gets about as
 much as any other: the fewer, the further it is to the next rung. Once all are begun, trials go on while they promise any
-growth. So budgets are never compared unequal, and an end of the front counts as much as its middle.
+growth; before the search ends, so do the good ones that promise none, for slow starters are easily underrated. So budgets
+are never compared unequal, and an end of the front counts as much as its middle.
 """
 
 import bisect
@@ -195,7 +196,8 @@ class Growth:
             return max(self._held(may_begin), key=lambda trial: (self._paths[trial].area, -trial), default=None)
         promises = self._promises(may_begin)
         known = [trial for trial in promises if may_begin or self._is_worth(trial, promises[trial])]
-        best = max(known, key=lambda trial: (promises[trial], -trial), default=None)
+        known = known or [trial for trial in promises if self._is_good(trial)]  # slow starters, before the search ends
+        best = max(known, key=lambda trial: (promises[trial], self._paths[trial].area, -trial), default=None)
         if best is None or (may_begin and self._promise_of_new() > promises[best]):
             return None
         return best

@@ -150,6 +150,17 @@ def test_what_is_idle_when_the_last_trial_has_begun_takes_up_only_what_promises_
     assert 7 in revived and {*revived} <= {0, 7, None}
 
 
+def test_the_search_does_not_end_before_good_trials_that_promise_nothing_went_on() -> None:
+    """Eight trials; the one that went on did not move, so none is expected to. The best two go on all the same."""
+    policy = Growth((0.5, 0.2), None)
+    for trial in range(8):
+        rung(policy, trial, 10, (0.60 + 0.01 * trial, 0.40))
+    rung(policy, 7, 20, (0.67, 0.40), may_begin=False)
+    assert policy._promises(False)[6] == 0
+    revived = {revive(policy, may_begin=False) for _ in range(8)}
+    assert {6} <= revived <= {6, 7, None}
+
+
 def test_where_no_point_meets_the_constraints_trials_go_on_for_the_front_without_them() -> None:
     policy, plain = Growth((0.9, 0.2), None, (0.5, 0.2)), Growth((0.5, 0.2), None)
     for each in (policy, plain):
