@@ -182,7 +182,7 @@ def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) ->
         f"early stopping: {config.early_stopping.policy}"
         + (f", up to {config.replicates.trials} replicates" if config.replicates.trials else "")
     )
-    for line in parsed.describe():
+    for line in [f"limits: {', '.join(config.limits) or 'none'}", *parsed.describe()]:
         typer.echo(f"  {line}")
     typer.echo("Freezing levels are checked against the encoder, and k against the pool, when the sweep prepares.")
 

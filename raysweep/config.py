@@ -252,6 +252,15 @@ class SweepConfig(Frozen):
         return self.reference or self.model
 
     @property
+    def limits(self) -> list[str]:
+        """What ends the search besides its trials, and what a point has to reach, in the file's words."""
+        plateau = self.early_stopping.plateau
+        found = {key: getattr(self.budget, key) for key in ("minutes", "cpu_hours", "gpu_hours", "money")}
+        found["plateau of trials"] = plateau and plateau.trials
+        found |= {f"{key} at least": value or None for key, value in self.objective.constraints}
+        return [f"{key} {value:g}" for key, value in found.items() if value is not None]
+
+    @property
     def mining_encoder(self) -> EncoderConfig:
         return self.examples.encoder or self.reference_encoder
 

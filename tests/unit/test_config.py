@@ -211,6 +211,14 @@ def test_every_trial_can_see_equally_many_examples(tmp_path: Path) -> None:
         read(tmp_path, text, budget__examples_per_trial="5000")
 
 
+def test_every_limit_of_a_search_is_listed(tmp_path: Path) -> None:
+    assert read(tmp_path, MINIMAL)[0].limits == []
+    given = {"budget__minutes": "30", "budget__money": "2.5", "budget__prices__default": "1"}
+    given |= {"early_stopping__plateau__trials": "10", "objective__constraints__retention": "0.95"}
+    limits = read(tmp_path, MINIMAL, **given)[0].limits
+    assert limits == ["minutes 30", "money 2.5", "plateau of trials 10", "retention at least 0.95"]
+
+
 def test_grid_refuses_a_range(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"loss=triplet\.margin is a range; the grid sampler needs choices"):
         read(tmp_path, "sampler: grid\n" + MINIMAL)
