@@ -99,16 +99,17 @@ class Prepared:
         """Read what ``raysweep prepare`` left: the file it names. InputError when it or an artifact is gone."""
         try:
             values = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, json.JSONDecodeError):
+            folders = {name: Path(folder) for name, folder in values.pop("examples_folders").items()}
+            paths: dict[str, Any] = {
+                name: Path(values.pop(name)) for name in ("sentences_folder", "tokens_folder", "reference_folder")
+            }
+            opened = cls(examples_folders=folders, **paths, **values)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise InputError(f"{path}: not a file that raysweep prepare wrote") from None
-        folders = {name: Path(folder) for name, folder in values.pop("examples_folders").items()}
-        paths: dict[str, Any] = {
-            name: Path(values.pop(name)) for name in ("sentences_folder", "tokens_folder", "reference_folder")
-        }
         for folder in (*folders.values(), *paths.values()):
             if not (folder / DONE).is_file():
                 raise InputError(f"{path}: the artifact {folder} is gone; prepare again")
-        return cls(examples_folders=folders, **paths, **values)
+        return opened
 
     @cached_property
     def sentences(self) -> Sentences:

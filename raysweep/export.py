@@ -40,21 +40,24 @@ def export(run: Path, point: str, to: Path) -> str:
         weights, head = read_point(place)
     except (OSError, ValueError, SafetensorError) as error:
         raise InputError(f"{place}: damaged: {error}") from None
-    prepared = json.loads((run / "prepared.json").read_text(encoding="utf-8"))
-    config = EncoderConfig(**prepared["model"])
-    model = _load(config, prepared["model_identity"], "frozen weights are taken from it")
+    try:
+        prepared = json.loads((run / "prepared.json").read_text(encoding="utf-8"))
+        config, reference = (EncoderConfig(**prepared[name]) for name in ("model", "reference"))
+        identity, reference_identity = prepared["model_identity"], prepared["reference_identity"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(f"{run}: its prepared.json is gone or damaged") from None
+    model = _load(config, identity, "frozen weights are taken from it")
     base = model.state_dict()
     if chosen.kind == "interpolate":
         assert chosen.value is not None
         weights = {name: base[name].lerp(weight, chosen.value) for name, weight in weights.items()}
     model.load_state_dict({**base, **weights})
     if chosen.kind in ("concat", "class_concat"):
-        reference = EncoderConfig(**prepared["reference"])
         if (reference.prompt, reference.max_tokens) != (config.prompt, config.max_tokens):
             raise InputError(
                 f"{chosen.name} cannot be exported: the reference encoder has another prompt or max_tokens"
             )
-        frozen = _load(reference, prepared["reference_identity"], "it is part of this point")
+        frozen = _load(reference, reference_identity, "it is part of this point")
         model = composite.build(chosen.key, model, frozen, head)
     if chosen.kind != "class_concat":  # whatever the base model says: it was scored by cosine
         model.similarity_fn_name = "cosine"

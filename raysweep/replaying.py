@@ -10,6 +10,7 @@ from rich import box
 from rich.table import Table as Grid
 
 from raysweep import reading
+from raysweep.config import SAMPLERS
 from raysweep.errors import InputError
 from raysweep.progress import Display
 from raysweep.proposals import try_out
@@ -69,7 +70,12 @@ def compare_files(
             runs = []
             for seed in range(num_seeds):
                 peer = Search(table, sampler=sampler, policy=policy, proposals=proposals, seed=seed, factor=factor)  # type: ignore[arg-type]
-                runs.append(list(replay(table, peer, num_workers)))
+                try:
+                    runs.append(list(replay(table, peer, num_workers)))
+                except Exception as error:
+                    if sampler in SAMPLERS:
+                        raise
+                    raise InputError(f"--sampler: {sampler!r} failed: {type(error).__name__}: {error}") from None
                 advance(index * num_seeds + seed + 1, len(names) * num_seeds, "searches")
             shares = [statistics.median(share_at(run, f * whole, table) for run in runs) for f in FRACTIONS]
             budgets = [statistics.median(budget_to(share, table, run) for run in runs) for share in SHARES]

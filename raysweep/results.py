@@ -33,6 +33,7 @@ from typing import Any, Literal
 from raysweep.errors import InputError
 from raysweep.ledger import events
 from raysweep.pareto import non_dominated
+from raysweep.records import checked, said
 
 SCHEMA = 2
 Split = Literal["dev", "test"]
@@ -198,7 +199,7 @@ def point_problem(point: Mapping[str, Any]) -> str | None:
 
 def points_of(trial: int, rung: Mapping[str, Any]) -> list[Point]:
     """The operating points of a trial's ``rung`` event."""
-    return [Point(**{**point, "trial": trial, "step": rung["step"]}) for point in rung["points"]]
+    return [checked(Point, {**point, "trial": trial, "step": rung["step"]}) for point in rung["points"]]
 
 
 def load(folder: Path) -> Results:
@@ -209,52 +210,78 @@ def load(folder: Path) -> Results:
     path = folder / "ledger.jsonl"
     if not path.is_file():
         raise InputError(f"{folder}: not a run folder (no ledger.jsonl in it)")
-    info: RunInfo | None = None
-    trials: dict[int, Trial] = {}
-    rungs: list[Rung] = []
-    points: list[Point] = []
-    means: dict[int, list[Mean]] = {}
-    status, reason, seconds = "running", "", 0.0
-    for event in events(path):
-        kind, number = event["event"], event.get("trial", -1)
-        if kind == "run":
-            if event["schema"] != SCHEMA:
-                raise InputError(f"{path}: written with schema {event['schema']}; this version reads {SCHEMA}")
-            info = _fields_of(RunInfo, {**event, "label_names": tuple(event["label_names"])})
-        elif kind == "trial":
-            trials[number] = _fields_of(Trial, event)
-        elif kind == "rung":
-            points += points_of(number, event)
-            rungs.append(_fields_of(Rung, event))
-        elif kind in _STATUS:
-            new = {"status": event.get("status", _STATUS[kind]), "reason": event.get("reason", "")}
-            trials[number] = dataclasses.replace(trials[number], **new)
-        elif kind == "mean":
-            means[number] = [Mean(trial=number, **point) for point in event["points"]]
-        elif kind == "points":
-            points += [Point(**point) for point in event["points"]]
-        elif kind == "finish":
-            status, reason, seconds = event["status"], event["reason"], event["seconds"]
-        if "cost" in event:
-            trials[number] = dataclasses.replace(trials[number], **event["cost"])
-        if kind in ("run", "trial", *_STATUS):
-            status, reason = "running", ""
+    read = _Reading()
+    for line, event in enumerate(events(path), 1):
+        if event["event"] == "run" and event.get("schema") != SCHEMA:
+            raise InputError(f"{path}: written with schema {event.get('schema')}; this version reads {SCHEMA}")
+        try:
+            read.take(event)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"{path}: line {line}: {said(error)}; the ledger was changed by hand?") from None
+    info, trials = read.info, tuple(read.trials.values())
     if info is None:
         raise InputError(f"{path}: holds no settings; the sweep ended before it began")
-    if status != "running":
-        for number, trial in trials.items():
-            if trial.status == "running":
-                reason_of = "the sweep ended before it"
-                trials[number] = dataclasses.replace(trial, status="interrupted", reason=reason_of)
-    of_runs = tuple(mean for _, found in sorted(means.items()) for mean in found)
-    return Results(folder, info, tuple(trials.values()), tuple(rungs), tuple(points), status, reason, seconds, of_runs)
+    if read.status != "running":
+        ended = {"status": "interrupted", "reason": "the sweep ended before it"}
+        trials = tuple(checked(Trial, vars(one) | ended) if one.status == "running" else one for one in trials)
+    means = tuple(mean for _, found in sorted(read.means.items()) for mean in found)
+    rungs, points = tuple(read.rungs), tuple(read.points)
+    return Results(folder, info, trials, rungs, points, read.status, read.reason, read.seconds, means)
 
 
 _STATUS = {"hold": "held", "revive": "running", "cut": "interrupted", "again": "running", "end": ""}
 
 
-def _fields_of(kind: Any, event: Mapping[str, Any]) -> Any:
-    return kind(**{each.name: event[each.name] for each in dataclasses.fields(kind) if each.name in event})
+@dataclass
+class _Reading:
+    """What the events so far amount to."""
+
+    info: RunInfo | None = None
+    trials: dict[int, Trial] = field(default_factory=dict)
+    rungs: list[Rung] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
+    means: dict[int, list[Mean]] = field(default_factory=dict)
+    status: str = "running"
+    reason: str = ""
+    seconds: float = 0.0
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        kind, number = event["event"], event.get("trial", -1)
+        if kind == "run":
+            self.info = checked(RunInfo, event)
+        elif kind == "trial":
+            self.trials[number] = checked(Trial, event)
+        elif kind == "rung":
+            self._add(points_of(self._trial(number).trial, event))
+            self.rungs.append(checked(Rung, event))
+        elif kind in _STATUS:
+            self._change(number, {"status": event.get("status", _STATUS[kind]), "reason": event.get("reason", "")})
+        elif kind == "mean":
+            self.means[number] = [checked(Mean, {**point, "trial": number}) for point in event["points"]]
+        elif kind == "points":
+            self._add(checked(Point, point) for point in event["points"])
+        elif kind == "finish":
+            self.status, self.reason, self.seconds = event["status"], event["reason"], float(event["seconds"])
+        else:
+            raise ValueError(f"there is no event {kind!r}")
+        if "cost" in event:
+            self._change(number, event["cost"])
+        if kind in ("run", "trial", *_STATUS):
+            self.status, self.reason = "running", ""
+
+    def _add(self, points: Iterable[Point]) -> None:
+        for point in points:
+            if problem := point_problem(dataclasses.asdict(point)):
+                raise ValueError(problem)
+            self.points.append(point)
+
+    def _change(self, number: int, values: Mapping[str, Any]) -> None:
+        self.trials[number] = checked(Trial, {**vars(self._trial(number)), **values})
+
+    def _trial(self, number: int) -> Trial:
+        if number not in self.trials:
+            raise ValueError(f"trial {number} has not begun")
+        return self.trials[number]
 
 
 def front_members(points: Iterable[Point]) -> list[Point]:

@@ -10,8 +10,9 @@ from raysweep.config import SweepConfig
 from raysweep.errors import InputError
 from raysweep.goal import Pair
 from raysweep.ledger import Ledger, events
-from raysweep.results import SCHEMA
+from raysweep.results import load
 from raysweep.space import Choices, Fixed, Parameters, Range, Space
+from raysweep.trial import trial_config
 
 CHANGEABLE = (
     *("budget.trials", "budget.minutes", "budget.cpu_hours", "budget.gpu_hours", "budget.money", "budget.prices"),
@@ -36,10 +37,12 @@ class Resumed:
                 raise InputError(f"{self.folder}: cannot be resumed: there is no {needed.name} in it")
         self.ledger = Ledger(self.folder)
         self.ledger.open()
+        for trial in load(self.folder).trials:  # so that nothing is written to a run that cannot go on
+            try:
+                trial_config(dict(trial.config))
+            except InputError as error:
+                raise InputError(f"{path}: trial {trial.trial}: {error}") from None
         self.events = list(events(path))
-        schemas = [event["schema"] for event in self.events if event["event"] == "run"]
-        if schemas and schemas[-1] != SCHEMA:
-            raise InputError(f"{path}: written with schema {schemas[-1]}; this version reads {SCHEMA}")
         if not any(event["event"] == "points" for event in self.events):
             raise InputError(f"{path}: the sweep ended before it began; run it anew")
 

@@ -87,7 +87,7 @@ class Sweep:
             return None
         elif (number := course.number) in self._configs:
             self._log("revive", trial=number)
-            self.display.line(f"trial {number}: goes on, being among the best by now")
+            self.display.line(f"trial {number}: goes on; it is worth it by now")
         else:
             self._begin(course, trial_config(dict(course.values)))
             origin: dict[str, Any] = {}

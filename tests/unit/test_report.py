@@ -1,5 +1,6 @@
 """The report, from synthetic ledgers: its numbers against brute force, its page against what a browser would fetch."""
 
+import contextlib
 import dataclasses
 import html.parser
 import io
@@ -21,6 +22,7 @@ from raysweep.goal import Goal
 from raysweep.ledger import Ledger
 from raysweep.pareto import hypervolume
 from raysweep.results import Point, Rung, RunInfo, load
+from raysweep.resuming import Resumed
 from raysweep.summary import half_width, summarise
 from raysweep.tables import describe, front_table, varied_parameters
 
@@ -347,6 +349,61 @@ def test_ledger_cut_inside_its_last_line_reports_what_came_before(tmp_path):
     summary = report.write(tmp_path).summary
     assert summary.members == before.members
     assert any("killed" in note for note in summary.notes)
+
+
+@pytest.mark.parametrize(
+    ("event", "key", "value", "said"),
+    [
+        ("rung", "points.0.polarity", "abc", "polarity is 'abc'"),
+        ("rung", "points.0.polarity", math.nan, "polarity nan, not a finite number"),
+        ("rung", "points.0.polarity", 7, "beyond their ranges"),
+        ("rung", "points", None, "there is no 'points'"),
+        ("rung", "trial", 99, "trial 99 has not begun"),
+        ("rung", "event", "holdd", "there is no event 'holdd'"),
+        ("run", "k", "x", "k is 'x'"),
+        ("end", "trial", 99, "trial 99 has not begun"),
+    ],
+)
+def test_a_ledger_that_does_not_fit_is_refused_with_its_line(run, event, key, value, said):
+    folder, _ = run
+    path = folder / "ledger.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    number = next(i for i, line in enumerate(lines) if line["event"] == event)
+    *way, last = key.split(".")
+    holder = lines[number]
+    for step in way:
+        holder = holder[int(step) if step.isdigit() else step]
+    if value is None:
+        del holder[last]
+    else:
+        holder[last] = value
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(InputError, match=re.escape(f"{path}: line {number + 1}: ") + ".*" + re.escape(said)):
+        load(folder)
+
+
+def test_whatever_is_wrong_with_a_ledger_is_said_or_harmless(run):
+    folder, _ = run
+    path = folder / "ledger.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    seen = {line["event"]: number for number, line in enumerate(lines)}
+    for number in seen.values():
+        for key in lines[number]:
+            for value in (None, "x", -7, [], {}, math.inf):
+                changed = [*lines[:number], {**lines[number], key: value}, *lines[number + 1 :]]
+                path.write_text("".join(json.dumps(line) + "\n" for line in changed))
+                with contextlib.suppress(InputError):
+                    load(folder)
+
+
+def test_a_run_with_a_trial_that_is_no_configuration_is_not_resumed(run):
+    folder, _ = run
+    path = folder / "ledger.jsonl"
+    path.write_text(re.sub(r'"learning_rate": [-0-9.e]+', '"learning_rate": "abc"', path.read_text()))
+    for name in ("config.yaml", "prepared.json"):
+        (folder / name).touch()
+    with pytest.raises(InputError, match=re.escape(f"{path}: trial 0: learning_rate: ")):
+        Resumed(folder)
 
 
 def test_no_finished_rung_is_said_and_leaves_valid_empty_files(tmp_path):

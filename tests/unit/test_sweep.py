@@ -448,7 +448,7 @@ def test_a_held_trial_may_be_revived_and_goes_on_where_it_stood(tmp_path: Path) 
         assert kinds.index(("hold", number)) < kinds.index(("revive", number))
         steps = [r.step for r in load(tmp_path).rungs if r.trial == number]
         assert steps == list(range(1, len(steps) + 1))
-    assert "goes on, being among the best by now" in out.getvalue()
+    assert "goes on; it is worth it by now" in out.getvalue()
 
 
 def test_a_plateau_ends_the_search(tmp_path: Path) -> None:
