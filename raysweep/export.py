@@ -90,6 +90,7 @@ def _choose(run: Path, point: str) -> Point:
     members = summarise(load(run)).members
     if not members:
         raise InputError(f"{run}: no trial finished a rung, so there is nothing to export")
+    point = point.removesuffix(":plain").replace("(", "=").replace(")", "")  # as the report's table shows it
     for member in members:
         if point == member.dev.name or (point == "knee" and member.is_knee) or (point == "best" and member.is_best):
             return member.dev

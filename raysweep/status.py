@@ -37,4 +37,5 @@ def _left(sweep: "Sweep", begun: int, total: int) -> str:
     estimates = [sweep.seconds / begun * (total - begun)] if begun > len(sweep.legs) else []
     if sweep.config.budget.minutes:
         estimates.append(60 * sweep.config.budget.minutes - sweep.seconds)
-    return f"about {duration(max(0.0, min(estimates)))} left" if estimates else f"{duration(sweep.seconds)} so far"
+    left = min(estimates, default=0.0)  # none where only held trials may go on, which nobody can foretell
+    return f"about {duration(left)} left" if left >= 1 else f"{duration(sweep.seconds)} so far"

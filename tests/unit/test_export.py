@@ -128,8 +128,8 @@ def test_what_cannot_be_exported_is_said(
     for name in ("ledger.jsonl", "points"):
         (tmp_path / name).symlink_to(folder / name)
     with pytest.raises(InputError, match="another prompt"):
-        export(tmp_path, "1:1:concat=1", tmp_path / "model")
-    export(tmp_path, "1:1", tmp_path / "model")
+        export(tmp_path, "1:1:concat(1)", tmp_path / "model")
+    export(tmp_path, "1:1:plain", tmp_path / "model")
     (tmp_path / "points").unlink()
     shutil.copytree(folder / "points", tmp_path / "points")
     (tmp_path / "points" / point_name(1, 1) / "trained.safetensors").write_bytes(b"short")

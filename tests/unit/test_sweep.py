@@ -23,6 +23,7 @@ from raysweep.results import RunInfo, load, point_name
 from raysweep.searching import decisions_of
 from raysweep.space import Space
 from raysweep.spending import Spending
+from raysweep.status import status_of
 from raysweep.study import StudyFile
 from raysweep.sweep import Sweep
 from raysweep.trial import TrialConfig, trial_config
@@ -449,6 +450,7 @@ def test_a_held_trial_may_be_revived_and_goes_on_where_it_stood(tmp_path: Path) 
         steps = [r.step for r in load(tmp_path).rungs if r.trial == number]
         assert steps == list(range(1, len(steps) + 1))
     assert "goes on; it is worth it by now" in out.getvalue()
+    assert status_of(sweep)[0].endswith(" so far"), "once all are begun, nobody foretells how long held trials go on"
 
 
 def test_a_plateau_ends_the_search(tmp_path: Path) -> None:
