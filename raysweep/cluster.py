@@ -4,6 +4,7 @@ import contextlib
 import logging
 import math
 import os
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from raysweep.errors import InputError
 from raysweep.progress import undisturbed
 
 CONTEXT_BYTES = 600 << 20  # of CUDA in each process, which no allocator counts
+KNOCK_SECONDS = 10
 THREADS_PER_ENCODER = 8  # one encoder stops gaining from more threads about here; a larger node runs several
 
 
@@ -119,19 +121,26 @@ def connected(resources: ResourcesConfig) -> Iterator[Capacity]:
     quiet: dict[str, Any] = {"log_to_driver": True, "logging_level": logging.ERROR}
     try:
         if address:
+            _knock(address)
             ray.init(address=address, **quiet)
         else:
             ray.init(num_cpus=resources.num_cpus, include_dashboard=False, **quiet)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise InputError(
-            f"no Ray cluster at {address or 'this machine'}: {' '.join(str(error).split())[:300]}"
-        ) from None
+    except (OSError, ValueError, RuntimeError) as error:
+        where = f"resources.address: no Ray cluster at {address}" if address else "Ray does not start on this machine"
+        raise InputError(f"{where}: {' '.join(str(error).split())[:300]}") from None
     _protect_token()
     try:
         yield Capacity(_nodes([node["Resources"] for node in ray.nodes() if node["Alive"]], resources))
     finally:
         with undisturbed():  # Ray ends the whole process when it is interrupted at this
             ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """OSError where nobody listens at a HOST:PORT; Ray itself would try for minutes without a word."""
+    host, colon, port = address.rpartition("//")[2].rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_SECONDS).close()
 
 
 def _protect_token() -> None:

@@ -206,7 +206,7 @@ class ResourcesConfig(Frozen):
         if value in (None, "measured") or (number and (0 <= value <= 1 or (value > 1 and float(value).is_integer()))):
             return value
         raise ValueError(
-            f"must be at most 1, or a whole number, or measured, not {value}: Ray shares out one GPU, not several"
+            f"must lie in [0, 1], or be a whole number, or measured, not {value}: Ray shares out one GPU, not several"
         )
 
 

@@ -263,6 +263,11 @@ SMALL = [
 ]
 
 BAD = {
+    "nobody at the address": (
+        ROWS,
+        ["--resources.address", "127.0.0.1:1"],
+        r"address: no Ray cluster at 127.0.0.1:1: ",
+    ),
     "missing file": (None, [], r"train.csv: no such file"),
     "empty file": ("", [], r"train.csv: .*empty"),
     "missing column": (

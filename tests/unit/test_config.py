@@ -146,7 +146,7 @@ def test_overrides_go_by_dotted_path_and_are_named_when_wrong(tmp_path: Path) ->
     with pytest.raises(InputError, match=r"--model\.name: must name an encoder|--model: must name an encoder"):
         read(tmp_path, MINIMAL, model="''")
     for value in ("1.5", "-1", "many"):
-        allowed = "must be at most 1, or a whole number, or measured"
+        allowed = r"must lie in \[0, 1\], or be a whole number, or measured"
         with pytest.raises(InputError, match=rf"--resources\.gpus_per_trial: {allowed}, not {value}"):
             read(tmp_path, MINIMAL, resources__gpus_per_trial=value)
     with pytest.raises(InputError, match=r"--storage\.max_gib: should be a finite number, not inf"):
