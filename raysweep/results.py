@@ -222,8 +222,8 @@ def load(folder: Path) -> Results:
     if info is None:
         raise InputError(f"{path}: holds no settings; the sweep ended before it began")
     if read.status != "running":
-        ended = {"status": "interrupted", "reason": "the sweep ended before it"}
-        trials = tuple(checked(Trial, vars(one) | ended) if one.status == "running" else one for one in trials)
+        cut: dict[str, Any] = {"status": "interrupted", "reason": "the sweep ended before it"}
+        trials = tuple(dataclasses.replace(one, **cut) if one.status == "running" else one for one in trials)
     means = tuple(mean for _, found in sorted(read.means.items()) for mean in found)
     rungs, points = tuple(read.rungs), tuple(read.points)
     return Results(folder, info, trials, rungs, points, read.status, read.reason, read.seconds, means)
@@ -271,7 +271,7 @@ class _Reading:
 
     def _add(self, points: Iterable[Point]) -> None:
         for point in points:
-            if problem := point_problem(dataclasses.asdict(point)):
+            if problem := point_problem(vars(point)):
                 raise ValueError(problem)
             self.points.append(point)
 
