@@ -1,4 +1,4 @@
-"""Searches behind the three calls of :class:`raysweep.replay.Peer`: raysweep's own, and other libraries as they come.
+"""Searches behind the calls of :class:`raysweep.replay.Peer`: raysweep's own, and other libraries as they come.
 
 Everybody proposes from the same space and is told scores in the table's own unit. Peers that take one (P, S) a rung are
 given the rung's best point under 0.5 P + 0.5 S. Time, for schedulers that count it, is the budget in units of the table's
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import optuna
+from optuna.trial import TrialState
 from ray.tune.schedulers import ASHAScheduler, TrialScheduler
 from ray.tune.search.optuna import OptunaSearch
 
@@ -27,7 +28,7 @@ from raysweep.replay import Peer, Search
 from raysweep.space import Choices, Parameters, Range, Scalar
 
 DEFAULT: tuple[str, Policy, Aim, int] = (
-    "tpe",
+    "mfgp",
     "growth",
     "area",
     2,
@@ -53,13 +54,13 @@ class Entry:
 def entries() -> list[Entry]:
     """Every peer; raysweep's default comes first."""
     kinds: list[tuple[str, Policy, Aim, int]] = [
-        *((name, "pareto", "area", 2) for name in ("tpe", "gp", "nsga2", "random")),
-        ("tpe", "asha", "combined", 2),
-        ("random", "growth", "area", 2),
+        *((name, "pareto", "area", 2) for name in ("mfgp", "tpe", "gp", "nsga2", "random")),
+        *((name, "asha", "combined", 2) for name in ("mfgp", "tpe")),
+        *((name, "growth", "area", 2) for name in ("tpe", "random")),
     ]
     return [
         _own("raysweep default", *DEFAULT, slow=False),
-        *(_own("raysweep", *kind, slow=kind[0] != "tpe") for kind in kinds if kind != DEFAULT),
+        *(_own("raysweep", *kind, slow=kind[0] not in ("mfgp", "tpe")) for kind in kinds if kind != DEFAULT),
         Entry("Optuna TPE, P and S", lambda t, s: OptunaAlone(t, optuna.samplers.TPESampler(seed=s))),
         Entry("Optuna NSGA-II, P and S", lambda t, s: OptunaAlone(t, optuna.samplers.NSGAIISampler(seed=s))),
         Entry("Ray Tune OptunaSearch, ASHA (4)", lambda t, s: Tune(t, s, 4)),
@@ -117,6 +118,9 @@ class Listed:
         self._num_asked += 1
         return number, dict(self._table.trials[self._order[number]].values)
 
+    def begin(self, trial: int, values: Mapping[str, Any]) -> None:
+        pass
+
     def rung(self, trial: int, budget: float, points: Points, ahead: Sequence[int]) -> bool:
         return False
 
@@ -149,6 +153,14 @@ class OptunaAlone:
         self._asked.append(self._study.ask())
         return len(self._asked) - 1, self._table.space.draw(self._asked[-1])
 
+    def begin(self, trial: int, values: Mapping[str, Any]) -> None:
+        params = self._table.space.recall(values).params
+        if params != self._asked[trial].params:
+            self._study.tell(self._asked[trial], state=TrialState.FAIL)
+            self._study.enqueue_trial(params)
+            self._asked[trial] = self._study.ask()
+            self._table.space.draw(self._asked[trial])
+
     def rung(self, trial: int, budget: float, points: Points, ahead: Sequence[int]) -> bool:
         self._points.setdefault(trial, []).extend(points)
         return False
@@ -162,7 +174,8 @@ class Tune:
 
     The searcher is told a stopped trial's last result as if it were complete, and is not told the result at which the
     scheduler stopped it before that: both as in Tune. Trials are asked for when a worker is free, as under
-    ``max_concurrent_trials``.
+    ``max_concurrent_trials``. It has no way of saying that a trial runs with other values than suggested, so its study is
+    told that the suggestion failed, which its sampler passes over, and is given the values to suggest.
     """
 
     def __init__(self, table: Table, seed: int, factor: int) -> None:
@@ -181,6 +194,15 @@ class Tune:
         self._trials.append(trial)
         self._scheduler.on_trial_add(None, trial)
         return number, dict(values)
+
+    def begin(self, trial: int, values: Mapping[str, Any]) -> None:
+        params = self._table.space.recall(values).params
+        suggested = self._searcher._ot_trials[str(trial)]
+        if params != suggested.params:
+            self._searcher._ot_study.tell(suggested, state=TrialState.FAIL)
+            self._searcher._ot_study.enqueue_trial(params)
+            del self._searcher._ot_trials[str(trial)]
+            self._searcher.suggest(str(trial))
 
     def rung(self, trial: int, budget: float, points: Points, ahead: Sequence[int]) -> bool:
         run = self._trials[trial]
@@ -236,6 +258,9 @@ class SyneTune:
         self._trials.append(trial(number, drawn, datetime.datetime.min))
         self._scheduler.on_trial_add(self._trials[-1])
         return number, self._table.space.draw(_Drawn(drawn))
+
+    def begin(self, trial: int, values: Mapping[str, Any]) -> None:
+        """Its proposals do not depend on what was tried."""
 
     def rung(self, trial: int, budget: float, points: Points, ahead: Sequence[int]) -> bool:
         polarity, similarity = self._goal.best(points)

@@ -220,7 +220,9 @@ def table(
 @app.command()
 def replay(
     table: Annotated[Path, typer.Argument(metavar="TABLE", help="A recorded table, or the folder of a run.")],
-    sampler: Annotated[str, typer.Option(help="tpe, gp, nsga2, random or package:Class; several by commas.")] = "tpe",
+    sampler: Annotated[
+        str, typer.Option(help="mfgp, tpe, gp, nsga2, random or package:Class; several by commas.")
+    ] = "mfgp",
     policy: Annotated[
         str, typer.Option(help="growth, pareto, asha, median or none; several separated by commas.")
     ] = "growth",
@@ -235,7 +237,7 @@ def replay(
 ) -> None:
     """Run searches against a recorded sweep, in seconds and without training: hypervolume against training budget.
 
-    A proposal stands for the nearest recorded configuration that was not taken yet.
+    A proposal stands for the nearest recorded configuration that was not taken yet, as the sampler is told.
     """
     from typing import get_args
 

@@ -97,7 +97,7 @@ class EvaluationConfig(Frozen):
     points: PointsConfig = PointsConfig()
 
 
-SAMPLERS = ("tpe", "gp", "nsga2", "random", "grid")
+SAMPLERS = ("mfgp", "tpe", "gp", "nsga2", "random", "grid")
 Aim = Literal["combined", "area", "parego", "both"]
 
 
@@ -230,7 +230,8 @@ class SweepConfig(Frozen):
     name: str = Field("sweep", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="names the run's folder")
     seed: int = Field(0, ge=0, lt=2**32)
     sampler: str = Field(
-        "tpe", description="tpe, gp, nsga2, random, grid, or the import path of an Optuna sampler, as in package:Class"
+        "mfgp",
+        description="mfgp, tpe, gp, nsga2, random, grid, or the import path of an Optuna sampler, as in package:Class",
     )
     data: DataConfig
     model: Encoder

@@ -90,6 +90,11 @@ class Decisions:
         number = len(self.trials)
         return self._begin(Course(number, self.proposals.ask(number)))
 
+    def amend(self, number: int, values: Mapping[str, Any]) -> None:
+        """A trial just proposed runs with these values instead, as it does where a table has no others."""
+        self.proposals.amend(number, values)
+        self._begin(Course(number, values))
+
     def adopt(self, values: Mapping[str, Any]) -> Course:
         """A trial that was proposed elsewhere, as the next. ValueError when it does not lie in the space."""
         number = len(self.trials)

@@ -23,6 +23,7 @@ from raysweep.config import SAMPLERS, Aim
 from raysweep.errors import InputError
 from raysweep.goal import Goal, Pair
 from raysweep.space import Space
+from raysweep.surrogate import Surrogate
 
 PAREGO_WEIGHTS = (0.1, 0.3, 0.5, 0.7, 0.9)
 MEMORY = 256  # trials that a sampler learns from: the latest, and the best among the older
@@ -45,13 +46,14 @@ class _Latest(optuna.storages.InMemoryStorage):
     def tell(self, number: int, worth: float, replaces: int | None) -> None:
         """A trial of the study was told."""
         if replaces is not None:
-            self._hide(replaces)
+            self.hide(replaces)
         self._told[number] = worth
         if len(self._told) > MEMORY:
             best = set(heapq.nlargest(BEST, self._told, key=self._told.__getitem__))
-            self._hide(next(old for old in self._told if old not in best))
+            self.hide(next(old for old in self._told if old not in best))
 
-    def _hide(self, number: int) -> None:
+    def hide(self, number: int) -> None:
+        """The trial is learnt from no more."""
         self._shown.pop(number, None)
         self._told.pop(number, None)
 
@@ -76,6 +78,7 @@ class _Lens:
     study: optuna.Study
     storage: _Latest
     weight: float | None = None  # of Tchebycheff's
+    surrogate: Surrogate | None = None  # what proposes in place of the study's sampler
     told: dict[int, int] = field(default_factory=dict)  # the study's number of each of the sweep's trials
     num_trials: int = 0
 
@@ -110,7 +113,7 @@ class Proposals:
         study = optuna.create_study(
             directions=["maximize" for _ in self.names], sampler=make_sampler(sampler, seed), storage=storage
         )
-        return _Lens(study, storage, weight)
+        return _Lens(study, storage, weight, Surrogate(self.space, seed) if sampler == "mfgp" else None)
 
     def try_first(self, number: int) -> None:
         """Propose what the adopted trial ``number`` had, before any of the sampler's own."""
@@ -119,18 +122,44 @@ class Proposals:
     def ask(self, number: int) -> dict[str, Any]:
         """The configuration of the sweep's trial ``number``."""
         lens = self._lenses[int(self._random.integers(len(self._lenses)))]
-        if self._queue:
-            lens.study.enqueue_trial(self._queue.popleft())
+        params = self._queue.popleft() if self._queue else lens.surrogate.propose() if lens.surrogate else None
+        return self._ask(lens, number, params)
+
+    def amend(self, number: int, values: Mapping[str, Any]) -> None:
+        """Trial ``number``, just asked for, runs with these values in place of those proposed."""
+        known = self._known[number]
+        assert known.asked is not None
+        lens, trial = known.asked
+        params = self.space.recall(values).params
+        if params != known.params:
+            lens.study.tell(trial.number, state=TrialState.FAIL)
+            lens.storage.hide(trial.number)
+            self._ask(lens, number, params)
+
+    def _ask(self, lens: _Lens, number: int, params: dict[str, Any] | None) -> dict[str, Any]:
+        if params is not None:
+            lens.study.enqueue_trial(params)
         trial = lens.study.ask()
         lens.told[number] = trial.number
         lens.num_trials += 1
         values = self.space.draw(trial)
-        self._known[number] = _Known(trial.params, trial.distributions, (lens, trial))
+        self._begin(number, _Known(trial.params, trial.distributions, (lens, trial)))
         return values
+
+    def _begin(self, number: int, known: _Known) -> None:
+        self._known[number] = known
+        for lens in self._lenses:
+            if lens.surrogate:
+                lens.surrogate.begin(number, known.params)
 
     def report(self, number: int, examples_seen: int, front: tuple[Pair, ...]) -> None:
         """A trial's non-dominated points so far, at a rung."""
         self._known[number].standings[examples_seen] = front
+        for lens in self._lenses:
+            if lens.surrogate:
+                # With both objectives apart there is no one value: the area stands for them.
+                value = self.goal.area(front) if self.aim == "both" else self._values(lens, front)[0]
+                lens.surrogate.report(number, examples_seen, value)
 
     def tell(self, number: int, status: str) -> None:
         """How a trial stands: completed, stopped (for now or for good: pruned where it stands), or else failed."""
@@ -140,6 +169,8 @@ class Proposals:
             state = TrialState.FAIL
         asked, known.asked = known.asked, None
         for lens in self._lenses:
+            if lens.surrogate and state == TrialState.FAIL:
+                lens.surrogate.fail(number)
             if asked is not None and asked[0] is lens:
                 if self.aim != "both":
                     for seen, front in known.standings.items():
@@ -161,7 +192,7 @@ class Proposals:
         """A trial that was proposed elsewhere. ValueError when it does not lie in the space."""
         recall = self.space.recall(values)
         distributions = {name: _distribution(*kind) for name, kind in recall.distributions.items()}
-        self._known[number] = _Known(recall.params, distributions)
+        self._begin(number, _Known(recall.params, distributions))
 
     @property
     def names(self) -> list[str]:
@@ -217,7 +248,7 @@ def make_sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
         return samplers.GPSampler(seed=seed, deterministic_objective=False)
     if name == "nsga2":
         return samplers.NSGAIISampler(seed=seed)
-    if name in ("random", "grid"):
+    if name in ("random", "grid", "mfgp"):  # mfgp proposes by itself, what the study is asked for
         return samplers.RandomSampler(seed=seed)
     factory = find_sampler(name)
     try:

@@ -65,30 +65,34 @@ class Table:
 class Positions:
     """Which recorded configuration a proposal stands for: the nearest that no proposal has stood for yet.
 
-    Distances are sums over parameters: of numbers the difference over the recorded range (in logarithms where the range is
-    wide), of all else 0 or 1, and 1 for a parameter that only one of the two has.
+    Distances are sums over parameters: of numbers the difference (in logarithms where the range is wide), of all else 0 or
+    1, either over its mean between two of the recorded configurations, so that no parameter outweighs another by its kind.
+    A parameter that only one of the two has counts as the greatest difference.
     """
 
     def __init__(self, table: Table) -> None:
         self._free = np.ones(len(table.trials), dtype=bool)
-        self._columns: dict[str, tuple[_Scale | None, Any]] = {}
+        self._columns: dict[str, tuple[_Scale | None, Any, float]] = {}
         for name in sorted({name for trial in table.trials for name in trial.values}):
             values = [trial.values.get(name) for trial in table.trials]
             scale = _Scale.of([value for value in values if value is not None])
             places = [None if value is None else scale(value) if scale else value for value in values]
-            self._columns[name] = scale, np.array(places, dtype=np.float64 if scale else object)
+            there = np.array([place for place in places if place is not None], dtype=np.float64 if scale else object)
+            apart = np.abs(there[:, None] - there) if scale else there[:, None] != there
+            weight = 1 / (float(apart.mean()) or 1.0)
+            self._columns[name] = scale, np.array(places, dtype=np.float64 if scale else object), weight
 
     def take(self, values: Mapping[str, Any]) -> int:
         """The index of the recorded trial that a proposal stands for; it is free no more."""
         distances = np.zeros(len(self._free))
-        for name, (scale, recorded) in self._columns.items():
+        for name, (scale, recorded, weight) in self._columns.items():
             value = values.get(name)
             if scale is None:
-                distances += recorded != value
+                distances += weight * (recorded != value)
             elif value is None:
-                distances += ~np.isnan(recorded)
+                distances += weight * ~np.isnan(recorded)
             else:
-                distances += np.nan_to_num(np.abs(recorded - scale(value)), nan=1.0)
+                distances += weight * np.nan_to_num(np.abs(recorded - scale(value)), nan=1.0)
         distances[~self._free] = np.inf
         index = int(np.argmin(distances))
         if not self._free[index]:

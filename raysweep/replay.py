@@ -17,10 +17,13 @@ from raysweep.searching import stopper_of
 
 
 class Peer(Protocol):
-    """Anything that searches: raysweep's own decisions, or another library behind the same three calls."""
+    """Anything that searches: raysweep's own decisions, or another library behind the same calls."""
 
     def ask(self) -> tuple[int, Mapping[str, Any]] | None:
         """A trial to run or to go on with, and its configuration; None when there is none for now."""
+
+    def begin(self, trial: int, values: Mapping[str, Any]) -> None:
+        """The new trial stands for this recorded configuration, the nearest to what was asked for."""
 
     def rung(self, trial: int, budget: int, points: Sequence[Pair], ahead: Sequence[int]) -> bool:
         """Take a rung's points; whether the trial stops here. ``ahead`` are the budgets of its further rungs."""
@@ -43,6 +46,9 @@ class Search:
     def ask(self) -> tuple[int, Mapping[str, Any]] | None:
         course = self.decisions.ask()
         return None if course is None else (course.number, course.values)
+
+    def begin(self, trial: int, values: Mapping[str, Any]) -> None:
+        self.decisions.amend(trial, values)
 
     def rung(self, trial: int, budget: int, points: Sequence[Pair], ahead: Sequence[int]) -> bool:
         return self.decisions.rung(trial, budget, points, ahead) is not None
@@ -90,6 +96,7 @@ def replay(table: Table, peer: Peer, num_workers: int) -> Iterator[Step]:
             if trial not in chosen:
                 chosen[trial] = table.trials[positions.take(values)]
                 done[trial] = 0
+                peer.begin(trial, chosen[trial].values)
             launch(trial)
         if not queue:
             return

@@ -53,7 +53,8 @@ def compare_files(
     table = read(source, where)
     for sampler in samplers:
         if sampler == "grid":
-            raise InputError("--sampler: a recorded table has no grid; allowed: tpe, gp, nsga2, random, package:Class")
+            allowed = ", ".join(name for name in SAMPLERS if name != "grid")
+            raise InputError(f"--sampler: a recorded table has no grid; allowed: {allowed}, package:Class")
         try:
             try_out(sampler, table.space, proposals)
         except InputError as error:

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[2] / "raysweep"
 PURE = {
     "account", "arguments", "artifacts", "carving", "config", "dataset", "decisions", "demo", "document", "errors", "examples", "files", "freezing", "goal", "growth", "hub", "keeping", "ledger", "locations", "losses", "metrics",
     "model_source", "neighbours", "pareto", "progress", "proposals", "reading", "recorded", "recording", "records", "replay", "replicates", "results", "resuming", "schedules", "searching", "sources", "space", "space_parser",
-    "spending", "status", "stopping", "study", "sweep", "trial", "warm",
+    "spending", "status", "stopping", "study", "surrogate", "sweep", "trial", "warm",
 }  # fmt: skip
 TRAINING = {
     "batches", "checkpoint", "composite", "criterion", "dropout", "encoder", "engine", "evaluation", "memory", "operating", "optimizers", "precision", "prefix", "scoring",

@@ -17,7 +17,7 @@ from raysweep.proposals import Aim, Proposals, make_sampler, try_out
 from raysweep.searching import stopper_of
 from raysweep.space import Choices, Range, Space
 
-ANY_SAMPLER = ("tpe", "gp", "nsga2", "random", "grid", "optuna.samplers:QMCSampler")
+ANY_SAMPLER = ("mfgp", "tpe", "gp", "nsga2", "random", "grid", "optuna.samplers:QMCSampler")
 POLICIES = ("growth", "pareto", "asha", "median", "none")
 AIMS: tuple[Aim, ...] = ("combined", "area", "parego", "both")
 NUM_RUNGS = 4
@@ -106,8 +106,8 @@ def whole(sampler: str, policy: str, aim: Aim, workers: int) -> Player:
 CONTRACT = pytest.mark.parametrize("workers", [1, 8])
 every = [
     *((sampler, "pareto", "area") for sampler in ANY_SAMPLER),
-    *((sampler, "pareto", "both") for sampler in ("tpe", "gp", "nsga2", "random")),
-    *(("tpe", policy, aim) for policy in POLICIES for aim in AIMS),
+    *((sampler, "pareto", "both") for sampler in ("mfgp", "tpe", "gp", "nsga2", "random")),
+    *((sampler, policy, aim) for sampler in ("mfgp", "tpe") for policy in POLICIES for aim in AIMS),
 ]
 combinations = pytest.mark.parametrize(("sampler", "policy", "aim"), list(dict.fromkeys(every)))
 

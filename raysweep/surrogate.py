@@ -1,0 +1,273 @@
+"""Which configuration to try next, by a Gaussian process over configurations and training budgets: the sampler ``mfgp``.
+
+Multi-fidelity: a trial teaches by its first rung and its latest, also while it is held, as in freeze-thaw Bayesian
+optimisation (Swersky, Snoek and Adams, 2014), and a configuration is proposed for what it promises at the largest budget
+seen so far. After r doublings of the smallest budget a trial is worth f(x) (1 + s r) + c r, with its own deviation and
+noise. f's kernel has the parameters' squared-exponential kernels added up, and multiplied: few trials teach what each
+parameter does by itself, more what they do together (Duvenaud, Nickisch and Rasmussen, 2011).
+"""
+
+import heapq
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raysweep.freezing import level_depth
+from raysweep.space import Choices, Fixed, Parameters, Scalar, Space
+
+Floats = NDArray[np.float64]
+Params = dict[str, Any]
+Code = tuple[float, ...]
+
+STARTUP = 8  # trials that are random, but for trying choices evenly, before the model is asked
+TRIALS = 64  # that the model learns from: the best half, the latest quarter, and of all others at random
+POOL = 256  # random configurations that compete to be proposed
+RENEWED = 64  # of them, before each proposal
+DRAWS = 16  # of the kernel's settings, new before each proposal: fewer beyond
+ROWS = 32  # values, where they tell more and more apart, and are to be weighed beside
+KEPT = 6  # the likeliest so far
+LIGHT = 0.05  # of the likeliest's weight: settings that have less are passed over
+ADDED = 5.0  # prior variance of the sum over single parameters; their product's is 1
+BETA = 0.5  # standard deviations that a proposal may be promising by
+DECADE = 4.0  # a choice of positive numbers this far apart is taken by its logarithm
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """A parameter as the model sees it: a number in [0, 1], or one of several that are all unlike."""
+
+    name: str
+    low: float = 0.0
+    high: float = 1.0
+    log: bool = False
+    ranks: Mapping[Scalar, float] | None = None  # of choices that are no numbers
+    unlike: bool = False
+
+    def code(self, params: Params) -> float:
+        if self.name not in params:
+            return -1.0 if self.unlike else 0.5
+        value = params[self.name]
+        number = float(self.ranks[value] if self.ranks is not None else math.log(value) if self.log else value)
+        return number if self.unlike else (number - self.low) / ((self.high - self.low) or 1.0)
+
+
+def _axes(parameters: Parameters, prefix: str) -> Iterator[_Axis]:
+    for name, parameter in parameters.items():
+        if isinstance(parameter, Fixed):
+            continue
+        if not isinstance(parameter, Choices):
+            yield _numbers(prefix + name, [parameter.low, parameter.high], parameter.log)
+            continue
+        options = list(parameter.options)
+        if all(isinstance(option, int | float) and not isinstance(option, bool) for option in options):
+            numbers = [float(option) for option in options]
+            yield _numbers(prefix + name, numbers, min(numbers) > 0 and max(numbers) / min(numbers) >= DECADE)
+        elif name == "freezing":  # levels are ordered by depth
+            ordered = sorted(options, key=lambda level: level_depth(str(level)))
+            yield _Axis(prefix + name, 0, len(ordered) - 1, ranks={level: i for i, level in enumerate(ordered)})
+        else:
+            yield _Axis(prefix + name, ranks={option: i for i, option in enumerate(options)}, unlike=True)
+        for option, children in parameter.options.items():
+            yield from _axes(children, f"{prefix}{name}={option}.")
+
+
+def _numbers(name: str, numbers: Sequence[float], log: bool) -> _Axis:
+    low, high = min(numbers), max(numbers)
+    return _Axis(name, math.log(low), math.log(high), True) if log else _Axis(name, low, high)
+
+
+class _Drawn:
+    """A Suggester that draws uniformly and notes what."""
+
+    def __init__(self, random: np.random.Generator) -> None:
+        self._random = random
+        self.params: Params = {}
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+        drawn = self._random.uniform(math.log(low), math.log(high)) if log else self._random.uniform(low, high)
+        self.params[name] = min(max(math.exp(drawn) if log else float(drawn), low), high)
+        return float(self.params[name])
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
+        # as if each whole number were the range half a unit around it
+        self.params[name] = min(
+            max(round(_Drawn(self._random).suggest_float("", low - 0.5, high + 0.5, log=log)), low), high
+        )
+        return int(self.params[name])
+
+    def suggest_categorical(self, name: str, choices: Any) -> Any:
+        self.params[name] = choices[int(self._random.integers(len(choices)))]
+        return self.params[name]
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """Of the kernel, drawn from their prior: the parameters' coded to [0, 1], values standardised."""
+
+    precisions: Floats  # (axes,), one over squared length scales
+    shares: Floats  # (axes,), variances in the sum over single parameters
+    noise: float  # variance, half of it a trial's own
+    slope: float  # s, and the standard deviation of c
+
+    @classmethod
+    def draw(cls, random: np.random.Generator, num_axes: int) -> "_Settings":
+        shares = random.gamma(0.5, 1.0, num_axes)
+        return cls(
+            np.exp(-random.normal(math.log(4.0), 1.2, num_axes)),
+            ADDED * shares / max(shares.sum(), 1e-300),
+            math.exp(2 * random.normal(math.log(0.5), 0.5)),
+            math.exp(random.normal(math.log(0.5), 0.5)),
+        )
+
+
+class Surrogate:
+    """Proposes configurations of one space. Trials are known by their number; the same calls give the same proposals."""
+
+    def __init__(self, space: Space, seed: int) -> None:
+        self._space = space
+        self._random = np.random.default_rng(seed)
+        self._axes = list(_axes(space.parameters, ""))
+        self._unlike = np.array([axis.unlike for axis in self._axes], dtype=bool)
+        self._codes: dict[int, Code] = {}
+        self._waiting: dict[int, None] = {}  # trials of which nothing is known yet
+        self._values: dict[int, dict[int, float]] = {}  # by examples seen; empty if the trial failed before it had any
+        self._tried: set[Code] = set()
+        self._settings: list[_Settings] = []
+        self._pool: list[tuple[Params, Code]] = []
+
+    def begin(self, number: int, params: Params) -> None:
+        """A trial that runs, or ran elsewhere."""
+        code = tuple(axis.code(params) for axis in self._axes)
+        self._codes[number] = code
+        self._tried.add(code)
+        self._waiting[number] = None
+
+    def report(self, number: int, examples_seen: int, value: float) -> None:
+        """What a trial is worth at a rung, the more the better; replaces what was said of it before."""
+        self._waiting.pop(number, None)
+        self._values.setdefault(number, {})[examples_seen] = value
+
+    def fail(self, number: int) -> None:
+        """The trial failed; if it had no rung, it counts as the worst of all."""
+        self._waiting.pop(number, None)
+        self._values.setdefault(number, {})
+
+    def propose(self) -> Params | None:
+        """What to try next; None where nothing new is found in the space."""
+        self._renew()
+        if not self._pool:
+            return None
+        if sum(map(bool, self._values.values())) < STARTUP:
+            return self._pool.pop(self._rarest())[0]
+        ahead = [*(self._codes[number] for number in self._waiting), *(code for _, code in self._pool)]
+        mean, deviation = self._predict(*self._learnt(), np.array(ahead), len(self._waiting))
+        params, _ = self._pool.pop(int(np.argmax(mean + BETA * deviation)))
+        return params
+
+    def _rarest(self) -> int:
+        """The first of the pool whose choices have been tried least often, so that a few trials see each of them."""
+        begun = np.array(list(self._codes.values())).reshape(-1, len(self._axes))[:, self._unlike]
+        pool = np.array([code for _, code in self._pool])[:, self._unlike]
+        return int(np.argmin((pool[:, None] == begun[None]).sum(axis=(1, 2))))
+
+    def _renew(self) -> None:
+        """Let some configurations of the pool give way to new ones, and all that were tried."""
+        self._pool = [(params, code) for params, code in self._pool[-(POOL - RENEWED) :] if code not in self._tried]
+        there = self._tried | {code for _, code in self._pool}
+        for _ in range(POOL - len(self._pool)):
+            drawn = _Drawn(self._random)
+            self._space.draw(drawn)
+            code = tuple(axis.code(drawn.params) for axis in self._axes)
+            if code not in there:
+                there.add(code)
+                self._pool.append((drawn.params, code))
+
+    def _learnt(self) -> tuple[Floats, NDArray[np.int64], Floats, Floats]:
+        """Of at most TRIALS: codes (trials, axes); of each row its trial, doublings and standardised value."""
+        worth = {number: values[max(values)] if values else -math.inf for number, values in self._values.items()}
+        chosen = set(heapq.nlargest(TRIALS // 2, worth, key=worth.__getitem__))
+        others = [number for number in worth if number not in chosen]
+        latest, older = others[-TRIALS // 4 :], others[: -TRIALS // 4]
+        chosen.update(latest, self._random.permutation(older)[: TRIALS - len(chosen) - len(latest)].tolist())
+        known = {number: self._values[number] for number in sorted(chosen)}
+        smallest = min(budget for values in known.values() for budget in values)
+        least = min(value for values in known.values() for value in values.values())
+        index, budgets, seen = [], [], []
+        for i, values in enumerate(known.values()):
+            for budget in sorted({min(values), max(values)}) if values else [smallest]:
+                index.append(i)
+                budgets.append(budget)
+                seen.append(values.get(budget, least))
+        found = np.array(seen)
+        found = np.sign(found) * np.sqrt(np.abs(found))  # an area grows with the square of what makes it
+        found = (found - found.mean()) / (found.std() + 1e-9)
+        codes = np.array([self._codes[number] for number in known])
+        return codes, np.array(index), np.log2(np.array(budgets) / smallest), found
+
+    def _predict(
+        self,
+        rows: Floats,
+        index: NDArray[np.int64],
+        doublings: Floats,
+        values: Floats,
+        ahead: Floats,
+        num_waiting: int,
+    ) -> tuple[Floats, Floats]:
+        """Mean and standard deviation at the largest budget of what is ahead, but for those of it that are waited for."""
+        own = np.equal.outer(index, index) + np.eye(len(index))
+        among, towards = self._distances(rows, rows), self._distances(rows, ahead)
+        waited = self._distances(ahead[:num_waiting], ahead)
+        top = doublings.max()
+        num_draws = DRAWS * ROWS // max(ROWS, len(index))
+        candidates = self._settings + [_Settings.draw(self._random, len(self._axes)) for _ in range(num_draws)]
+        fits = []
+        for settings in candidates:
+            grown, risen = 1 + settings.slope * doublings, settings.slope * doublings
+            prior = self._kernel(among, settings)[index[:, None], index] * np.outer(grown, grown) + np.outer(
+                risen, risen
+            )
+            matrix = prior + 0.5 * settings.noise * own + 1e-6 * np.eye(len(index))
+            weights = np.linalg.solve(matrix, values)
+            half_log_determinant = float(np.log(np.diag(np.linalg.cholesky(matrix))).sum())
+            fits.append((-0.5 * float(values @ weights) - half_log_determinant, matrix, weights))
+        order = sorted(range(len(fits)), key=lambda i: -fits[i][0])
+        self._settings = [candidates[i] for i in order[:KEPT]]
+        total, mean, square = 0.0, np.zeros(len(ahead) - num_waiting), np.zeros(len(ahead) - num_waiting)
+        for i in order[:KEPT]:
+            weight = math.exp(fits[i][0] - fits[order[0]][0])
+            if weight < LIGHT:
+                break
+            settings, (_, matrix, weights) = candidates[i], fits[i]
+            risen, last = settings.slope * doublings[:, None], settings.slope * top
+            cross = self._kernel(towards, settings)[index] * (1 + risen) * (1 + last) + risen * last
+            solved = np.linalg.inv(matrix) @ cross  # sooner done than solving for as many columns
+            variance = (1 + ADDED) * (1 + last) ** 2 + last**2 - (cross * solved).sum(axis=0)
+            if num_waiting:  # as if what is waited for had turned out as predicted
+                joint = self._kernel(waited, settings) * (1 + last) ** 2 + last**2 - cross[:, :num_waiting].T @ solved
+                known = joint[:, :num_waiting] + settings.noise * np.eye(num_waiting)
+                rest = joint[:, num_waiting:]
+                variance = variance[num_waiting:] - (rest * np.linalg.solve(known, rest)).sum(axis=0)
+            expected = (cross.T @ weights)[num_waiting:]
+            total += weight
+            mean += weight * expected
+            square += weight * (np.maximum(variance, 1e-9) + expected**2)
+        mean /= total
+        return mean, np.sqrt(np.maximum(square / total - mean**2, 1e-9))
+
+    def _distances(self, some: Floats, others: Floats) -> Floats:
+        """Squared, (axes, some, others); 1 between unlike choices."""
+        between: Floats = some.T[:, :, None] - others.T[:, None, :]
+        np.multiply(between, between, out=between)
+        between[self._unlike] = between[self._unlike] > 0
+        return between
+
+    @staticmethod
+    def _kernel(distances: Floats, settings: _Settings) -> Floats:
+        kernel: Floats = np.exp(np.tensordot(-0.5 * settings.precisions, distances, 1))
+        for precision, share, distance in zip(settings.precisions, settings.shares, distances, strict=True):
+            kernel += share * np.exp(-0.5 * precision * distance)
+        return kernel
