@@ -230,8 +230,7 @@ class SweepConfig(Frozen):
     name: str = Field("sweep", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="names the run's folder")
     seed: int = Field(0, ge=0, lt=2**32)
     sampler: str = Field(
-        "mfgp",
-        description="mfgp, tpe, gp, nsga2, random, grid, or the import path of an Optuna sampler, as in package:Class",
+        "mfgp", description=f"{', '.join(SAMPLERS)}, or an Optuna sampler's import path, package:Class"
     )
     data: DataConfig
     model: Encoder

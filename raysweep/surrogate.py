@@ -27,9 +27,10 @@ STARTUP = 8  # trials that are random, but for trying choices evenly, before the
 TRIALS = 64  # that the model learns from: the best half, the latest quarter, and of all others at random
 POOL = 256  # random configurations that compete to be proposed
 RENEWED = 64  # of them, before each proposal
-DRAWS = 16  # of the kernel's settings, new before each proposal: fewer beyond
-ROWS = 32  # values, where they tell more and more apart, and are to be weighed beside
-KEPT = 6  # the likeliest so far
+TRIES = 24  # settings of the kernel that are tried before each proposal, a quarter of them new; fewer beyond
+ROWS = 32  # values, where each takes longer and tells more
+KEPT = 4  # settings, the likeliest so far
+LENGTH, LENGTH_SPREAD = math.log(4.0), 1.2  # prior of a squared length scale's logarithm
 LIGHT = 0.05  # of the likeliest's weight: settings that have less are passed over
 ADDED = 5.0  # prior variance of the sum over single parameters; their product's is 1
 BETA = 0.5  # standard deviations that a proposal may be promising by
@@ -104,24 +105,41 @@ class _Drawn:
         return self.params[name]
 
 
-@dataclass(frozen=True)
 class _Settings:
-    """Of the kernel, drawn from their prior: the parameters' coded to [0, 1], values standardised."""
+    """Of the kernel, by their logarithms: the parameters' coded to [0, 1], values standardised."""
 
-    precisions: Floats  # (axes,), one over squared length scales
-    shares: Floats  # (axes,), variances in the sum over single parameters
-    noise: float  # variance, half of it a trial's own
-    slope: float  # s, and the standard deviation of c
+    def __init__(self, logs: Floats) -> None:
+        self._logs = logs  # of squared length scales, of unscaled shares, of the deviations ``noise`` and ``slope``
+        num_axes = (len(logs) - 2) // 2
+        shares = np.exp(logs[num_axes:-2])
+        self.precisions = np.exp(-logs[:num_axes])
+        self.shares = ADDED * shares / max(shares.sum(), 1e-300)  # variances in the sum over single parameters
+        self.noise = math.exp(2 * logs[-2])  # variance, half of it a trial's own
+        self.slope = math.exp(logs[-1])  # s, and the standard deviation of c
+        squares = ((logs[:num_axes] - LENGTH) / LENGTH_SPREAD) ** 2
+        last = ((logs[-2:] - math.log(0.5)) / 0.5) ** 2
+        self.prior = float((0.5 * logs[num_axes:-2] - shares).sum() - 0.5 * (squares.sum() + last.sum()))  # log density
 
     @classmethod
     def draw(cls, random: np.random.Generator, num_axes: int) -> "_Settings":
-        shares = random.gamma(0.5, 1.0, num_axes)
-        return cls(
-            np.exp(-random.normal(math.log(4.0), 1.2, num_axes)),
-            ADDED * shares / max(shares.sum(), 1e-300),
-            math.exp(2 * random.normal(math.log(0.5), 0.5)),
-            math.exp(random.normal(math.log(0.5), 0.5)),
-        )
+        """From the prior."""
+        shares = np.log(np.maximum(random.gamma(0.5, 1.0, num_axes), 1e-300))
+        lengths = random.normal(LENGTH, LENGTH_SPREAD, num_axes)
+        return cls(np.concatenate([lengths, shares, random.normal(math.log(0.5), 0.5, 2)]))
+
+    def moved(self, random: np.random.Generator) -> "_Settings":
+        """Some of them a little: a step of a Metropolis walk."""
+        steps = np.full(len(self._logs), 0.7)
+        steps[-2:] = 0.3
+        return _Settings(self._logs + steps * random.normal(size=len(steps)) * (random.random(len(steps)) < 0.3))
+
+
+@dataclass(frozen=True)
+class _Fit:
+    settings: _Settings
+    likelihood: float  # its logarithm
+    covariance: Floats  # of what was learnt
+    weights: Floats  # its inverse times the values
 
 
 class Surrogate:
@@ -218,40 +236,48 @@ class Surrogate:
         num_waiting: int,
     ) -> tuple[Floats, Floats]:
         """Mean and standard deviation at the largest budget of what is ahead, but for those of it that are waited for."""
-        own = np.equal.outer(index, index) + np.eye(len(index))
+        same, alone = np.equal.outer(index, index), np.eye(len(index))
         among, towards = self._distances(rows, rows), self._distances(rows, ahead)
         waited = self._distances(ahead[:num_waiting], ahead)
         top = doublings.max()
-        num_draws = DRAWS * ROWS // max(ROWS, len(index))
-        candidates = self._settings + [_Settings.draw(self._random, len(self._axes)) for _ in range(num_draws)]
-        fits = []
-        for settings in candidates:
-            grown, risen = 1 + settings.slope * doublings, settings.slope * doublings
-            prior = self._kernel(among, settings)[index[:, None], index] * np.outer(grown, grown) + np.outer(
-                risen, risen
-            )
-            matrix = prior + 0.5 * settings.noise * own + 1e-6 * np.eye(len(index))
-            weights = np.linalg.solve(matrix, values)
-            half_log_determinant = float(np.log(np.diag(np.linalg.cholesky(matrix))).sum())
-            fits.append((-0.5 * float(values @ weights) - half_log_determinant, matrix, weights))
-        order = sorted(range(len(fits)), key=lambda i: -fits[i][0])
-        self._settings = [candidates[i] for i in order[:KEPT]]
+
+        def fit(settings: _Settings) -> _Fit:
+            risen = settings.slope * doublings
+            signal = self._kernel(among, settings)[index[:, None], index] * np.outer(1 + risen, 1 + risen)
+            noise = 0.5 * settings.noise * (same + alone) + 1e-6 * alone
+            covariance = np.asarray(signal + np.outer(risen, risen) + noise, dtype=np.float64)
+            weights = np.asarray(np.linalg.solve(covariance, values), dtype=np.float64)
+            half_log_determinant = float(np.log(np.diag(np.linalg.cholesky(covariance))).sum())
+            return _Fit(settings, -0.5 * float(values @ weights) - half_log_determinant, covariance, weights)
+
+        # The likeliest so far, kept and new, and from each of them a walk. Kept from proposal to proposal they go far.
+        tries = TRIES * ROWS // max(ROWS, len(index))
+        drawn = [_Settings.draw(self._random, len(self._axes)) for _ in range(tries // 4 if self._settings else tries)]
+        fits = sorted(map(fit, [*self._settings, *drawn]), key=lambda one: -one.likelihood)[:KEPT]
+        for step in range(tries - tries // 4):
+            now = fits[step % len(fits)]
+            then = fit(now.settings.moved(self._random))
+            better = then.likelihood + then.settings.prior - now.likelihood - now.settings.prior
+            if self._random.random() < math.exp(min(0.0, better)):
+                fits[step % len(fits)] = then
+        self._settings = [one.settings for one in fits]
+        likeliest = max(one.likelihood for one in fits)
         total, mean, square = 0.0, np.zeros(len(ahead) - num_waiting), np.zeros(len(ahead) - num_waiting)
-        for i in order[:KEPT]:
-            weight = math.exp(fits[i][0] - fits[order[0]][0])
+        for one in fits:
+            weight = math.exp(one.likelihood - likeliest)
             if weight < LIGHT:
-                break
-            settings, (_, matrix, weights) = candidates[i], fits[i]
+                continue
+            settings = one.settings
             risen, last = settings.slope * doublings[:, None], settings.slope * top
             cross = self._kernel(towards, settings)[index] * (1 + risen) * (1 + last) + risen * last
-            solved = np.linalg.inv(matrix) @ cross  # sooner done than solving for as many columns
+            solved = np.linalg.inv(one.covariance) @ cross  # sooner done than solving for as many columns
             variance = (1 + ADDED) * (1 + last) ** 2 + last**2 - (cross * solved).sum(axis=0)
             if num_waiting:  # as if what is waited for had turned out as predicted
                 joint = self._kernel(waited, settings) * (1 + last) ** 2 + last**2 - cross[:, :num_waiting].T @ solved
                 known = joint[:, :num_waiting] + settings.noise * np.eye(num_waiting)
                 rest = joint[:, num_waiting:]
                 variance = variance[num_waiting:] - (rest * np.linalg.solve(known, rest)).sum(axis=0)
-            expected = (cross.T @ weights)[num_waiting:]
+            expected = (cross.T @ one.weights)[num_waiting:]
             total += weight
             mean += weight * expected
             square += weight * (np.maximum(variance, 1e-9) + expected**2)

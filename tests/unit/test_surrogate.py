@@ -72,7 +72,7 @@ def test_predictions_are_those_of_the_joint_normal_distribution(seed: int, num_w
     # Let the one setting be all that the model has: new ones weigh nothing against it.
     model._settings = [chosen]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(surrogate, "DRAWS", 0)
+        patch.setattr(surrogate, "TRIES", 0)
         mean, deviation = model._predict(rows, index, doublings, values, ahead, num_waiting)
 
     at = [*((rows[i], r) for i, r in zip(index, doublings, strict=True)), *((x, 2.0) for x in ahead)]
@@ -97,19 +97,16 @@ def quality(params: dict[str, object]) -> float:
     return loss * math.exp(-((math.log10(rate) + 4) ** 2)) * (1 + 0.3 * math.log10(margin))
 
 
-def searched(seed: int, num_trials: int, *, only_first: bool = False) -> list[float]:
-    """The quality of each trial; every fourth goes on to twice and four times the budget, unless only_first."""
+def searched(seed: int, num_trials: int) -> list[float]:
+    """The quality of each trial; every fourth goes on to twice and four times the budget."""
     model, random = Surrogate(SPACE, seed), np.random.default_rng(seed)
     found = []
     for number in range(num_trials):
         params = model.propose()
-        if params is None:
-            drawn = _Drawn(random)
-            SPACE.draw(drawn)
-            params = drawn.params
+        assert params is not None
         model.begin(number, params)
         found.append(quality(params))
-        for doubling in range(1 if only_first or number % 4 else 3):
+        for doubling in range(1 if number % 4 else 3):
             model.report(number, 100 * 2**doubling, found[-1] * (1 + doubling) + 0.02 * random.normal())
     return found
 
@@ -121,18 +118,25 @@ def test_it_finds_what_is_best_sooner_than_chance() -> None:
     assert np.median([max(searched(seed, 40)) for seed in range(5)]) > 0.9
 
 
+def test_the_first_trials_try_every_choice_alike() -> None:
+    model, losses = Surrogate(SPACE, 5), []
+    for number in range(6):
+        params = model.propose()
+        assert params is not None
+        losses.append(params["loss"])
+        model.begin(number, params)
+    assert sorted(losses) == ["a", "a", "b", "b", "c", "c"]
+
+
 def test_the_same_calls_give_the_same_proposals() -> None:
     assert searched(3, 20) == searched(3, 20) != searched(4, 20)
 
 
 def test_where_trials_fail_it_does_not_stay() -> None:
-    model, random, failed = Surrogate(SPACE, 0), np.random.default_rng(0), 0
+    model, failed = Surrogate(SPACE, 0), 0
     for number in range(60):
         params = model.propose()
-        if params is None:
-            drawn = _Drawn(random)
-            SPACE.draw(drawn)
-            params = drawn.params
+        assert params is not None
         model.begin(number, params)
         if params["learning_rate"] > 1e-5:  # where quality would rise further
             model.fail(number)

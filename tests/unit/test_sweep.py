@@ -240,8 +240,9 @@ def test_a_grid_is_asked_once_through(tmp_path: Path) -> None:
     assert len(set(drawn)) == 17
 
 
-def test_tpe_learns_from_what_it_is_told(tmp_path: Path) -> None:
-    sweep, _ = make(tmp_path, budget__trials="60", early_stopping__policy="none")
+@pytest.mark.parametrize("sampler", ["mfgp", "tpe"])
+def test_samplers_learn_from_what_they_are_told(tmp_path: Path, sampler: str) -> None:
+    sweep, _ = make(tmp_path, budget__trials="60", early_stopping__policy="none", sampler=sampler)
     configs = play(sweep)
     late = [abs(_log10(config.learning_rate) + 4) for config in configs[-20:]]
     early = [abs(_log10(config.learning_rate) + 4) for config in configs[:10]]

@@ -1,0 +1,116 @@
+"""Searches replayed on recorded tables: which configuration a proposal stands for, and what the sampler learns of it."""
+
+import math
+
+import numpy as np
+import pytest
+from optuna.trial import TrialState
+
+from raysweep.reading import read
+from raysweep.recorded import Positions, Table
+from raysweep.replay import Search, budget_to, replay
+
+RUNGS = 3
+LOSSES = ("triplet", "softmax", "cosine_similarity")
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    """Forty configurations by three rungs of two points, the margin recorded for triplet only."""
+    random = np.random.default_rng(0)
+    lines = ["trial,loss,margin,learning_rate,batch_size,examples_seen,kind,polarity,similarity"]
+    for trial in range(40):
+        loss, rate = LOSSES[random.integers(3)], 10 ** random.uniform(-6, -3)
+        margin = f"{10 ** random.uniform(-2, 0):.4f}" if loss == "triplet" else ""
+        size = 16 * 2 ** random.integers(3)
+        for rung in range(1, RUNGS + 1):
+            gain = 0.2 * math.exp(-((math.log10(rate) + 4) ** 2)) * rung / RUNGS
+            for share in (0.5, 1.0):
+                cells = (
+                    trial,
+                    loss,
+                    margin,
+                    rate,
+                    size,
+                    256 * rung,
+                    f"point{share}",
+                    0.6 + share * gain,
+                    0.5 - share**2 * gain / 4,
+                )
+                lines.append(",".join(map(str, cells)))
+    path = tmp_path_factory.mktemp("table") / "table.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return read(path)
+
+
+def expected(table: Table, values: dict[str, object], taken: set[int]) -> int:
+    """The nearest by the definition, one pair and one parameter after the other."""
+    scales = {"learning_rate": math.log, "margin": math.log, "batch_size": float}
+
+    def apart(name: str, one: object, other: object) -> float:
+        if scale := scales.get(name):
+            seen = [scale(t.values[name]) for t in table.trials if t.values.get(name) is not None]
+            if one is None or other is None:
+                return 0.0 if one is other else 1.0
+            return abs(scale(one) - scale(other)) / (max(seen) - min(seen))
+        return float(one != other)
+
+    scores = {}
+    for index, trial in enumerate(table.trials):
+        if index in taken:
+            continue
+        total = 0.0
+        for name in ("loss", "margin", "learning_rate", "batch_size"):
+            have = [t.values[name] for t in table.trials if t.values.get(name) is not None]
+            mean = np.mean([apart(name, a, b) for a in have for b in have])
+            total += apart(name, values.get(name), trial.values.get(name)) / mean
+        scores[index] = total
+    return min(scores, key=lambda index: scores[index])
+
+
+def test_a_proposal_stands_for_the_nearest_that_is_free(table: Table) -> None:
+    random, positions, taken = np.random.default_rng(1), Positions(table), set[int]()
+    for _ in range(len(table.trials)):
+        loss = LOSSES[random.integers(3)]
+        values = {
+            "loss": loss,
+            "learning_rate": 10 ** random.uniform(-6, -3),
+            "batch_size": int(16 * 2 ** random.integers(3)),
+        }
+        if loss == "triplet":
+            values["margin"] = 10 ** random.uniform(-2, 0)
+        nearest = expected(table, values, taken)
+        assert positions.take(values) == nearest
+        taken.add(nearest)
+    with pytest.raises(IndexError):
+        positions.take({"loss": "softmax"})
+
+
+def test_a_recorded_configuration_stands_for_itself(table: Table) -> None:
+    positions = Positions(table)
+    assert [positions.take(trial.values) for trial in table.trials] == list(range(len(table.trials)))
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("sampler", ["mfgp", "tpe", "random"])
+def test_a_sampler_learns_what_its_proposals_stand_for(table: Table, sampler: str, workers: int) -> None:
+    search = Search(table, sampler=sampler, policy="pareto", proposals="area", seed=0)
+    steps = list(replay(table, search, workers))
+    recorded = sorted(str(sorted(table.space.recall(trial.values).params.items())) for trial in table.trials)
+    proposals = search.decisions.proposals
+    assert sorted(str(sorted(proposals.known(number)[0].items())) for number in range(len(table.trials))) == recorded
+    told = [trial for trial in proposals._lenses[0].storage.get_all_trials(0) if trial.state != TrialState.FAIL]
+    assert sorted(str(sorted(trial.params.items())) for trial in told) == recorded
+    assert {number: dict(course.values) for number, course in search.decisions.trials.items()} == {
+        number: dict(table.space.draw(table.space.recall(course.values)))
+        for number, course in search.decisions.trials.items()
+    }
+    assert steps[-1].area <= table.area
+    assert budget_to(0.5, table, steps) < math.inf
+
+
+def test_a_replay_is_determined_by_its_seed(table: Table) -> None:
+    def steps(seed: int) -> list[object]:
+        return list(replay(table, Search(table, sampler="mfgp", policy="growth", proposals="area", seed=seed), 2))
+
+    assert steps(1) == steps(1) != steps(2)
