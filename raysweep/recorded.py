@@ -1,5 +1,6 @@
 """Recorded sweeps: what every configuration scored at every rung, for replaying searches without training."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -77,9 +78,8 @@ class Positions:
             values = [trial.values.get(name) for trial in table.trials]
             scale = _Scale.of([value for value in values if value is not None])
             places = [None if value is None else scale(value) if scale else value for value in values]
-            there = np.array([place for place in places if place is not None], dtype=np.float64 if scale else object)
-            apart = np.abs(there[:, None] - there) if scale else there[:, None] != there
-            weight = 1 / (float(apart.mean()) or 1.0)
+            there = [place for place in places if place is not None]
+            weight = 1 / ((_mean_difference(there) if scale else _mean_unlikeness(there)) or 1.0)
             self._columns[name] = scale, np.array(places, dtype=np.float64 if scale else object), weight
 
     def take(self, values: Mapping[str, Any]) -> int:
@@ -99,6 +99,17 @@ class Positions:
             raise IndexError("every recorded configuration was taken")
         self._free[index] = False
         return index
+
+
+def _mean_difference(numbers: Sequence[Any]) -> float:
+    """Between any two of them, each with itself included."""
+    count = len(numbers)
+    return float(2 * ((2 * np.arange(count) - count + 1) * np.sort(numbers)).sum() / count**2)
+
+
+def _mean_unlikeness(values: Sequence[Any]) -> float:
+    """The chance that two of them, drawn with replacement, are unlike."""
+    return 1 - sum((number / len(values)) ** 2 for number in Counter(values).values())
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raysweep.freezing import level_depth
+from raysweep.errors import InputError
+from raysweep.freezing import check_level, level_depth
 from raysweep.space import Choices, Fixed, Parameters, Scalar, Space
 
 Floats = NDArray[np.float64]
@@ -27,14 +28,14 @@ STARTUP = 8  # trials that are random, but for trying choices evenly, before the
 TRIALS = 64  # that the model learns from: the best half, the latest quarter, and of all others at random
 POOL = 256  # random configurations that compete to be proposed
 RENEWED = 64  # of them, before each proposal
-TRIES = 24  # settings of the kernel that are tried before each proposal, a quarter of them new; fewer beyond
-ROWS = 32  # values, where each takes longer and tells more
+TRIES = 24  # settings of the kernel that are tried before each proposal, a quarter of them new
+ROWS = 32  # values, beyond which fewer are tried, since each takes longer and the best so far are surer
 KEPT = 4  # settings, the likeliest so far
 LENGTH, LENGTH_SPREAD = math.log(4.0), 1.2  # prior of a squared length scale's logarithm
 LIGHT = 0.05  # of the likeliest's weight: settings that have less are passed over
 ADDED = 5.0  # prior variance of the sum over single parameters; their product's is 1
 BETA = 0.5  # standard deviations that a proposal may be promising by
-DECADE = 4.0  # a choice of positive numbers this far apart is taken by its logarithm
+LOG_RATIO = 4.0  # choices among positive numbers whose ends differ by this factor are taken by their logarithms
 
 
 @dataclass(frozen=True)
@@ -66,14 +67,23 @@ def _axes(parameters: Parameters, prefix: str) -> Iterator[_Axis]:
         options = list(parameter.options)
         if all(isinstance(option, int | float) and not isinstance(option, bool) for option in options):
             numbers = [float(option) for option in options]
-            yield _numbers(prefix + name, numbers, min(numbers) > 0 and max(numbers) / min(numbers) >= DECADE)
-        elif name == "freezing":  # levels are ordered by depth
+            yield _numbers(prefix + name, numbers, min(numbers) > 0 and max(numbers) / min(numbers) >= LOG_RATIO)
+        elif name == "freezing" and all(map(_is_level, options)):  # which are ordered by depth
             ordered = sorted(options, key=lambda level: level_depth(str(level)))
             yield _Axis(prefix + name, 0, len(ordered) - 1, ranks={level: i for i, level in enumerate(ordered)})
         else:
             yield _Axis(prefix + name, ranks={option: i for i, option in enumerate(options)}, unlike=True)
         for option, children in parameter.options.items():
             yield from _axes(children, f"{prefix}{name}={option}.")
+
+
+def _is_level(option: Scalar) -> bool:
+    """A recorded table may call by this name what it likes."""
+    try:
+        check_level(str(option))
+    except InputError:
+        return False
+    return True
 
 
 def _numbers(name: str, numbers: Sequence[float], log: bool) -> _Axis:
@@ -89,16 +99,18 @@ class _Drawn:
         self.params: Params = {}
 
     def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
-        drawn = self._random.uniform(math.log(low), math.log(high)) if log else self._random.uniform(low, high)
-        self.params[name] = min(max(math.exp(drawn) if log else float(drawn), low), high)
+        self.params[name] = min(max(self._uniform(low, high, log), low), high)
         return float(self.params[name])
 
     def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
         # as if each whole number were the range half a unit around it
-        self.params[name] = min(
-            max(round(_Drawn(self._random).suggest_float("", low - 0.5, high + 0.5, log=log)), low), high
-        )
+        self.params[name] = min(max(round(self._uniform(low - 0.5, high + 0.5, log)), low), high)
         return int(self.params[name])
+
+    def _uniform(self, low: float, high: float, log: bool) -> float:
+        if log:
+            return math.exp(self._random.uniform(math.log(low), math.log(high)))
+        return float(self._random.uniform(low, high))
 
     def suggest_categorical(self, name: str, choices: Any) -> Any:
         self.params[name] = choices[int(self._random.integers(len(choices)))]
@@ -170,7 +182,7 @@ class Surrogate:
         self._values.setdefault(number, {})[examples_seen] = value
 
     def fail(self, number: int) -> None:
-        """The trial failed; if it had no rung, it counts as the worst of all."""
+        """The trial failed; if it had no rung, it counts as a poor one, whatever it failed for."""
         self._waiting.pop(number, None)
         self._values.setdefault(number, {})
 
@@ -188,7 +200,7 @@ class Surrogate:
 
     def _rarest(self) -> int:
         """The first of the pool whose choices have been tried least often, so that a few trials see each of them."""
-        begun = np.array(list(self._codes.values())).reshape(-1, len(self._axes))[:, self._unlike]
+        begun = np.array(list(self._codes.values())).reshape(len(self._codes), len(self._axes))[:, self._unlike]
         pool = np.array([code for _, code in self._pool])[:, self._unlike]
         return int(np.argmin((pool[:, None] == begun[None]).sum(axis=(1, 2))))
 
@@ -204,27 +216,31 @@ class Surrogate:
                 there.add(code)
                 self._pool.append((drawn.params, code))
 
-    def _learnt(self) -> tuple[Floats, NDArray[np.int64], Floats, Floats]:
-        """Of at most TRIALS: codes (trials, axes); of each row its trial, doublings and standardised value."""
+    def _learnt(self) -> tuple[Floats, NDArray[np.int64], Floats, Floats, float]:
+        """Of at most TRIALS: codes (trials, axes); of each row its trial, doublings and standardised value.
+
+        And the doublings of the largest budget that any trial has seen.
+        """
         worth = {number: values[max(values)] if values else -math.inf for number, values in self._values.items()}
         chosen = set(heapq.nlargest(TRIALS // 2, worth, key=worth.__getitem__))
         others = [number for number in worth if number not in chosen]
         latest, older = others[-TRIALS // 4 :], others[: -TRIALS // 4]
         chosen.update(latest, self._random.permutation(older)[: TRIALS - len(chosen) - len(latest)].tolist())
         known = {number: self._values[number] for number in sorted(chosen)}
-        smallest = min(budget for values in known.values() for budget in values)
-        least = min(value for values in known.values() for value in values.values())
+        budgets_seen = [budget for values in self._values.values() for budget in values]
+        smallest, largest = min(budgets_seen), max(budgets_seen)
+        poor = float(np.quantile([values[min(values)] for values in known.values() if values], 0.25))
         index, budgets, seen = [], [], []
         for i, values in enumerate(known.values()):
             for budget in sorted({min(values), max(values)}) if values else [smallest]:
                 index.append(i)
                 budgets.append(budget)
-                seen.append(values.get(budget, least))
+                seen.append(values.get(budget, poor))
         found = np.array(seen)
         found = np.sign(found) * np.sqrt(np.abs(found))  # an area grows with the square of what makes it
         found = (found - found.mean()) / (found.std() + 1e-9)
         codes = np.array([self._codes[number] for number in known])
-        return codes, np.array(index), np.log2(np.array(budgets) / smallest), found
+        return codes, np.array(index), np.log2(np.array(budgets) / smallest), found, math.log2(largest / smallest)
 
     def _predict(
         self,
@@ -232,25 +248,26 @@ class Surrogate:
         index: NDArray[np.int64],
         doublings: Floats,
         values: Floats,
+        top: float,
         ahead: Floats,
         num_waiting: int,
     ) -> tuple[Floats, Floats]:
-        """Mean and standard deviation at the largest budget of what is ahead, but for those of it that are waited for."""
+        """Mean and standard deviation after ``top`` doublings of what is ahead, but for those of it that are waited for."""
         same, alone = np.equal.outer(index, index), np.eye(len(index))
         among, towards = self._distances(rows, rows), self._distances(rows, ahead)
         waited = self._distances(ahead[:num_waiting], ahead)
-        top = doublings.max()
 
         def fit(settings: _Settings) -> _Fit:
             risen = settings.slope * doublings
             signal = self._kernel(among, settings)[index[:, None], index] * np.outer(1 + risen, 1 + risen)
-            noise = 0.5 * settings.noise * (same + alone) + 1e-6 * alone
+            noise = 0.5 * settings.noise * (same + alone) + 1e-6 * float(np.trace(signal)) / len(index) * alone
             covariance = np.asarray(signal + np.outer(risen, risen) + noise, dtype=np.float64)
             weights = np.asarray(np.linalg.solve(covariance, values), dtype=np.float64)
             half_log_determinant = float(np.log(np.diag(np.linalg.cholesky(covariance))).sum())
             return _Fit(settings, -0.5 * float(values @ weights) - half_log_determinant, covariance, weights)
 
-        # The likeliest so far, kept and new, and from each of them a walk. Kept from proposal to proposal they go far.
+        # The likeliest so far, kept and new, and from each of them some steps of a walk, which goes on with the next
+        # proposal. Short of a sample of the posterior, but near it where there are many trials, and at hand at once.
         tries = TRIES * ROWS // max(ROWS, len(index))
         drawn = [_Settings.draw(self._random, len(self._axes)) for _ in range(tries // 4 if self._settings else tries)]
         fits = sorted(map(fit, [*self._settings, *drawn]), key=lambda one: -one.likelihood)[:KEPT]
