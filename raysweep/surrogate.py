@@ -9,19 +9,15 @@ parameter does by itself, more what they do together (Duvenaud, Nickisch and Ras
 
 import heapq
 import math
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raysweep.errors import InputError
-from raysweep.freezing import check_level, level_depth
-from raysweep.space import Choices, Fixed, Parameters, Scalar, Space
+from raysweep.coding import Drawn, Params, axes
+from raysweep.space import Space
 
 Floats = NDArray[np.float64]
-Params = dict[str, Any]
 Code = tuple[float, ...]
 
 STARTUP = 8  # trials that are random, but for trying choices evenly, before the model is asked
@@ -35,86 +31,6 @@ LENGTH, LENGTH_SPREAD = math.log(4.0), 1.2  # prior of a squared length scale's 
 LIGHT = 0.05  # of the likeliest's weight: settings that have less are passed over
 ADDED = 5.0  # prior variance of the sum over single parameters; their product's is 1
 BETA = 0.5  # standard deviations that a proposal may be promising by
-LOG_RATIO = 4.0  # choices among positive numbers whose ends differ by this factor are taken by their logarithms
-
-
-@dataclass(frozen=True)
-class _Axis:
-    """A parameter as the model sees it: a number in [0, 1], or one of several that are all unlike."""
-
-    name: str
-    low: float = 0.0
-    high: float = 1.0
-    log: bool = False
-    ranks: Mapping[Scalar, float] | None = None  # of choices that are no numbers
-    unlike: bool = False
-
-    def code(self, params: Params) -> float:
-        if self.name not in params:
-            return -1.0 if self.unlike else 0.5
-        value = params[self.name]
-        number = float(self.ranks[value] if self.ranks is not None else math.log(value) if self.log else value)
-        return number if self.unlike else (number - self.low) / ((self.high - self.low) or 1.0)
-
-
-def _axes(parameters: Parameters, prefix: str) -> Iterator[_Axis]:
-    for name, parameter in parameters.items():
-        if isinstance(parameter, Fixed):
-            continue
-        if not isinstance(parameter, Choices):
-            yield _numbers(prefix + name, [parameter.low, parameter.high], parameter.log)
-            continue
-        options = list(parameter.options)
-        if all(isinstance(option, int | float) and not isinstance(option, bool) for option in options):
-            numbers = [float(option) for option in options]
-            yield _numbers(prefix + name, numbers, min(numbers) > 0 and max(numbers) / min(numbers) >= LOG_RATIO)
-        elif name == "freezing" and all(map(_is_level, options)):  # which are ordered by depth
-            ordered = sorted(options, key=lambda level: level_depth(str(level)))
-            yield _Axis(prefix + name, 0, len(ordered) - 1, ranks={level: i for i, level in enumerate(ordered)})
-        else:
-            yield _Axis(prefix + name, ranks={option: i for i, option in enumerate(options)}, unlike=True)
-        for option, children in parameter.options.items():
-            yield from _axes(children, f"{prefix}{name}={option}.")
-
-
-def _is_level(option: Scalar) -> bool:
-    """A recorded table may call by this name what it likes."""
-    try:
-        check_level(str(option))
-    except InputError:
-        return False
-    return True
-
-
-def _numbers(name: str, numbers: Sequence[float], log: bool) -> _Axis:
-    low, high = min(numbers), max(numbers)
-    return _Axis(name, math.log(low), math.log(high), True) if log else _Axis(name, low, high)
-
-
-class _Drawn:
-    """A Suggester that draws uniformly and notes what."""
-
-    def __init__(self, random: np.random.Generator) -> None:
-        self._random = random
-        self.params: Params = {}
-
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
-        self.params[name] = min(max(self._uniform(low, high, log), low), high)
-        return float(self.params[name])
-
-    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
-        # as if each whole number were the range half a unit around it
-        self.params[name] = min(max(round(self._uniform(low - 0.5, high + 0.5, log)), low), high)
-        return int(self.params[name])
-
-    def _uniform(self, low: float, high: float, log: bool) -> float:
-        if log:
-            return math.exp(self._random.uniform(math.log(low), math.log(high)))
-        return float(self._random.uniform(low, high))
-
-    def suggest_categorical(self, name: str, choices: Any) -> Any:
-        self.params[name] = choices[int(self._random.integers(len(choices)))]
-        return self.params[name]
 
 
 class _Settings:
@@ -160,7 +76,7 @@ class Surrogate:
     def __init__(self, space: Space, seed: int) -> None:
         self._space = space
         self._random = np.random.default_rng(seed)
-        self._axes = list(_axes(space.parameters, ""))
+        self._axes = list(axes(space.parameters, ""))
         self._unlike = np.array([axis.unlike for axis in self._axes], dtype=bool)
         self._codes: dict[int, Code] = {}
         self._waiting: dict[int, None] = {}  # trials of which nothing is known yet
@@ -209,7 +125,7 @@ class Surrogate:
         self._pool = [(params, code) for params, code in self._pool[-(POOL - RENEWED) :] if code not in self._tried]
         there = self._tried | {code for _, code in self._pool}
         for _ in range(POOL - len(self._pool)):
-            drawn = _Drawn(self._random)
+            drawn = Drawn(self._random)
             self._space.draw(drawn)
             code = tuple(axis.code(drawn.params) for axis in self._axes)
             if code not in there:

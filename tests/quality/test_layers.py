@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "raysweep"
 
 PURE = {
-    "account", "arguments", "artifacts", "carving", "config", "dataset", "decisions", "demo", "document", "errors", "examples", "files", "freezing", "goal", "growth", "hub", "keeping", "ledger", "locations", "losses", "metrics",
+    "account", "arguments", "artifacts", "carving", "coding", "config", "dataset", "decisions", "demo", "document", "errors", "examples", "files", "freezing", "goal", "growth", "hub", "keeping", "ledger", "locations", "losses", "metrics",
     "model_source", "neighbours", "pareto", "progress", "proposals", "reading", "recorded", "recording", "records", "replay", "replicates", "results", "resuming", "schedules", "searching", "sources", "space", "space_parser",
     "spending", "status", "stopping", "study", "surrogate", "sweep", "trial", "warm",
 }  # fmt: skip

@@ -1,0 +1,95 @@
+"""Configurations as numbers, for models that learn from them; and drawn at random."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from raysweep.errors import InputError
+from raysweep.freezing import check_level, level_depth
+from raysweep.space import Choices, Fixed, Parameters, Scalar
+
+Params = dict[str, Any]  # of a configuration, as a sampler calls them
+
+LOG_RATIO = 4.0  # choices among positive numbers whose ends differ by this factor are taken by their logarithms
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A parameter as the model sees it: a number in [0, 1], or one of several that are all unlike."""
+
+    name: str
+    low: float = 0.0
+    high: float = 1.0
+    log: bool = False
+    ranks: Mapping[Scalar, float] | None = None  # of choices that are no numbers
+    unlike: bool = False
+
+    def code(self, params: Params) -> float:
+        if self.name not in params:
+            return -1.0 if self.unlike else 0.5
+        value = params[self.name]
+        number = float(self.ranks[value] if self.ranks is not None else math.log(value) if self.log else value)
+        return number if self.unlike else (number - self.low) / ((self.high - self.low) or 1.0)
+
+
+def axes(parameters: Parameters, prefix: str) -> Iterator[Axis]:
+    for name, parameter in parameters.items():
+        if isinstance(parameter, Fixed):
+            continue
+        if not isinstance(parameter, Choices):
+            yield _numbers(prefix + name, [parameter.low, parameter.high], parameter.log)
+            continue
+        options = list(parameter.options)
+        if all(isinstance(option, int | float) and not isinstance(option, bool) for option in options):
+            numbers = [float(option) for option in options]
+            yield _numbers(prefix + name, numbers, min(numbers) > 0 and max(numbers) / min(numbers) >= LOG_RATIO)
+        elif name == "freezing" and all(map(_is_level, options)):  # which are ordered by depth
+            ordered = sorted(options, key=lambda level: level_depth(str(level)))
+            yield Axis(prefix + name, 0, len(ordered) - 1, ranks={level: i for i, level in enumerate(ordered)})
+        else:
+            yield Axis(prefix + name, ranks={option: i for i, option in enumerate(options)}, unlike=True)
+        for option, children in parameter.options.items():
+            yield from axes(children, f"{prefix}{name}={option}.")
+
+
+def _is_level(option: Scalar) -> bool:
+    """A recorded table may call by this name what it likes."""
+    try:
+        check_level(str(option))
+    except InputError:
+        return False
+    return True
+
+
+def _numbers(name: str, numbers: Sequence[float], log: bool) -> Axis:
+    low, high = min(numbers), max(numbers)
+    return Axis(name, math.log(low), math.log(high), True) if log else Axis(name, low, high)
+
+
+class Drawn:
+    """A Suggester that draws uniformly and notes what."""
+
+    def __init__(self, random: np.random.Generator) -> None:
+        self._random = random
+        self.params: Params = {}
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+        self.params[name] = min(max(self._uniform(low, high, log), low), high)
+        return float(self.params[name])
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
+        # as if each whole number were the range half a unit around it
+        self.params[name] = min(max(round(self._uniform(low - 0.5, high + 0.5, log)), low), high)
+        return int(self.params[name])
+
+    def _uniform(self, low: float, high: float, log: bool) -> float:
+        if log:
+            return math.exp(self._random.uniform(math.log(low), math.log(high)))
+        return float(self._random.uniform(low, high))
+
+    def suggest_categorical(self, name: str, choices: Any) -> Any:
+        self.params[name] = choices[int(self._random.integers(len(choices)))]
+        return self.params[name]
