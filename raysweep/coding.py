@@ -28,6 +28,7 @@ class Axis:
     unlike: bool = False
 
     def code(self, params: Params) -> float:
+        """Of a configuration: where the parameter lies, or the number of its choice; in between where it has none."""
         if self.name not in params:
             return -1.0 if self.unlike else 0.5
         value = params[self.name]
@@ -36,6 +37,7 @@ class Axis:
 
 
 def axes(parameters: Parameters, prefix: str) -> Iterator[Axis]:
+    """Of all parameters that are not fixed, also of those under choices; named after ``prefix``."""
     for name, parameter in parameters.items():
         if isinstance(parameter, Fixed):
             continue

@@ -87,8 +87,7 @@ class Surrogate:
 
     def begin(self, number: int, params: Params) -> None:
         """A trial that runs, or ran elsewhere."""
-        code = tuple(axis.code(params) for axis in self._axes)
-        self._codes[number] = code
+        code = self._codes[number] = self._code(params)
         self._tried.add(code)
         self._waiting[number] = None
 
@@ -114,6 +113,9 @@ class Surrogate:
         params, _ = self._pool.pop(int(np.argmax(mean + BETA * deviation)))
         return params
 
+    def _code(self, params: Params) -> Code:
+        return tuple(axis.code(params) for axis in self._axes)
+
     def _rarest(self) -> int:
         """The first of the pool whose choices have been tried least often, so that a few trials see each of them."""
         begun = np.array(list(self._codes.values())).reshape(len(self._codes), len(self._axes))[:, self._unlike]
@@ -123,12 +125,12 @@ class Surrogate:
     def _renew(self) -> None:
         """Let some configurations of the pool give way to new ones, and all that were tried."""
         self._pool = [(params, code) for params, code in self._pool[-(POOL - RENEWED) :] if code not in self._tried]
-        there = self._tried | {code for _, code in self._pool}
+        there = {code for _, code in self._pool}
         for _ in range(POOL - len(self._pool)):
             drawn = Drawn(self._random)
             self._space.draw(drawn)
-            code = tuple(axis.code(drawn.params) for axis in self._axes)
-            if code not in there:
+            code = self._code(drawn.params)
+            if code not in there and code not in self._tried:
                 there.add(code)
                 self._pool.append((drawn.params, code))
 
