@@ -1,7 +1,7 @@
 """Configurations as numbers, for models that learn from them; and drawn at random."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,23 +17,37 @@ LOG_RATIO = 4.0  # choices among positive numbers whose ends differ by this fact
 
 
 @dataclass(frozen=True)
+class Scale:
+    """Places of numbers within a range, from 0 to 1."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def __call__(self, value: Any) -> float:
+        low, high, at = map(math.log, (self.low, self.high, value)) if self.log else (self.low, self.high, value)
+        return (at - low) / (high - low) if high > low else 0.0
+
+
+@dataclass(frozen=True)
 class Axis:
     """A parameter as the model sees it: a number in [0, 1], or one of several that are all unlike."""
 
     name: str
-    low: float = 0.0
-    high: float = 1.0
-    log: bool = False
+    scale: Scale | None  # None where all are unlike
     ranks: Mapping[Scalar, float] | None = None  # of choices that are no numbers
-    unlike: bool = False
+
+    @property
+    def unlike(self) -> bool:
+        return self.scale is None
 
     def code(self, params: Params) -> float:
         """Of a configuration: where the parameter lies, or the number of its choice; in between where it has none."""
         if self.name not in params:
-            return -1.0 if self.unlike else 0.5
+            return 0.5 if self.scale else -1.0
         value = params[self.name]
-        number = float(self.ranks[value] if self.ranks is not None else math.log(value) if self.log else value)
-        return number if self.unlike else (number - self.low) / ((self.high - self.low) or 1.0)
+        number = float(value if self.ranks is None else self.ranks[value])
+        return self.scale(number) if self.scale else number
 
 
 def axes(parameters: Parameters, prefix: str) -> Iterator[Axis]:
@@ -42,17 +56,17 @@ def axes(parameters: Parameters, prefix: str) -> Iterator[Axis]:
         if isinstance(parameter, Fixed):
             continue
         if not isinstance(parameter, Choices):
-            yield _numbers(prefix + name, [parameter.low, parameter.high], parameter.log)
+            yield Axis(prefix + name, Scale(parameter.low, parameter.high, parameter.log))
             continue
         options = list(parameter.options)
         if all(isinstance(option, int | float) and not isinstance(option, bool) for option in options):
-            numbers = [float(option) for option in options]
-            yield _numbers(prefix + name, numbers, min(numbers) > 0 and max(numbers) / min(numbers) >= LOG_RATIO)
+            low, high = min(map(float, options)), max(map(float, options))
+            yield Axis(prefix + name, Scale(low, high, low > 0 and high / low >= LOG_RATIO))
         elif name == "freezing" and all(map(_is_level, options)):  # which are ordered by depth
             ordered = sorted(options, key=lambda level: level_depth(str(level)))
-            yield Axis(prefix + name, 0, len(ordered) - 1, ranks={level: i for i, level in enumerate(ordered)})
+            yield Axis(prefix + name, Scale(0, len(ordered) - 1), {level: i for i, level in enumerate(ordered)})
         else:
-            yield Axis(prefix + name, ranks={option: i for i, option in enumerate(options)}, unlike=True)
+            yield Axis(prefix + name, None, {option: i for i, option in enumerate(options)})
         for option, children in parameter.options.items():
             yield from axes(children, f"{prefix}{name}={option}.")
 
@@ -64,11 +78,6 @@ def _is_level(option: Scalar) -> bool:
     except InputError:
         return False
     return True
-
-
-def _numbers(name: str, numbers: Sequence[float], log: bool) -> Axis:
-    low, high = min(numbers), max(numbers)
-    return Axis(name, math.log(low), math.log(high), True) if log else Axis(name, low, high)
 
 
 class Drawn:

@@ -47,16 +47,18 @@ def layers(points: ArrayLike) -> NDArray[np.int64]:
     Of exactly equal points each later one counts as dominated. O(n log n).
     """
     array = _as_points(points)
-    found = np.zeros(len(array), dtype=np.int64)
+    order = np.lexsort((np.arange(len(array)), -array[:, 1], -array[:, 0]))
     tops: list[float] = []  # by layer, minus the best similarity so far, which rises from layer to layer
-    for index in np.lexsort((np.arange(len(array)), -array[:, 1], -array[:, 0])).tolist():
-        similarity = float(array[index, 1])
-        layer = bisect.bisect_right(tops, -similarity)
-        found[index] = layer
+    placed = []
+    for negated in (-array[order, 1]).tolist():
+        layer = bisect.bisect_right(tops, negated)
+        placed.append(layer)
         if layer == len(tops):
-            tops.append(-similarity)
+            tops.append(negated)
         else:
-            tops[layer] = -similarity
+            tops[layer] = negated
+    found = np.zeros(len(array), dtype=np.int64)
+    found[order] = placed
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from raysweep.coding import Scale
 from raysweep.errors import InputError
 from raysweep.goal import Goal, Pair
 from raysweep.pareto import hypervolume
@@ -73,10 +74,10 @@ class Positions:
 
     def __init__(self, table: Table) -> None:
         self._free = np.ones(len(table.trials), dtype=bool)
-        self._columns: dict[str, tuple[_Scale | None, Any, float]] = {}
+        self._columns: dict[str, tuple[Scale | None, Any, float]] = {}
         for name in sorted({name for trial in table.trials for name in trial.values}):
             values = [trial.values.get(name) for trial in table.trials]
-            scale = _Scale.of([value for value in values if value is not None])
+            scale = _scale([value for value in values if value is not None])
             places = [None if value is None else scale(value) if scale else value for value in values]
             there = [place for place in places if place is not None]
             weight = 1 / ((_mean_difference(there) if scale else _mean_unlikeness(there)) or 1.0)
@@ -112,25 +113,12 @@ def _mean_unlikeness(values: Sequence[Any]) -> float:
     return 1 - sum((number / len(values)) ** 2 for number in Counter(values).values())
 
 
-@dataclass(frozen=True)
-class _Scale:
-    """Places of numbers within a range, from 0 to 1."""
-
-    low: float
-    high: float
-    log: bool
-
-    @classmethod
-    def of(cls, values: Sequence[Any]) -> "_Scale | None":
-        """Of these values, where they are numbers."""
-        if any(isinstance(value, bool | str) for value in values) or not values:
-            return None
-        low, high = float(min(values)), float(max(values))
-        return cls(low, high, low > 0 and high / low >= LOG_RATIO)
-
-    def __call__(self, value: Any) -> float:
-        low, high, at = np.log([self.low, self.high, value]) if self.log else (self.low, self.high, value)
-        return float((at - low) / (high - low)) if high > low else 0.0
+def _scale(values: Sequence[Any]) -> Scale | None:
+    """Of these values, where they are numbers."""
+    if any(isinstance(value, bool | str) for value in values) or not values:
+        return None
+    low, high = float(min(values)), float(max(values))
+    return Scale(low, high, low > 0 and high / low >= LOG_RATIO)
 
 
 def _parameters(rows: list[dict[str, Scalar]]) -> Parameters:
@@ -168,7 +156,7 @@ def _parameter(values: list[Scalar]) -> Parameter:
     different = sorted(set(values), key=lambda value: (isinstance(value, str), value))
     if len(different) == 1:
         return Fixed(different[0])
-    scale = _Scale.of(different)
+    scale = _scale(different)
     if scale is None or len(different) <= min(MAX_CHOICES, len(values) // 2):
         return Choices({value: {} for value in different})
     integer = all(isinstance(value, int) for value in different)
