@@ -30,6 +30,7 @@ def test_the_untrained_encoder_scores_as_the_reference(demo_bench: engine.Workbe
 def test_a_step_is_the_stock_loss_over_padded_columns(loss: str, demo_bench: engine.Workbench) -> None:
     """Same loss and gradients whether sentences are embedded once in buckets, or column by column with padding."""
     demo_bench.reset()
+    demo_bench.model.eval()  # no dropout
     config = trial_config({"loss": loss, "learning_rate": 1e-5})
     module = criterion.build(loss, config.model_dump(), demo_bench.model, width=384, num_labels=2)
     ids, targets = demo_bench.prepared.examples(LOSSES[loss].example_kind)

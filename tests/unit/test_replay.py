@@ -56,15 +56,12 @@ def expected(table: Table, values: dict[str, object], taken: set[int]) -> int:
         return float(one != other)
 
     scores = {}
+    names = ("loss", "margin", "learning_rate", "batch_size")
+    recorded = {name: [t.values[name] for t in table.trials if name in t.values] for name in names}
+    means = {name: np.mean([apart(name, a, b) for a in have for b in have]) for name, have in recorded.items()}
     for index, trial in enumerate(table.trials):
-        if index in taken:
-            continue
-        total = 0.0
-        for name in ("loss", "margin", "learning_rate", "batch_size"):
-            have = [t.values[name] for t in table.trials if t.values.get(name) is not None]
-            mean = np.mean([apart(name, a, b) for a in have for b in have])
-            total += apart(name, values.get(name), trial.values.get(name)) / mean
-        scores[index] = total
+        if index not in taken:
+            scores[index] = sum(apart(name, values.get(name), trial.values.get(name)) / means[name] for name in names)
     return min(scores, key=lambda index: scores[index])
 
 
