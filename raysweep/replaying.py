@@ -51,6 +51,11 @@ def compare_files(
 ) -> Comparison:
     """Replay every sampler with every policy."""
     table = read(source, where)
+    if short := sum(len(trial.rungs) < table.num_rungs for trial in table.trials):
+        display.warn(
+            f"{source}: {short} of {len(table.trials)} recorded trials have fewer than {table.num_rungs} rungs; "
+            "a search that would have trained them longer cannot"
+        )
     for sampler in samplers:
         if sampler == "grid":
             allowed = ", ".join(name for name in SAMPLERS if name != "grid")

@@ -1,11 +1,14 @@
 """Searches replayed on recorded tables: which configuration a proposal stands for, and what the sampler learns of it."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from optuna.trial import TrialState
+from typer.testing import CliRunner
 
+from raysweep.cli import app
 from raysweep.reading import read
 from raysweep.recorded import Positions, Table
 from raysweep.replay import Search, budget_to, replay
@@ -111,3 +114,13 @@ def test_a_replay_is_determined_by_its_seed(table: Table) -> None:
         return list(replay(table, Search(table, sampler="mfgp", policy="growth", proposals="area", seed=seed), 2))
 
     assert steps(1) == steps(1) != steps(2)
+
+
+def test_trials_that_were_cut_short_are_counted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "short.csv"
+    rows = [(trial, 10.0**-trial, step) for trial in (3, 4, 5, 6) for step in range(1, 4) if trial < 5 or step == 1]
+    lines = [f"{trial},{rate},{step},{0.5 + 0.01 * trial * step},0.{50 - step}" for trial, rate, step in rows]
+    path.write_text("\n".join(["trial,learning_rate,step,polarity,similarity", *lines]))
+    found = CliRunner().invoke(app, ["replay", str(path), "--seeds", "1", "--sampler", "random"])
+    assert found.exit_code == 0, found.output
+    assert "short.csv: 2 of 4 recorded trials have fewer than 3 rungs" in capfd.readouterr().err

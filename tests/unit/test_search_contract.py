@@ -118,8 +118,8 @@ def test_the_same_seed_and_events_give_the_same_search(sampler: str, policy: str
     first, second = whole(sampler, policy, aim, workers), Player(make(sampler, policy, aim), workers, (2, 5)).play()
     assert first.events == second.events
     if sampler != "grid":
-        other = Player(make(sampler, policy, aim, seed=4), workers, (2, 5)).play()
-        assert [e for e in first.events if e[0] == "ask"] != [e for e in other.events if e[0] == "ask"]
+        other = Player(make(sampler, policy, aim, seed=4), workers, (2, 5)).play(stop_after=12)
+        assert first.events[:12] != other.events[:12]
 
 
 @CONTRACT
