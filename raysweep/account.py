@@ -63,7 +63,7 @@ def sentence(found: Account, most_replicates: int | None = None) -> str:
     cost = found.total.cost
     text = f"{cost.seconds:,.0f} trial-seconds, {cost.cpu_seconds / 3600:.2f} CPU-hours"
     text += f", {cost.gpu_seconds / 3600:.2f} GPU-hours" if cost.gpu_seconds else ""
-    text += f", {cost.money:.2f} in money" if found.priced else ""
+    text += f", {cost.money:{'.2f' if cost.money >= 0.1 else '.2g'}} in money" if found.priced else ""
     incomplete = sum(e.cost.seconds for e in found.entries if e.kind not in ("completed", "replicates"))
     text += f"; {incomplete:,.0f} of them in trials that did not complete"
     if (replicates := found.of("replicates")).num_trials:

@@ -235,7 +235,8 @@ def replay(
     ] = None,
     format: Annotated[str, typer.Option(help="table or json.")] = "table",
 ) -> None:
-    """Run searches against a recorded sweep, in seconds and without training: hypervolume against training budget.
+    """Run searches against a recorded sweep, in seconds each and without training: hypervolume against training
+    budget.
 
     A proposal stands for the nearest recorded configuration that was not taken yet, as the sampler is told.
     """

@@ -282,11 +282,11 @@ def explain(error: dict[str, Any], path: KeyPath) -> str:
         return unknown_key(str(path[-1]), _fields(path[:-1]))
     if error["type"] == "missing":
         return "this key is required"
-    if error["type"] in ("model_type", "model_attributes_type", "dict_type") and path[-1] != "space":
+    if error["type"] in ("model_type", "model_attributes_type"):
         return f"must be a mapping of {', '.join(_fields(path))}, not {error['input']!r}"
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
-    message = error["msg"].replace("Input should", "should")
+    message = error["msg"].replace("Input should", "should").replace("dictionary", "mapping")
     return f"{message[0].lower()}{message[1:]}, not {error['input']!r}"
 
 

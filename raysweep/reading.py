@@ -60,6 +60,8 @@ def from_frame(frame: "pd.DataFrame", name: str, where: Mapping[str, str] | None
     frame = frame[frame["kind"] != "oracle"]
     if "split" in frame:
         frame = frame[frame["split"] == "dev"]
+        if frame.empty:
+            raise InputError(f"{name}: no row has split 'dev', the one that searches are judged on")
     for column, wanted in (where or {}).items():
         frame = _part(frame, column, wanted, name)
     frame = _scaled(frame, name)
@@ -100,7 +102,7 @@ def _part(frame: "pd.DataFrame", column: str, wanted: str, name: str) -> "pd.Dat
     """The rows whose column has this value. R's scores stay with it, unless it is said whose they are."""
     if column not in frame:
         raise InputError(f"{name}: no column {column!r}; the columns are {', '.join(map(str, frame.columns))}")
-    values = frame[column].map(lambda value: None if value is None or value != value else str(_plain(value)))
+    values = _with_gaps(frame[column]).map(lambda value: None if value is None else str(_plain(value)))
     is_reference = frame["kind"] == "reference"
     chosen = (values == wanted) | (values == _number_text(wanted))
     others = is_reference & ~(values[is_reference].notna().any() and column != "kind")
@@ -157,14 +159,18 @@ def _trials(frame: "pd.DataFrame", budget: str, name: str) -> tuple[RecordedTria
     parameters = [c for c in frame.columns if c not in MEASURED and not str(c).startswith("Unnamed: ")]
     if not parameters:
         raise InputError(f"{name}: no column of the configuration beside {', '.join(map(str, frame.columns))}")
+    configurations = frame[parameters].apply(_with_gaps)
     for column in parameters:
-        for row, value in frame[column].items():
+        if "." in str(column):  # a space's prefixes end in one, and pandas tells columns of one name apart by it
+            raise InputError(
+                f"{name}: column {column!r}: a parameter's name has no dot, and no two columns have one name; rename it"
+            )
+        for row, value in configurations[column].items():
             plain = _plain(value)
             if not isinstance(plain, bool | int | float | str | None) or plain in (math.inf, -math.inf):
                 raise InputError(
                     f"{name}: row {row + 1}: {column} is {value!r}; allowed: numbers, words, true and false"
                 )
-    configurations = frame[parameters].astype(object).where(frame[parameters].notna(), None)
     keys = configurations.apply(tuple, axis=1)
     groups = keys
     if "trial" in frame:
@@ -189,8 +195,13 @@ def _trials(frame: "pd.DataFrame", budget: str, name: str) -> tuple[RecordedTria
     return tuple(trials)
 
 
+def _with_gaps(column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Plain objects, None where there is nothing, whatever type of column stands for it."""
+    return column.astype(object).where(column.notna(), None)
+
+
 def _plain(value: Any) -> Scalar:
     """A cell as YAML would have it: a whole number stays one although a column with gaps holds floats."""
-    value = value.item() if hasattr(value, "item") else value
+    value = value.item() if isinstance(value, np.generic) else value
     scalar: Scalar = int(value) if isinstance(value, float) and value.is_integer() else value
     return scalar

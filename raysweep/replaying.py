@@ -32,6 +32,8 @@ class Comparison:
 
 def read(source: Path, where: Mapping[str, str]) -> Table:
     """The table in a file, or of the run in a folder."""
+    if not source.exists():
+        raise InputError(f"{source}: no such file or run")
     if source.is_dir():
         return reading.from_frame(frame_of(load(source)), str(source), where)
     return reading.read(source, where)
@@ -86,7 +88,7 @@ def compare_files(
             shares = [statistics.median(share_at(run, f * whole, table) for run in runs) for f in FRACTIONS]
             budgets = [statistics.median(budget_to(share, table, run) for run in runs) for share in SHARES]
             cells = [f"{100 * share:.1f}" for share in shares] + [_number(one) for one in budgets]
-            grid.add_row(sampler, policy, *cells)
+            grid.add_row(sampler.rpartition(":")[2], policy, *cells)
             figures["searches"].append(
                 {
                     "sampler": sampler,

@@ -82,7 +82,7 @@ def run(
                 score_test(sweep, prepared, request)
         status, reason = "completed", "all trials are done"
         if sweep.cause is not None:
-            status, reason = "budget", sweep.cause
+            status, reason = "budget", sweep.cause.reason
         elif sweep.decisions.on_plateau and sweep.decisions.has_more:
             status, reason = "plateau", "the front's hypervolume has stopped growing"
     except KeyboardInterrupt:
@@ -96,7 +96,7 @@ def run(
             found = account_of(load(sweep.folder))
             display.line(f"run: {sentence(found, sweep.decisions.replicates.trials)}")
     if status in ("interrupted", "budget"):
-        display.line(f"run: to go on: raysweep run --resume {sweep.folder}")
+        display.line(f"run: to go on: raysweep run --resume {sweep.folder}{sweep.cause.raised if sweep.cause else ''}")
     return sweep.folder, status == "interrupted"
 
 

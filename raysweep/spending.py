@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from raysweep.config import BudgetConfig
 
@@ -33,6 +34,18 @@ class Cost:
         self.money += other.money
 
 
+class Spent(NamedTuple):
+    """A limit that is reached: its key in a sweep's file, and words for people."""
+
+    key: str
+    reason: str
+
+    @property
+    def raised(self) -> str:
+        """What a command says to have more of it."""
+        return f" --{self.key} MORE"
+
+
 @dataclass
 class Spending:
     """What each trial has cost, and which limit of the budget that reaches."""
@@ -42,6 +55,18 @@ class Spending:
     gpus: float
     trials: dict[int, Cost] = field(default_factory=dict)
     total: Cost = field(default_factory=Cost)
+    _free: set[str] = field(default_factory=set)
+
+    def unpriced(self, node: Node) -> str | None:
+        """The first time that money is limited and a node's type has no price: words for people."""
+        prices = self.budget.prices
+        if self.budget.money is None or node.type in prices or "default" in prices or node.type in self._free:
+            return None
+        self._free.add(node.type)
+        return (
+            f"budget.prices has neither {node.type!r}, the type of a node that trials run on, nor default: there they are "
+            "free, and budget.money does not bound them"
+        )
 
     def spend(self, trial: int, seconds: float, node: Node) -> None:
         """A trial held its resources on a node for so long."""
@@ -59,16 +84,16 @@ class Spending:
         self.trials[trial] = Cost(**cost)
         self.total.add(Cost(**{name: value - getattr(before, name) for name, value in cost.items()}))
 
-    def spent(self, wall_seconds: float) -> str | None:
-        """Which limit is reached, for people; None while there is budget left."""
+    def spent(self, wall_seconds: float) -> Spent | None:
+        """Which limit is reached; None while there is budget left."""
         budget, total = self.budget, self.total
         limits = (
-            (budget.minutes, wall_seconds / 60, "minutes"),
-            (budget.cpu_hours, total.cpu_seconds / 3600, "CPU-hours"),
-            (budget.gpu_hours, total.gpu_seconds / 3600, "GPU-hours"),
-            (budget.money, total.money, "in money"),
+            ("minutes", budget.minutes, wall_seconds / 60, "minutes"),
+            ("cpu_hours", budget.cpu_hours, total.cpu_seconds / 3600, "CPU-hours"),
+            ("gpu_hours", budget.gpu_hours, total.gpu_seconds / 3600, "GPU-hours"),
+            ("money", budget.money, total.money, "in money"),
         )
-        for limit, used, unit in limits:
+        for key, limit, used, unit in limits:
             if limit is not None and used >= limit:
-                return f"the budget's {limit:g} {unit} are spent"
+                return Spent(f"budget.{key}", f"the budget's {limit:g} {unit} are spent")
         return None

@@ -21,7 +21,7 @@ from raysweep.ledger import Ledger
 from raysweep.progress import Display
 from raysweep.replicates import mean_points
 from raysweep.results import Point, checkpoints_of, front_members, point_problem, points_of
-from raysweep.spending import Cost, Node, Spending
+from raysweep.spending import Cost, Node, Spending, Spent
 from raysweep.status import best_of, status_of
 from raysweep.study import StudyFile
 from raysweep.trial import TrialConfig, trial_config
@@ -54,7 +54,7 @@ class Sweep:
     ended: dict[str, int] = field(default_factory=lambda: {"completed": 0, "stopped": 0, "failed": 0})
     legs: dict[int, _Leg] = field(default_factory=dict)
     tested: set[tuple[Any, ...]] = field(default_factory=set)  # (trial, step, kind, value), scored on test before
-    cause: str | None = None  # why no more trials are handed out before all are done
+    cause: Spent | None = None  # why no more trials are handed out before all are done
 
     def __post_init__(self) -> None:
         limit = int(self.config.storage.max_gib * 2**30)
@@ -121,6 +121,8 @@ class Sweep:
             return True
         if "node" in rung:
             leg.node = self._node = Node(**rung["node"])
+            if free := self.spending.unpriced(leg.node):
+                self.display.warn(free)
         self._pay(number)
         rung["may_begin"] = self.decisions.may_begin
         self._log("rung", trial=number, **rung, cost=self._cost(number))
@@ -135,7 +137,7 @@ class Sweep:
         )
         leg.leaves, leg.reason = self._verdict(number, rung, verdict)
         if leg.leaves is None and rung["step"] < num_rungs and (spent := self.spending.spent(self.seconds)):
-            leg.leaves, leg.reason = "cut", spent
+            leg.leaves, leg.reason = "cut", spent.reason
         self.show()
         return leg.leaves is not None
 
@@ -273,9 +275,7 @@ class Sweep:
         self.kept.forget(self.front, points)
         held: list[int] = []
         if self.kept.is_full(self.front):
-            held = sorted(
-                self._held(), key=lambda number: self.decisions.goal.area(self.decisions.trials[number].front)
-            )
+            held = sorted(self._held(), key=lambda n: self.decisions.goal.area(self.decisions.trials[n].front))
         while held and self.kept.is_full(self.front):
             self._end(held.pop(0), "stopped", f"storage.max_gib, {limit:g}, is reached, and it was the worst one held")
         for point in self.kept.only(self.front, points):

@@ -85,3 +85,12 @@ def test_failed_and_cut_off_trials_are_paid_for_and_save_nothing(tmp_path: Path)
     assert all(entry.cost.seconds >= 0.01 for entry in found.entries)
     assert found.total.saved_seconds == 0
     assert not found.priced
+
+
+@pytest.mark.parametrize(
+    ("prices", "warned"), [("{gpu: 1}", True), ("{big: 1}", False), ("{gpu: 1, default: 0}", False)]
+)
+def test_a_limit_of_money_that_does_not_bind_is_named_once(tmp_path: Path, prices: str, warned: bool) -> None:
+    sweep, out = make(tmp_path, budget__prices=prices, budget__money="5")
+    play(sweep, [0.0], 4)
+    assert out.getvalue().count("budget.prices has neither 'big', the type of a node that trials run on") == warned

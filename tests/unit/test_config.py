@@ -99,6 +99,7 @@ REFUSED = [
         r"line 9: .*the loss cosine_similarity has no margin",
     ),
     ("contrastive: {margin: 0.5}", "contrastive: {margin: 3.0}", r"margin must be above 0 and at most 2, not 3"),
+    ("model: demo", "model: demo\nbudget: {prices: 3}", r"line 4: budget\.prices: should be a valid mapping, not 3"),
     ("      contrastive", "      contrastiv", r"contrastiv.* is no loss|loss is 'contrastiv'"),
     ("emb+B0]", "embb]", r"line 11: space\.freezing\.choices\[1\]: .*embb"),
     ("  learning_rate: {low: 1e-6, high: 1e-4, log: true}\n", "", r"space: learning_rate is required, also where"),

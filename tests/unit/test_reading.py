@@ -4,6 +4,7 @@ import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -65,6 +66,11 @@ def test_a_part_is_chosen_by_number_however_it_is_written(wanted: str) -> None:
     assert len(from_frame(whole, "t.csv", {"margin": "1"}).trials) == 1
 
 
+@pytest.mark.parametrize("where", [{}, {"trial": "0"}, {"examples_seen": "10"}, {"margin": "0.5"}])
+def test_a_frame_of_nullable_columns_is_the_same_table(where: dict[str, str]) -> None:
+    assert from_frame(frame().convert_dtypes(), "t.parquet", where) == from_frame(frame(), "t.csv", where)
+
+
 def test_a_part_keeps_the_reference_unless_it_is_of_another() -> None:
     assert from_frame(frame(), "t.csv", {"loss": "triplet"}).reference == (0.55, 0.47)
     assert from_frame(frame(), "t.csv", {"kind": "plain"}).reference == (0.55, 0.47)
@@ -89,7 +95,7 @@ def but(**changes: Any) -> pd.DataFrame:
             frame().drop(columns="examples_seen"),
             "no column of the training budget; allowed: examples_seen, epoch, step",
         ),
-        (frame()[frame()["split"] == "test"], "no rows"),
+        (frame()[frame()["split"] == "test"], "no row has split 'dev'"),
         (but(polarity=float("nan")), "row 1: polarity is nan, not a finite number"),
         (but(similarity="high"), "row 1: similarity is high, not a finite number"),
         (but(examples_seen=10.5), "row 1: examples_seen is 10.5, not a whole number above 0"),
@@ -102,6 +108,8 @@ def but(**changes: Any) -> pd.DataFrame:
         (frame(trial=range(8), margin=[None, 0.5, 0.5, 0.5, 0.5, 1, 1, 1]), "column 'margin' is empty in some rows"),
         (but(loss=datetime.datetime(2026, 1, 1)), "row 1: loss is datetime"),
         (but(loss=[1, 2]), r"row 1: loss is \[1, 2\]; allowed: numbers, words"),
+        (but(loss=np.array([1.0])), r"row 1: loss is array.*; allowed: numbers, words"),
+        (frame().rename(columns={"loss": "opt.loss"}), "column 'opt.loss': a parameter's name has no dot"),
         (
             frame(polarity=frame()["polarity"] * 100),
             "polarity is at most 70 and similarity at most 0.47; allowed: both in",

@@ -184,7 +184,8 @@ def test_out_of_time_pauses_trials_at_their_next_rung_and_asks_no_more(tmp_path:
     (trial,) = load(tmp_path).trials
     assert (trial.status, trial.reason) == ("interrupted", "the budget's 0.001 minutes are spent")
     assert sweep.ask() is None
-    assert sweep.cause == trial.reason
+    assert sweep.cause == ("budget.minutes", trial.reason)
+    assert sweep.cause.raised == " --budget.minutes MORE"
 
 
 @pytest.mark.parametrize(
