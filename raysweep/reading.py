@@ -35,12 +35,12 @@ def _frame(path: Path) -> "pd.DataFrame":
     import pandas as pd
 
     readers = {".csv": pd.read_csv, ".tsv": lambda file: pd.read_csv(file, sep="\t"), ".parquet": pd.read_parquet}
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
     if path.suffix not in readers:
         raise InputError(f"{path}: unsupported suffix ({path.suffix or 'none'}); a table ends in {', '.join(readers)}")
     try:
         frame: pd.DataFrame = readers[path.suffix](path)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
     except (OSError, ValueError) as error:  # pandas' parser errors and pyarrow's are ValueErrors
         raise InputError(f"{path}: cannot be read: {error}") from None
     return frame

@@ -32,8 +32,6 @@ class Comparison:
 
 def read(source: Path, where: Mapping[str, str]) -> Table:
     """The table in a file, or of the run in a folder."""
-    if not source.exists():
-        raise InputError(f"{source}: no such file or run")
     if source.is_dir():
         return reading.from_frame(frame_of(load(source)), str(source), where)
     return reading.read(source, where)

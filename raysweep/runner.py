@@ -93,10 +93,10 @@ def run(
     finally:
         if sweep is not None:  # Ray is down by now, so no trial writes any more
             sweep.finish(status, reason)
-            found = account_of(load(sweep.folder))
-            display.line(f"run: {sentence(found, sweep.decisions.replicates.trials)}")
+            display.line(f"run: {sentence(account_of(load(sweep.folder)), sweep.decisions.replicates.trials)}")
     if status in ("interrupted", "budget"):
-        display.line(f"run: to go on: raysweep run --resume {sweep.folder}{sweep.cause.raised if sweep.cause else ''}")
+        more = f" --{sweep.cause.key} MORE" if sweep.cause else ""
+        display.line(f"run: to go on: raysweep run --resume {sweep.folder}{more}")
     return sweep.folder, status == "interrupted"
 
 

@@ -40,11 +40,6 @@ class Spent(NamedTuple):
     key: str
     reason: str
 
-    @property
-    def raised(self) -> str:
-        """What a command says to have more of it."""
-        return f" --{self.key} MORE"
-
 
 @dataclass
 class Spending:
@@ -57,10 +52,13 @@ class Spending:
     total: Cost = field(default_factory=Cost)
     _free: set[str] = field(default_factory=set)
 
+    def _price(self, node: Node) -> float | None:
+        """Of the whole node an hour; None where its type has none."""
+        return self.budget.prices.get(node.type, self.budget.prices.get("default"))
+
     def unpriced(self, node: Node) -> str | None:
         """The first time that money is limited and a node's type has no price: words for people."""
-        prices = self.budget.prices
-        if self.budget.money is None or node.type in prices or "default" in prices or node.type in self._free:
+        if self.budget.money is None or self._price(node) is not None or node.type in self._free:
             return None
         self._free.add(node.type)
         return (
@@ -72,8 +70,7 @@ class Spending:
         """A trial held its resources on a node for so long."""
         # A trial pays for its share of the node, by whichever of the two it takes more of.
         shares = [part / whole for part, whole in ((self.cpus, node.cpus), (self.gpus, node.gpus)) if whole]
-        price = self.budget.prices.get(node.type, self.budget.prices.get("default", 0.0))
-        money = seconds / 3600 * price * min(1.0, max(shares, default=1.0))
+        money = seconds / 3600 * (self._price(node) or 0.0) * min(1.0, max(shares, default=1.0))
         cost = Cost(seconds, seconds * self.cpus, seconds * self.gpus, money)
         self.trials.setdefault(trial, Cost()).add(cost)
         self.total.add(cost)

@@ -63,6 +63,17 @@ class _Settings:
 
 
 @dataclass(frozen=True)
+class _Learnt:
+    """What the model learns from: trials, and of some of them two rungs, each a row."""
+
+    codes: Floats  # (trials, axes)
+    index: NDArray[np.int64]  # (rows,), the row's trial
+    doublings: Floats  # (rows,), of the smallest budget
+    values: Floats  # (rows,), standardised
+    top: float  # doublings of the largest budget that any trial has seen
+
+
+@dataclass(frozen=True)
 class _Fit:
     settings: _Settings
     likelihood: float  # its logarithm
@@ -109,7 +120,7 @@ class Surrogate:
         if sum(map(bool, self._values.values())) < STARTUP:
             return self._pool.pop(self._rarest())[0]
         ahead = [*(self._codes[number] for number in self._waiting), *(code for _, code in self._pool)]
-        mean, deviation = self._predict(*self._learnt(), np.array(ahead), len(self._waiting))
+        mean, deviation = self._predict(self._learnt(), np.array(ahead), len(self._waiting))
         params, _ = self._pool.pop(int(np.argmax(mean + BETA * deviation)))
         return params
 
@@ -134,11 +145,8 @@ class Surrogate:
                 there.add(code)
                 self._pool.append((drawn.params, code))
 
-    def _learnt(self) -> tuple[Floats, NDArray[np.int64], Floats, Floats, float]:
-        """Of at most TRIALS: codes (trials, axes); of each row its trial, doublings and standardised value.
-
-        And the doublings of the largest budget that any trial has seen.
-        """
+    def _learnt(self) -> _Learnt:
+        """From at most TRIALS of them."""
         worth = {number: values[max(values)] if values else -math.inf for number, values in self._values.items()}
         chosen = set(heapq.nlargest(TRIALS // 2, worth, key=worth.__getitem__))
         others = [number for number in worth if number not in chosen]
@@ -158,22 +166,14 @@ class Surrogate:
         found = np.sign(found) * np.sqrt(np.abs(found))  # an area grows with the square of what makes it
         found = (found - found.mean()) / (found.std() + 1e-9)
         codes = np.array([self._codes[number] for number in known])
-        return codes, np.array(index), np.log2(np.array(budgets) / smallest), found, math.log2(largest / smallest)
+        doublings = np.log2(np.array(budgets) / smallest)
+        return _Learnt(codes, np.array(index), doublings, found, math.log2(largest / smallest))
 
-    def _predict(
-        self,
-        rows: Floats,
-        index: NDArray[np.int64],
-        doublings: Floats,
-        values: Floats,
-        top: float,
-        ahead: Floats,
-        num_waiting: int,
-    ) -> tuple[Floats, Floats]:
-        """Mean and standard deviation after ``top`` doublings of what is ahead, but for those of it that are waited for."""
+    def _fits(self, learnt: _Learnt) -> list[_Fit]:
+        """The likeliest settings of the kernel that are found, which are kept for the next proposal."""
+        index, doublings, values = learnt.index, learnt.doublings, learnt.values
         same, alone = np.equal.outer(index, index), np.eye(len(index))
-        among, towards = self._distances(rows, rows), self._distances(rows, ahead)
-        waited = self._distances(ahead[:num_waiting], ahead)
+        among = self._distances(learnt.codes, learnt.codes)
 
         def fit(settings: _Settings) -> _Fit:
             risen = settings.slope * doublings
@@ -196,6 +196,12 @@ class Surrogate:
             if self._random.random() < math.exp(min(0.0, better)):
                 fits[step % len(fits)] = then
         self._settings = [one.settings for one in fits]
+        return fits
+
+    def _predict(self, learnt: _Learnt, ahead: Floats, num_waiting: int) -> tuple[Floats, Floats]:
+        """Mean and standard deviation at the largest budget of what is ahead, but for the first, that are waited for."""
+        towards, waited = self._distances(learnt.codes, ahead), self._distances(ahead[:num_waiting], ahead)
+        fits = self._fits(learnt)
         likeliest = max(one.likelihood for one in fits)
         total, mean, square = 0.0, np.zeros(len(ahead) - num_waiting), np.zeros(len(ahead) - num_waiting)
         for one in fits:
@@ -203,8 +209,8 @@ class Surrogate:
             if weight < LIGHT:
                 continue
             settings = one.settings
-            risen, last = settings.slope * doublings[:, None], settings.slope * top
-            cross = self._kernel(towards, settings)[index] * (1 + risen) * (1 + last) + risen * last
+            risen, last = settings.slope * learnt.doublings[:, None], settings.slope * learnt.top
+            cross = self._kernel(towards, settings)[learnt.index] * (1 + risen) * (1 + last) + risen * last
             solved = np.linalg.inv(one.covariance) @ cross  # sooner done than solving for as many columns
             variance = (1 + ADDED) * (1 + last) ** 2 + last**2 - (cross * solved).sum(axis=0)
             if num_waiting:  # as if what is waited for had turned out as predicted

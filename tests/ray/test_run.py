@@ -195,6 +195,10 @@ def test_a_killed_driver_is_resumed_to_the_uninterrupted_result_and_may_be_exten
     assert more.returncode == 0, more.stderr
     assert [t.config for t in load(killed).trials][:4] == [t.config for t in one.trials]
     assert len(load(killed).trials) == 6
+    spent = raysweep(tmp_path, *resume, "--trials", "7", "--budget.minutes", "0.001")
+    assert spent.returncode == 0, spent.stderr
+    assert f"run: to go on: raysweep run --resume {killed} --budget.minutes MORE" in spent.stderr.splitlines()
+    assert len(load(killed).trials) == 6
     for wrong, value, message in (
         ("--seed", "1", "seed was 0 and is 1"),
         ("--space.batch_size", "{choices: [8, 16]}", r"space may only be added to, but: batch_size lacks 32"),

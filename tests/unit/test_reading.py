@@ -96,6 +96,7 @@ def but(**changes: Any) -> pd.DataFrame:
             "no column of the training budget; allowed: examples_seen, epoch, step",
         ),
         (frame()[frame()["split"] == "test"], "no row has split 'dev'"),
+        (frame()[frame()["kind"] == "reference"], "no rows"),
         (but(polarity=float("nan")), "row 1: polarity is nan, not a finite number"),
         (but(similarity="high"), "row 1: similarity is high, not a finite number"),
         (but(examples_seen=10.5), "row 1: examples_seen is 10.5, not a whole number above 0"),
@@ -164,6 +165,7 @@ def test_files_hold_the_same_table(suffix: str, tmp_path: Path) -> None:
     [
         ("t.json", b"{}", r"unsupported suffix \(\.json\)"),
         ("t.csv", None, "no such file"),
+        ("typo", None, "no such file"),
         ("t.csv", b"", "cannot be read"),
         ("t.parquet", b"PAR1 not", "cannot be read"),
     ],

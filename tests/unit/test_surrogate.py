@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from raysweep import surrogate
 from raysweep.coding import Drawn, axes
 from raysweep.space import Choices, Fixed, Range, Space
-from raysweep.surrogate import Surrogate, _Settings
+from raysweep.surrogate import Surrogate, _Learnt, _Settings
 
 SPACE = Space(
     {
@@ -74,10 +74,13 @@ def test_predictions_are_those_of_the_joint_normal_distribution(seed: int, num_w
     model._settings = [chosen]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(surrogate, "TRIES", 0)
-        mean, deviation = model._predict(rows, index, doublings, values, 2.5, ahead, num_waiting)
+        mean, deviation = model._predict(_Learnt(rows, index, doublings, values, 2.5), ahead, num_waiting)
 
     at = [*((rows[i], r) for i, r in zip(index, doublings, strict=True)), *((x, 2.5) for x in ahead)]
     joint = np.array([[covariance(one, other, chosen) for other in at] for one in at])
+    kernel = 1 + chosen.shares.sum()  # of a configuration with itself
+    jitter = 1e-6 * np.mean(kernel * (1 + chosen.slope * doublings) ** 2)
+    joint[:6, :6] += jitter * np.eye(6)
     for i in range(6):
         for j in range(6):
             joint[i, j] += 0.5 * chosen.noise * (index[i] == index[j]) + 0.5 * chosen.noise * (i == j)
@@ -85,12 +88,10 @@ def test_predictions_are_those_of_the_joint_normal_distribution(seed: int, num_w
         joint[i, i] += chosen.noise
     inverse = np.linalg.inv(joint[:6, :6])
     at_ahead = 6 + num_waiting
-    assert mean == pytest.approx(joint[at_ahead:, :6] @ inverse @ values, rel=1e-3, abs=1e-3)
+    assert mean == pytest.approx(joint[at_ahead:, :6] @ inverse @ values, abs=1e-5)
     inverse = np.linalg.inv(joint[:at_ahead, :at_ahead])
     cross = joint[at_ahead:, :at_ahead]
-    assert deviation**2 == pytest.approx(
-        np.diag(joint[at_ahead:, at_ahead:] - cross @ inverse @ cross.T), rel=1e-3, abs=1e-3
-    )
+    assert deviation**2 == pytest.approx(np.diag(joint[at_ahead:, at_ahead:] - cross @ inverse @ cross.T), abs=1e-5)
 
 
 def quality(params: dict[str, object]) -> float:
