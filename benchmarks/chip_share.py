@@ -28,8 +28,8 @@ def random_bert(folder: Path) -> str:
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
     from transformers import AutoTokenizer, BertConfig, BertModel
 
-    from raysweep.config import EncoderConfig
-    from raysweep.model_source import locate
+    from raysweep.config.sweep import EncoderConfig
+    from raysweep.encoders.locate import locate
 
     torch.manual_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(locate(EncoderConfig(name="demo")).folder, local_files_only=True)
@@ -79,8 +79,8 @@ def report(task: "Task", counts: Sequence[int], device: str) -> list[dict[str, A
 def count_parameters(model: dict[str, Any]) -> int:
     """Of the encoder that this configuration names."""
     from benchmarks.training_peers import working_parameters
-    from raysweep import encoder
-    from raysweep.config import EncoderConfig
+    from raysweep.config.sweep import EncoderConfig
+    from raysweep.encoders import encoder
 
     loaded = encoder.load(EncoderConfig(**model))
     return working_parameters([(name, parameter.numel()) for name, parameter in loaded.named_parameters()])

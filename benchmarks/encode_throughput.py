@@ -103,8 +103,8 @@ def _slices(texts: Sequence[str]) -> list[list[str]]:
 
 def encode_stock(turns: Turns, texts: Sequence[str], device: str) -> tuple[Floats, list[float]]:
     """Embeddings, and the rate of each slice without the time spent on making tokens."""
-    from raysweep import encoder
-    from raysweep.config import EncoderConfig
+    from raysweep.config.sweep import EncoderConfig
+    from raysweep.encoders import encoder
 
     model = encoder.load(EncoderConfig(name="demo"), device=device)
     preprocess = model.preprocess
@@ -132,19 +132,20 @@ def encode_stock(turns: Turns, texts: Sequence[str], device: str) -> tuple[Float
 
 def encode_ours(turns: Turns, texts: Sequence[str], device: str, arithmetic: str) -> tuple[Floats, list[float]]:
     """Embeddings, and the rate of each slice over tokens made beforehand."""
-    from raysweep import encoder
-    from raysweep.config import EncoderConfig
+    from raysweep.config.sweep import EncoderConfig
+    from raysweep.encoders import encoder
+    from raysweep.encoders import tokens as encoder_tokens
 
     model = encoder.load(EncoderConfig(name="demo"), device=device)
 
-    def embed(tokens: encoder.Tokens) -> Floats:
+    def embed(tokens: encoder_tokens.Tokens) -> Floats:
         return encoder.embed(model, tokens, np.arange(len(tokens)), arithmetic=arithmetic)
 
-    embed(encoder.tokenise(model, texts[:64]))
+    embed(encoder_tokens.tokenise(model, texts[:64]))
     parts, rates = [], []
     turns.begin()
     for part in _slices(texts):
-        tokens = encoder.tokenise(model, part)
+        tokens = encoder_tokens.tokenise(model, part)
         began = time.perf_counter()
         parts.append(embed(tokens))
         rates.append(len(part) / (time.perf_counter() - began))

@@ -60,7 +60,7 @@ def machine() -> dict[str, Any]:
     """What ran the benchmark, so that its figures can be read later."""
     import torch
 
-    from raysweep import encoder, precision
+    from raysweep.encoders import encoder, precision
 
     info = Path("/proc/cpuinfo")
     text = info.read_text(encoding="utf-8") if info.is_file() else ""

@@ -16,7 +16,7 @@ from benchmarks import measure
 
 _context: Any = multiprocessing.get_context("spawn")
 MOST_OTHERS = 0.1  # of all CPUs, in a turn that counts
-_PRELOAD = ["torch", "sentence_transformers", "raysweep.training", "raysweep.prepare"]
+_PRELOAD = ["torch", "sentence_transformers", "raysweep.training.trainer", "raysweep.prepare.build"]
 
 
 class Turn(NamedTuple):

@@ -1,8 +1,8 @@
 """Sentences embedded a second by prepare's Ray Data stage, against a bare loop on the same cores.
 
-Ray's side is the stage ``encoded`` as a sweep runs it: :func:`raysweep.prepare.prepare` on a local cluster of all cores,
-its coordinator, a pool of encoder actors, the artifact written in order. The bare loop is one process that makes tokens,
-embeds and writes the same arrays of the same sentences, chunk by chunk of the same size. They take turns.
+Ray's side is the stage ``encoded`` as a sweep runs it: :func:`raysweep.prepare.build.prepare` on a local cluster of all
+cores, its coordinator, a pool of encoder actors, the artifact written in order. The bare loop is one process that makes
+tokens, embeds and writes the same arrays of the same sentences, chunk by chunk of the same size. They take turns.
 
 Starting up is left out on both sides alike, and stated in rows of its own: the rate counts from the moment at which the
 first encoder is loaded (by then Ray has started its actors; each notes when) to the moment at which the artifact is whole.
@@ -28,8 +28,8 @@ import numpy.typing as npt
 
 from benchmarks import measure, peers, sst2
 from benchmarks.peers import Peer, Turns
-from raysweep import stages
-from raysweep.dataset import Sentences
+from raysweep.data.dataset import Sentences
+from raysweep.prepare import stages
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -122,8 +122,9 @@ def build_sentences(data: sst2.Data, artifacts: Path) -> Path:
 def bare_loop(turns: Turns, folder: Path, to: Path, repeats: int) -> tuple[int, float, list[Run]]:
     """The number of sentences, seconds to get ready, and the runs."""
     began = time.perf_counter()
-    from raysweep import encoder
-    from raysweep.config import EncoderConfig
+    from raysweep.config.sweep import EncoderConfig
+    from raysweep.encoders import encoder
+    from raysweep.encoders import tokens as encoder_tokens
 
     model = encoder.load(EncoderConfig(name="demo"), device=encoder.best_device())
     sentences = Sentences(folder)
@@ -138,11 +139,11 @@ def bare_loop(turns: Turns, folder: Path, to: Path, repeats: int) -> tuple[int, 
         written = np.lib.format.open_memmap(to / "embeddings.npy", "w+", np.float32, shape)
         for start in range(0, len(sentences), stages.ROWS_PER_CHUNK):
             ids = np.arange(start, min(start + stages.ROWS_PER_CHUNK, len(sentences)))
-            tokens = encoder.tokenise(model, sentences.texts(ids))
+            tokens = encoder_tokens.tokenise(model, sentences.texts(ids))
             sequences += np.split(tokens.flat, tokens.offsets[1:-1])
             written[ids] = encoder.embed(model, tokens, np.arange(len(ids)))
         written.flush()
-        packed = encoder.Tokens.of(sequences)
+        packed = encoder_tokens.Tokens.of(sequences)
         np.save(to / "flat.npy", packed.flat)
         np.save(to / "offsets.npy", packed.offsets)
         runs.append(Run(0.0, time.perf_counter() - began))
@@ -156,12 +157,13 @@ def with_ray(turns: Turns, data: sst2.Data, artifacts: Path, repeats: int) -> tu
     """The same of prepare on Ray."""
     from rich.console import Console
 
-    from raysweep import prepare, progress
+    from raysweep import terminal
     from raysweep.cluster import connected
+    from raysweep.prepare import build
 
     stages.Coordinator = NotingCoordinator  # type: ignore[misc]
-    display = progress.Display(Console(file=io.StringIO()))
-    with progress.quiet():  # what Ray and its workers print goes to a file
+    display = terminal.Display(Console(file=io.StringIO()))
+    with terminal.quiet():  # what Ray and its workers print goes to a file
         began = time.perf_counter()
         with connected(sst2.encoding_plan(data, artifacts).config.resources) as capacity:
             ready = time.perf_counter() - began
@@ -170,7 +172,7 @@ def with_ray(turns: Turns, data: sst2.Data, artifacts: Path, repeats: int) -> tu
             for _ in range(repeats):
                 plan = sst2.encoding_plan(data, artifacts)
                 began = time.time()
-                prepared = prepare.prepare(plan, capacity, display)
+                prepared = build.prepare(plan, capacity, display)
                 ended = time.time()
                 first = min(float(note.read_text()) for note in prepared.tokens_folder.glob("ready.*"))
                 runs.append(Run(first - began, ended - first))

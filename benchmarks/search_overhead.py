@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks import measure
-from raysweep import config as configuration
-from raysweep import space_parser
-from raysweep.document import Document
-from raysweep.goal import Pair
-from raysweep.searching import decisions_of
+from raysweep.config import space_parser
+from raysweep.config import sweep as configuration
+from raysweep.config.document import Document
+from raysweep.metrics.objective import Pair
+from raysweep.search.scheduler import decisions_of
 
 RUNGS = 5
 REFERENCE = (0.63, 0.466)

@@ -1,4 +1,4 @@
-"""Searches behind the calls of :class:`raysweep.replay.Peer`: raysweep's own, and other libraries as they come.
+"""Searches behind the calls of :class:`raysweep.replay.simulator.Peer`: raysweep's own, and other libraries as they come.
 
 Everybody proposes from the same space and is told scores in the table's own unit. Peers that take one (P, S) a rung are
 given the rung's best point under 0.5 P + 0.5 S. Time, for schedulers that count it, is the budget in units of the table's
@@ -21,11 +21,11 @@ from optuna.trial import TrialState
 from ray.tune.schedulers import ASHAScheduler, TrialScheduler
 from ray.tune.search.optuna import OptunaSearch
 
-from raysweep.config import Aim, Policy
-from raysweep.goal import Pair
-from raysweep.recorded import Table
-from raysweep.replay import Peer, Search
-from raysweep.space import Choices, Parameters, Range, Scalar
+from raysweep.config.space import Choices, Parameters, Range, Scalar
+from raysweep.config.sweep import Aim, Policy
+from raysweep.metrics.objective import Pair
+from raysweep.replay.simulator import Peer, Search
+from raysweep.replay.table import Table
 
 DEFAULT: tuple[str, Policy, Aim, int] = (
     "mfgp",

@@ -5,9 +5,9 @@ training budget spent, rungs of stopped trials included, until the hypervolume o
 table's: the median over seeds, with 1 and with 8 simulated workers. ``never`` is a search that had stopped too much.
 
 Everybody has the same tables, space and seeds, and may propose as many trials as the table has. A proposal stands for the
-nearest recorded configuration that none has stood for yet (:class:`raysweep.recorded.Positions`), and whoever proposed it is
-told which. Peers that take one (P, S) a rung are given the rung's best point under 0.5 P + 0.5 S; what counts are all points
-of all rungs, for everyone.
+nearest recorded configuration that none has stood for yet (:class:`raysweep.replay.table.Positions`), and whoever proposed
+it is told which. Peers that take one (P, S) a rung are given the rung's best point under 0.5 P + 0.5 S; what counts are
+all points of all rungs, for everyone.
 
 The peers: Optuna with two objectives and no stopping; Ray Tune's OptunaSearch with its ASHAScheduler on 0.5 P + 0.5 S;
 Syne Tune's MOASHA on P and S; the recorded configurations run whole, in random order and sorted. Reduction factors in
@@ -32,9 +32,9 @@ import numpy as np
 
 from benchmarks import measure, search_peers
 from raysweep.errors import InputError
-from raysweep.reading import read
-from raysweep.recorded import Table
-from raysweep.replay import budget_to, replay
+from raysweep.replay.simulator import budget_to, replay
+from raysweep.replay.table import Table
+from raysweep.replay.table_io import read
 
 WORKERS = (1, 8)
 PUBLISHED = ("minilm-6", "e5-small", "gte-small", "gte-base")  # the models of the published table

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import measure
-from raysweep import config as configuration
-from raysweep import sources, space_parser
-from raysweep.artifacts import Prepared
-from raysweep.config import SweepConfig
-from raysweep.document import Document
-from raysweep.prepare import Plan, prepare_here
-from raysweep.space import Space
+from raysweep.config import space_parser
+from raysweep.config import sweep as configuration
+from raysweep.config.document import Document
+from raysweep.config.space import Space
+from raysweep.config.sweep import SweepConfig
+from raysweep.data import sources
+from raysweep.data.prepared import Prepared
+from raysweep.prepare.build import prepare_here
+from raysweep.prepare.plan import Plan
 
 MARGIN = 0.1
 LEARNING_RATE = 3e-5

@@ -18,15 +18,18 @@ from transformers import PrinterCallback, TrainerCallback
 
 from benchmarks.peers import Turns
 from benchmarks.sst2 import LEARNING_RATE, MARGIN
-from raysweep import encoder, freezing, operating
-from raysweep.artifacts import Prepared, open_array
-from raysweep.config import EncoderConfig, EvaluationConfig
-from raysweep.encoder import Tokens
-from raysweep.engine import Workbench
-from raysweep.evaluation import EvaluationSet
-from raysweep.metrics import Scores
-from raysweep.training import Training
-from raysweep.trial import TrialConfig, trial_config
+from raysweep.config import freezing
+from raysweep.config.sweep import EncoderConfig, EvaluationConfig
+from raysweep.config.trial import TrialConfig, trial_config
+from raysweep.data.artifacts import open_array
+from raysweep.data.prepared import Prepared
+from raysweep.encoders import encoder
+from raysweep.encoders.tokens import Tokens
+from raysweep.evaluation import operating_points
+from raysweep.evaluation.evaluation_set import EvaluationSet
+from raysweep.metrics.retrieval import Scores
+from raysweep.training.trainer import Training
+from raysweep.training.workbench import Workbench
 
 BATCH = 64
 SEED = 0
@@ -191,7 +194,7 @@ def _measure(task: Task, model: SentenceTransformer) -> Scores | None:
     tokens = Tokens(open_array(folder, "flat"), open_array(folder, "offsets"))
     if not len(task.prepared.sentences.ids("test")):
         return None
-    found, _ = operating.measure(
+    found, _ = operating_points.measure(
         model, tokens, EvaluationSet.of(task.prepared, "test", EvaluationConfig()), [("plain", None)]
     )
     return found["plain", None]

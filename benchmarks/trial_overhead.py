@@ -1,8 +1,8 @@
 """What a trial costs beside training: raysweep's search against bare Ray Tune, two trials at a time in one Ray session.
 
-Every trial of raysweep's gets its proposal from Optuna, goes through :func:`raysweep.search.search` with its ledger, and in
-the actor takes the model and artifacts, puts the base weights back and makes an optimizer; only training and evaluating
-are left out. A second row also writes what a rung of a real trial writes: its weights and a checkpoint.
+Every trial of raysweep's gets its proposal from Optuna, goes through :func:`raysweep.runner.tune.search` with its ledger,
+and in the actor takes the model and artifacts, puts the base weights back and makes an optimizer; only training and
+evaluating are left out. A second row also writes what a rung of a real trial writes: its weights and a checkpoint.
 
 The peers do nothing at all. ``bare Ray Tune`` is a function that reports once, with Tune's defaults, so that each trial
 has a process of its own. ``reused class`` is a Trainable whose actors Tune reuses, as raysweep's are.
@@ -29,12 +29,13 @@ from ray import tune
 from benchmarks import measure, peers, sst2
 from benchmarks.nothing import Nothing, nothing
 from benchmarks.untrained import TimedLedger, TimedSweep, Untrained, Written
-from raysweep import progress, search
-from raysweep.artifacts import Prepared
+from raysweep import terminal
 from raysweep.cluster import Request, connected
-from raysweep.searching import decisions_of
-from raysweep.spending import Spending
-from raysweep.study import StudyFile
+from raysweep.data.prepared import Prepared
+from raysweep.runner import tune as search
+from raysweep.search.scheduler import decisions_of
+from raysweep.sweep.budget import Spending
+from raysweep.sweep.optuna_study import StudyFile
 
 SLOTS = 2
 # A space such as people search: proposals cost what they do in a sweep.
@@ -100,7 +101,7 @@ def _run(arguments: argparse.Namespace, data: sst2.Data, prepared: Prepared, tem
     resources = sst2.sweep(data, temporary)[0].resources.model_copy(
         update={"num_cpus": max(SLOTS, os.cpu_count() or 1)}
     )
-    with progress.quiet(), connected(resources):  # what Ray prints goes to a file
+    with terminal.quiet(), connected(resources):  # what Ray prints goes to a file
         for repeat in range(arguments.repeats):
             for peer in tried[:: -1 if repeat % 2 else 1]:
                 folder = temporary / f"{peer.name}-{repeat}"
@@ -176,7 +177,7 @@ def _ours(folder: Path, count: int, data: sst2.Data, prepared: Prepared, *, writ
     config, space = sst2.sweep(data, folder / "none", space=SPACE, budget={"trials": count, "rungs": 1})
     (folder / "points").mkdir()
     ledger = TimedLedger(folder)
-    display = progress.Display(Console(file=io.StringIO()))
+    display = terminal.Display(Console(file=io.StringIO()))
     decisions = decisions_of(config, space, (0.5, 0.5))
     study = StudyFile(folder / "study.journal", config.name, decisions.proposals)
     sweep = TimedSweep(config, decisions, ledger, display, Spending(config.budget, 1, 0), study)

@@ -9,17 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from raysweep import engine, search
-from raysweep.ledger import Ledger
-from raysweep.metrics import Scores
-from raysweep.results import checkpoints_of
-from raysweep.sweep import Sweep
-from raysweep.trial import TrialConfig
+from raysweep.config.trial import TrialConfig
+from raysweep.metrics.retrieval import Scores
+from raysweep.results.ledger import Ledger, checkpoints_of
+from raysweep.runner import tune
+from raysweep.sweep.sweep import Sweep
+from raysweep.training import trial as engine
+from raysweep.training import workbench
 
-save_point = search.save_point  # type: ignore[attr-defined]
+save_point = tune.save_point  # type: ignore[attr-defined]
 
 
-class Untrained(search.TrialActor):
+class Untrained(tune.TrialActor):
     """raysweep's trial without training and evaluation. Notes in the run's folder what its parts took."""
 
     writes = False
@@ -36,13 +37,13 @@ class Untrained(search.TrialActor):
         self._started = True
 
     def step(self) -> dict[str, Any]:
-        from raysweep.training import Training
+        from raysweep.training.trainer import Training
 
         trial = TrialConfig(**self._given["trial"])
-        search.save_point = self._save_point  # type: ignore[attr-defined, assignment]
+        tune.save_point = self._save_point  # type: ignore[attr-defined, assignment]
         with self._timed("trial"):
             training = Training(trial, self._bench, engine.trial_seed(self._given["seed"], trial), self._num_rungs)
-            result = engine.RungResult(1, trial.examples_per_rung, 0.0, {("plain", None): self._scores()}, 0.0, 0.0)
+            result = workbench.RungResult(1, trial.examples_per_rung, 0.0, {("plain", None): self._scores()}, 0.0, 0.0)
             self._rungs = iter([result])
         if self.writes:
             with self._timed("writing"):

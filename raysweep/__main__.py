@@ -1,3 +1,3 @@
-from raysweep.cli import main
+from raysweep.cli.commands import main
 
 main()

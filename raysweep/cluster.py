@@ -10,12 +10,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from raysweep.config import ResourcesConfig
+from raysweep.config.sweep import ResourcesConfig
 from raysweep.errors import InputError
-from raysweep.progress import undisturbed
+from raysweep.terminal import undisturbed
 
 CONTEXT_BYTES = 600 << 20  # of CUDA in each process, which no allocator counts
+
+
 KNOCK_SECONDS = 10
+
+
 THREADS_PER_ENCODER = 8  # one encoder stops gaining from more threads about here; a larger node runs several
 
 

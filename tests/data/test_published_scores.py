@@ -1,14 +1,12 @@
 """The published scores of the untrained encoder, by hand through the command line."""
 
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-DATA = Path(os.environ.get("RAYSWEEP_DATA_DIR", Path(__file__).parents[2].parent / "shared" / "data"))
+from support.paths import DATA
 
 PUBLISHED = {  # SST-2, all-MiniLM-L6-v2: P uniform, std, S uniform, std, P linear, S linear
     4: (63.991, 30.276, 50.940, 7.684, 64.530, 51.977),

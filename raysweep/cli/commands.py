@@ -1,0 +1,311 @@
+"""The command line: one subcommand a stage. torch and Ray are imported only by the commands that use them."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from raysweep import __version__
+from raysweep.cli.options import natural, one_of, where_of, with_trials
+from raysweep.config.load import load
+from raysweep.errors import InputError
+from raysweep.sweep.resume import load_resumed
+from raysweep.terminal import undisturbed, working
+
+OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+OVERRIDE_HELP = (
+    "Any key of the file can be overridden by its dotted path: --budget.trials 40, --data.train reviews.csv, "
+    "--space.learning_rate '{low: 1e-6, high: 1e-4, log: true}'."
+)
+
+
+app = typer.Typer(
+    name="raysweep",
+    help="Sweep the fine-tuning of sentence embeddings on Ray, and answer with a Pareto front of polarity (retrieved "
+    "sentences share the query's class) against similarity (they stay close under the frozen reference encoder).",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+SpaceFile = Annotated[
+    str, typer.Argument(metavar="SPACE", help="A YAML file, or the name of a shipped space such as demo.")
+]
+
+
+Trials = Annotated[int | None, typer.Option(min=1, help="Short for --budget.trials.")]
+
+
+@app.callback(invoke_without_command=True)
+def _main(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    if version:
+        typer.echo(f"raysweep {__version__}")
+        raise typer.Exit
+
+
+@app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
+def run(
+    context: typer.Context,
+    space: Annotated[
+        str | None,
+        typer.Argument(metavar="SPACE", help="A YAML file, or the name of a shipped space; left out with --resume."),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Go on with a run that was interrupted, killed, or is to be extended."),
+    ] = None,
+    warm_start: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="RUN", help="Learn from this older run, also of other data or models; repeatable."),
+    ] = None,
+    trials: Trials = None,
+) -> None:
+    """Run a whole sweep: prepare, search, score the front on test, report.
+
+    What was prepared before for the same data, encoder and mining is reused. Ctrl-C ends the search and still reports.
+    A resumed run may be given more budget, and a SPACE that only adds to its own.
+    """
+    from raysweep.runner import run as runner
+
+    arguments = with_trials(context.args, trials)
+    if space is not None and space.startswith("--"):  # an override, where SPACE was left out
+        arguments, space = [space, *arguments], None
+    resumed = None
+    if resume is not None:
+        if warm_start:
+            raise InputError("--warm-start is for new runs; a resumed one has what it began with")
+        config, parsed, resumed = load_resumed(resume, space, arguments)
+    elif space is None:
+        raise InputError("SPACE is missing: a YAML file or the name of a shipped space, or --resume RUN")
+    else:
+        config, parsed = load(space, arguments)
+    with working() as (display, log):
+        folder, interrupted = runner.run(
+            config, parsed, display, log, resumed=resumed, warm_start=[folder.absolute() for folder in warm_start or ()]
+        )
+    with undisturbed(interrupted):
+        found = _report(folder)
+    if interrupted:
+        raise typer.Exit(130)
+    if not found:
+        raise typer.Exit(1)
+
+
+@app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
+def prepare(context: typer.Context, space: SpaceFile) -> None:
+    """Only prepare: sentences, tokens, reference embeddings, neighbours and examples.
+
+    Prints the file that raysweep.data.prepared.Prepared.open takes, for running trials in-process from Python.
+    """
+    from raysweep.runner import run as runner
+
+    config, parsed = load(space, context.args)
+    runner.check_writable("storage.artifacts", config.storage.artifacts_folder)
+    with working() as (display, _):
+        path = runner.prepare_only(config, parsed, display)
+    typer.echo(path)
+
+
+@app.command()
+def evaluate(
+    model: Annotated[str, typer.Option(help="Encoder to score: a folder, a hub name, or 'demo'.")],
+    train: Annotated[str, typer.Option(help="Labelled sentences; the retrieval pool is sampled from them.")],
+    test: Annotated[str, typer.Option(help="Labelled sentences; each row is a query.")],
+    reference: Annotated[
+        str | None, typer.Option(help="Encoder that defines similarity; the model itself if not given.")
+    ] = None,
+    k: Annotated[str, typer.Option(help="Retrieved sentences per query; several separated by commas.")] = "16",
+    rank_weights: Annotated[str, typer.Option(help="uniform, linear, or both separated by a comma.")] = "uniform",
+    num_pool: Annotated[
+        int | None, typer.Option(min=1, help="Pool size; min(train, 5 * queries) if not given.")
+    ] = None,
+    pool_seed: Annotated[int, typer.Option(min=0, help="Seed of the pool's sample.")] = 42,
+    text_column: Annotated[str, typer.Option(help="Column of the sentence.")] = "text",
+    label_column: Annotated[str, typer.Option(help="Column of the class.")] = "label",
+    prompt: Annotated[str, typer.Option(help="Text put before every sentence, such as 'query: '.")] = "",
+    precision: Annotated[str, typer.Option(help="fp32, or bf16 (autocast) of the encoder that is scored.")] = "fp32",
+    format: Annotated[str, typer.Option(help="table or json.")] = "table",
+) -> None:
+    """Score any encoder by retrieval, with no training: polarity P and similarity S, x100."""
+    from raysweep.config.sweep import EncoderConfig
+    from raysweep.evaluation import score_files
+
+    for flag, text in (("--model", model), ("--train", train), ("--test", test)):
+        if not text:
+            raise InputError(f"{flag} is empty")
+    ks = [natural("--k", text) for text in k.split(",")]
+    kinds: list[Any] = rank_weights.split(",")
+    for kind in kinds:
+        one_of("--rank-weights", kind, ("uniform", "linear"))
+    one_of("--format", format, ("table", "json"))
+    one_of("--precision", precision, ("fp32", "bf16"))
+    arithmetic: Any = precision
+    with working() as (display, _):
+        results = score_files.score_files(
+            EncoderConfig(name=model, prompt=prompt, precision=arithmetic),
+            EncoderConfig(name=reference, prompt=prompt) if reference else None,
+            train,
+            test,
+            ks,
+            kinds,
+            display,
+            text_column=text_column,
+            label_column=label_column,
+            num_pool=num_pool,
+            pool_seed=pool_seed,
+        )
+    if format == "json":
+        import json
+
+        typer.echo(json.dumps(results, indent=1))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("k", "rank weights", "P", "std", "S", "std")
+    for row in results:
+        table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()))
+    Console().print(table)
+
+
+@app.command()
+def report(run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, finished or not.")]) -> None:
+    """Write the report of a run from its stored results: front tables, figures, report.html. Needs no cluster."""
+    _report(run)
+
+
+@app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
+def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) -> None:
+    """Check a sweep's file and show what it would search, without touching data, models or a cluster."""
+    config, parsed = load(space, with_trials(context.args, trials))
+    typer.echo(f"{space}: valid")
+    examples = config.budget.examples_per_trial
+    length = f"up to {config.budget.rungs} rungs each" if examples is None else f"{examples:,} examples each"
+    typer.echo(
+        f"sweep {config.name}: {config.budget.trials} trials ({config.sampler}), {length}, "
+        f"early stopping: {config.early_stopping.policy}"
+        + (f", up to {config.replicates.trials} replicates" if config.replicates.trials else "")
+    )
+    for line in [f"limits: {', '.join(config.limits) or 'none'}", *parsed.describe()]:
+        typer.echo(f"  {line}")
+    typer.echo("Freezing levels are checked against the encoder, and k against the pool, when the sweep prepares.")
+
+
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    to: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write the model; must not exist.")],
+    point: Annotated[
+        str,
+        typer.Option(help="knee, best (of the objective), or a member's name: TRIAL:STEP, TRIAL:STEP:concat=0.3, ..."),
+    ] = "knee",
+) -> None:
+    """Write a front member as an ordinary sentence-transformers model, for SentenceTransformer(FOLDER)."""
+    from raysweep.export.export import export as write
+
+    with working():
+        described = write(run, point, to)
+    typer.echo(described)
+
+
+@app.command()
+def table(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    to: Annotated[Path, typer.Argument(metavar="FILE", help="A .csv or .parquet file to write.")],
+) -> None:
+    """Write a run as a recorded table: every configuration, rung and operating point, numbers only, for replay."""
+    from raysweep.replay import table_io
+    from raysweep.results import reader
+
+    if to.exists():
+        raise InputError(f"{to}: exists already")
+    typer.echo(f"{to}: {table_io.write(reader.load(run), to)} trials")
+
+
+@app.command()
+def replay(
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help="A recorded table, or the folder of a run.")],
+    sampler: Annotated[
+        str, typer.Option(help="mfgp, tpe, gp, nsga2, random or package:Class; several by commas.")
+    ] = "mfgp",
+    policy: Annotated[
+        str, typer.Option(help="growth, pareto, asha, median or none; several separated by commas.")
+    ] = "growth",
+    proposals: Annotated[str, typer.Option(help="combined, area, parego or both.")] = "area",
+    reduction_factor: Annotated[int, typer.Option(min=2, help="Of pareto and asha.")] = 2,
+    workers: Annotated[int, typer.Option(min=1, help="Simulated workers.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Searches, of which medians are shown.")] = 20,
+    where: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="Only rows of this value; repeatable.")
+    ] = None,
+    format: Annotated[str, typer.Option(help="table or json.")] = "table",
+) -> None:
+    """Run searches against a recorded sweep, in seconds each and without training: hypervolume against training
+    budget.
+
+    A proposal stands for the nearest recorded configuration that was not taken yet, as the sampler is told.
+    """
+    from typing import get_args
+
+    from raysweep.config.sweep import Aim, Policy
+    from raysweep.replay import compare
+
+    for text in policy.split(","):
+        one_of("--policy", text, get_args(Policy))
+    one_of("--proposals", proposals, get_args(Aim))
+    one_of("--format", format, ("table", "json"))
+    with working() as (display, _):
+        found = compare.compare_files(
+            table,
+            where_of(where or []),
+            samplers=sampler.split(","),
+            policies=policy.split(","),
+            proposals=proposals,
+            factor=reduction_factor,
+            num_workers=workers,
+            num_seeds=seeds,
+            display=display,
+        )
+    if format == "json":
+        import json
+
+        typer.echo(json.dumps(found.figures, indent=1))
+        return
+    from rich.console import Console
+
+    typer.echo(found.title)
+    Console().print(found.table)
+
+
+def _report(folder: Path) -> bool:
+    """Write and show the report; whether there is a front."""
+    from rich.console import Console
+
+    from raysweep.report import terminal
+    from raysweep.report import write as reports
+
+    written = reports.write(folder)
+    if written.summary.members:
+        Console().print(terminal.terminal_table(written.summary))
+    for note in written.summary.notes:
+        typer.echo(f"note: {note}")
+    typer.echo(f"report: {written.folder / 'report.html'}")
+    return bool(written.summary.members)
+
+
+def main() -> None:
+    """Entry point: bad input ends with one message and exit code 2."""
+    try:
+        app()
+    except InputError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

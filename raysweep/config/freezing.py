@@ -1,0 +1,211 @@
+"""Which parameters a freezing level keeps fixed, decided from the names that ``model.named_parameters()`` gives.
+
+Levels are named as in the adiabatic-tuning paper, each a superset of the one before:
+
+``none``         nothing
+``emb.base``     the tables of words, positions (absolute or relative) and token types
+``emb``          the whole embedding block: its norm and projection too
+``emb+B0a``      and the attention of block 0, with the norm that belongs to it
+``emb+B0ai``     and its intermediate dense (in pre-norm encoders with the norm before it)
+``emb+B0aio``    and its output.dense, the second feed-forward matrix
+``emb+B0``       and the rest of block 0: in post-norm encoders output.LayerNorm, in pre-norm ones nothing
+``emb+B0-n``     blocks 0 to n, n >= 1
+
+All of them follow the order of computation, so each parameter has one depth and a level is the greatest depth it
+freezes.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from raysweep.errors import InputError
+
+FIXED_LEVELS = ("none", "emb.base", "emb", "emb+B0a", "emb+B0ai", "emb+B0aio", "emb+B0")
+
+
+FORMS = (*FIXED_LEVELS, "emb+B0-n with n >= 1")
+
+
+_LAST_BLOCK = re.compile(r"emb\+B0-([1-9][0-9]*)")
+
+
+_EMBEDDING_DEPTHS = 2
+
+
+_BLOCK_DEPTHS = 4  # attention, intermediate, output, rest
+
+
+_OUTPUT = 2
+
+
+_TABLES = re.compile(
+    r"(?:^|\.)(?:embeddings\.(?:word|tok|position|token_type)_embeddings|encoder\.relative_attention_bias)\."
+)
+
+
+_EMBEDDINGS = re.compile(r"(?:^|\.)(?:embeddings|embeddings_project)\.")
+
+
+_POOLER = re.compile(r"(?:^|\.)pooler\.")
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """How an encoder names the parts of its blocks: regular expressions, the parts' relative to the block."""
+
+    block: str
+    attention: str
+    intermediate: str
+    output: str
+
+
+ARCHITECTURES = {
+    "BERT, RoBERTa, XLM-R, ELECTRA, MPNet": Architecture(
+        r"encoder\.layer", r"attention\.", r"intermediate\.dense\.", r"output\.dense\."
+    ),
+    "DistilBERT": Architecture(r"transformer\.layer", r"(attention|sa_layer_norm)\.", r"ffn\.lin1\.", r"ffn\.lin2\."),
+    "ModernBERT": Architecture(r"layers", r"(attn|attn_norm)\.", r"(mlp_norm|mlp\.Wi)\.", r"mlp\.Wo\."),
+    "NomicBERT": Architecture(
+        r"layers", r"(self_attn|post_attention_layernorm)\.", r"mlp\.(gate|up)_proj\.", r"mlp\.down_proj\."
+    ),
+}
+
+
+def check_level(level: str) -> None:
+    """Raise InputError unless ``level`` is written as one. Whether an encoder has it, :func:`frozen_names` tells."""
+    if level not in FIXED_LEVELS and not _LAST_BLOCK.fullmatch(level):
+        raise InputError(f"freezing is {level!r}; allowed: {', '.join(FORMS)}")
+
+
+def levels(names: Sequence[str]) -> tuple[str, ...]:
+    """The levels of the encoder with these parameter names that leave something to train, each a superset of the last.
+
+    Raises InputError when the encoder's structure is not recognised.
+    """
+    depths = _depths(names)
+    deeper = (f"emb+B0-{block}" for block in range(1, _num_blocks(depths)))
+    return tuple(level for level in (*FIXED_LEVELS, *deeper) if _trainable(depths, _frozen(depths, level)))
+
+
+def frozen_names(names: Sequence[str], level: str, *, freeze_output_dense: bool = False) -> frozenset[str]:
+    """The parameters that ``level`` freezes, and output.dense of every block if asked.
+
+    ``names`` may carry any prefix, such as ``0.model.``. Raises InputError when the encoder lacks the level, when
+    nothing would be left to train, and when its structure is not recognised (which ``none`` does not need).
+    """
+    check_level(level)
+    if level == "none" and not freeze_output_dense:
+        return frozenset()
+    depths = _depths(names)
+    num_blocks = _num_blocks(depths)
+    frozen = _frozen(depths, level)
+    if freeze_output_dense:
+        frozen |= {name for name, depth in depths.items() if _is_output(depth)}
+    if level_depth(level) >= _EMBEDDING_DEPTHS + _BLOCK_DEPTHS * num_blocks:
+        problem = "the encoder lacks it"
+    elif not _trainable(depths, frozen):
+        problem = "it leaves nothing to train"
+    else:
+        return frozen
+    modifier = " with output.dense frozen in all blocks" if freeze_output_dense else ""
+    raise InputError(
+        f"freezing level {level!r}{modifier}: {problem}; the encoder has {num_blocks} blocks, B0 to B{num_blocks - 1}, "
+        f"and the levels {', '.join(levels(names))}"
+    )
+
+
+@dataclass(frozen=True)
+class PrefixNames:
+    """Module names of an encoder's frozen first part: what makes embeddings, whole blocks, and the block that follows."""
+
+    embeddings: tuple[str, ...]
+    blocks: tuple[str, ...]
+    next_block: str
+
+
+def prefix_names(names: Sequence[str], modules: Sequence[str], level: str) -> PrefixNames | None:
+    """The part that ``level`` freezes from the input to the end of a block, or None when that is not a single block.
+
+    ``names`` are the parameters', ``modules`` the modules' names.
+    """
+    if level == "none":
+        return None
+    num_frozen = max(0, (level_depth(level) + 1 - _EMBEDDING_DEPTHS) // _BLOCK_DEPTHS)
+    if not num_frozen:
+        return None
+    depths = _depths(names)
+    block = _architecture(names).block
+    blocks = {int(m[1]): name for name in modules if (m := re.search(rf"(?:^|\.){block}\.(\d+)$", name))}
+    if num_frozen >= _num_blocks(depths):
+        return None
+    embeddings = tuple(name for name in modules if re.search(r"(?:^|\.)(?:embeddings|embeddings_project)$", name))
+    return PrefixNames(embeddings, tuple(blocks[i] for i in range(num_frozen)), blocks[num_frozen])
+
+
+def frozen_modules(names: Sequence[str], modules: Sequence[str], level: str) -> list[str]:
+    """Those of ``modules``, such as dropout layers, that lie in the part that ``level`` freezes."""
+    if level == "none":
+        return []
+    architecture = _architecture(names)
+    depths = {module: _depth(f"{module}.weight", architecture) for module in modules}
+    return [module for module, depth in depths.items() if depth is not None and depth <= level_depth(level)]
+
+
+def level_depth(level: str) -> int:
+    """The greatest depth that a level freezes, -1 for none: what orders levels."""
+    if match := _LAST_BLOCK.fullmatch(level):
+        return _EMBEDDING_DEPTHS + _BLOCK_DEPTHS * (int(match[1]) + 1) - 1
+    return FIXED_LEVELS.index(level) - 1
+
+
+def _depths(names: Sequence[str]) -> dict[str, int | None]:
+    """The depth of each parameter, None for what no level freezes: poolers, final norms, heads."""
+    architecture = _architecture(names)
+    return {name: _depth(name, architecture) for name in names}
+
+
+def _architecture(names: Sequence[str]) -> Architecture:
+    for architecture in ARCHITECTURES.values():
+        depths = {name: _depth(name, architecture) for name in names}
+        found = set(depths.values())
+        in_blocks = range(_EMBEDDING_DEPTHS, _EMBEDDING_DEPTHS + _BLOCK_DEPTHS * _num_blocks(depths))
+        parts = {depth for depth in in_blocks if (depth - _EMBEDDING_DEPTHS) % _BLOCK_DEPTHS <= _OUTPUT}
+        if parts and parts | {0} <= found:
+            return architecture
+    raise InputError(
+        f"freezing needs an encoder built like one of {'; '.join(ARCHITECTURES)}; "
+        f"this one's parameters are named {', '.join(names[:4]) or 'nothing'}, ..."
+    )
+
+
+def _depth(name: str, architecture: Architecture) -> int | None:
+    if _TABLES.search(name):
+        return 0
+    if _EMBEDDINGS.search(name):
+        return 1
+    match = re.search(rf"(?:^|\.){architecture.block}\.(\d+)\.(.+)", name)
+    if not match:
+        return None
+    parts = (architecture.attention, architecture.intermediate, architecture.output)
+    part = next((number for number, part in enumerate(parts) if re.match(part, match[2])), len(parts))
+    return _EMBEDDING_DEPTHS + _BLOCK_DEPTHS * int(match[1]) + part
+
+
+def _num_blocks(depths: dict[str, int | None]) -> int:
+    deepest = max((depth for depth in depths.values() if depth is not None), default=0)
+    return (deepest - _EMBEDDING_DEPTHS) // _BLOCK_DEPTHS + 1
+
+
+def _is_output(depth: int | None) -> bool:
+    return depth is not None and depth >= _EMBEDDING_DEPTHS and (depth - _EMBEDDING_DEPTHS) % _BLOCK_DEPTHS == _OUTPUT
+
+
+def _frozen(depths: dict[str, int | None], level: str) -> frozenset[str]:
+    limit = level_depth(level)
+    return frozenset(name for name, depth in depths.items() if depth is not None and depth <= limit)
+
+
+def _trainable(depths: dict[str, int | None], frozen: frozenset[str]) -> bool:
+    """Whether a loss on sentence embeddings still moves something. A pooler does not count: they do without it."""
+    return any(name not in frozen and not _POOLER.search(name) for name in depths)

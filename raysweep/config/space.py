@@ -1,0 +1,225 @@
+"""Conditional search spaces: which values each parameter of a trial may take.
+
+A parameter is a plain value (fixed), a range ``{low, high, log}``, or ``{choices: ...}``. Choices are a list, or a mapping
+from each choice to further parameters that exist only under it::
+
+    loss:
+      choices:
+        triplet: {margin: {low: 0.01, high: 1.0, log: true}}
+        multiple_negatives: {scale: {choices: [10, 20, 40]}}
+    learning_rate: {low: 1.0e-6, high: 2.0e-4, log: true}
+
+Under a choice, parameters are called after it towards the sampler (``loss=triplet.margin``), so that every name has one
+distribution, as Optuna asks.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from raysweep.config.freezing import level_depth
+from raysweep.config.trial import TrialConfig, trial_config
+from raysweep.errors import InputError
+
+Scalar = bool | int | float | str
+
+
+class Suggester(Protocol):
+    """The part of ``optuna.Trial`` that a space needs."""
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float: ...
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int: ...
+    def suggest_categorical(self, name: str, choices: Any) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Fixed:
+    value: Scalar | None
+
+
+@dataclass(frozen=True)
+class Range:
+    low: float
+    high: float
+    log: bool
+    integer: bool
+
+
+@dataclass(frozen=True)
+class Choices:
+    options: Mapping[Scalar, "Parameters"]  # each choice with the parameters that exist only under it
+
+
+Parameter = Fixed | Range | Choices
+
+
+Parameters = Mapping[str, Parameter]
+
+
+class Recall:
+    """A Suggester that gives the values of a known configuration, and notes how a sampler would call them.
+
+    ValueError where a value does not lie in the space.
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+        self.params: dict[str, Any] = {}
+        self.distributions: dict[str, tuple[Any, ...]] = {}
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+        return float(self._number(name, low, high, ("float", low, high, log)))
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
+        return int(self._number(name, low, high, ("int", low, high, log)))
+
+    def suggest_categorical(self, name: str, choices: Any) -> Any:
+        value = self._values.get(name.rpartition(".")[2])
+        if value not in choices:
+            raise ValueError(f"{name} is {value!r}, not one of {', '.join(map(str, choices))}")
+        self.params[name], self.distributions[name] = value, ("categorical", tuple(choices))
+        return value
+
+    def _number(self, name: str, low: float, high: float, distribution: tuple[Any, ...]) -> float:
+        value = self._values.get(name.rpartition(".")[2])
+        if not isinstance(value, int | float) or not low <= value <= high:
+            raise ValueError(f"{name} is {value!r}, not from {low:g} to {high:g}")
+        self.params[name], self.distributions[name] = value, distribution
+        return value
+
+
+@dataclass(frozen=True)
+class Space:
+    """A parsed, checked space."""
+
+    parameters: Parameters
+
+    def draw(self, suggest: Suggester) -> dict[str, Any]:
+        """Draw the values of one configuration; ``suggest`` is an ``optuna.Trial`` or has its three methods."""
+        return dict(_draw(self.parameters, suggest, ""))
+
+    def recall(self, values: Mapping[str, Any]) -> Recall:
+        """How a sampler would have given these values. ValueError names the first that does not lie in the space."""
+        recall = Recall(values)
+        for name, value in self.draw(recall).items():
+            if values.get(name) != value:
+                raise ValueError(f"{name} is {values.get(name)!r}, not {value!r}")
+        return recall
+
+    def grid(self) -> list[dict[str, Scalar]]:
+        """Every combination, as sampler parameters to enqueue. InputError names the first range: a grid has none."""
+        return list(_combinations(self.parameters, ""))
+
+    def describe(self) -> list[str]:
+        """One line a parameter, for people; indented where it exists only under a choice."""
+        return list(_describe(self.parameters, ""))
+
+    def largest(self) -> list[TrialConfig]:
+        """A trial for each branch of the space with the largest batch and the least frozen: what takes most memory."""
+        extremes: dict[str, Any] = {}
+        if sizes := self.values("batch_size"):
+            extremes["batch_size"] = max(sizes)
+        if freezing_levels := self.values("freezing"):
+            extremes["freezing"] = min(freezing_levels, key=level_depth)
+        if "fp32" in self.values("precision"):
+            extremes["precision"] = "fp32"
+        if False in self.values("freeze_output_dense"):
+            extremes["freeze_output_dense"] = False
+        if rates := [rate for rate in self.values("dropout") if rate is not None]:
+            extremes["dropout"] = max(rates)
+        return [trial_config({**values, **extremes}) for values in branches(self.parameters)]
+
+    def values(self, name: str) -> list[Any]:
+        """Every value that a parameter may take; the two ends of a range."""
+        return values_of(self.parameters, name)
+
+
+def _describe(parameters: Parameters, indent: str) -> Iterator[str]:
+    for name, parameter in parameters.items():
+        if isinstance(parameter, Fixed):
+            yield f"{indent}{name}: {parameter.value}"
+        elif isinstance(parameter, Range):
+            yield f"{indent}{name}: {parameter.low:g} to {parameter.high:g}{' (log)' if parameter.log else ''}"
+        elif not any(parameter.options.values()):
+            yield f"{indent}{name}: {', '.join(str(option) for option in parameter.options)}"
+        else:
+            yield f"{indent}{name}:"
+            for option, children in parameter.options.items():
+                yield f"{indent}  {option}"
+                yield from _describe(children, indent + "    ")
+
+
+def _draw(parameters: Parameters, suggest: Suggester, prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, parameter in parameters.items():
+        if isinstance(parameter, Fixed):
+            yield name, parameter.value
+        elif isinstance(parameter, Choices):
+            value = suggest.suggest_categorical(prefix + name, list(parameter.options))
+            yield name, value
+            yield from _draw(parameter.options[value], suggest, f"{prefix}{name}={value}.")
+        elif parameter.integer:
+            yield name, suggest.suggest_int(prefix + name, int(parameter.low), int(parameter.high), log=parameter.log)
+        else:
+            yield name, suggest.suggest_float(prefix + name, parameter.low, parameter.high, log=parameter.log)
+
+
+def _combinations(parameters: Parameters, prefix: str) -> Iterator[dict[str, Scalar]]:
+    axes: list[list[dict[str, Scalar]]] = []
+    for name, parameter in parameters.items():
+        if isinstance(parameter, Range):
+            raise InputError(f"space: {prefix}{name} is a range; the grid sampler needs choices")
+        if isinstance(parameter, Choices):
+            axes.append(
+                [
+                    {prefix + name: value, **below}
+                    for value, children in parameter.options.items()
+                    for below in _combinations(children, f"{prefix}{name}={value}.")
+                ]
+            )
+    for combination in itertools.product(*axes):
+        yield {name: value for part in combination for name, value in part.items()}
+
+
+def find(parameters: Parameters, name: str) -> Iterator[Parameter]:
+    """The parameter of this name wherever it stands, also under choices."""
+    for key, parameter in parameters.items():
+        if key == name:
+            yield parameter
+        if isinstance(parameter, Choices):
+            for children in parameter.options.values():
+                yield from find(children, name)
+
+
+def values_of(parameters: Parameters, name: str) -> list[Any]:
+    """Every value the parameter may take, wherever it stands; the two ends of a range."""
+    found: list[Any] = []
+    for parameter in find(parameters, name):
+        if isinstance(parameter, Fixed):
+            found.append(parameter.value)
+        elif isinstance(parameter, Range):
+            found += [parameter.low, parameter.high]
+        else:
+            found += list(parameter.options)
+    return list(dict.fromkeys(found))
+
+
+_DECIDING = ("loss", "optimizer", "schedule")  # other parameters are allowed or needed by their values
+
+
+def branches(parameters: Parameters) -> Iterator[dict[str, Any]]:
+    """One trial's values for every way through the choices that other parameters depend on."""
+    axes: list[list[dict[str, Any]]] = []
+    for name, parameter in parameters.items():
+        if isinstance(parameter, Fixed):
+            axes.append([{name: parameter.value}])
+        elif isinstance(parameter, Range):
+            axes.append([{name: int(parameter.low) if parameter.integer else parameter.low}])
+        elif any(parameter.options.values()) or name in _DECIDING:
+            axes.append(
+                [{name: v, **below} for v, children in parameter.options.items() for below in branches(children)]
+            )
+        else:
+            axes.append([{name: next(iter(parameter.options))}])
+    for combination in itertools.product(*axes):
+        yield {name: value for part in combination for name, value in part.items()}

@@ -1,0 +1,321 @@
+"""The typed, frozen form of a sweep's YAML file. YAML is turned into it once, at the edge."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from raysweep.config.document import Document, KeyPath, unknown_key
+from raysweep.config.strict import Frozen
+
+if TYPE_CHECKING:
+    from raysweep.config.trial import TrialConfig
+
+
+def _absolute_source(source: str) -> str:
+    """Workers have working folders of their own, so a relative path would mean another file there."""
+    if source == "demo" or source.startswith("hub:") or "://" in source:
+        return source
+    return str(Path(source).expanduser().absolute())
+
+
+def absolute_model(name: str) -> str:
+    if not name:
+        raise ValueError("must name an encoder: demo, a folder, or a name on the hub; it is empty")
+    folder = Path(name).expanduser()
+    return str(folder.absolute()) if name != "demo" and folder.is_dir() else name
+
+
+def _local(folder: Path) -> Path:
+    if "://" in str(folder) or ":/" in str(folder):
+        raise ValueError(f"must be a folder that every node sees, not the URI {str(folder)!r}")
+    return folder.expanduser().absolute()
+
+
+Source = Annotated[str, AfterValidator(_absolute_source)]
+
+
+Folder = Annotated[Path, AfterValidator(_local)]
+
+
+def _named(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+class DataConfig(Frozen):
+    """Where labelled sentences come from. A source is `demo`, `hub:NAME[:SPLIT]`, or a path or URI of a table."""
+
+    train: Source = Field(description="training sentences; also the pool that retrieval searches in")
+    dev: Source | None = Field(None, description="sentences the search selects on; carved from train when not given")
+    test: Source | None = Field(None, description="sentences scored once, for the report")
+    subset: str | None = Field(None, description="configuration name of a hub dataset")
+    text_column: str = "text"
+    label_column: str = "label"
+    dev_fraction: float = Field(0.1, gt=0, lt=1, description="share of train carved as dev")
+    max_dev: int = Field(1000, ge=1, description="most sentences carved as dev")
+
+
+class EncoderConfig(Frozen):
+    """A sentence-transformers model: `demo`, a folder, or a name on the hub."""
+
+    name: Annotated[str, AfterValidator(absolute_model)]
+    revision: str | None = Field(None, description="hub revision")
+    prompt: str = Field("", description="text put before every sentence, such as 'query: ' for e5")
+    max_tokens: int | None = Field(None, ge=2, description="truncate sentences; the model's own limit if not given")
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="of the embeddings that prepare makes with it")
+
+
+Encoder = Annotated[EncoderConfig, BeforeValidator(_named)]
+
+
+class ExamplesConfig(Frozen):
+    """How training examples are mined from neighbours under an encoder."""
+
+    encoder: Encoder | None = Field(None, description="encoder whose neighbours are mined; the reference if not given")
+    neighbours: Literal["per_class", "pooled"] = Field(
+        "per_class",
+        description="k nearest of the own and of the other classes, or the k nearest of all, split by label",
+    )
+    k: int = Field(16, ge=1, le=1024, description="neighbours per sentence")
+    min_similarity: float | None = Field(None, ge=-1, lt=1, description="least cosine of a neighbour")
+    target: int = Field(250_000, ge=1, description="examples sampled of each kind the losses need")
+    same_class_cosine: float = Field(1.0, ge=-1, le=1, description="target cosine of a same-class scored pair")
+    other_class_cosine: float = Field(0.0, ge=-1, le=1, description="target cosine of an other-class scored pair")
+
+
+Grid = list[Annotated[float, Field(gt=0, le=100)]]
+
+
+class PointsConfig(Frozen):
+    """The operating points that a rung reports beside the plain one: the values of each kind."""
+
+    concat: Grid = Field([0.1, 0.3, 1.0, 3.0], description="weight of the tuned cosine added to the reference's")
+    class_concat: Grid = Field(
+        [0.1, 0.3, 1.0], description="weight of the class probabilities' product added to it; of the loss softmax"
+    )
+    interpolate: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
+        [], description="places between the base model's weights and the tuned; each costs another evaluation"
+    )
+
+
+class EvaluationConfig(Frozen):
+    """How P and S are computed."""
+
+    k: int = Field(16, ge=1, description="retrieved sentences per query")
+    rank_weights: Literal["uniform", "linear"] = "uniform"
+    num_pool: int | None = Field(None, ge=1, description="pool size; min(train, 5 * queries) if not given")
+    pool_seed: int = Field(42, ge=0, lt=2**32)
+    points: PointsConfig = PointsConfig()
+
+
+SAMPLERS = ("mfgp", "tpe", "gp", "nsga2", "random", "grid")
+
+
+Aim = Literal["combined", "area", "parego", "both"]
+
+
+class ConstraintsConfig(Frozen):
+    """What an operating point has to reach, in [0, 1]. Points that do not are worth less than all that do."""
+
+    polarity: float = Field(0.0, ge=0, le=1, description="least P")
+    similarity: float = Field(0.0, ge=0, le=1, description="least S")
+    retention: float = Field(0.0, ge=0, le=1, description="least S over S of the reference")
+
+
+class ObjectiveConfig(Frozen):
+    """What a trial is judged by: its best point under polarity_weight * P + (1 - polarity_weight) * S, and its front."""
+
+    polarity_weight: float = Field(0.5, ge=0, le=1)
+    similarity: Literal["similarity", "retention"] = "similarity"
+    constraints: ConstraintsConfig = ConstraintsConfig()
+    proposals: Aim = Field(
+        "area",
+        description="what the sampler maximises: the weighted objective, the hypervolume of a trial's own points, a "
+        "Tchebycheff scalarisation that varies from trial to trial, or P and S as two objectives",
+    )
+
+
+Policy = Literal["growth", "pareto", "asha", "median", "none"]
+
+
+class PlateauConfig(Frozen):
+    """The sweep ends when the front's hypervolume has not grown by more than a fraction while trials were held or ended."""
+
+    trials: int = Field(ge=1, description="so many times; under growth a trial is held many times")
+    growth: float = Field(0.01, ge=0, description="relative; 0.01 is one percent")
+
+
+class EarlyStoppingConfig(Frozen):
+    """Trials are compared at equal numbers of examples seen; the halving policies revive a trial that proves good later."""
+
+    policy: Policy = Field(
+        "growth",
+        description="the next rung where the front is expected to grow most; successive halving on the front, or on the "
+        "objective; the median rule on the objective; or none",
+    )
+    first_examples: int = Field(2048, ge=1, description="examples seen before a trial may be stopped; not of growth")
+    reduction_factor: int = Field(2, ge=2, description="one in this many goes on at each milestone of pareto and asha")
+    plateau: PlateauConfig | None = None
+
+
+class BudgetConfig(Frozen):
+    """What a sweep may spend; running trials end at their next rung when a limit is reached."""
+
+    trials: int = Field(20, ge=1)
+    rungs: int = Field(6, ge=1, description="evaluations per trial; a trial sees rungs * examples_per_rung examples")
+    examples_per_trial: int | None = Field(None, ge=1, description="in place of rungs: what every trial sees in all")
+    minutes: float | None = Field(None, gt=0, description="wall-clock limit of the search")
+    cpu_hours: float | None = Field(None, gt=0, description="limit of the CPUs that trials hold, in hours of one")
+    gpu_hours: float | None = Field(None, gt=0, description="limit of the GPUs that trials hold, in hours of one")
+    money: float | None = Field(None, gt=0, description="limit of what trials cost by prices")
+    prices: dict[str, Annotated[float, Field(ge=0)]] = Field(
+        {}, description="of a node an hour, by node type of the cluster's file; default for any other"
+    )
+
+    @model_validator(mode="after")
+    def _check_prices(self) -> "BudgetConfig":
+        if self.money is not None and not self.prices:
+            raise ValueError("money needs prices, such as {gpu_worker: 3.06, default: 0.1} an hour")
+        return self
+
+    def rungs_of(self, trial: "TrialConfig") -> int:
+        """How many rungs a trial has."""
+        return self.rungs if self.examples_per_trial is None else self.examples_per_trial // trial.examples_per_rung
+
+
+class ReplicatesConfig(Frozen):
+    """Noise: when the search is over, configurations near the front run again with other seeds, and count by their means."""
+
+    trials: int = Field(0, ge=0, description="replicates, beyond budget.trials, at most; 0 for none")
+    runs: int = Field(3, ge=2, description="of one configuration at most, its first included")
+
+
+class ResourcesConfig(Frozen):
+    """What a sweep runs on. What is not given derives from the cluster that is there."""
+
+    address: str | None = Field(None, description="Ray cluster to join; a local one is started if not given")
+    num_cpus: int | None = Field(None, ge=1, description="CPUs of the local cluster; all of this machine if not given")
+    cpus_per_trial: float | None = Field(None, gt=0)
+    gpus_per_trial: float | Literal["measured"] | None = Field(
+        None, description="below 1 packs several trials on one GPU; measured packs as many as its memory holds"
+    )
+    max_concurrent_trials: int | None = Field(None, ge=1)
+    stall_seconds: float = Field(300, gt=0, description="prepare gives up after so long without progress")
+    cache_gib: float = Field(
+        2, ge=0, description="memory of a running trial for what a frozen part of the encoder gives"
+    )
+    max_failures: int = Field(2, ge=0, description="times that a trial whose process died goes on from its checkpoint")
+    checkpoint_seconds: float = Field(300, gt=0, description="a trial saves its state so often, and at each rung")
+
+    @property
+    def gpus_asked(self) -> float | None:
+        """GPUs of a trial before any packing, None where the cluster decides."""
+        return 1.0 if self.gpus_per_trial == "measured" else self.gpus_per_trial
+
+    @field_validator("gpus_per_trial", mode="before")
+    @classmethod
+    def _check_gpus(cls, value: Any) -> Any:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value in (None, "measured") or (number and (0 <= value <= 1 or (value > 1 and float(value).is_integer()))):
+            return value
+        raise ValueError(
+            f"must lie in [0, 1], or be a whole number, or measured, not {value}: Ray shares out one GPU, not several"
+        )
+
+
+class StorageConfig(Frozen):
+    """Where runs and artifacts are kept; on a cluster, folders that every node sees."""
+
+    runs: Folder = Field(Path("raysweep-runs"), strict=False, validate_default=True)
+    artifacts: Folder | None = Field(None, strict=False, description="RUNS/artifacts if not given")
+    max_gib: float = Field(
+        20, gt=0, description="of a run's weights and checkpoints; beyond, the front's least needed weights are dropped"
+    )
+
+    @property
+    def artifacts_folder(self) -> Path:
+        return (self.artifacts or self.runs / "artifacts").absolute()
+
+
+class SweepConfig(Frozen):
+    """One YAML file: a sweep. ``space`` is kept as plain values here; :mod:`raysweep.config.space` reads it."""
+
+    name: str = Field("sweep", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="names the run's folder")
+    seed: int = Field(0, ge=0, lt=2**32)
+    sampler: str = Field(
+        "mfgp", description=f"{', '.join(SAMPLERS)}, or an Optuna sampler's import path, package:Class"
+    )
+    data: DataConfig
+    model: Encoder
+    reference: Encoder | None = Field(
+        None, description="the frozen encoder that defines similarity; the model if not given"
+    )
+    examples: ExamplesConfig = ExamplesConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    space: dict[str, Any]
+    objective: ObjectiveConfig = ObjectiveConfig()
+    early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
+    budget: BudgetConfig = BudgetConfig()
+    replicates: ReplicatesConfig = ReplicatesConfig()
+    resources: ResourcesConfig = ResourcesConfig()
+    storage: StorageConfig = StorageConfig()
+
+    @property
+    def reference_encoder(self) -> EncoderConfig:
+        return self.reference or self.model
+
+    @property
+    def limits(self) -> list[str]:
+        """What ends the search besides its trials, and what a point has to reach, in the file's words."""
+        plateau = self.early_stopping.plateau
+        found = {key: getattr(self.budget, key) for key in ("minutes", "cpu_hours", "gpu_hours", "money")}
+        found["plateau of trials"] = plateau and plateau.trials
+        found |= {f"{key} at least": value or None for key, value in self.objective.constraints}
+        return [f"{key} {value:g}" for key, value in found.items() if value is not None]
+
+    @property
+    def mining_encoder(self) -> EncoderConfig:
+        return self.examples.encoder or self.reference_encoder
+
+
+def parse(document: Document) -> SweepConfig:
+    """Validate a document. InputError names file, line, key, value and what is allowed, for the first thing wrong."""
+    try:
+        return SweepConfig.model_validate(document.values)
+    except ValidationError as error:
+        # Unknown keys first: a misspelt key is also a missing one, and the misspelling is the cause.
+        first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+        path: KeyPath = tuple(first["loc"])
+        raise document.error(path, explain(dict(first), path)) from None
+
+
+def explain(error: dict[str, Any], path: KeyPath) -> str:
+    """What is wrong, in one of pydantic's errors, as a reader of the file would say it."""
+    if error["type"] == "extra_forbidden":
+        return unknown_key(str(path[-1]), _fields(path[:-1]))
+    if error["type"] == "missing":
+        return "this key is required"
+    if error["type"] in ("model_type", "model_attributes_type"):
+        return f"must be a mapping of {', '.join(_fields(path))}, not {error['input']!r}"
+    if error["type"] == "value_error":
+        return str(error["ctx"]["error"])
+    message = error["msg"].replace("Input should", "should").replace("dictionary", "mapping")
+    return f"{message[0].lower()}{message[1:]}, not {error['input']!r}"
+
+
+def _fields(path: KeyPath) -> list[str]:
+    model: Any = SweepConfig
+    for key in path:
+        annotation = model.model_fields[str(key)].annotation
+        candidates = [annotation, *getattr(annotation, "__args__", ())]
+        candidates += [inner for candidate in candidates for inner in getattr(candidate, "__args__", ())]
+        model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
+    return list(model.model_fields)

@@ -1,0 +1,109 @@
+"""One trial's configuration: a point of the space, all that its training is told."""
+
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from raysweep.config import freezing
+from raysweep.config.document import KeyPath, dotted, unknown_key
+from raysweep.config.losses import LOSSES
+from raysweep.config.strict import Frozen
+from raysweep.config.sweep import explain
+from raysweep.errors import InputError
+from raysweep.training.schedules import SCHEDULES
+
+
+class TrialConfig(Frozen):
+    """One point of the space. A parameter that goes with one loss, optimizer or schedule is None under the others."""
+
+    loss: str
+    margin: float | None = None
+    scale: float | None = None
+    retention_weight: float = Field(
+        0.0, ge=0, description="times the mean squared distance of tuned from reference cosines, added to the loss"
+    )
+    learning_rate: float = Field(gt=0, le=1)
+    learning_rate_rule: Literal["none", "linear", "square_root"] = Field(
+        "none", description="how the rate follows the examples per optimizer step; it is meant for base_batch_size"
+    )
+    base_batch_size: int = Field(64, ge=1)
+    optimizer: Literal["adamw", "adamax", "sgd"] = "adamw"
+    momentum: float | None = Field(None, ge=0, lt=1, description="of sgd, 0 if not given; the others have their own")
+    weight_decay: float = Field(0.01, ge=0, lt=1)
+    max_gradient_norm: float = Field(1.0, gt=0)
+    freezing: str = "none"
+    freeze_output_dense: bool = Field(False, description="also freeze output.dense in every block")
+    dropout: float | None = Field(
+        None, ge=0, lt=1, description="of every dropout layer; the encoder's own if not given"
+    )
+    frozen_dropout: bool = Field(False, description="dropout in the frozen part too, which can then not be cached")
+    batch_size: int = Field(64, ge=2, le=65536)
+    accumulation_steps: int = Field(1, ge=1, description="batches per optimizer step")
+    examples_per_rung: int = Field(2048, ge=1, description="examples of one epoch, which a rung ends")
+    schedule: str = "linear"
+    decay: float | None = Field(None, gt=0, lt=1, description="of the exponential schedule: the factor of each rung")
+    warmup_fraction: float = Field(
+        0.1, ge=0, le=1, description="share of all steps; not used when warmup_steps is given"
+    )
+    warmup_steps: int | None = Field(None, ge=0)
+    restart_each_rung: bool = Field(False, description="begin the schedule anew at each rung")
+    idle_rungs: int | None = Field(
+        None, ge=1, description="stop after so many rungs without improvement of validation loss and errors"
+    )
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        "auto",
+        description="of training; auto takes bf16 on GPUs, and on CPUs where it is measured to pay. Scores are fp32",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> "TrialConfig":
+        if self.loss not in LOSSES:
+            raise ValueError(f"loss is {self.loss!r}; allowed: {', '.join(LOSSES)}")
+        taken = LOSSES[self.loss].parameters
+        for name in LOSS_PARAMETERS:
+            value = getattr(self, name)
+            if value is None and name in taken:
+                raise ValueError(f"the loss {self.loss} needs a {name}")
+            if value is not None:
+                if name not in taken:
+                    raise ValueError(f"{name} is given, but the loss {self.loss} has none")
+                taken[name].check(f"{name} of the loss {self.loss}", value)
+        freezing.check_level(self.freezing)
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"schedule is {self.schedule!r}; allowed: {', '.join(SCHEDULES)}")
+        if self.schedule == "exponential" and self.decay is None:
+            raise ValueError("the schedule exponential needs a decay, such as 0.95")
+        if self.schedule != "exponential" and self.decay is not None:
+            raise ValueError(f"decay is given, but the schedule {self.schedule} has none")
+        if self.optimizer != "sgd" and self.momentum is not None:
+            raise ValueError(f"momentum is given, but the optimizer {self.optimizer} has its own")
+        return self
+
+    @property
+    def peak_learning_rate(self) -> float:
+        """The rate that the schedule multiplies: ``learning_rate`` under ``learning_rate_rule``."""
+        ratio = self.batch_size * self.accumulation_steps / self.base_batch_size
+        powers = {"none": 0.0, "linear": 1.0, "square_root": 0.5}
+        return float(self.learning_rate * ratio ** powers[self.learning_rate_rule])
+
+
+LOSS_PARAMETERS = tuple(sorted({name for loss in LOSSES.values() for name in loss.parameters}))
+
+
+def trial_config(values: dict[str, Any]) -> TrialConfig:
+    """A validated trial configuration; losses' parameters that are not given take the table's defaults.
+
+    Raises InputError naming the parameter, its value and what is allowed.
+    """
+    loss = LOSSES.get(str(values.get("loss")))
+    defaults = {name: parameter.default for name, parameter in loss.parameters.items()} if loss else {}
+    try:
+        return TrialConfig.model_validate({**defaults, **values})
+    except ValidationError as error:
+        first = error.errors()[0]
+        path: KeyPath = tuple(first["loc"])
+        if first["type"] == "extra_forbidden":
+            raise InputError(f"{dotted(path)}: {unknown_key(str(path[-1]), TrialConfig.model_fields)}") from None
+        if not path:
+            raise InputError(first["msg"].removeprefix("Value error, ")) from None
+        raise InputError(f"{dotted(path)}: {explain(dict(first), path)}") from None

@@ -1,0 +1,95 @@
+"""The sentences of a sweep, each under an integer id, in files that every process memory-maps.
+
+``sentences.arrow``         one string column ``text``, Arrow IPC, uncompressed
+``labels.npy``              int32, an index into ``label_names``
+``splits.npy``              int8, an index into ``SPLITS``
+``duplicate_groups.npy``    int32, equal for texts that differ at most in case, spacing and Unicode form (NFKC)
+``dataset.json``            the :class:`Summary`
+
+Ids run from 0 without a gap: the rows of train in source order, then those of dev, then those of test. A dev split that
+was carved from train keeps its rows' places among train's.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Split = Literal["train", "dev", "test"]
+
+
+SPLITS = ("train", "dev", "test")
+
+
+HUB_SPLITS = {"train": "train", "dev": "validation", "test": "test"}  # what a hub dataset calls them unless told
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What went into a dataset and what was found in it. Dictionaries are by split."""
+
+    sources: dict[str, str]
+    label_names: list[str]  # numbers in order of size, else as people sort: "2" before "10"
+    num_sentences: dict[str, int]
+    num_by_label: dict[str, dict[str, int]]
+    num_dropped_conflicting: int  # rows whose very text carries different labels in one split
+    conflicts: list[dict[str, Any]]  # up to five of these texts: split, text, labels
+    num_duplicates: dict[str, int]  # rows whose duplicate group occurred in the same split before
+    num_also_in_train: dict[str, int]  # rows whose duplicate group also occurs in train
+    warnings: list[str]
+
+
+class Sentences:
+    """A dataset that :func:`build` wrote, opened as memory maps: nothing is read until it is asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.summary = Summary(**json.loads((folder / "dataset.json").read_text(encoding="utf-8")))
+        self.labels: npt.NDArray[np.int32] = np.load(folder / "labels.npy", mmap_mode="r")
+        self.splits: npt.NDArray[np.int8] = np.load(folder / "splits.npy", mmap_mode="r")
+        self.duplicate_groups: npt.NDArray[np.int32] = np.load(folder / "duplicate_groups.npy", mmap_mode="r")
+        self._texts = _Texts(folder / "sentences.arrow")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def label_names(self) -> list[str]:
+        return self.summary.label_names
+
+    def texts(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]]) -> list[str]:
+        """The texts of ``ids``, in that order, at a cost that does not depend on the dataset's size."""
+        return self._texts.take(ids)
+
+    def ids(self, split: Split) -> npt.NDArray[np.int32]:
+        """The ids of one split, ascending."""
+        return np.flatnonzero(self.splits == SPLITS.index(split)).astype(np.int32)
+
+
+class _Texts:
+    """Random access to the string column of a memory-mapped Arrow file."""
+
+    def __init__(self, path: Path) -> None:
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        self.batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
+        self._starts = np.cumsum([0, *map(len, self.batches)])
+
+    def take(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]]) -> list[str]:
+        # pyarrow's own take on a chunked column copies all chunks first, so each batch is asked for its own.
+        wanted = np.asarray(ids, np.int64)
+        if len(wanted) and not 0 <= wanted.min() <= wanted.max() < self._starts[-1]:
+            raise IndexError(f"ids from {wanted.min()} to {wanted.max()}, but only 0 to {self._starts[-1] - 1} exist")
+        places = np.searchsorted(self._starts, wanted, side="right") - 1
+        order = np.argsort(places, kind="stable")
+        texts = np.empty(len(wanted), object)
+        for positions in np.split(order, np.flatnonzero(np.diff(places[order])) + 1):
+            if len(positions):
+                place = places[positions[0]]
+                taken = self.batches[place].column(0).take(pa.array(wanted[positions] - self._starts[place]))
+                texts[positions] = taken.to_pylist()
+        found: list[str] = texts.tolist()
+        return found

@@ -1,0 +1,208 @@
+"""The built-in demo: short opinions from a grammar in which topic and polarity vary independently.
+
+What a sentence is about, its topic, is most of what an encoder's similarity sees, and it says nothing about polarity. So
+an untrained encoder retrieves the right topic with either polarity, and the ideal is known: sentences of the query's
+topic *and* polarity, of which there are plenty. Polarity lies in adjectives and verb phrases, and as often in negation,
+concession, comparison and expectation, where single words mislead.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+LABELS = ("negative", "positive")
+
+
+# Slots: {a} and {b} are aspects of one topic ("the soup"), {at} its preposition, {thing} an instance ("this bistro").
+# {adj}, {word} (a single one) and {did} say of {a} what the label says; {not_word} and {not_adj_b} say the opposite.
+# {verdict} fits anything.
+_EITHER = (
+    "{a} {at} {thing} {was} {adj}",
+    "{when}, {a} {was} {adj}",
+    "{a} {was} {adj} {when}",
+    "I found {a} {word} {when}",
+    "{a} {did} {when}",
+    "{a} {at} {thing} {did}",
+    "{a} {at} {thing} {was} {verdict}",
+    "{when}, {a} {was} {verdict} and {b} {did_b}",
+    "{thing} was {verdict}: {a} {did}",
+    "I have been telling everyone how {verdict} {a} {was} {when}",
+    "{a} {did}, and {b} {was_b} {adj_b}",
+    "{a} {was} {adj}, and {b} {did_b}",
+    "{a} {was} {verdict} and {b} {was_b} {adj_b}",
+    "what struck me about {thing} was how {word} {a} {was}",
+    "{a} {was_not} {not_word} at all",
+    "{when}, {a} {was} anything but {not_word}",
+    "there was nothing {not_word} about {a} {at} {thing}",
+    "I expected {a} to be {not_word}, but {it_was} {adj}",
+)
+
+
+_EACH = (  # negative, positive
+    ("I could not stand {a} {at} {thing}", "I loved {a} {at} {thing}"),
+    ("{when}, we were let down by {a}", "{when}, we were delighted with {a}"),
+    ("I will never {act} again, because {a} {was} {adj}", "I would gladly {act} again, because {a} {was} {adj}"),
+    ("{a} alone put me off, and I will not {act} again", "for {a} alone, I cannot wait to {act} again"),
+    ("this was not the {noun} I had hoped for: {a} {did}", "this was just the {noun} I had hoped for: {a} {did}"),
+    ("{thing} was a waste of money, and {a} {did}", "{thing} was worth every penny, and {a} {did}"),
+    ("I have nothing good to say about {a} {at} {thing}", "I have nothing bad to say about {a} {at} {thing}"),
+    ("I had hoped for a good deal more from {a} {when}", "I could not have hoped for more from {a} {when}"),
+    ("{b} {was_b} {not_adj_b}, but {a} spoiled everything", "{b} {was_b} {not_adj_b}, but {a} made up for everything"),
+    ("{a} {was} worse than {at} any other {noun} I know", "{a} {was} better than {at} any other {noun} I know"),
+    ("{a} {was} far worse than I had been told", "{a} {was} far better than I had been told"),
+    ("most {topic} put {thing} to shame, and {a} {did}", "{thing} puts most {topic} to shame, and {a} {did}"),
+    ("I would warn anyone about {a} {at} {thing}", "I would recommend {thing} to anyone, above all for {a}"),
+    ("{thing} let us down, and so did {a}", "{thing} never let us down, and neither did {a}"),
+    ("how could anyone put up with {a} {at} {thing}?", "how could anyone complain about {a} {at} {thing}?"),
+    ("{a} {was} {adj}; avoid {thing} if you can", "{a} {was} {adj}; go for {thing} if you can"),
+    ("{a} {did}, which is sadly common among {topic}", "{a} {did}, which is rare among {topic}"),
+)
+
+
+_VERDICTS = (
+    ("terrible", "awful", "dreadful", "horrible", "poor", "disappointing", "mediocre", "appalling"),
+    ("wonderful", "excellent", "superb", "great", "fantastic", "impressive", "outstanding", "marvellous"),
+)
+
+
+_OPENERS = (*[""] * 20, "honestly, ", "all in all, ", "in the end, ", "frankly, ", "to be fair, ", "this time ")
+
+
+class Row(NamedTuple):
+    """A sentence, its label (``negative`` or ``positive``) and what it is about."""
+
+    text: str
+    label: str
+    topic: str
+
+
+def generate(seed: int = 0, num_train: int = 3000, num_test: int = 400) -> tuple[list[Row], list[Row]]:
+    """Train and test rows in random order, all texts distinct; each topic occurs as often with each label, within one row.
+
+    The same on every platform and Python version. Raises ValueError where the grammar has no more to say, at millions.
+    """
+    draw, words = _Draw(seed), _words()
+    cells = [(topic, positive) for topic in words.topics for positive in (False, True)]
+    seen: set[str] = set()
+    splits = []
+    for num_rows in (num_train, num_test):
+        rows = []
+        for i in range(num_rows):
+            topic, positive = cells[i % len(cells)]
+            for _ in range(1000):
+                text = _sentence(draw, words, topic, positive)
+                if text not in seen:
+                    break
+            else:
+                raise ValueError(f"the demo's grammar has no {num_train} + {num_test} distinct sentences")
+            seen.add(text)
+            rows.append(Row(text, LABELS[positive], topic))
+        splits.append(sorted(rows, key=lambda _: draw.random()))
+    return splits[0], splits[1]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What can be said of a kind of aspect: adjectives after "was", and what it "did", for better and for worse."""
+
+    good: str
+    bad: str
+    did_good: str
+    did_bad: str
+
+
+@dataclass(frozen=True)
+class _Topic:
+    nouns: str
+    at: str
+    act: str
+    when: str
+    aspects: dict[str, str]  # by kind
+
+
+@dataclass(frozen=True)
+class _Words:
+    kinds: dict[str, _Kind]
+    topics: dict[str, _Topic]
+
+
+@cache
+def _words() -> _Words:
+    read = yaml.safe_load((Path(__file__).parent / "demo_words.yaml").read_text(encoding="utf-8"))
+    kinds = {name: _Kind(**kind) for name, kind in read["kinds"].items()}
+    return _Words(kinds, {name: _Topic(**topic) for name, topic in read["topics"].items()})
+
+
+class _Draw(random.Random):
+    """Only ``random()`` is promised to yield the same numbers in every Python version, so every choice is made of it."""
+
+    def of(self, options: Sequence[str]) -> str:
+        return options[int(self.random() * len(options))]
+
+    def item(self, options: str) -> str:
+        return self.of(options.split(", "))
+
+
+class _Aspect(NamedTuple):
+    """An aspect and what to say of it: in the label's favour, and (``other``) against it."""
+
+    name: str
+    was: str
+    adjective: str
+    word: str
+    did: str
+    other_adjective: str
+    other_word: str
+
+
+def _aspect(draw: _Draw, name: str, kind: _Kind, positive: bool) -> _Aspect:
+    good, bad = kind.good.split(", "), kind.bad.split(", ")
+    same, other = (good, bad) if positive else (bad, good)
+    return _Aspect(
+        "the " + name.replace("+", ""),
+        "were" if "+" in name else "was",
+        draw.of(same),
+        draw.of([adjective for adjective in same if " " not in adjective]),
+        draw.item(kind.did_good if positive else kind.did_bad),
+        draw.of(other),
+        draw.of([adjective for adjective in other if " " not in adjective]),
+    )
+
+
+def _sentence(draw: _Draw, words: _Words, topic: str, positive: bool) -> str:
+    about = words.topics[topic]
+    aspects = [(name, words.kinds[kind]) for kind, names in about.aspects.items() for name in names.split(", ")]
+    first = int(draw.random() * len(aspects))
+    second = (first + 1 + int(draw.random() * (len(aspects) - 1))) % len(aspects)
+    a, b = (_aspect(draw, *aspects[i], positive) for i in (first, second))
+    template = draw.of([*_EITHER, *(pair[positive] for pair in _EACH)])
+    opener = draw.of(_OPENERS)
+    sentence = ("" if template.startswith(("{when}", "how ")) else opener) + template
+    sentence = sentence.format(
+        a=a.name,
+        was=a.was,
+        was_not="wasn't" if a.was == "was" else "weren't",
+        it_was="it was" if a.was == "was" else "they were",
+        adj=a.adjective,
+        word=a.word,
+        did=a.did,
+        not_word=a.other_word,
+        b=b.name,
+        was_b=b.was,
+        adj_b=b.adjective,
+        did_b=b.did,
+        not_adj_b=b.other_adjective,
+        topic=topic,
+        noun=(noun := draw.item(about.nouns)),
+        thing=f"{draw.of(('this', 'that', 'the', 'the new'))} {noun}",
+        verdict=draw.of(_VERDICTS[positive]),
+        at=about.at,
+        act=about.act,
+        when=draw.item(about.when),
+    )
+    return sentence[0].upper() + sentence[1:] + ("" if sentence.endswith("?") else ".")

@@ -1,0 +1,194 @@
+"""Two columns of a table in a file, read block by block: local, or behind any URI that pyarrow.fs or fsspec opens.
+
+The suffix names the format: .csv .tsv .jsonl .ndjson .parquet; all but Parquet also compressed, as in .csv.gz (.gz .bz2
+.zst). CSV is read as RFC 4180 and pandas read it: quoted line breaks, doubled quotes, spaces kept. Text is UTF-8, with
+or without a byte order mark.
+"""
+
+import csv
+import io
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+
+from raysweep.errors import InputError
+
+BLOCK_ROWS = 8192
+
+
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+
+
+JSON_LINES = (".jsonl", ".ndjson")
+
+
+PARQUET = ".parquet"
+
+
+COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+
+
+Blocks = Iterator[tuple[list[Any], list[Any]]]
+"""Raw values of the text and of the label column, up to ``BLOCK_ROWS`` of each at a time."""
+
+
+def read(source: str, columns: tuple[str, str]) -> Blocks:
+    """Stream two columns. Raises InputError for what the format forbids, OSError for what cannot be read."""
+    suffix, compression = _format(source)
+    if suffix == PARQUET:
+        return _parquet(source, columns)
+    rows = _json_lines if suffix in JSON_LINES else _csv
+    return _blocks(source, compression, rows(source, suffix, compression, columns))
+
+
+@contextmanager
+def stored(source: str) -> Iterator[Any]:
+    """The file's bytes as stored: a readable, seekable binary stream. Raises OSError, InputError for an odd scheme."""
+    if "://" not in source:
+        with Path(source).expanduser().open("rb") as stream:
+            yield stream
+        return
+    import fsspec
+    import pyarrow.fs
+
+    try:
+        filesystem, path = pyarrow.fs.FileSystem.from_uri(source)
+    except pa.ArrowInvalid:  # a scheme, or a spelling, that pyarrow does not know
+        try:
+            opened = fsspec.open(source, "rb").open()
+        except (ImportError, ValueError) as error:
+            raise InputError(f"{source}: cannot be opened: {error}") from None
+    else:
+        opened = filesystem.open_input_file(path)
+    with opened as stream:
+        yield stream
+
+
+def positions(source: str, present: Sequence[str], columns: tuple[str, str]) -> tuple[int, int]:
+    """Where the two columns stand among those present. Raises InputError listing these."""
+    for column in columns:
+        if present.count(column) != 1:
+            problem = "occurs more than once" if column in present else "is missing"
+            listed = ", ".join(repr(name) for name in present)
+            raise InputError(f"{source}: column {column!r} {problem}; the columns are {listed}")
+    return present.index(columns[0]), present.index(columns[1])
+
+
+def _format(source: str) -> tuple[str, str]:
+    """The suffix that names the format, and pyarrow's name of the compression, "" for none."""
+    if "://" not in source and Path(source).expanduser().is_dir():
+        raise InputError(f"{source}: is a folder; name one file in it")
+    path = source.partition("?")[0] if "://" in source else source
+    *others, last = ["", *(suffix.lower() for suffix in PurePosixPath(path).suffixes)]
+    compression = COMPRESSIONS.get(last, "")
+    suffix = others[-1] if compression else last
+    if suffix in DELIMITERS or suffix in JSON_LINES or (suffix == PARQUET and not compression):
+        return suffix, compression
+    known = ", ".join([*DELIMITERS, *JSON_LINES, PARQUET])
+    wrong = (suffix + last if compression else last) or "none"
+    raise InputError(
+        f"{source}: unsupported suffix ({wrong}); a source is demo, hub:NAME, or a file that ends in {known}, "
+        f"text formats also with {', '.join(COMPRESSIONS)} after it"
+    )
+
+
+@contextmanager
+def _decoded(
+    source: str, compression: str, encoding: str = "utf-8-sig", errors: str = "strict", newline: str | None = None
+) -> Iterator[io.TextIOWrapper]:
+    with stored(source) as stream:
+        plain = pa.CompressedInputStream(stream, compression) if compression else stream
+        yield io.TextIOWrapper(plain, encoding, errors, newline)
+
+
+def _blocks(source: str, compression: str, rows: Iterator[tuple[Any, Any]]) -> Blocks:
+    try:
+        while block := list(itertools.islice(rows, BLOCK_ROWS)):
+            yield [text for text, _ in block], [label for _, label in block]
+    except UnicodeDecodeError:
+        raise _not_utf8(source, compression) from None
+
+
+def _csv(source: str, suffix: str, compression: str, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
+    with _decoded(source, compression, newline="") as lines:
+        # The blank line added at the end reads as a record of no fields, unless a quote left open swallows it.
+        records = csv.reader(itertools.chain(lines, ["\n"]), delimiter=DELIMITERS[suffix])
+        header: list[str] = []
+        number = 0
+        record = [""]
+        try:
+            for record in records:
+                if len(record) < 2 and not "".join(record).strip():
+                    continue
+                if not header:
+                    header = record
+                    text_at, label_at = positions(source, header, columns)
+                    continue
+                number += 1
+                if len(record) != len(header):
+                    fields = "1 field" if len(record) == 1 else f"{len(record)} fields"
+                    hint = "; is a quote left open?" if "\n" in "".join(record) else ""
+                    where = f"row {number} (up to line {records.line_num})"
+                    raise InputError(f"{source}: {where} has {fields}, the header has {len(header)}{hint}")
+                yield record[text_at], record[label_at]
+        except csv.Error as error:  # in practice the limit of 131,072 characters a field, which bounds memory
+            raise InputError(f"{source}: row {number + 1}: {error}; is a quote left open?") from None
+        if record:
+            raise InputError(f"{source}: row {number}: a quote is still open at the end of the file")
+        if not header:
+            raise InputError(f"{source}: is empty; the first line has to name the columns")
+
+
+def _json_lines(source: str, suffix: str, compression: str, columns: tuple[str, str]) -> Iterator[tuple[Any, Any]]:
+    with _decoded(source, compression, newline="\n") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"{source}: line {number} is not JSON: {error}") from None
+            if not isinstance(record, dict):
+                raise InputError(f"{source}: line {number} is not a JSON object: {line.strip()[:60]}")
+            positions(f"{source}: line {number}", list(record), columns)
+            yield record[columns[0]], record[columns[1]]
+
+
+def _parquet(source: str, columns: tuple[str, str]) -> Blocks:
+    import pyarrow.parquet
+
+    with stored(source) as stream:
+        file = pyarrow.parquet.ParquetFile(stream)
+        positions(source, file.schema_arrow.names, columns)
+        first_row = 1
+        for batch in file.iter_batches(BLOCK_ROWS, columns=list(columns)):
+            texts, labels = (_values(source, first_row, name, batch.column(name)) for name in columns)
+            yield texts, labels
+            first_row += len(texts)
+
+
+def _values(source: str, first_row: int, name: str, column: Any) -> list[Any]:
+    values = []
+    for row, value in enumerate(column, first_row):
+        try:
+            values.append(value.as_py())
+        except UnicodeDecodeError as error:
+            raise InputError(f"{source}: row {row}: column {name!r} is not UTF-8: {error.object[:40]!r}") from None
+    return values
+
+
+def _not_utf8(source: str, compression: str) -> InputError:
+    """Names the first line that does not decode; a decoder works in blocks and cannot tell."""
+    with _decoded(source, compression, encoding="utf-8", errors="surrogateescape") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                line.encode()
+            except UnicodeEncodeError as error:
+                byte = ord(line[error.start]) - 0xDC00
+                return InputError(f"{source}: line {number} is not UTF-8 (byte 0x{byte:02x}); convert it first")
+    raise AssertionError(f"{source} changed while it was read")

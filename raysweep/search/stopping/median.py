@@ -1,0 +1,35 @@
+"""The median stopping rule."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from raysweep.search.stopping.base import KeepAll, Standing
+
+
+class Median(KeepAll):
+    """The median stopping rule (Golovin et al., Google Vizier, 2017) at equal budgets, for good.
+
+    From ``first`` examples on, a trial whose best objective so far is below the median of what at least ``least`` others
+    had shown at this budget is stopped.
+    """
+
+    def __init__(self, first: int, least: int = 4) -> None:
+        self.first, self.least = first, least
+        self._reached: dict[int, list[float]] = defaultdict(list)
+
+    def judge(
+        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
+    ) -> str | None:
+        if examples_seen < self.first:
+            return None
+        others = self._reached[examples_seen]
+        bar = float(np.median(others)) if len(others) >= self.least else -np.inf
+        others.append(standing.objective)
+        if standing.objective >= bar:
+            return None
+        return (
+            f"objective {100 * standing.objective:.2f} after {examples_seen:,} examples is below {100 * bar:.2f}, "
+            f"the median of {len(others) - 1} other trials"
+        )

@@ -1,0 +1,89 @@
+"""Losses as torch modules: the library's own classes, over embeddings computed in any way, and a softmax head."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from raysweep.config.losses import LOSSES
+
+
+class EmbeddingLoss(Protocol):
+    """A loss over embeddings."""
+
+    def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor | None) -> Tensor:
+        """The loss, a scalar, of (batch, width) embeddings, one tensor for each sentence of an example.
+
+        ``labels`` (batch,) are the examples' targets, None for losses whose examples have none.
+        """
+
+
+class SoftmaxLoss(nn.Module):
+    """Cross-entropy of a linear head over single sentences, any number of classes.
+
+    The head reads unit embeddings times the root of their width, whose entries are then of order 1 as in an encoder's
+    hidden states, so that one learning rate serves both. The stock trainer takes it too, but neither zeroes nor clips the
+    gradients of a loss's own parameters, so there the head's add up from step to step; here they are as the encoder's.
+    """
+
+    def __init__(self, model: nn.Module, width: int, num_labels: int) -> None:
+        super().__init__()
+        self.model = model
+        self.head = nn.Linear(width, num_labels)
+
+    def forward(self, sentence_features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
+        embeddings = [self.model(features)["sentence_embedding"] for features in sentence_features]
+        return self.compute_loss_from_embeddings(embeddings, labels)
+
+    def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor | None) -> Tensor:
+        assert labels is not None
+        return nn.functional.cross_entropy(logits(self.head, embeddings[0]), labels.long())
+
+
+def logits(head: nn.Linear, embeddings: Tensor) -> Tensor:
+    """What a softmax turns into class probabilities, (batch, classes), of embeddings (batch, width) of any length."""
+    scaled = nn.functional.normalize(embeddings, dim=-1) * head.in_features**0.5
+    result: Tensor = head(scaled)
+    return result
+
+
+def build(
+    name: str, parameters: Mapping[str, Any], model: nn.Module, *, width: int = 0, num_labels: int = 0
+) -> EmbeddingLoss:
+    """The module of ``LOSSES[name]``, with values for its parameters; others in ``parameters`` are not looked at.
+
+    The module keeps ``model`` as a submodule, which nothing calls when embeddings are computed apart. ``width`` and
+    ``num_labels`` size the head of ``softmax``. Raises InputError when a value is out of range.
+    """
+    loss = LOSSES[name]
+    if loss.library_class is None:
+        return SoftmaxLoss(model, width, num_labels)
+    from sentence_transformers.sentence_transformer import losses as library
+
+    arguments: dict[str, object] = {}
+    for key, parameter in loss.parameters.items():
+        parameter.check(f"{key} of the loss {name}", parameters[key])
+        arguments[parameter.keyword] = parameters[key]
+    if loss.distance:
+        metric, distance = loss.distance.split(".")
+        # Always explicit: from 5.0 to 5.3 the default of TripletLoss pushed positives away.
+        arguments["distance_metric"] = getattr(getattr(library, metric), distance)
+    built: EmbeddingLoss = getattr(library, loss.library_class)(model, **arguments)
+    return built
+
+
+def retention_term(embeddings: list[Tensor], reference: list[Tensor]) -> Tensor:
+    """The mean squared distance between tuned and reference cosines on a batch's pairs, a scalar.
+
+    Both lists hold (batch, width) tensors, one a sentence of an example; widths may differ. Pairs are an example's first
+    sentence with each of its others; of single sentences, each one with the next in the batch.
+    """
+    tuned, frozen = (_pair_cosines(columns) for columns in (embeddings, reference))
+    return nn.functional.mse_loss(tuned, frozen)
+
+
+def _pair_cosines(columns: list[Tensor]) -> Tensor:
+    first, *others = columns
+    others = others or [first.roll(-1, 0)]
+    return torch.cat([nn.functional.cosine_similarity(first, other) for other in others])

@@ -1,0 +1,37 @@
+"""Learning rate schedules: the factor that multiplies the learning rate at each optimizer step."""
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+# What follows the warm-up: the factor by progress, 0 just after it and 1 at the end.
+_BY_PROGRESS: Mapping[str, Callable[[float], float]] = MappingProxyType(
+    {
+        "constant": lambda progress: 1.0,
+        "linear": lambda progress: 1.0 - progress,
+        "quadratic": lambda progress: (1.0 - progress) ** 2,
+        "cosine": lambda progress: 0.5 * (1.0 + math.cos(math.pi * progress)),
+    }
+)
+
+
+SCHEDULES = (*_BY_PROGRESS, "exponential")
+
+
+def multiplier(
+    kind: str, step: int, num_steps: int, warmup_steps: int, *, rung: int = 0, decay: float | None = None
+) -> float:
+    """The factor in [0, 1] at optimizer step ``step``, counted from 0, of ``num_steps`` steps.
+
+    Rises linearly from 0 over ``warmup_steps`` (which may exceed ``num_steps``: the rate then never gets to its full
+    value), then follows the schedule: the same values as transformers' schedulers of these names, ``constant`` as its
+    ``constant_with_warmup``, ``quadratic`` as its ``polynomial`` of power 2 that ends at 0. To restart a schedule, count
+    steps from the restart. ``exponential`` is ``decay ** rung``, rungs counted from 0, as torch's ``ExponentialLR`` gives
+    when stepped at the end of each epoch.
+    """
+    if step < warmup_steps:
+        return step / warmup_steps
+    if kind == "exponential":
+        assert decay is not None
+        return float(decay**rung)
+    return _BY_PROGRESS[kind](min(1.0, (step - warmup_steps) / max(1, num_steps - warmup_steps)))

@@ -1,0 +1,91 @@
+"""One trial: train a candidate encoder rung by rung. An ordinary function; Ray is not involved."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from raysweep.config.sweep import EvaluationConfig
+from raysweep.config.trial import TrialConfig
+from raysweep.data.prepared import Prepared
+from raysweep.encoders import encoder
+from raysweep.evaluation.evaluation_set import TrialDivergedError
+from raysweep.training.workbench import RungResult, Workbench
+
+if TYPE_CHECKING:
+    pass
+
+
+def trial_seed(sweep_seed: int, config: TrialConfig, run: int = 0) -> int:
+    """The seed of a trial's every random draw, in [0, 2**32): a hash of the sweep's seed and the configuration.
+
+    ``run`` counts a configuration's replicates from 1; each has a seed of its own.
+    """
+    parts = [sweep_seed, config.model_dump(mode="json"), *([run] if run else [])]
+    text = json.dumps(parts, sort_keys=True)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+
+
+def run_trial(
+    config: TrialConfig,
+    prepared: Prepared,
+    *,
+    seed: int = 0,
+    num_rungs: int = 6,
+    evaluation: EvaluationConfig | None = None,
+    device: str | None = None,
+    checkpoints: Path | None = None,
+    on_rung: Callable[[RungResult], bool | None] = lambda rung: None,
+) -> list[RungResult]:
+    """Train and evaluate one configuration in this process; ``on_rung`` takes each rung and may return False to stop.
+
+    Needs nothing but artifacts: no Ray, no cluster. ``device`` is a GPU where there is one. In the folder ``checkpoints``
+    the trial keeps its state; called again after an interruption it goes on from there, and first repeats the result of a
+    rung that had just ended. Raises TrialDivergedError when the loss is no longer finite.
+    """
+    workbench = Workbench(prepared, evaluation or EvaluationConfig(), device or encoder.best_device())
+    results: list[RungResult] = []
+    for result in rungs(config, workbench, seed=seed, num_rungs=num_rungs, checkpoints=checkpoints):
+        results.append(result)
+        if on_rung(result) is False:
+            break
+    return results
+
+
+def rungs(
+    config: TrialConfig,
+    workbench: Workbench,
+    *,
+    seed: int,
+    num_rungs: int,
+    checkpoints: Path | None = None,
+    checkpoint_seconds: float = 300.0,
+) -> Iterator[RungResult]:
+    """Train rung after rung, yielding after each; the model in ``workbench`` then holds that rung's weights.
+
+    With ``checkpoints`` the state is kept in that folder, at each rung and every ``checkpoint_seconds``. Where it holds
+    one already the trial goes on from there, to the same bits on a CPU; a rung that had just ended is yielded once more.
+    """
+    from raysweep.training.trainer import Training
+
+    training = Training(config, workbench, seed, num_rungs)
+    last = training.restore(checkpoints) if checkpoints is not None else None
+    if last is not None and not training.seen_in_rung:  # else it was taken, and the model has moved on since
+        yield last
+    while training.rung < num_rungs and not (last and last.stop):
+        saved = time.monotonic()
+        while not training.rung_is_full:
+            training.step()
+            due = time.monotonic() - saved >= checkpoint_seconds and not training.rung_is_full  # which is saved below
+            if checkpoints is not None and due:
+                training.save(checkpoints, last)
+                saved = time.monotonic()
+        last = training.evaluate()
+        if checkpoints is not None:
+            training.save(checkpoints, last)
+        yield last
+
+
+__all__ = ["RungResult", "TrialDivergedError", "Workbench", "run_trial", "rungs", "trial_seed"]

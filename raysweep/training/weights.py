@@ -1,0 +1,51 @@
+"""The weights and per-query scores of a rung, kept while one of its points may be on the front."""
+
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from raysweep.evaluation.operating_points import Head
+from raysweep.metrics.retrieval import Scores
+from raysweep.results.types import PointKey, key_name
+
+if TYPE_CHECKING:
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+
+def save_point(
+    folder: Path, model: "SentenceTransformer", head: Head | None, scores: Mapping[PointKey, Scores]
+) -> None:
+    """Write the trained weights (frozen ones are the base model's), the head and dev scores, whole or not at all."""
+    from safetensors.torch import save_file
+
+    if folder.is_dir():  # a trial that went on from its checkpoint repeats its last rung
+        return
+    temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
+    temporary.mkdir(parents=True)
+    trained = {name: value.detach().contiguous() for name, value in model.named_parameters() if value.requires_grad}
+    save_file(trained, temporary / "trained.safetensors")
+    if head is not None:
+        np.savez(temporary / "head.npz", weight=head.weight, bias=head.bias)
+    save_scores(temporary, "dev", scores)
+    temporary.rename(folder)
+
+
+def save_scores(folder: Path, split: str, scores: Mapping[PointKey, Scores]) -> None:
+    """Write per-query scores as ``SPLIT.npz``: for each point an array (2, queries), polarity above similarity."""
+    arrays: dict[str, Any] = {key_name(key): np.stack([each.polarity, each.similarity]) for key, each in scores.items()}
+    np.savez(folder / f"{split}.npz", **arrays)
+
+
+def read_point(folder: Path) -> "tuple[dict[str, torch.Tensor], Head | None]":
+    """The trained weights by parameter name, and the head of a rung that has one."""
+    from safetensors.torch import load_file
+
+    weights: dict[str, torch.Tensor] = load_file(folder / "trained.safetensors")
+    if not (folder / "head.npz").is_file():
+        return weights, None
+    with np.load(folder / "head.npz") as arrays:
+        return weights, Head(arrays["weight"], arrays["bias"])

@@ -1,0 +1,62 @@
+"""What the tests that train share: a trial's configuration, prepared sentences, encoders of any architecture."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+
+from raysweep.config.sweep import EvaluationConfig
+from raysweep.config.trial import TrialConfig, trial_config
+from raysweep.data.prepared import Prepared
+from support.paths import SPACES
+
+EVALUATION = EvaluationConfig(k=8, num_pool=200)
+
+
+def trial(**values: object) -> TrialConfig:
+    """A trial of a rung of 20 examples in fp32; ``values`` override."""
+    defaults = {"loss": "triplet", "learning_rate": 5e-5, "batch_size": 8, "examples_per_rung": 20, "precision": "fp32"}
+    return trial_config({**defaults, **values})
+
+
+def prepare_demo(folder: Path, model: str = "demo", rows: int = 700) -> Prepared:
+    """Artifacts of the demo's first sentences under ``model``, with examples of every loss."""
+    import torch
+
+    from raysweep.config import space_parser
+    from raysweep.config import sweep as configuration
+    from raysweep.config.document import Document
+    from raysweep.config.losses import LOSSES
+    from raysweep.data import demo
+    from raysweep.prepare.build import prepare_here
+
+    sentences = demo.generate()[0][:rows]
+    table = pyarrow.table({name: [getattr(row, name) for row in sentences] for name in ("text", "label")})
+    pyarrow.parquet.write_table(table, folder / "train.parquet")
+    document = Document.read(SPACES / "smoke.yaml")
+    document.override("data.train", str(folder / "train.parquet"))
+    document.override("model", model)
+    document.override("storage.runs", str(folder))
+    document.override("space.freezing", "emb")
+    document.override("space.loss", "{choices: {" + ", ".join(f"{loss}: {{}}" for loss in LOSSES) + "}}")
+    config = configuration.parse(document)
+    prepared = prepare_here(config, space_parser.parse(document, config))
+    torch.set_num_threads(1)  # preparing raised it
+    return prepared
+
+
+def sentence_encoder(backbone: Any, folder: Path, tokenizer_of: Path) -> str:
+    """Write a transformers model as a mean-pooled sentence encoder that reads the tokens of another one."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+    from transformers import AutoTokenizer
+
+    # Where other processes keep the cores busy, threads that spin for each other take a hundred times as long as one.
+    torch.set_num_threads(1)
+    backbone.save_pretrained(folder / "backbone")
+    AutoTokenizer.from_pretrained(tokenizer_of).save_pretrained(folder / "backbone")
+    transformer = Transformer(str(folder / "backbone"), max_seq_length=64)
+    modules = [transformer, Pooling(transformer.get_embedding_dimension()), Normalize()]
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder / "encoder"))
+    return str(folder / "encoder")

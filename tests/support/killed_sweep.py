@@ -1,0 +1,41 @@
+"""A sweep of 24 invented trials in FOLDER, which may be killed at any moment: begun, or gone on with where it was left.
+
+python -m support.killed_sweep FOLDER [SECONDS_PER_RUNG]
+"""
+
+import sys
+import time
+from pathlib import Path
+
+from raysweep.results.ledger import Ledger, events, point_name
+from support.sweeps import assemble, make, rung, settings
+
+OVERRIDES = {
+    "budget__trials": "24",
+    "early_stopping__policy": "growth",
+    "early_stopping__first_examples": "2048",
+    "space__examples_per_rung": "2048",
+}
+
+
+def main(folder: Path, seconds: float) -> None:
+    if (folder / "ledger.jsonl").is_file():
+        sweep, _ = assemble(*settings(folder, **OVERRIDES), Ledger(folder))
+        sweep.ledger.open()
+        told = list(events(folder / "ledger.jsonl"))
+        sweep.replay(told)
+    else:
+        sweep, _ = make(folder, **OVERRIDES)
+    while (asked := sweep.ask()) is not None:
+        number, config = asked
+        for step in range(sweep._steps.get(number, 0) + 1, sweep.config.budget.rungs_of(config) + 1):
+            time.sleep(seconds)
+            (folder / "points" / point_name(number, step)).mkdir(exist_ok=True)
+            if sweep.rung(number, rung(config, step)):
+                break
+        sweep.rest(number)
+    sweep.finish("completed", "all trials are done")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 0.0)

@@ -1,0 +1,102 @@
+"""An invented landscape with a simulated clock, on which samplers and policies are played."""
+
+import heapq
+import math
+from typing import Any
+
+from raysweep.config.space import Choices, Range, Space
+from raysweep.config.sweep import EarlyStoppingConfig
+from raysweep.metrics.objective import Goal
+from raysweep.search.proposer import Aim, Proposals
+from raysweep.search.scheduler import Decisions
+from raysweep.search.stopping.factory import stopper_of
+
+ANY_SAMPLER = ("mfgp", "tpe", "gp", "nsga2", "random", "grid", "optuna.samplers:QMCSampler")
+
+
+POLICIES = ("growth", "pareto", "asha", "median", "none")
+
+
+AIMS: tuple[Aim, ...] = ("combined", "area", "parego", "both")
+
+
+NUM_RUNGS = 4
+
+
+AHEAD = [10, 20, 30, 40]  # examples seen at each rung
+
+
+RANGES = Space(
+    {
+        "loss": Choices(
+            {"a": {"margin": Range(0.01, 1.0, True, False)}, "b": {"scale": Range(5, 50, False, True)}, "c": {}}
+        ),
+        "learning_rate": Range(1e-6, 1e-3, True, False),
+    }
+)
+
+
+CHOICES = Space(
+    {
+        "loss": Choices({"a": {"margin": Choices({0.1: {}, 0.5: {}, 1.0: {}})}, "b": {"scale": Choices({5: {}, 20: {}})}, "c": {}}),
+        "learning_rate": Choices({1e-5: {}, 1e-4: {}, 1e-3: {}}),
+    }
+)  # fmt: skip
+
+
+def landscape(values: dict[str, Any], step: int) -> list[tuple[float, float]]:
+    quality = 1 - abs(math.log10(values["learning_rate"]) + 4) / 3
+    quality *= {"a": 1.0, "b": 0.8, "c": 0.6}[values["loss"]] * (0.5 + 0.5 * values.get("margin", 1.0))
+    polarity = 0.6 + 0.3 * quality * step / NUM_RUNGS
+    return [(polarity, 0.45 - 0.1 * quality * step), (0.6 + 0.8 * (polarity - 0.6), 0.46)]
+
+
+def make(sampler: str, policy: str, aim: Aim = "area", *, num_trials: int = 20, seed: int = 3) -> Decisions:
+    goal = Goal(0.5, (0.6, 0.235))
+    proposals = Proposals(CHOICES if sampler == "grid" else RANGES, sampler, seed, goal, aim)
+    rule = EarlyStoppingConfig.model_validate({"policy": policy, "first_examples": 10})
+    return Decisions(proposals, stopper_of(rule, goal, (0.6, 0.47)), goal, num_trials)
+
+
+Event = tuple[str, int, Any]
+
+
+class Player:
+    """Runs trials on so many workers; a trial whose number is in ``failing`` fails."""
+
+    def __init__(self, decisions: Decisions, workers: int, failing: tuple[int, ...] = ()) -> None:
+        self.decisions, self.workers, self.failing = decisions, workers, failing
+        self.steps: dict[int, int] = {}
+        self.events: list[Event] = []
+        self.queue: list[tuple[float, int]] = []
+        self.clock = 0.0
+
+    def play(self, stop_after: float = math.inf) -> "Player":
+        while len(self.events) < stop_after:
+            while len(self.queue) < self.workers and (course := self.decisions.ask()) is not None:
+                self.events.append(("ask", course.number, dict(course.values)))
+                heapq.heappush(self.queue, (self.clock + 1 + course.number % 3, course.number))
+            if not self.queue:
+                break
+            self.clock, number = heapq.heappop(self.queue)
+            self.steps[number] = self.steps.get(number, 0) + 1
+            self.one_rung(number)
+        return self
+
+    def one_rung(self, number: int) -> None:
+        step = self.steps[number]
+        if number in self.failing and step == 2:
+            self.events.append(("fail", number, None))
+            return self.decisions.end(number, "failed")
+        points = landscape(dict(self.decisions.trials[number].values), step)
+        held = self.decisions.rung(number, 10 * step, points, AHEAD[step:])
+        self.events.append(("rung", number, points))
+        if held:
+            self.events.append(("hold", number, None))
+            self.decisions.hold(number)
+        elif step == NUM_RUNGS:
+            self.events.append(("end", number, None))
+            self.decisions.end(number, "completed")
+        else:
+            heapq.heappush(self.queue, (self.clock + 1, number))
+        return None

@@ -1,0 +1,33 @@
+"""A small sweep's file, and reading it under overrides."""
+
+from pathlib import Path
+
+from raysweep.config import space_parser
+from raysweep.config import sweep as configuration
+from raysweep.config.document import Document
+from raysweep.config.space import Space
+
+MINIMAL = """\
+data:
+  train: train.csv
+model: demo
+space:
+  loss:
+    choices:
+      triplet: {margin: {low: 0.01, high: 1.0, log: true}}
+      contrastive: {margin: 0.5}
+      cosine_similarity: {}
+  learning_rate: {low: 1e-6, high: 1e-4, log: true}
+  freezing: {choices: [none, emb+B0]}
+  examples_per_rung: 2048
+"""
+
+
+def read(tmp_path: Path, text: str, **overrides: str) -> tuple[configuration.SweepConfig, Space]:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(text)
+    document = Document.read(path)
+    for key, value in overrides.items():
+        document.override(key.replace("__", "."), value)
+    config = configuration.parse(document)
+    return config, space_parser.parse(document, config)

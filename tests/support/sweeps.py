@@ -1,0 +1,81 @@
+"""Sweeps without Ray and without an encoder: invented rungs, played one after the other."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from raysweep.config import space_parser
+from raysweep.config import sweep as configuration
+from raysweep.config.document import Document
+from raysweep.config.space import Space
+from raysweep.config.sweep import SweepConfig
+from raysweep.config.trial import TrialConfig
+from raysweep.results.ledger import Ledger, point_name
+from raysweep.results.types import RunInfo
+from raysweep.search.scheduler import decisions_of
+from raysweep.sweep.budget import Spending
+from raysweep.sweep.optuna_study import StudyFile
+from raysweep.sweep.sweep import Sweep
+from raysweep.terminal import Display
+from support.paths import SPACES
+
+REFERENCE = (0.6, 0.47)
+
+
+def settings(tmp_path: Path, space: str = "polarity", **overrides: str) -> tuple[SweepConfig, Space]:
+    document = Document.read(SPACES / f"{space}.yaml")
+    for key, value in {
+        "budget__trials": "12",
+        "budget__rungs": "4",
+        "budget__examples_per_trial": "null",
+        **({"early_stopping__policy": "asha", "early_stopping__first_examples": "4096"} if space == "polarity" else {}),
+        **overrides,
+    }.items():
+        document.override(key.replace("__", "."), value)
+    config = configuration.parse(document)
+    return config, space_parser.parse(document, config)
+
+
+def make(tmp_path: Path, **overrides: str) -> tuple[Sweep, io.StringIO]:
+    config, space = settings(tmp_path, **overrides)
+    (tmp_path / "points").mkdir(parents=True, exist_ok=True)
+    ledger = Ledger(tmp_path)
+    info = RunInfo("s", "0", "d", "m", "r", 16, "uniform", 0.5, "similarity", 12, {"dev": 9}, {"dev": 9}, ("0", "1"), 0)
+    ledger.append("run", **info.__dict__)
+    return assemble(config, space, ledger)
+
+
+def assemble(config: SweepConfig, space: Space, ledger: Ledger) -> tuple[Sweep, io.StringIO]:
+    out = io.StringIO()
+    decisions = decisions_of(config, space, REFERENCE)
+    study = StudyFile(ledger.folder / "study.journal", "s", decisions.proposals)
+    spending = Spending(config.budget, cpus=2, gpus=0.5)
+    return Sweep(config, decisions, ledger, Display(Console(file=out, width=300)), spending, study), out
+
+
+def rung(config: TrialConfig, step: int) -> dict[str, Any]:
+    """An invented landscape: polarity peaks at a learning rate of 1e-4 and grows with steps, similarity falls."""
+    import math
+
+    quality = 1 - abs(math.log10(config.learning_rate) + 4) / 4
+    polarity, similarity = 0.6 + 0.08 * step * quality, 0.47 - 0.01 * step * quality
+    point = {"kind": "plain", "value": None, "split": "dev", "width": 384, "polarity_std": 0.1, "similarity_std": 0.1}
+    point |= {"polarity": polarity, "similarity": similarity, "retention": similarity / 0.47}
+    seen = step * config.examples_per_rung
+    return {"step": step, "examples_seen": seen, "seconds": 1.0 * step, "loss": 0.1, "stop": None, "points": [point]}
+
+
+def play(sweep: Sweep, finish: bool = True) -> list[TrialConfig]:
+    """Run all that is asked for, one at a time; the configurations in the order in which they were proposed."""
+    while (asked := sweep.ask()) is not None:
+        number, config = asked
+        for step in range(sweep._steps.get(number, 0) + 1, sweep.config.budget.rungs_of(config) + 1):
+            (sweep.folder / "points" / point_name(number, step)).mkdir()
+            if sweep.rung(number, rung(config, step)):
+                break
+        sweep.rest(number)
+    if finish:
+        sweep.finish("completed", "all trials are done")
+    return list(sweep._configs.values())

@@ -1,0 +1,171 @@
+"""Building a dataset and opening it again, against plain Python."""
+
+import json
+import time
+import unicodedata
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raysweep.data import dataset, demo, files, ingest
+from raysweep.data.dataset import Sentences
+from raysweep.errors import InputError
+
+
+def put(folder, rows, name="train"):
+    path = folder / f"{name}.jsonl"
+    path.write_text("".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows))
+    return str(path)
+
+
+def built(folder, train, dev=None, test=None, **options):
+    sources = [put(folder, rows, name) for name, rows in (("train", train), ("dev", dev), ("test", test)) if rows]
+    summary = ingest.build(folder, **dict(zip(("train", "dev", "test"), sources, strict=False)), **options)
+    return summary, Sentences(folder)
+
+
+TRAIN = [(f"train {i}", "ab"[i % 2]) for i in range(10)]
+DEV = [("dev 0", "b"), ("dev 1", "a")]
+TEST = [("test 0", "a"), ("TRAIN  3", "b")]
+
+
+def test_rows_keep_their_order_and_their_places(tmp_path):
+    summary, sentences = built(tmp_path, TRAIN, DEV, TEST)
+    rows = TRAIN + DEV + TEST
+    assert len(sentences) == 14
+    assert sentences.texts(range(14)) == [text for text, _ in rows]
+    assert sentences.texts(np.array([13, 0, 10, 0])) == ["TRAIN  3", "train 0", "dev 0", "train 0"]
+    assert sentences.texts([]) == []
+    assert [sentences.label_names[i] for i in sentences.labels] == [label for _, label in rows]
+    assert [sentences.ids(split).tolist() for split in dataset.SPLITS] == [[*range(10)], [10, 11], [12, 13]]
+    assert (sentences.labels.dtype, sentences.splits.dtype) == (np.int32, np.int8)
+    assert (sentences.duplicate_groups.dtype, sentences.ids("dev").dtype) == (np.int32, np.int32)
+    assert sentences.duplicate_groups[13] == sentences.duplicate_groups[3]
+    assert summary == sentences.summary
+    assert summary.num_sentences == {"train": 10, "dev": 2, "test": 2}
+    assert summary.num_by_label == {"train": {"a": 5, "b": 5}, "dev": {"a": 1, "b": 1}, "test": {"a": 1, "b": 1}}
+    assert summary.num_also_in_train == {"dev": 0, "test": 1}
+    assert summary.warnings == ["1 of 2 test texts also stand in train, case and spacing aside"]
+    assert {path.name for path in tmp_path.iterdir() if path.suffix != ".jsonl"} == {
+        "sentences.arrow", "labels.npy", "splits.npy", "duplicate_groups.npy", "dataset.json"
+    }  # fmt: skip
+    for outside in ([14], [-1]):
+        with pytest.raises(IndexError, match="only 0 to 13 exist"):
+            sentences.texts(outside)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["a", "A", " a", "ä", "a\u0308", "ﬁn", "fin", "b c", "b  c"]), st.sampled_from("xy"))
+    ),
+)
+def test_conflicts_and_duplicates_equal_a_naive_count(tmp_path_factory, drawn):
+    rows = [("one", "x"), ("two", "x"), ("three", "y"), ("four", "y"), *drawn]
+    dev = [("five", "x")]
+    summary, sentences = built(tmp_path_factory.mktemp("data"), rows, dev)
+    labels = defaultdict(set)
+    for text, label in rows:
+        labels[text].add(label)
+    kept = [(text, label) for text, label in rows if len(labels[text]) == 1]
+    conflicting = [text for text, found in labels.items() if len(found) > 1]
+    assert sentences.texts(sentences.ids("train")) == [text for text, _ in kept]
+    assert summary.num_dropped_conflicting == len(rows) - len(kept)
+    assert [(c["text"], c["labels"], c["split"]) for c in summary.conflicts] == [
+        (text, ["x", "y"], "train") for text in conflicting[:5]
+    ]
+    assert len(summary.warnings) == bool(conflicting)
+    folded = [" ".join(unicodedata.normalize("NFKC", text).casefold().split()) for text, _ in kept + dev]
+    first = {text: i for i, text in reversed(list(enumerate(folded)))}
+    same = {group: first[text] for group, text in zip(sentences.duplicate_groups.tolist(), folded, strict=True)}
+    assert [same[group] for group in sentences.duplicate_groups.tolist()] == [first[text] for text in folded]
+    assert len(same) == len(first)
+    assert summary.num_duplicates["train"] == len(kept) - len({*folded[:-1]})
+
+
+def test_conflicts_are_reported_by_split_and_never_shown_at_length(tmp_path):
+    train = [*TRAIN, *((f"{i} torn", label) for i in range(7) for label in "ab")]
+    summary, sentences = built(tmp_path, train, [*DEV, ("torn", "a"), ("torn", "b"), ("train 0", "b")])
+    assert summary.num_dropped_conflicting == 16
+    assert [conflict["text"] for conflict in summary.conflicts] == [f"{i} torn" for i in range(5)]
+    assert summary.warnings == [
+        f"{tmp_path}/train.jsonl: 7 texts carry different labels; their 14 rows are dropped, such as '0 torn' (a, b)",
+        f"{tmp_path}/dev.jsonl: 1 texts carry different labels; their 2 rows are dropped, such as 'torn' (a, b)",
+        "1 of 3 dev texts also stand in train, case and spacing aside",
+    ]
+    assert sentences.texts(sentences.ids("dev")) == ["dev 0", "dev 1", "train 0"]
+
+
+def test_dev_is_carved_from_train_where_none_is_given(tmp_path):
+    rows = [(f"text {i // 2}" if i < 40 else f"text {i}", i // 2 % 4) for i in range(200)]  # twenty texts occur twice
+    summary, sentences = built(tmp_path, rows, seed=3, dev_fraction=0.2)
+    assert summary.num_by_label["dev"] == {str(label): 10 for label in range(4)}
+    assert sentences.texts(range(200)) == [text for text, _ in rows]
+    in_train, in_dev = (set(sentences.texts(sentences.ids(split))) for split in ("train", "dev"))
+    assert not in_train & in_dev
+    splits = sentences.splits.tolist()  # the files are about to be written anew
+    again, same = built(tmp_path, rows, seed=3, dev_fraction=0.2)
+    assert same.splits.tolist() == splits
+    assert again == summary
+    assert built(tmp_path, rows, seed=4, dev_fraction=0.2)[1].splits.tolist() != splits
+    assert built(tmp_path, rows, max_dev=8)[0].num_sentences == {"train": 192, "dev": 8, "test": 0}
+
+
+def test_labels_sort_as_people_sort(tmp_path):
+    def names(labels):
+        return built(tmp_path, [(f"text {i}", label) for i, label in enumerate(labels)], None)[0].label_names
+
+    assert names([10, 9, -1, 10, 9, -1, 2.5]) == ["-1", "2.5", "9", "10"]
+    assert names(["class 10", "class 9", "7", "Class 1", "abc"] * 2) == ["7", "abc", "Class 1", "class 9", "class 10"]
+
+
+def test_many_batches_are_read_at_random(tmp_path):
+    count = 3 * files.BLOCK_ROWS + 5
+    rows = [(f"text {i}", i % 3) for i in range(count)] + [("torn", 0), ("torn", 1)]
+    began = time.monotonic()
+    _, sentences = built(tmp_path, rows)
+    assert time.monotonic() - began < 10
+    ids = np.random.default_rng(0).permutation(count)
+    assert sentences.texts(ids) == [f"text {i}" for i in ids]
+    assert (sentences.labels == np.arange(count) % 3).all()
+
+
+def test_the_demo_brings_its_test_split(tmp_path):
+    summary = ingest.build(tmp_path, "demo")
+    assert summary.num_sentences == {"train": 2700, "dev": 300, "test": 400}
+    assert summary.label_names == ["negative", "positive"]
+    assert summary.num_by_label["dev"] == {"negative": 150, "positive": 150}
+    assert summary.warnings == []
+    sentences = Sentences(tmp_path)
+    assert sentences.texts(sentences.ids("test")) == [row.text for row in demo.generate()[1]]
+
+
+@pytest.mark.parametrize(
+    ("train", "dev", "said"),
+    [
+        ([("a", 1), ("b", 1)], None, "train.jsonl: every row has the label '1'; at least two classes are needed"),
+        ([("a", 1), ("b", 2)], None, "train.jsonl: too few rows (2) to carve a dev split from"),
+        ([("a", 1), ("a", 2)], None, "train.jsonl: nothing is left, as every text carries different labels"),
+        ([("a", 1), ("b", 2), ("a", 3)], None, "train.jsonl: every row has the label '2'"),
+        (TRAIN, [("c", "a"), ("d", "z")], "dev.jsonl: row 2: label 'z' does not occur in train, which has 'a', 'b'"),
+        ([*TRAIN, ("x", "z"), ("x", "a")], [("d", "z")], "dev.jsonl: row 1: label 'z' does not occur in train"),
+        (
+            [(f"text {i}", i) for i in range(1500)],
+            None,
+            "train.jsonl: 1500 different labels in 1500 rows; is label_column",
+        ),
+    ],
+)
+def test_unusable_labels_are_refused(tmp_path, train, dev, said):
+    with pytest.raises(InputError) as caught:
+        built(tmp_path, train, dev)
+    assert said in str(caught.value)
+
+
+def test_many_classes_are_fine_when_rows_share_them(tmp_path):
+    summary, _ = built(tmp_path, [(f"text {i}", i % 1100) for i in range(3300)])
+    assert len(summary.label_names) == 1100
+    assert summary.num_sentences["dev"] == 1100  # one of each, though a tenth would be 330

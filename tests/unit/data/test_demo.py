@@ -1,0 +1,75 @@
+"""The built-in demo: balance, distinctness, and the same sentences for ever."""
+
+import hashlib
+import itertools
+import math
+import re
+from collections import Counter
+
+import pytest
+
+from raysweep.data import demo
+
+
+def test_every_topic_occurs_as_often_with_each_label():
+    for rows, count in zip(demo.generate(), (60, 8), strict=True):
+        cells = Counter((row.topic, row.label) for row in rows)
+        assert len({topic for topic, _ in cells}) == 25
+        assert len(cells) == 50
+        assert set(cells.values()) == {count}
+
+
+def test_sentences_are_distinct_and_well_formed():
+    train, test = demo.generate()
+    texts = [row.text for row in train + test]
+    assert len({text.casefold() for text in texts}) == len(texts) == 3400
+    for text in texts:
+        assert re.fullmatch(r"[A-Z][\w ,;:'é-]+[.?]", text), text
+        assert "  " not in text
+        assert 4 <= len(text.split()) <= 30, text
+
+
+def test_order_is_random():
+    train, _ = demo.generate()
+    changes = sum(a.label != b.label for a, b in itertools.pairwise(train))
+    assert abs(changes - len(train) / 2) < 5 * (len(train) / 4) ** 0.5
+
+
+def test_what_a_sentence_is_about_does_not_give_its_label_away():
+    rows = [row for split in demo.generate(num_train=20_000) for row in split]
+    for name, topic in demo._words().topics.items():
+        aspects = [aspect.replace("+", "") for listed in topic.aspects.values() for aspect in listed.split(", ")]
+        for said in [*aspects, *topic.nouns.split(", "), *topic.when.split(", ")]:
+            found = Counter(row.label for row in rows if row.topic == name and said.casefold() in row.text.casefold())
+            total = found.total()
+            assert total >= 20, said
+            assert abs(found["positive"] - total / 2) < 5 * (total / 4) ** 0.5, said
+
+
+def test_words_mislead_but_polarity_can_be_learned():
+    """A vote of train's words is right about test far more often than chance, and not always: negation is in no word."""
+    train, test = demo.generate()
+    counts = {label: Counter() for label in demo.LABELS}
+    for row in train:
+        counts[row.label].update(set(re.findall(r"[\w']+", row.text.casefold())))
+    right = 0
+    for row in test:
+        words = set(re.findall(r"[\w']+", row.text.casefold()))
+        score = sum(math.log((counts["positive"][w] + 1) / (counts["negative"][w] + 1)) for w in words)
+        right += (score > 0) == (row.label == "positive")
+    assert 0.8 < right / len(test) < 0.97
+
+
+def test_sentences_never_change():
+    train, test = demo.generate()
+    digest = hashlib.sha256("\n".join("\t".join(row) for row in train + test).encode()).hexdigest()
+    assert digest == "1b2e57ee6bf668c025f123e4d587315f07b20a0c5658e1c8ef5ad670c926694e"
+    assert demo.generate(seed=1)[0] != train
+    assert demo.generate(num_train=100, num_test=0)[1] == []
+
+
+def test_a_grammar_that_has_no_more_to_say_says_so(monkeypatch):
+    monkeypatch.setattr(demo, "_EITHER", ("{topic}: {verdict}",))
+    monkeypatch.setattr(demo, "_EACH", ())
+    with pytest.raises(ValueError, match="no 3000 \\+ 400 distinct sentences"):
+        demo.generate()

@@ -1,0 +1,177 @@
+"""Examples: exact counts, each of its kind, uniform, and the same whoever draws them."""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chi2, chisquare, hypergeom
+
+from raysweep.data.examples import CHUNK, KINDS, allocate, draw, num_candidates
+
+
+def neighbourhood(n, k, seed, num_labels=3):
+    """Labels (n,) and neighbour ids (n, 2, k), padded at random."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, num_labels, n)
+    ids = np.full((n, 2, k), -1, dtype=np.int32)
+    for row in range(n):
+        for slot, side in enumerate((labels == labels[row], labels != labels[row])):
+            side = np.flatnonzero(side & (np.arange(n) != row))
+            size = min(len(side), rng.integers(0, k + 1))
+            ids[row, slot, :size] = rng.choice(side, size, replace=False)
+    return labels, ids
+
+
+def candidates(kind, ids):
+    """Every candidate of every anchor, written out: tuples of ids, and of own or other class for pairs."""
+    own, other = ([[i for i in row if i >= 0] for row in ids[:, slot].tolist()] for slot in (0, 1))
+    rows = range(len(ids))
+    if kind == "triplet":
+        return [(row, p, n) for row in rows for p, n in itertools.product(own[row], other[row])]
+    pairs = [(row, p, 1) for row in rows for p in own[row]]
+    if kind == "positive_pair":
+        return [pair[:2] for pair in pairs]
+    return pairs + [(row, n, 0) for row in rows for n in other[row]]
+
+
+def sample(kind, ids, target, seed, order=None, **options):
+    """All chunks' examples, drawn in any order."""
+    quotas = allocate(num_candidates(kind, ids), target, seed)
+    chunks = range(0, len(ids), CHUNK)
+    drawn = {}
+    for start in order or chunks:
+        part = slice(start, start + CHUNK)
+        anchors = np.arange(len(ids))[part]
+        drawn[start] = draw(kind, anchors, ids[part], quotas[part], seed, start // CHUNK, **options)
+    examples = np.concatenate([drawn[start][0] for start in chunks])
+    targets = [drawn[start][1] for start in chunks]
+    return examples, None if targets[0] is None else np.concatenate(targets)
+
+
+def as_candidates(examples, targets):
+    rows = map(tuple, examples.tolist())
+    return list(rows) if targets is None else [(*row, int(t)) for row, t in zip(rows, targets, strict=True)]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(KINDS), st.integers(1, 40), st.integers(1, 6), st.integers(0, 99), st.integers(0, 300))
+def test_exact_count_of_distinct_candidates(kind, n, k, seed, target):
+    labels, ids = neighbourhood(n, k, seed)
+    possible = candidates(kind, ids)
+    counts = num_candidates(kind, ids)
+    assert counts.dtype == np.int64 and counts.sum() == len(possible)
+    for row in range(n):
+        assert counts[row].sum() == sum(candidate[0] == row for candidate in possible)
+
+    quotas = allocate(counts, target, seed)
+    assert quotas.shape == counts.shape and (quotas >= 0).all() and (quotas <= counts).all()
+    examples, targets = sample(kind, ids, target, seed)
+    assert examples.dtype == np.int32 and examples.shape[1] == (3 if kind == "triplet" else 2)
+    found = as_candidates(examples, targets)
+    assert len(found) == len(set(found)) == min(target, len(possible))
+    assert set(found) <= set(possible)
+    anchors, others = examples[:, 0], examples[:, 1]
+    assert (examples[:, :1] != examples[:, 1:]).all()
+    if kind in ("triplet", "positive_pair"):
+        assert targets is None and (labels[anchors] == labels[others]).all()
+    else:
+        assert targets.dtype == np.float32 and ((labels[anchors] == labels[others]) == targets).all()
+    if kind == "triplet":
+        assert (labels[anchors] != labels[examples[:, 2]]).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_than_there_are_gives_all_of_them_once(kind):
+    _, ids = neighbourhood(200, 7, 1)
+    assert sorted(as_candidates(*sample(kind, ids, 10**8, 0))) == sorted(candidates(kind, ids))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_to_draw_from(kind):
+    examples, targets = sample(kind, np.full((5, 2, 3), -1, dtype=np.int32), 10, 0)
+    assert examples.shape == (0, 3 if kind == "triplet" else 2)
+    assert targets is None or targets.shape == (0,)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_however_chunks_are_spread_and_ordered(kind):
+    _, ids = neighbourhood(2 * CHUNK + 100, 4, 2)
+    first, targets = sample(kind, ids, 3000, 5)
+    again, targets_again = sample(kind, ids, 3000, 5, order=[2 * CHUNK, 0, CHUNK])
+    np.testing.assert_array_equal(first, again)
+    assert targets is None or (targets == targets_again).all()
+    other, _ = sample(kind, ids, 3000, 6)
+    assert {*map(tuple, first.tolist())} != {*map(tuple, other.tolist())}
+
+
+def test_chunks_and_kinds_have_streams_of_their_own():
+    ids = np.arange(1, 2 * 1000 + 1, dtype=np.int32).reshape(1, 2, 1000)
+    quotas = np.array([[50, 50]])
+    drawn = [draw(kind, np.array([0]), ids, quotas, 7, chunk)[0] for kind in KINDS[1::2] for chunk in (0, 1)]
+    assert len({drawn_ids.tobytes() for drawn_ids in drawn}) == 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])  # quotas below and above half of an anchor's candidates
+def test_uniform_over_candidates(kind, share):
+    ids = np.full((4, 2, 5), -1, dtype=np.int32)
+    for row, (own, other) in enumerate([(5, 4), (1, 1), (3, 3), (0, 2)]):
+        ids[row, 0, :own], ids[row, 1, :other] = range(10, 10 + own), range(20, 20 + other)
+    possible = candidates(kind, ids)
+    target = round(share * len(possible))
+    repeats = 800
+    drawn = Counter(c for seed in range(repeats) for c in as_candidates(*sample(kind, ids, target, seed)))
+    sides = [possible] if kind in ("triplet", "positive_pair") else [[c for c in possible if c[2] == s] for s in (1, 0)]
+    for side in sides:  # of labelled pairs, each class is uniform within its half
+        seen = np.array([drawn[c] for c in side])
+        fraction = seen.sum() / repeats / len(side)
+        if fraction < 1:  # without replacement, counts vary less than chi-square has it by 1 - fraction
+            assert chi2.sf(chisquare(seen).statistic / (1 - fraction), len(side) - 1) > 1e-3
+    if len(sides) == 1:
+        first = sum(c[0] == 0 for c in possible)
+        quotas = [allocate(num_candidates(kind, ids), target, seed)[0] for seed in range(repeats)]
+        exact = hypergeom(len(possible), first, target)
+        assert np.mean(quotas) == pytest.approx(exact.mean(), abs=4 * exact.std() / np.sqrt(repeats))
+        assert np.var(quotas) == pytest.approx(exact.var(), rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "target", "expected"),
+    [
+        (100, 100, 40, (20, 20)),
+        (100, 100, 41, (21, 20)),
+        (100, 3, 40, (37, 3)),
+        (5, 100, 40, (5, 35)),
+        (5, 3, 40, (5, 3)),
+    ],
+)
+def test_pairs_are_balanced_as_far_as_there_are_candidates(own, other, target, expected):
+    counts = np.array([[own - 2, 1], [2, other - 1]])
+    assert tuple(allocate(counts, target, 0).sum(axis=0)) == expected
+
+
+def test_more_candidates_than_numpy_can_draw_from():
+    counts = np.full(40_000, 512 * 512)  # 1e10
+    quotas = allocate(counts, 250_000, 0)
+    assert quotas.sum() == 250_000
+    exact = hypergeom(int(counts.sum()), int(counts[:100].sum()), 250_000)
+    groups = quotas.reshape(-1, 100).sum(axis=1)
+    assert groups.var() == pytest.approx(exact.var(), rel=0.3)
+    assert chisquare(groups).pvalue > 1e-3
+
+
+def test_targets_of_scored_pairs():
+    labels, ids = neighbourhood(50, 4, 3)
+    examples, targets = sample("scored_pair", ids, 60, 0, cosines=(0.9, -0.25))
+    same = labels[examples[:, 0]] == labels[examples[:, 1]]
+    np.testing.assert_array_equal(targets, np.where(same, np.float32(0.9), np.float32(-0.25)))
+
+
+def test_anchors_keep_their_ids():
+    _, ids = neighbourhood(20, 4, 4)
+    quotas = num_candidates("triplet", ids)
+    examples, _ = draw("triplet", np.arange(1000, 1020), ids, quotas, 0, 3)
+    assert set(examples[:, 0]) == {1000 + row for row in np.flatnonzero(quotas)}

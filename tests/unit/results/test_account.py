@@ -1,0 +1,97 @@
+"""The account at the end of a sweep, which is its report's: sums of what the ledger says."""
+
+import math
+import time
+from pathlib import Path
+
+import pytest
+
+from raysweep.report.summary import summarise
+from raysweep.results.account import account_of, sentence
+from raysweep.results.ledger import point_name
+from raysweep.results.reader import load
+from raysweep.sweep.sweep import Sweep
+from support.sweeps import make, rung
+
+
+def play(sweep: Sweep, now: list[float], num_rungs: int) -> None:
+    """So many rungs, each of which takes longer than the one before, on a node of 8 CPUs."""
+    while num_rungs and (asked := sweep.ask()) is not None:
+        number, config = asked
+        for step in range(sweep._steps.get(number, 0) + 1, 5):
+            num_rungs -= 1
+            now[0] += 60 + num_rungs
+            (sweep.folder / "points" / point_name(number, step)).mkdir()
+            if sweep.rung(number, {**rung(config, step), "node": {"type": "big", "cpus": 8, "gpus": 0}}):
+                break
+            if not num_rungs:
+                return
+        sweep.rest(number)
+
+
+@pytest.mark.parametrize(("num_rungs", "status"), [(99, "completed"), (18, "interrupted")])
+@pytest.mark.parametrize("prices", ["{}", "{big: 8.0}"])
+def test_the_last_line_and_the_report_agree_with_what_the_sweep_spent(
+    tmp_path: Path, num_rungs: int, status: str, prices: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    halving = {
+        "early_stopping__policy": "asha",
+        "early_stopping__first_examples": "4096",
+        "space__examples_per_rung": "4096",
+    }
+    sweep, _ = make(tmp_path, budget__prices=prices, **halving)
+    play(sweep, now, num_rungs)
+    sweep.finish(status, "")
+    results = load(tmp_path)
+    found = summarise(results).account
+    assert found == account_of(results)
+    total = sweep.spending.total
+    for name in ("seconds", "cpu_seconds", "gpu_seconds", "money"):
+        stored = math.fsum(getattr(trial, name) for trial in results.trials)
+        assert stored == pytest.approx(getattr(total, name)) == pytest.approx(getattr(found.total.cost, name))
+        parts = math.fsum(getattr(entry.cost, name) for entry in found.entries)
+        assert parts == pytest.approx(stored)
+    assert total.seconds == pytest.approx(now[0])
+    steps = {n: max((r.step for r in results.rungs if r.trial == n), default=0) for n in range(len(results.trials))}
+    early = [trial for trial in results.trials if trial.status in ("stopped", "held")]
+    assert {trial.status for trial in early} == {"stopped" if status == "completed" else "held"}
+    early = [trial for trial in early if trial.status == "stopped"]  # what is held may still go on
+    saved = sum(trial.seconds / steps[trial.trial] * (4 - steps[trial.trial]) for trial in early)
+    others = sum(trial.seconds for trial in results.trials if trial.status != "completed")
+    assert found.total.saved_seconds == pytest.approx(saved) and (saved > 0) == (status == "completed")
+    money = f", {total.money:.2f} in money" if total.money else ""
+    assert sentence(account_of(load(sweep.folder)), 0) == (
+        f"{now[0]:,.0f} trial-seconds, {now[0] * 2 / 3600:.2f} CPU-hours, {now[0] / 2 / 3600:.2f} GPU-hours{money}; "
+        f"{others:,.0f} of them in trials that did not complete; early stopping saved about {saved:,.0f}"
+    )
+    assert bool(money) == (prices != "{}")
+
+
+def test_failed_and_cut_off_trials_are_paid_for_and_save_nothing(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path, early_stopping__policy="none")
+    for failure in ("out of memory", None):
+        number, config = sweep.ask() or pytest.fail("nothing proposed")
+        time.sleep(0.01)
+        sweep.rung(number, rung(config, 1))
+        if failure:
+            sweep.rest(number, failure)
+    sweep.finish("interrupted", "Ctrl-C")
+    found = account_of(load(tmp_path))
+    assert [(entry.kind, entry.num_trials, entry.num_rungs) for entry in found.entries] == [
+        ("interrupted", 1, 1),
+        ("failed", 1, 1),
+    ]
+    assert all(entry.cost.seconds >= 0.01 for entry in found.entries)
+    assert found.total.saved_seconds == 0
+    assert not found.priced
+
+
+@pytest.mark.parametrize(
+    ("prices", "warned"), [("{gpu: 1}", True), ("{big: 1}", False), ("{gpu: 1, default: 0}", False)]
+)
+def test_a_limit_of_money_that_does_not_bind_is_named_once(tmp_path: Path, prices: str, warned: bool) -> None:
+    sweep, out = make(tmp_path, budget__prices=prices, budget__money="5")
+    play(sweep, [0.0], 4)
+    assert out.getvalue().count("budget.prices has neither 'big', the type of a node that trials run on") == warned

@@ -1,0 +1,79 @@
+"""Which rungs' weights stay on disk."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from raysweep.metrics.pareto import hypervolume
+from raysweep.results.ledger import point_name
+from raysweep.results.types import Point
+from raysweep.sweep.disk import Kept
+
+# By step: what a rung of one trial scored, two points each, all on the front.
+FRONT = {1: [(0.5, 0.9), (0.52, 0.89)], 2: [(0.7, 0.8), (0.71, 0.7)], 3: [(0.8, 0.5)], 4: [(0.9, 0.3), (0.91, 0.1)]}
+
+
+def points() -> list[Point]:
+    return [
+        Point(0, step, "plain" if i == 0 else "concat", None if i == 0 else 0.3, "dev", 8, p, 0.1, s, 0.1, s)
+        for step, scores in FRONT.items()
+        for i, (p, s) in enumerate(scores)
+    ]
+
+
+def fill(folder: Path, size: int = 1000) -> Path:
+    for step in FRONT:
+        place = folder / "points" / point_name(0, step)
+        place.mkdir(parents=True)
+        (place / "trained.safetensors").write_bytes(bytes(size))
+    return folder / "points"
+
+
+def steps(folder: Path) -> set[int]:
+    return {int(path.name[-3:]) for path in folder.iterdir()}
+
+
+def test_dominated_rungs_go_and_unreported_ones_stay(tmp_path: Path) -> None:
+    folder = fill(tmp_path)
+    kept = Kept(folder, 10**9, tmp_path / "checkpoints")
+    front = [point for point in points() if point.step in (2, 4)]
+    reported = [point for point in points() if point.step != 3]
+    assert kept.only(front, reported) == []
+    assert steps(folder) == {2, 3, 4}
+    assert kept.only(front) == []
+    assert steps(folder) == {2, 4}
+    assert [kept.holds(point) for point in points()] == [False, False, True, True, False, True, True]
+
+
+@pytest.mark.parametrize("room", [1, 2, 3, 4])
+def test_over_the_bound_the_front_loses_the_least_it_can(room: int, tmp_path: Path) -> None:
+    folder = fill(tmp_path)
+    lost = Kept(folder, room * 1000, tmp_path / "checkpoints").only(points())
+    assert len(steps(folder)) == room
+    assert {point.step for point in lost} == set(FRONT) - steps(folder)
+    if room == 3:  # the one whose loss costs least, by trying all
+        volumes = {
+            step: hypervolume([s for other in FRONT if other != step for s in FRONT[other]], (0, 0)) for step in FRONT
+        }
+        assert lost[0].step == max(volumes, key=lambda step: volumes[step])
+
+
+def test_checkpoints_count_and_one_rung_always_stays(tmp_path: Path) -> None:
+    folder = fill(tmp_path)
+    place = tmp_path / "checkpoints" / "trial-0007" / "000000064"
+    place.mkdir(parents=True)
+    (place / "tensors").write_bytes(bytes(2000))
+    Kept(folder, 4000, tmp_path / "checkpoints").only(points())
+    assert len(steps(folder)) == 2
+    Kept(folder, 1, tmp_path / "checkpoints").only(points())
+    assert len(steps(folder)) == 1
+
+
+def test_the_order_of_points_does_not_matter(tmp_path: Path) -> None:
+    left = set()
+    for number, order in enumerate(itertools.permutations(points()[::2])):
+        folder = fill(tmp_path / str(number))
+        Kept(folder, 2000, tmp_path / "checkpoints").only(list(order))
+        left.add(frozenset(steps(folder)))
+    assert len(left) == 1

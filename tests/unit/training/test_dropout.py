@@ -1,0 +1,89 @@
+"""The dropout layers that replace torch's on a CPU, and the rates that a trial sets."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from raysweep.training.dropout import Dropouts, FastDropout, Generator
+
+
+def layer(rate: float, seed: int = 0) -> FastDropout:
+    generator = Generator()
+    generator.seed(seed)
+    return FastDropout(rate, generator).train()
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.999])
+def test_the_share_kept_and_its_scale(rate: float) -> None:
+    count = 200_001
+    out = layer(rate)(torch.ones(count))
+    kept = out[out != 0]
+    deviation = (rate * (1 - rate) / count) ** 0.5
+    assert len(kept) / count == pytest.approx(1 - rate, abs=5 * deviation + 1 / 131072)
+    assert kept.unique().tolist() == pytest.approx([1 / (1 - rate)], rel=0.01)
+    assert float(out.mean()) == pytest.approx(1, abs=5 * deviation / (1 - rate))
+
+
+def test_masks_of_neighbouring_elements_are_independent() -> None:
+    kept = (layer(0.5)(torch.ones(4, 50_000)) != 0).float() - 0.5
+    for shift in (1, 2, 3, 4):
+        assert abs(float((kept * kept.roll(shift, 1)).mean())) < 0.003
+
+
+def test_the_gradient_is_the_mask() -> None:
+    x = torch.randn(7, 13, 5, requires_grad=True)
+    out = layer(0.3)(x)
+    out.sum().backward()
+    torch.testing.assert_close(x.grad * x, out)
+
+
+def test_at_rest_it_passes_everything() -> None:
+    x = torch.randn(3, 3)
+    assert layer(0.0)(x) is x
+    assert layer(0.5).eval()(x) is x
+
+
+def test_the_stream_is_seeded_and_continues_through_json() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.4), nn.Sequential(nn.Dropout(0.2)))
+    dropouts = Dropouts(model, "cpu")
+    assert dropouts.names == ["1", "2.0"]
+    model.train()
+    x = torch.ones(5, 3)
+
+    def some(count: int) -> list[list[float]]:
+        return [model(x).detach().flatten().tolist() for _ in range(count)]
+
+    dropouts.generator.seed(1)
+    whole = some(6)
+    dropouts.generator.seed(1)
+    assert some(3) == whole[:3]
+    state = json.loads(json.dumps(dropouts.state()))
+    some(2)
+    dropouts.restore(state)
+    assert some(3) == whole[3:]
+    dropouts.generator.seed(2)
+    assert some(6) != whole
+
+
+def test_rates_are_set_and_put_back() -> None:
+    model = nn.Sequential(nn.Dropout(0.4), nn.Sequential(nn.Dropout(0.2)))
+    dropouts = Dropouts(model, "cpu")
+
+    def rates() -> list[float]:
+        return [model[0].p, model[1][0].p]
+
+    dropouts.set(0.3)
+    assert rates() == [0.3, 0.3]
+    dropouts.set(None, off=["0"])
+    assert rates() == [0.0, 0.2]
+    dropouts.set(None)
+    assert rates() == [0.4, 0.2]
+
+
+def test_on_other_devices_torchs_own_layers_stay() -> None:
+    model = nn.Sequential(nn.Dropout(0.4))
+    assert Dropouts(model, "cuda").names == ["0"]
+    assert type(model[0]) is nn.Dropout

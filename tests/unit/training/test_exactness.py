@@ -1,0 +1,232 @@
+"""Training, step by step, against the stock trainer of sentence-transformers on the same batches, in fp32 without dropout."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from raysweep.config.freezing import frozen_names
+from raysweep.config.losses import LOSSES
+from raysweep.config.sweep import EncoderConfig
+from raysweep.config.trial import TrialConfig
+from raysweep.encoders import encoder
+from raysweep.training import losses as criterion
+from raysweep.training.trainer import Training
+from raysweep.training.workbench import Workbench
+from support.encoders import trial
+
+pytest.importorskip("accelerate")
+datasets = pytest.importorskip("datasets")
+
+COLUMNS = {
+    "triplet": ("anchor", "positive", "negative"),
+    "labelled_pair": ("sentence1", "sentence2", "label"),
+    "positive_pair": ("anchor", "positive"),
+    "scored_pair": ("sentence1", "sentence2", "score"),
+    "labelled_sentence": ("sentence", "label"),
+}
+
+
+class Recorded(Training):
+    """Ours, with its batches and their losses noted down."""
+
+    def __init__(self, config: TrialConfig, bench: Workbench, seed: int = 0) -> None:
+        self.losses: list[float] = []
+        self.batches: list[tuple[np.ndarray, np.ndarray | None]] = []
+        super().__init__(config, bench, seed, num_rungs=1)
+
+    def batch_loss(self, ids: Any, targets: Any) -> torch.Tensor:
+        value = super().batch_loss(ids, targets)
+        self.losses.append(float(value.detach()))
+        self.batches.append((ids, targets))
+        return value
+
+    def run(self) -> "Recorded":
+        while not self.rung_is_full:
+            self.step()
+        return self
+
+
+def stock(
+    ours: Recorded, head: dict[str, torch.Tensor], folder: Path, optimizer: Any = None
+) -> tuple[list[float], Any]:
+    """The stock trainer's losses on the batches that ours took, from the base weights and the same head, and its model."""
+    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+    from sentence_transformers.base.sampler import DefaultBatchSampler
+    from transformers import TrainerCallback
+
+    config, prepared = ours.config, ours.bench.prepared
+    model = encoder.load(EncoderConfig(**prepared.model))
+    names = [name for name, _ in model.named_parameters()]
+    frozen = frozen_names(names, config.freezing)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name not in frozen)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    loss: Any = criterion.build(
+        config.loss, config.model_dump(), model, width=model.get_embedding_dimension(), num_labels=2
+    )
+    if head:
+        loss.head.load_state_dict(head)
+    ids = np.concatenate([ids for ids, _ in ours.batches])
+    names = COLUMNS[LOSSES[config.loss].example_kind]
+    columns: dict[str, Any] = {
+        name: prepared.sentences.texts(column) for name, column in zip(names, ids.T, strict=False)
+    }
+    if ours.batches[0][1] is not None:
+        columns[names[-1]] = np.concatenate([targets for _, targets in ours.batches])
+    losses: list[float] = []
+
+    class Stock(SentenceTransformerTrainer):
+        def get_batch_sampler(self, dataset: Any, batch_size: int, drop_last: bool, **_: Any) -> Any:
+            return DefaultBatchSampler(range(len(dataset)), batch_size, drop_last)
+
+        def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+            value = super().compute_loss(*args, **kwargs)
+            losses.append(float(value.detach()))
+            return value
+
+    class WithHead(Stock):
+        """The stock trainer neither clips nor ever zeroes the gradients of a loss's own parameters."""
+
+        def _clip_grad_norm(self, model: Any) -> Any:
+            return super()._clip_grad_norm(self.loss)
+
+    class ZeroHead(TrainerCallback):
+        def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
+            loss.zero_grad()
+
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(folder),
+        num_train_epochs=1,
+        per_device_train_batch_size=config.batch_size,
+        gradient_accumulation_steps=config.accumulation_steps,
+        learning_rate=config.learning_rate,
+        lr_scheduler_type="linear",
+        warmup_steps=config.warmup_steps,
+        weight_decay=config.weight_decay,
+        max_grad_norm=1.0,
+        optim="adamw_torch_fused",
+        use_cpu=True,
+        save_strategy="no",
+        logging_strategy="no",
+        disable_tqdm=True,
+        report_to=[],
+    )
+    trainer = (WithHead if head else Stock)(
+        model=model,
+        args=arguments,
+        train_dataset=datasets.Dataset.from_dict(columns),
+        loss=loss,
+        optimizers=(optimizer(list(loss.parameters())) if optimizer else None, None),
+        callbacks=[ZeroHead()] if head else [],
+    )
+    trainer.train()
+    return losses, model
+
+
+def check(
+    config: TrialConfig, bench: Workbench, folder: Path, steps: int, optimizer: Any = None, atol: float = 1e-5
+) -> None:
+    """Every loss is the stock trainer's, and so are the embeddings at the end."""
+    ours = Recorded(config, bench)
+    head = (
+        {name: value.clone() for name, value in ours.loss.head.state_dict().items()} if "softmax" in config.loss else {}
+    )
+    ours.run()
+    assert len(ours.losses) == steps
+    theirs, model = stock(ours, head, folder, optimizer)
+    assert ours.losses == pytest.approx(theirs, rel=1e-4)
+    assert len({round(value, 4) for value in theirs}) > steps / 2, "the losses move"
+    ends = [encoder.embed(one, bench.tokens, bench.dev.queries[:20]) for one in (ours.model, model)]
+    np.testing.assert_allclose(*ends, atol=atol)  # the last step shows here alone
+
+
+def exact(**values: object) -> TrialConfig:
+    return trial(**{"dropout": 0.0, "learning_rate": 2e-4, "examples_per_rung": 96, "warmup_steps": 5, **values})
+
+
+@pytest.mark.ray  # takes long
+@pytest.mark.parametrize("freezing", ["none", "emb", "emb+B0-1"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_losses_are_the_stock_trainers(loss: str, freezing: str, tiny_bench: Workbench, tmp_path: Path) -> None:
+    check(exact(loss=loss, freezing=freezing, examples_per_rung=400), tiny_bench, tmp_path, steps=50)
+
+
+def test_losses_are_the_stock_trainers_with_the_real_encoder(demo_bench: Workbench, tmp_path: Path) -> None:
+    config = exact(learning_rate=5e-5, batch_size=4, examples_per_rung=20, warmup_steps=2)
+    check(config, demo_bench, tmp_path, steps=5, atol=1e-3)
+
+
+def torchs(name: str, rate: float) -> Any:
+    """Makes an optimizer of torch over the stock trainer's groups, for which its options have no name."""
+
+    def build(parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        groups = [
+            {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": 0.01},
+            {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+        ]
+        if name == "sgd":
+            return torch.optim.SGD(groups, lr=rate, momentum=0.9)
+        return torch.optim.Adamax(groups, lr=rate)
+
+    return build
+
+
+def test_much_weight_decay_is_the_stock_trainers(tiny_bench: Workbench, tmp_path: Path) -> None:
+    """Enough that it shows which parameters decay."""
+    check(exact(weight_decay=0.9, learning_rate=3e-3, examples_per_rung=160), tiny_bench, tmp_path, 20, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["adamw", "sgd"])
+def test_accumulated_batches_are_the_stock_trainers(name: str, tiny_bench: Workbench, tmp_path: Path) -> None:
+    """The last step has one batch where the others have two. What is summed in place of averaged shows under sgd alone."""
+    values = {"optimizer": "sgd", "momentum": 0.9, "learning_rate": 0.05} if name == "sgd" else {}
+    config = exact(loss="cosine_similarity", accumulation_steps=2, examples_per_rung=104, **values)
+    check(config, tiny_bench, tmp_path, 13, torchs("sgd", 0.05) if name == "sgd" else None)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamax"])
+def test_other_optimizers_are_torchs(name: str, tiny_bench: Workbench, tmp_path: Path) -> None:
+    values = {"momentum": 0.9, "learning_rate": 0.05} if name == "sgd" else {}
+    config = exact(optimizer=name, **values)
+    check(config, tiny_bench, tmp_path, 12, torchs(name, config.learning_rate))
+
+
+@pytest.mark.parametrize("loss", ["triplet", "contrastive", "softmax"])
+def test_retention_is_the_mean_squared_change_of_cosines(loss: str, tiny_bench: Workbench) -> None:
+    """Of each example's first sentence with its others, and of single sentences with the next in the batch."""
+    training = Recorded(
+        exact(loss=loss, retention_weight=0.5, examples_per_rung=80, learning_rate=2e-3), tiny_bench
+    ).run()
+    ids, targets = training.batches[0]
+    tuned = np.stack([encoder.embed(training.model, tiny_bench.tokens, column) for column in ids.T])
+    base = np.stack([tiny_bench.prepared.reference_embeddings[column] for column in ids.T])
+    squares = []
+    for row in range(len(ids)):
+        pairs = [((0, row), (column, row)) for column in range(1, ids.shape[1])] or [
+            ((0, row), (0, (row + 1) % len(ids)))
+        ]
+        squares += [(tuned[a] @ tuned[b] - base[a] @ base[b]) ** 2 for a, b in pairs]
+    training.model.train()
+    with torch.no_grad():
+        whole = training.batch_loss(ids, targets)
+        training.config = training.config.model_copy(update={"retention_weight": 0.0})
+        alone = training.batch_loss(ids, targets)
+    assert np.mean(squares) > 1e-4
+    assert float(whole - alone) == pytest.approx(0.5 * np.mean(squares), rel=1e-3)
+
+
+def test_retention_takes_embeddings_of_any_width_and_length() -> None:
+    rng = np.random.default_rng(0)
+    tuned, frozen = rng.normal(size=(3, 5, 4)), rng.normal(size=(3, 5, 7))
+
+    def cosines(columns: np.ndarray) -> np.ndarray:
+        units = columns / np.linalg.norm(columns, axis=-1, keepdims=True)
+        return np.stack([(units[0] * units[1]).sum(-1), (units[0] * units[2]).sum(-1)])
+
+    found = criterion.retention_term([*torch.from_numpy(tuned)], [*torch.from_numpy(frozen)])
+    assert float(found) == pytest.approx(((cosines(tuned) - cosines(frozen)) ** 2).mean())

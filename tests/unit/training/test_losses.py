@@ -1,0 +1,169 @@
+"""One golden row for each loss: its value as built against its formula, in NumPy."""
+
+import numpy as np
+import pytest
+import torch
+
+from raysweep.config.losses import LOSSES
+from raysweep.data.examples import KINDS
+from raysweep.errors import InputError
+from raysweep.training.losses import build
+
+NUM_COLUMNS = {"triplet": 3, "labelled_pair": 2, "positive_pair": 2, "scored_pair": 2, "labelled_sentence": 1}
+LABELS = {
+    "triplet": None,
+    "labelled_pair": np.array([1, 1, 0, 0, 0, 1]),
+    "positive_pair": None,
+    "scored_pair": np.array([1.0, 0.0, 0.7, 0.2, 1.0, -0.5]),
+    "labelled_sentence": np.array([0, 2, 1, 1, 0, 2]),
+}
+# Lengths other than 1, so that a loss which does not normalise is found out.
+EMBEDDINGS = np.random.default_rng(3).normal(size=(3, 6, 4)) * np.array([1, 2, 0.5, 3, 1, 0.2])[:, None]
+# A softmax head of three classes, one a row.
+WEIGHT, BIAS = np.random.default_rng(4).normal(size=(3, 4)), np.array([0.1, -0.3, 0.2])
+LIBRARY = [name for name, loss in LOSSES.items() if loss.library_class]
+
+
+def cosines(a, b):
+    return (a * b).sum(-1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)
+
+
+def triplet(columns, labels, margin):
+    """Schroff et al. 2015, with cosine distance."""
+    anchor, positive, negative = columns
+    return np.maximum((1 - cosines(anchor, positive)) - (1 - cosines(anchor, negative)) + margin, 0).mean()
+
+
+def contrastive(columns, labels, margin):
+    """Hadsell et al. 2006, equation 4, with 1 for similar pairs and cosine distance; mean over the batch."""
+    distance = 1 - cosines(*columns)
+    return (0.5 * labels * distance**2 + 0.5 * (1 - labels) * np.maximum(margin - distance, 0) ** 2).mean()
+
+
+def online_contrastive(columns, labels, margin):
+    """Sentence-transformers: the sum over positives farther than the nearest negative, and negatives nearer than the
+    farthest positive; no halves."""
+    distance = 1 - cosines(*columns)
+    total = 0.0
+    for d, label in zip(distance, labels, strict=True):
+        if label == 1 and d > distance[labels == 0].min():
+            total += d**2
+        if label == 0 and d < distance[labels == 1].max():
+            total += max(margin - d, 0) ** 2
+    return total
+
+
+def multiple_negatives(columns, labels, scale):
+    """Henderson et al. 2017, equation 4: cross-entropy of each anchor's own positive among those of the batch."""
+    anchor, positive = columns
+    logits = scale * cosines(anchor[:, None], positive[None, :])
+    return -(np.diag(logits) - np.log(np.exp(logits).sum(axis=1))).mean()
+
+
+def cosine_similarity(columns, labels):
+    """Reimers and Gurevych 2019: mean squared error of the cosine."""
+    return ((cosines(*columns) - labels) ** 2).mean()
+
+
+def softmax(columns, labels):
+    """Cross-entropy of the head over unit vectors times the root of their width, 2."""
+    (sentences,) = columns
+    logits = 2 * sentences / np.linalg.norm(sentences, axis=1, keepdims=True) @ WEIGHT.T + BIAS
+    return (np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(6), labels]).mean()
+
+
+# The formula, and parameters and value of each row.
+GOLDEN = {
+    "triplet": (triplet, [({"margin": 0.1}, 0.049148), ({"margin": 5.0}, 4.658430)]),
+    "contrastive": (contrastive, [({"margin": 0.5}, 0.182706), ({"margin": 1.0}, 0.198231)]),
+    "online_contrastive": (online_contrastive, [({"margin": 0.5}, 2.033756), ({"margin": 1.5}, 3.310900)]),
+    "multiple_negatives": (multiple_negatives, [({"scale": 20.0}, 7.083681), ({"scale": 1.0}, 1.737470)]),
+    "cosine_similarity": (cosine_similarity, [({}, 0.597634)]),
+    "softmax": (softmax, [({}, 0.784497)]),
+}
+
+
+def value(name, parameters, columns, labels):
+    loss = build(name, parameters, torch.nn.Identity(), width=4, num_labels=3)
+    if name == "softmax":
+        loss.double().load_state_dict({"head.weight": torch.from_numpy(WEIGHT), "head.bias": torch.from_numpy(BIAS)})
+    targets = None if labels is None else torch.from_numpy(labels)
+    with torch.no_grad():
+        return float(loss.compute_loss_from_embeddings([torch.from_numpy(column) for column in columns], targets))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_golden_row(name):
+    formula, rows = GOLDEN[name]  # a new loss needs one
+    kind = LOSSES[name].example_kind
+    columns, labels = EMBEDDINGS[: NUM_COLUMNS[kind]], LABELS[kind]
+    for parameters, golden in rows:
+        assert parameters.keys() == LOSSES[name].parameters.keys()
+        assert formula(columns, labels, **parameters) == pytest.approx(golden, abs=5e-7)
+        assert value(name, parameters, columns, labels) == pytest.approx(
+            formula(columns, labels, **parameters), rel=1e-6
+        )
+
+
+def test_rows_tell_losses_and_hard_pairs_apart():
+    distance, labels = 1 - cosines(*EMBEDDINGS[:2]), LABELS["labelled_pair"]
+    hard = np.where(labels == 1, distance > distance[labels == 0].min(), distance < distance[labels == 1].max())
+    for label in (0, 1):
+        assert set(hard[labels == label]) == {False, True}
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_sign(name):
+    """Every loss prefers the same class near and the other class far, and pulls that way."""
+    kind = LOSSES[name].example_kind
+    parameters = {key: parameter.default for key, parameter in LOSSES[name].parameters.items()}
+    anchors = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    near = np.array([[1.0, 0.1, 0.1], [0.1, 1.0, 0.1]])
+    far = near[[1, 0]]
+    good, bad, labels = {
+        "triplet": ((anchors, near, far), (anchors, far, near), None),
+        "positive_pair": ((anchors, near), (anchors, far), None),
+    }.get(kind, ((anchors, near[[0, 0]]), (anchors, near[[1, 1]]), np.array([1, 0])))
+    assert value(name, parameters, good, labels) < value(name, parameters, bad, labels)
+
+    leaf = torch.from_numpy(bad[1]).requires_grad_()
+    columns = [torch.from_numpy(bad[0]), leaf, *map(torch.from_numpy, bad[2:])]
+    targets = None if labels is None else torch.from_numpy(labels)
+    build(name, parameters, torch.nn.Identity()).compute_loss_from_embeddings(columns, targets).backward()
+    step = bad[1][0] - 1e-3 * leaf.grad[0].numpy()
+    assert cosines(bad[0][0], step) > cosines(bad[0][0], bad[1][0])  # row 0 is of one class in every kind
+
+
+def test_softmax_pulls_a_sentence_to_its_class_and_learns_the_head():
+    loss = build("softmax", {}, torch.nn.Identity(), width=4, num_labels=3)
+    columns = [torch.from_numpy(EMBEDDINGS[0]).float().requires_grad_()]
+    labels = torch.from_numpy(LABELS["labelled_sentence"])
+    before = loss.compute_loss_from_embeddings(columns, labels)
+    before.backward()
+    with torch.no_grad():
+        for leaf in (columns[0], *loss.parameters()):
+            leaf -= 0.1 * leaf.grad
+    assert loss.compute_loss_from_embeddings(columns, labels) < before
+
+
+def test_triplet_distance_is_cosine_distance_of_the_right_sign():
+    anchor, positive, negative = (np.array([x]) for x in ([1.0, 0], [3.0, 0], [0, 2.0]))
+    assert value("triplet", {"margin": 1.0}, (anchor, positive, negative), None) == pytest.approx(0)
+    assert value("triplet", {"margin": 1.0}, (anchor, negative, positive), None) == pytest.approx(2)
+
+
+def test_table():
+    for name, loss in LOSSES.items():
+        assert (loss.example_kind in KINDS) == (loss.library_class is not None)
+        for key, parameter in loss.parameters.items():
+            parameter.check(key, parameter.default)
+            parameter.check(key, parameter.high)
+            for wrong in (parameter.low, -1.0, parameter.high * 1.01, float("nan"), float("inf")):
+                with pytest.raises(InputError, match=f"{key} .*above {parameter.low:g} and at most {parameter.high:g}"):
+                    parameter.check(key, wrong)
+            with pytest.raises(InputError, match=f"{key} of the loss {name}"):
+                build(name, {key: 0.0}, torch.nn.Identity())
+
+
+def test_other_losses_parameters_are_not_looked_at():
+    build("triplet", {"margin": 0.1, "scale": None, "learning_rate": 1.0}, torch.nn.Identity())

@@ -1,0 +1,113 @@
+"""Validation examples among dev sentences, and the rule that ends a trial that stands still."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raysweep.training.trial import rungs
+from raysweep.training.validation import NUM_NEIGHBOURS, IdleRule, ValidationExamples, triplet_errors
+from raysweep.training.workbench import Workbench
+from support.encoders import trial
+
+INFINITY = float("inf")
+
+
+def invented(num: int = 40, seed: int = 0) -> Any:
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(2 * num, 6)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    labels = rng.integers(0, 3, 2 * num)
+    return SimpleNamespace(sentences=SimpleNamespace(labels=labels), reference_embeddings=vectors)
+
+
+def nearest(prepared: Any, queries: np.ndarray, anchor: int, same: bool) -> set[int]:
+    labels, vectors = prepared.sentences.labels[queries], prepared.reference_embeddings[queries]
+    others = [i for i in range(len(queries)) if i != anchor and (labels[i] == labels[anchor]) == same]
+    return set(sorted(others, key=lambda i: -float(vectors[i] @ vectors[anchor]))[:NUM_NEIGHBOURS])
+
+
+def test_triplets_are_the_nearest_of_each_side() -> None:
+    prepared, queries = invented(), np.arange(80)[::2]
+    found = ValidationExamples.of(prepared, "triplet", queries, (1.0, 0.0))
+    expected = {
+        (anchor, own, other)
+        for anchor in range(len(queries))
+        for own in nearest(prepared, queries, anchor, True)
+        for other in nearest(prepared, queries, anchor, False)
+    }
+    assert {tuple(row) for row in found.rows.tolist()} == expected  # all of them: fewer than the most that are drawn
+    assert found.targets is None
+    np.testing.assert_array_equal(found.rows, found.triplets)
+
+
+def test_pairs_have_their_targets_and_labelled_sentences_their_labels() -> None:
+    prepared, queries = invented(), np.arange(80)[1::2]
+    labels = prepared.sentences.labels[queries]
+    scored = ValidationExamples.of(prepared, "scored_pair", queries, (0.9, 0.1))
+    same = labels[scored.rows[:, 0]] == labels[scored.rows[:, 1]]
+    np.testing.assert_allclose(scored.targets, np.where(same, 0.9, 0.1))
+    plain = ValidationExamples.of(prepared, "labelled_sentence", queries, (1.0, 0.0))
+    assert plain.rows.tolist() == [[i] for i in range(len(queries))]
+    np.testing.assert_array_equal(plain.targets, labels)
+    assert len(plain.triplets)
+
+
+def test_errors_are_triplets_whose_negative_is_at_least_as_near() -> None:
+    vectors = np.array([[1, 0], [0.8, 0.6], [0.6, 0.8], [0.8, 0.6]], np.float32)
+    triplets = np.array([[0, 1, 2], [0, 2, 1], [0, 1, 3]])
+    assert triplet_errors(vectors, triplets) == 2
+
+
+def test_idle_means_neither_least_was_undercut() -> None:
+    rule = IdleRule(2)
+    rungs = [(1.0, 10), (0.9, 10), (0.95, 9), (0.9, 9), (0.8, 12), (0.85, 9)]
+    assert [rule.judge(*rung) for rung in rungs] == [None] * 6
+    assert rule.judge(0.9, 20) == "idle for 2 rungs: validation loss 0.9 and 20 errors improved on neither least"
+
+
+@given(st.lists(st.tuples(st.floats(0, 10), st.integers(0, 50)), min_size=1, max_size=20), st.integers(1, 4))
+def test_idle_rule_against_a_definition(rungs: list[tuple[float, int]], patience: int) -> None:
+    rule = IdleRule(patience)
+    stopped = next((i for i, rung in enumerate(rungs) if rule.judge(*rung)), None)
+
+    def better(i: int) -> bool:
+        return i == 0 or rungs[i][0] < min(r[0] for r in rungs[:i]) or rungs[i][1] < min(r[1] for r in rungs[:i])
+
+    expected = next(
+        (i for i in range(len(rungs)) if i >= patience and not any(better(j) for j in range(i - patience + 1, i + 1))),
+        None,
+    )
+    assert stopped == expected
+
+
+@pytest.mark.parametrize("loss", [float("nan"), INFINITY])
+def test_a_loss_that_is_no_number_is_no_improvement(loss: float) -> None:
+    rule = IdleRule(1)
+    assert rule.judge(1.0, 5) is None
+    assert rule.judge(loss, 5) is not None
+
+
+@pytest.mark.parametrize("loss", ["triplet", "multiple_negatives", "softmax"])
+def test_a_trial_that_stands_still_ends_also_when_interrupted(loss: str, tiny_bench: Workbench, tmp_path: Path) -> None:
+    """A learning rate that changes no weight: the first rung is the best, the third the second idle one."""
+    config = trial(loss=loss, learning_rate=1e-20, idle_rungs=2, examples_per_rung=8)
+
+    def play() -> Any:
+        return rungs(config, tiny_bench, seed=0, num_rungs=6, checkpoints=tmp_path)
+
+    before = play()
+    assert [next(before).stop, next(before).stop] == [None, None]
+    repeated, last = play()
+    assert (repeated.step, repeated.stop, last.step) == (2, None, 3)
+    assert last.stop is not None and last.stop.startswith("idle for 2 rungs: validation loss")
+    assert [(rung.step, rung.stop) for rung in play()] == [(3, last.stop)]
+
+
+def test_a_trial_that_learns_goes_on(tiny_bench: Workbench) -> None:
+    config = trial(loss="softmax", learning_rate=1e-3, idle_rungs=1, examples_per_rung=40)
+    assert [rung.stop for rung in rungs(config, tiny_bench, seed=0, num_rungs=3)][:2] == [None, None]
