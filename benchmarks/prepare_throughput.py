@@ -187,7 +187,7 @@ class NotingEncode(stages._Encode):
 
     @cached_property
     def model(self) -> "SentenceTransformer":
-        loaded = super().model
+        loaded: SentenceTransformer = super().model
         (self.folder / f"ready.{uuid.uuid4().hex}").write_text(repr(time.time()))
         return loaded
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from raysweep import __version__
+from raysweep.api import load_sweep
 from raysweep.cli.options import natural, one_of, where_of, with_trials
-from raysweep.config.load import load
+from raysweep.config.load import LoadedSweep, find_space, parse_overrides
 from raysweep.errors import InputError
-from raysweep.sweep.resume import load_resumed
 from raysweep.terminal import undisturbed, working
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -79,14 +79,22 @@ def run(
     if resume is not None:
         if warm_start:
             raise InputError("--warm-start is for new runs; a resumed one has what it began with")
-        config, parsed, resumed = load_resumed(resume, space, arguments)
+        from raysweep.sweep.resume import load_resumed
+
+        space_file = None if space is None else find_space(space)
+        loaded, resumed = load_resumed(resume, space_file, parse_overrides(arguments))
     elif space is None:
         raise InputError("SPACE is missing: a YAML file or the name of a shipped space, or --resume RUN")
     else:
-        config, parsed = load(space, arguments)
+        loaded = _load(space, arguments)
     with working() as (display, log):
         folder, interrupted = runner.run(
-            config, parsed, display, log, resumed=resumed, warm_start=[folder.absolute() for folder in warm_start or ()]
+            loaded.config,
+            loaded.space,
+            display,
+            log,
+            resumed=resumed,
+            warm_start=[folder.absolute() for folder in warm_start or ()],
         )
     with undisturbed(interrupted):
         found = _report(folder)
@@ -104,10 +112,11 @@ def prepare(context: typer.Context, space: SpaceFile) -> None:
     """
     from raysweep.runner import run as runner
 
-    config, parsed = load(space, context.args)
+    loaded = _load(space, context.args)
+    config = loaded.config
     runner.check_writable("storage.artifacts", config.storage.artifacts_folder)
     with working() as (display, _):
-        path = runner.prepare_only(config, parsed, display)
+        path = runner.prepare_only(config, loaded.space, display)
     typer.echo(path)
 
 
@@ -182,7 +191,8 @@ def report(run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder o
 @app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
 def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) -> None:
     """Check a sweep's file and show what it would search, without touching data, models or a cluster."""
-    config, parsed = load(space, with_trials(context.args, trials))
+    loaded = _load(space, with_trials(context.args, trials))
+    config = loaded.config
     typer.echo(f"{space}: valid")
     examples = config.budget.examples_per_trial
     length = f"up to {config.budget.rungs} rungs each" if examples is None else f"{examples:,} examples each"
@@ -191,7 +201,7 @@ def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) ->
         f"early stopping: {config.early_stopping.policy}"
         + (f", up to {config.replicates.trials} replicates" if config.replicates.trials else "")
     )
-    for line in [f"limits: {', '.join(config.limits) or 'none'}", *parsed.describe()]:
+    for line in [f"limits: {', '.join(config.limits) or 'none'}", *loaded.space.describe()]:
         typer.echo(f"  {line}")
     typer.echo("Freezing levels are checked against the encoder, and k against the pool, when the sweep prepares.")
 
@@ -280,6 +290,11 @@ def replay(
 
     typer.echo(found.title)
     Console().print(found.table)
+
+
+def _load(space: str, arguments: list[str]) -> LoadedSweep:
+    """The sweep of SPACE under the overrides that stand on the command line."""
+    return load_sweep(space, parse_overrides(arguments))
 
 
 def _report(folder: Path) -> bool:

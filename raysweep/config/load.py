@@ -1,31 +1,36 @@
-"""From SPACE and overrides to a sweep's configuration and space; every misuse is an InputError."""
+"""From the name or file of a sweep, and overrides, to its configuration and search space."""
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from raysweep.config import space_parser
+from raysweep.config import sweep as sweep_file
+from raysweep.config.document import Document
+from raysweep.config.space import Space
+from raysweep.config.sweep import SweepConfig
 from raysweep.errors import InputError
-from raysweep.search.proposer import _check_sampler
+
+Override = tuple[str, str]
+"""A key's dotted path, and the YAML value that takes the place of the file's."""
 
 
-def load(space: str, arguments: list[str]) -> Any:
-    """The configuration and space of SPACE under the overrides."""
-    from raysweep.config import space_parser
+@dataclass(frozen=True)
+class LoadedSweep:
+    """A sweep's file under its overrides. ``document`` knows where each key was given, for errors that say so."""
 
-    document, config = _read(find_space(space), arguments)
-    parsed = space_parser.parse(document, config)
-    _check_sampler(document, config, parsed)
-    return config, parsed
+    document: Document
+    config: SweepConfig
+    space: Space
 
 
-def _read(path: Path, arguments: list[str]) -> Any:
-    """The document under the overrides, and the configuration that it gives."""
-    from raysweep.config import sweep as configuration
-    from raysweep.config.document import Document
-
+def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
+    """Read and check a sweep's file. InputError names file, line, key, value and what is allowed."""
     document = Document.read(path)
-    for key, value in _overrides(arguments):
+    for key, value in overrides:
         document.override(key, value)
-    return document, configuration.parse(document)
+    config = sweep_file.parse(document)
+    return LoadedSweep(document, config, space_parser.parse(document, config))
 
 
 def find_space(name: str) -> Path:
@@ -37,16 +42,18 @@ def find_space(name: str) -> Path:
         return path
     package = Path(__file__).parents[1]
     for folder in (package / "search_spaces", package.parent / "search_spaces"):  # installed, or a checkout
-        if (folder / path.with_suffix(".yaml")).is_file():
-            return folder / path.with_suffix(".yaml")
+        shipped_file = folder / path.with_suffix(".yaml")
+        if shipped_file.is_file():
+            return shipped_file
         shipped = sorted(file.stem for file in folder.glob("*.yaml"))
         if shipped:
             raise InputError(f"{name}: no such file, and no shipped space of this name; shipped: {', '.join(shipped)}")
     raise InputError(f"{name}: no such file")
 
 
-def _overrides(arguments: list[str]) -> list[tuple[str, str]]:
-    pairs = []
+def parse_overrides(arguments: Sequence[str]) -> list[Override]:
+    """Overrides as they stand on a command line: ``--KEY VALUE`` or ``--KEY=VALUE``."""
+    overrides = []
     waiting = list(arguments)
     while waiting:
         flag = waiting.pop(0)
@@ -57,5 +64,5 @@ def _overrides(arguments: list[str]) -> list[tuple[str, str]]:
             if not waiting:
                 raise InputError(f"{flag} needs a value; an override is --KEY VALUE, with the dotted path of a key")
             value = waiting.pop(0)
-        pairs.append((key, value))
-    return pairs
+        overrides.append((key, value))
+    return overrides

@@ -1,17 +1,38 @@
-"""Strict, frozen configuration models."""
+"""Strict, frozen configuration models, and what is wrong with a value in plain words."""
 
-from typing import TYPE_CHECKING
+from typing import Any
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-)
+from pydantic import BaseModel, ConfigDict
 
-if TYPE_CHECKING:
-    pass
+from raysweep.config.document import KeyPath, unknown_key
 
 
 class Frozen(BaseModel):
     """Strict and immutable: no unknown keys, no silent conversions beyond int to float."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str:
+    """What is wrong, in one of pydantic's errors of reading a ``model``, as a reader of the file would say it."""
+    if error["type"] == "extra_forbidden":
+        return unknown_key(str(path[-1]), _fields(path[:-1], model))
+    if error["type"] == "missing":
+        return "this key is required"
+    if error["type"] in ("model_type", "model_attributes_type"):
+        return f"must be a mapping of {', '.join(_fields(path, model))}, not {error['input']!r}"
+    if error["type"] == "value_error":
+        return str(error["ctx"]["error"])
+    message = error["msg"].replace("Input should", "should").replace("dictionary", "mapping")
+    return f"{message[0].lower()}{message[1:]}, not {error['input']!r}"
+
+
+def _fields(path: KeyPath, model: type[BaseModel]) -> list[str]:
+    """The keys that are allowed at a path within a model."""
+    found: Any = model
+    for key in path:
+        annotation = found.model_fields[str(key)].annotation
+        candidates = [annotation, *getattr(annotation, "__args__", ())]
+        candidates += [inner for candidate in candidates for inner in getattr(candidate, "__args__", ())]
+        found = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
+    return list(found.model_fields)

@@ -1,11 +1,10 @@
 """The typed, frozen form of a sweep's YAML file. YAML is turned into it once, at the edge."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     Field,
     ValidationError,
@@ -13,11 +12,8 @@ from pydantic import (
     model_validator,
 )
 
-from raysweep.config.document import Document, KeyPath, unknown_key
-from raysweep.config.strict import Frozen
-
-if TYPE_CHECKING:
-    from raysweep.config.trial import TrialConfig
+from raysweep.config.document import Document, KeyPath
+from raysweep.config.strict import Frozen, explain
 
 
 def _absolute_source(source: str) -> str:
@@ -186,9 +182,9 @@ class BudgetConfig(Frozen):
             raise ValueError("money needs prices, such as {gpu_worker: 3.06, default: 0.1} an hour")
         return self
 
-    def rungs_of(self, trial: "TrialConfig") -> int:
-        """How many rungs a trial has."""
-        return self.rungs if self.examples_per_trial is None else self.examples_per_trial // trial.examples_per_rung
+    def rungs_of(self, examples_per_rung: int) -> int:
+        """How many rungs a trial has that sees so many examples at each."""
+        return self.rungs if self.examples_per_trial is None else self.examples_per_trial // examples_per_rung
 
 
 class ReplicatesConfig(Frozen):
@@ -294,28 +290,4 @@ def parse(document: Document) -> SweepConfig:
         # Unknown keys first: a misspelt key is also a missing one, and the misspelling is the cause.
         first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
         path: KeyPath = tuple(first["loc"])
-        raise document.error(path, explain(dict(first), path)) from None
-
-
-def explain(error: dict[str, Any], path: KeyPath) -> str:
-    """What is wrong, in one of pydantic's errors, as a reader of the file would say it."""
-    if error["type"] == "extra_forbidden":
-        return unknown_key(str(path[-1]), _fields(path[:-1]))
-    if error["type"] == "missing":
-        return "this key is required"
-    if error["type"] in ("model_type", "model_attributes_type"):
-        return f"must be a mapping of {', '.join(_fields(path))}, not {error['input']!r}"
-    if error["type"] == "value_error":
-        return str(error["ctx"]["error"])
-    message = error["msg"].replace("Input should", "should").replace("dictionary", "mapping")
-    return f"{message[0].lower()}{message[1:]}, not {error['input']!r}"
-
-
-def _fields(path: KeyPath) -> list[str]:
-    model: Any = SweepConfig
-    for key in path:
-        annotation = model.model_fields[str(key)].annotation
-        candidates = [annotation, *getattr(annotation, "__args__", ())]
-        candidates += [inner for candidate in candidates for inner in getattr(candidate, "__args__", ())]
-        model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
-    return list(model.model_fields)
+        raise document.error(path, explain(dict(first), path, SweepConfig)) from None

@@ -7,10 +7,10 @@ from pydantic import Field, ValidationError, model_validator
 from raysweep.config import freezing
 from raysweep.config.document import KeyPath, dotted, unknown_key
 from raysweep.config.losses import LOSSES
-from raysweep.config.strict import Frozen
-from raysweep.config.sweep import explain
+from raysweep.config.strict import Frozen, explain
 from raysweep.errors import InputError
-from raysweep.training.schedules import SCHEDULES
+
+SCHEDULES = ("constant", "linear", "quadratic", "cosine", "exponential")
 
 
 class TrialConfig(Frozen):
@@ -106,4 +106,4 @@ def trial_config(values: dict[str, Any]) -> TrialConfig:
             raise InputError(f"{dotted(path)}: {unknown_key(str(path[-1]), TrialConfig.model_fields)}") from None
         if not path:
             raise InputError(first["msg"].removeprefix("Value error, ")) from None
-        raise InputError(f"{dotted(path)}: {explain(dict(first), path)}") from None
+        raise InputError(f"{dotted(path)}: {explain(dict(first), path, TrialConfig)}") from None

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import torch
     from sentence_transformers import SentenceTransformer
 
-    from raysweep.encoders.frozen_prefix import Prefix
-
 
 def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | None = None) -> "SentenceTransformer":
     """Load an encoder in fp32, in evaluation mode. InputError when it is unknown or is no text encoder."""
@@ -41,12 +39,24 @@ def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | No
     return model.eval()
 
 
+Replay = Callable[[npt.NDArray[np.integer]], contextlib.AbstractContextManager[None]]
+"""Within the context that this gives for some sentences, a part of the encoder need not be run for their padded batch."""
+
+
+def nothing_replayed(ids: npt.NDArray[np.integer]) -> contextlib.AbstractContextManager[None]:
+    """The Replay under which the whole encoder runs."""
+    return contextlib.nullcontext()
+
+
 def forward(
-    model: "SentenceTransformer", tokens: Tokens, ids: npt.NDArray[np.integer], prefix: "Prefix | None" = None
+    model: "SentenceTransformer",
+    tokens: Tokens,
+    ids: npt.NDArray[np.integer],
+    replay: contextlib.AbstractContextManager[None] | None = None,
 ) -> "torch.Tensor":
     """Embeddings of one padded batch, (len(ids), width), through the model's own modules, with gradients if enabled.
 
-    With a ``prefix`` its part of the encoder is not run where its results are kept already.
+    Within ``replay`` a part of the encoder may give results that are kept already.
     """
     import torch
 
@@ -54,7 +64,7 @@ def forward(
     features: dict[str, Any] = {"input_ids": torch.from_numpy(padded), "attention_mask": torch.from_numpy(mask)}
     if model.device.type == "cuda":  # from pinned memory, so that the copy does not wait for the device
         features = {name: value.pin_memory().to(model.device, non_blocking=True) for name, value in features.items()}
-    with prefix.replayed(ids) if prefix is not None else contextlib.nullcontext():
+    with replay or contextlib.nullcontext():
         embeddings: torch.Tensor = model(features)["sentence_embedding"]
     return embeddings
 
@@ -64,13 +74,14 @@ def embed(
     tokens: Tokens,
     ids: npt.NDArray[np.integer],
     progress: Callable[[int], None] | None = None,
-    prefix: "Prefix | None" = None,
+    replay: Replay = nothing_replayed,
     arithmetic: str = "fp32",
     unit: bool = True,
 ) -> npt.NDArray[np.float32]:
     """Embeddings of the sentences ``ids``, fp32 of shape (len(ids), width), without gradients or dropout.
 
-    Of length 1 unless ``unit`` is false. ``arithmetic`` is fp32 or bf16.
+    Of length 1 unless ``unit`` is false. ``arithmetic`` is fp32 or bf16. ``replay`` gives for each padded batch the context
+    that its forward pass runs in.
     """
     import torch
 
@@ -79,7 +90,7 @@ def embed(
     out = np.empty((len(ids), width or 0), np.float32)
     with torch.inference_mode(), precision.autocast(arithmetic, model.device.type):
         for bucket in buckets(tokens.lengths(ids)):
-            rows = forward(model, tokens, ids[bucket], prefix).float()
+            rows = forward(model, tokens, ids[bucket], replay(ids[bucket])).float()
             out[bucket] = (torch.nn.functional.normalize(rows, dim=-1) if unit else rows).cpu().numpy()
             if progress is not None:
                 progress(len(bucket))
@@ -105,6 +116,13 @@ def pad_id(model: "SentenceTransformer") -> int:
     """The token that fills padded batches."""
     pad = getattr(model.tokenizer, "pad_token_id", None)
     return 0 if pad is None else int(pad)
+
+
+def use_threads(num_threads: int) -> None:
+    """Let this process compute with so many threads."""
+    import torch
+
+    torch.set_num_threads(num_threads)
 
 
 def best_device() -> str:

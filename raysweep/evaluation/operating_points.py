@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from raysweep.config.sweep import PointsConfig
-from raysweep.encoders.encoder import embed
+from raysweep.encoders.encoder import Replay, embed, nothing_replayed
 from raysweep.encoders.tokens import Tokens
 from raysweep.evaluation.evaluation_set import EvaluationSet, TrialDivergedError
 from raysweep.metrics import retrieval
@@ -27,8 +27,6 @@ from raysweep.results.types import PointKey
 if TYPE_CHECKING:
     import torch
     from sentence_transformers import SentenceTransformer
-
-    from raysweep.encoders.frozen_prefix import Prefix
 
 
 Floats = npt.NDArray[np.float32]
@@ -87,7 +85,7 @@ def measure(
     *,
     head: Head | None = None,
     base: "Mapping[str, torch.Tensor] | None" = None,
-    prefix: "Prefix | None" = None,
+    replay: Replay = nothing_replayed,
 ) -> tuple[dict[PointKey, retrieval.Scores], Encoded | None]:
     """Per-query scores of each point of the encoder as it stands, in fp32, and its encodings unless all are interpolated.
 
@@ -97,22 +95,22 @@ def measure(
     scores: dict[PointKey, retrieval.Scores] = {}
     encoded = None
     if direct := [key for key in keys if key[0] != "interpolate"]:
-        encoded = _encode(model, tokens, evaluation, head, prefix)
+        encoded = _encode(model, tokens, evaluation, head, replay)
         scores = _score(evaluation, encoded, direct)
     for key in keys:
         if key[0] == "interpolate":
             assert base is not None and key[1] is not None
             with _Interpolated(model, base, key[1]):
-                between = _encode(model, tokens, evaluation, None, prefix)
+                between = _encode(model, tokens, evaluation, None, replay)
             scores |= {key: _score(evaluation, between, [("plain", None)])["plain", None]}
     return {key: scores[key] for key in keys}, encoded
 
 
 def _encode(
-    model: "SentenceTransformer", tokens: Tokens, evaluation: EvaluationSet, head: Head | None, prefix: "Prefix | None"
+    model: "SentenceTransformer", tokens: Tokens, evaluation: EvaluationSet, head: Head | None, replay: Replay
 ) -> Encoded:
-    queries = embed(model, tokens, evaluation.queries, prefix=prefix)
-    pool = embed(model, tokens, evaluation.pool, prefix=prefix)
+    queries = embed(model, tokens, evaluation.queries, replay=replay)
+    pool = embed(model, tokens, evaluation.pool, replay=replay)
     if not (np.isfinite(queries).all() and np.isfinite(pool).all()):
         raise TrialDivergedError("the embeddings are no longer finite numbers")
     if head is None:

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,10 +26,6 @@ from raysweep.encoders import tokens as encoder_tokens
 from raysweep.encoders.tokens import Tokens
 from raysweep.errors import InputError
 from raysweep.prepare.plan import Stage
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
 
 ROWS_PER_CHUNK = 2048
 
@@ -188,11 +184,9 @@ class _Encode:
         self.folder = folder
 
     @cached_property
-    def model(self) -> "SentenceTransformer":
+    def model(self) -> Any:
         """Loaded by the first call, whose errors arrive in full; of a failing constructor Ray says that an actor died."""
-        import torch
-
-        torch.set_num_threads(self.request.threads)
+        encoder.use_threads(self.request.threads)
         model = encoder.load(self.config, device="cuda" if self.request.gpus else "cpu")
         names = [name for name, _ in model.named_parameters()]
         described = {"parameter_names": names, "width": model.get_embedding_dimension()}

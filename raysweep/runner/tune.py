@@ -49,7 +49,7 @@ class TrialActor(tune.Trainable):
         self._bench = _workbench(config["prepared"], config["evaluation"], config["request"])
         self._number, self._folder = config["number"], Path(config["folder"])
         trial = TrialConfig(**config["trial"])
-        self._num_rungs = config["budget"].rungs_of(trial)
+        self._num_rungs = config["budget"].rungs_of(trial.examples_per_rung)
         self._rungs = rungs(
             trial,
             self._bench,

@@ -17,6 +17,7 @@ import numpy as np
 import optuna
 from optuna.trial import TrialState
 
+from raysweep.config.load import LoadedSweep
 from raysweep.config.space import Space
 from raysweep.config.sweep import SAMPLERS, Aim
 from raysweep.errors import InputError
@@ -25,16 +26,13 @@ from raysweep.search.mfgp import Surrogate
 from raysweep.search.samplers import _said, make_sampler
 
 
-def _check_sampler(document: Any, config: Any, space: Any) -> None:
-    from raysweep.config import sweep as configuration
-
-    if config.sampler in configuration.SAMPLERS:  # Optuna takes its time to import
-        return
-
+def check_sampler(loaded: LoadedSweep) -> None:
+    """InputError, saying where it was given, unless the sampler that a sweep names can search its space."""
+    config = loaded.config
     try:
-        try_out(config.sampler, space, config.objective.proposals)
+        try_out(config.sampler, loaded.space, config.objective.proposals)
     except InputError as error:
-        raise document.error(("sampler",), str(error)) from None
+        raise loaded.document.error(("sampler",), str(error)) from None
 
 
 PAREGO_WEIGHTS = (0.1, 0.3, 0.5, 0.7, 0.9)

@@ -1,11 +1,12 @@
 """Going on with a sweep: what its folder holds, and what may be changed about it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from raysweep.config.load import _read, find_space
+from raysweep.config.load import LoadedSweep, Override
+from raysweep.config.load import load as load_sweep
 from raysweep.config.space import Choices, Fixed, Parameters, Range, Space
 from raysweep.config.sweep import SweepConfig
 from raysweep.config.trial import trial_config
@@ -14,29 +15,7 @@ from raysweep.errors import InputError
 from raysweep.metrics.objective import Pair
 from raysweep.results.ledger import Ledger, events
 from raysweep.results.reader import load
-from raysweep.search.proposer import _check_sampler
-
-
-def load_resumed(folder: Path, space: str | None, arguments: list[str]) -> Any:
-    """The configuration, space and state that a run goes on with; without ``space`` its own, with what is overridden."""
-    from raysweep.config import space_parser
-
-    folder = folder.absolute()
-    resumed = Resumed(folder)
-    stored, before = _read(folder / "config.yaml", [])
-    old_space = space_parser.parse(stored, before)
-    document, after = _read(find_space(space) if space else folder / "config.yaml", arguments)
-    check_changes(before, after, folder)
-    if after.budget.trials < resumed.num_begun:
-        reason = f"is {after.budget.trials}, but {resumed.num_begun} have begun; allowed: that many or more"
-        raise document.error(("budget", "trials"), reason)
-    parsed = space_parser.parse(document, after)
-    _check_sampler(document, after, parsed)
-    resumed.space_grew = after.space != before.space
-    if resumed.space_grew:
-        check_space(old_space, parsed, folder)
-    return after, parsed, resumed
-
+from raysweep.search.proposer import check_sampler
 
 CHANGEABLE = (
     *("budget.trials", "budget.minutes", "budget.cpu_hours", "budget.gpu_hours", "budget.money", "budget.prices"),
@@ -154,3 +133,26 @@ def _holds(parameter: Any, value: Any) -> bool:
     if isinstance(parameter, Range):
         return isinstance(value, int | float) and parameter.low <= value <= parameter.high
     return value in parameter.options if isinstance(parameter, Choices) else parameter == Fixed(value)
+
+
+def load_resumed(
+    folder: Path, space: Path | None = None, overrides: Iterable[Override] = ()
+) -> tuple[LoadedSweep, Resumed]:
+    """The sweep that a run goes on with, and its state. Without ``space``, a file, it has its own, under the overrides.
+
+    The run is taken for this process. InputError where it cannot be resumed, or not with these changes.
+    """
+    folder = folder.absolute()
+    resumed = Resumed(folder)
+    own_file = folder / "config.yaml"
+    before = load_sweep(own_file)
+    after = load_sweep(space or own_file, overrides)
+    check_changes(before.config, after.config, folder)
+    if after.config.budget.trials < resumed.num_begun:
+        reason = f"is {after.config.budget.trials}, but {resumed.num_begun} have begun; allowed: that many or more"
+        raise after.document.error(("budget", "trials"), reason)
+    check_sampler(after)
+    resumed.space_grew = after.config.space != before.config.space
+    if resumed.space_grew:
+        check_space(before.space, after.space, folder)
+    return after, resumed

@@ -8,7 +8,7 @@ import dataclasses
 import shutil
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from typing import Any, Literal
 from raysweep.config.sweep import SweepConfig
 from raysweep.config.trial import TrialConfig, trial_config
 from raysweep.errors import ReplayError
+from raysweep.metrics.objective import Pair
 from raysweep.results.ledger import Ledger, checkpoints_of
 from raysweep.results.reader import point_problem, points_of
 from raysweep.results.types import Cost, Point
@@ -25,7 +26,7 @@ from raysweep.search.scheduler import Course, Decisions
 from raysweep.sweep.budget import Node, Spending, Spent
 from raysweep.sweep.disk import Kept
 from raysweep.sweep.optuna_study import StudyFile
-from raysweep.sweep.status import best_of, status_of
+from raysweep.sweep.status import SweepStatus
 from raysweep.terminal import Display
 
 
@@ -123,7 +124,7 @@ class Sweep:
 
     def _begin(self, course: Course, config: TrialConfig) -> None:
         self._configs[course.number] = config
-        self._num_rungs[course.number] = self.config.budget.rungs_of(config)
+        self._num_rungs[course.number] = self.config.budget.rungs_of(config.examples_per_rung)
         if course.replicate_of is not None:  # it is compared at an equal budget, under the schedule of a whole trial
             self._num_rungs[course.number] = self._steps[course.replicate_of]
         self.study.begin(course)
@@ -152,7 +153,7 @@ class Sweep:
         verdict = self._count(number, rung)
         points = points_of(number, rung)
         self._bound_disk([*before, *points])
-        p, s = best = best_of(points, self.decisions.goal)
+        p, s = best = self._best_of(points)
         self.display.line(
             f"trial {number}: rung {rung['step']}/{num_rungs}, {rung['examples_seen']:,} examples, "
             f"P {100 * p:.2f}, S {100 * s:.2f}, objective {100 * self.decisions.goal.value(best):.2f}"
@@ -166,7 +167,7 @@ class Sweep:
     def _verdict(self, number: int, rung: Mapping[str, Any], held: str | None) -> tuple[Leaving | None, str]:
         """What a rung that is in the ledger means for its trial, and why; None when it goes on."""
         if rung["step"] == self._num_rungs[number]:
-            if rung["step"] < self.config.budget.rungs_of(self._configs[number]):
+            if rung["step"] < self.config.budget.rungs_of(self._configs[number].examples_per_rung):
                 return "stopped", f"trial {self.decisions.trials[number].replicate_of} went no further"
             return "completed", f"all {rung['step']} rungs done"
         if rung["stop"]:
@@ -319,4 +320,26 @@ class Sweep:
 
     def show(self) -> None:
         """Bring the status line up to date."""
-        self.display.status(*status_of(self))
+        status = self.status()
+        self.display.status(status.text, status.fraction_begun)
+
+    def status(self) -> SweepStatus:
+        """How the sweep stands now."""
+        decisions, replicates = self.decisions, self.decisions.replicates
+        num_held = len(decisions.trials) - len(self.legs) - sum(self.ended.values())
+        minutes = self.config.budget.minutes
+        return SweepStatus(
+            num_begun=decisions.num_begun,
+            num_trials=decisions.num_trials,
+            num_replicates=replicates.num_begun,
+            max_replicates=replicates.trials,
+            counts={"running": len(self.legs), "held": num_held, **self.ended},
+            best=self._best_of(self.front) if self.front else None,
+            front_size=len(self.front),
+            seconds=self.seconds,
+            limit_seconds=None if minutes is None else 60 * minutes,
+        )
+
+    def _best_of(self, points: Sequence[Point]) -> Pair:
+        """P and S of the best of the points."""
+        return self.decisions.goal.best([(point.polarity, point.similarity) for point in points])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from raysweep.encoders import buckets, encoder
-from raysweep.encoders.frozen_prefix import Prefix
+from raysweep.encoders.encoder import Replay, nothing_replayed
 from raysweep.encoders.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -18,18 +18,20 @@ if TYPE_CHECKING:
 
 
 def embed_columns(
-    model: "SentenceTransformer", tokens: Tokens, ids: npt.NDArray[np.integer], prefix: Prefix | None = None
+    model: "SentenceTransformer", tokens: Tokens, ids: npt.NDArray[np.integer], replay: Replay = nothing_replayed
 ) -> list[Tensor]:
     """Embeddings of a batch of examples: one fp32 tensor (batch, width) a column of ``ids`` (batch, columns).
 
-    Each distinct sentence is embedded once, with gradients; columns are rows of the result. ``prefix`` computes and keeps
-    what the frozen part of the encoder gives.
+    Each distinct sentence is embedded once, with gradients; columns are rows of the result. ``replay`` gives for each
+    padded batch the context that its forward pass runs in.
     """
     unique, inverse = np.unique(ids, return_inverse=True)
     inverse = inverse.reshape(ids.shape)
     cut = buckets.training_buckets(tokens.lengths(unique), model.device.type)
     with _gathered_words(model, tokens, unique):
-        rows = torch.cat([encoder.forward(model, tokens, unique[bucket], prefix) for bucket in cut]).float()
+        rows = torch.cat(
+            [encoder.forward(model, tokens, unique[bucket], replay(unique[bucket])) for bucket in cut]
+        ).float()
     row_of = np.empty(len(unique), np.int64)
     row_of[np.concatenate(cut)] = np.arange(len(unique))
     return [rows[torch.from_numpy(row_of[inverse[:, column]]).to(rows.device)] for column in range(ids.shape[1])]

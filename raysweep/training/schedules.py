@@ -15,9 +15,6 @@ _BY_PROGRESS: Mapping[str, Callable[[float], float]] = MappingProxyType(
 )
 
 
-SCHEDULES = (*_BY_PROGRESS, "exponential")
-
-
 def multiplier(
     kind: str, step: int, num_steps: int, warmup_steps: int, *, rung: int = 0, decay: float | None = None
 ) -> float:

@@ -12,6 +12,7 @@ from raysweep.config.losses import LOSSES
 from raysweep.config.trial import TrialConfig
 from raysweep.data.prepared import Prepared
 from raysweep.encoders import precision
+from raysweep.encoders.encoder import Replay, nothing_replayed
 from raysweep.errors import InputError
 from raysweep.evaluation import operating_points
 from raysweep.evaluation.evaluation_set import TrialDivergedError
@@ -67,6 +68,11 @@ class Training:
     def rung_is_full(self) -> bool:
         return self.seen_in_rung >= self.config.examples_per_rung
 
+    @property
+    def replay(self) -> Replay:
+        """The contexts that forward passes run in: those of the frozen part's cache, where there is one."""
+        return nothing_replayed if self.prefix is None else self.prefix.replayed
+
     def step(self) -> None:
         """One optimizer step: ``accumulation_steps`` batches, fewer where the rung ends."""
         started = time.perf_counter()
@@ -97,7 +103,7 @@ class Training:
     def batch_loss(self, ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None) -> torch.Tensor:
         """The loss of a batch, a scalar with gradients: ``ids`` (batch, columns), ``targets`` (batch,) or None."""
         with precision.autocast(self.precision, self.device.type):
-            columns = batches.embed_columns(self.model, self.bench.tokens, ids, self.prefix)
+            columns = batches.embed_columns(self.model, self.bench.tokens, ids, self.replay)
         labels = None if targets is None else torch.from_numpy(targets).to(self.device)
         value: torch.Tensor = self.loss.compute_loss_from_embeddings(columns, labels)
         if self.config.retention_weight:
@@ -122,9 +128,9 @@ class Training:
         bench = self.bench
         bench.head = self.head()
         keys = operating_points.wanted(bench.evaluation.points, has_head=bench.head is not None)
-        exact = self.prefix if self.precision == "fp32" else None
+        replay = self.replay if self.precision == "fp32" else nothing_replayed
         points, encoded = operating_points.measure(
-            self.model, bench.tokens, bench.dev, keys, head=bench.head, base=bench.initial, prefix=exact
+            self.model, bench.tokens, bench.dev, keys, head=bench.head, base=bench.initial, replay=replay
         )
         assert encoded is not None
         stop = self.idle.judge(*self._validate(encoded)) if self.idle is not None else None

@@ -28,7 +28,7 @@ def main(folder: Path, seconds: float) -> None:
         sweep, _ = make(folder, **OVERRIDES)
     while (asked := sweep.ask()) is not None:
         number, config = asked
-        for step in range(sweep._steps.get(number, 0) + 1, sweep.config.budget.rungs_of(config) + 1):
+        for step in range(sweep._steps.get(number, 0) + 1, sweep.config.budget.rungs_of(config.examples_per_rung) + 1):
             time.sleep(seconds)
             (folder / "points" / point_name(number, step)).mkdir(exist_ok=True)
             if sweep.rung(number, rung(config, step)):

@@ -71,7 +71,7 @@ def play(sweep: Sweep, finish: bool = True) -> list[TrialConfig]:
     """Run all that is asked for, one at a time; the configurations in the order in which they were proposed."""
     while (asked := sweep.ask()) is not None:
         number, config = asked
-        for step in range(sweep._steps.get(number, 0) + 1, sweep.config.budget.rungs_of(config) + 1):
+        for step in range(sweep._steps.get(number, 0) + 1, sweep.config.budget.rungs_of(config.examples_per_rung) + 1):
             (sweep.folder / "points" / point_name(number, step)).mkdir()
             if sweep.rung(number, rung(config, step)):
                 break

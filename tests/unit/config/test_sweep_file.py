@@ -183,7 +183,7 @@ def test_every_trial_can_see_equally_many_examples(tmp_path: Path) -> None:
     config, space = read(tmp_path, text, budget__examples_per_trial="8192")
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     trials = [trial_config(space.draw(study.ask())) for _ in range(20)]
-    assert {config.budget.rungs_of(trial) * trial.examples_per_rung for trial in trials} == {8192}
+    assert {config.budget.rungs_of(trial.examples_per_rung) * trial.examples_per_rung for trial in trials} == {8192}
     with pytest.raises(InputError, match="5000 is no multiple of examples_per_rung 1024"):
         read(tmp_path, text, budget__examples_per_trial="5000")
 

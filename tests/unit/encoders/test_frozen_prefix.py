@@ -93,7 +93,7 @@ def test_replayed_embeddings_and_gradients_are_the_ordinary_ones(model: Any, lev
 
     def run(with_prefix: Prefix | None) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         model.zero_grad()
-        embeddings = encoder.forward(model, tokens, ids, with_prefix)
+        embeddings = encoder.forward(model, tokens, ids, with_prefix and with_prefix.replayed(ids))
         (embeddings * torch.arange(WIDTH)).sum().backward()
         return embeddings.detach(), {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
 

@@ -498,8 +498,8 @@ def test_replicates_may_change_on_resume(tmp_path: Path) -> None:
     (tmp_path / "prepared.json").touch()
     with (tmp_path / "ledger.jsonl").open("a") as file:
         file.write('{"event": "points", "points": []}\n')
-    after, _, resumed = load_resumed(tmp_path, None, ["--replicates.trials", "7", "--replicates.runs", "4"])
-    assert (after.replicates.trials, after.replicates.runs) == (7, 4)
+    after, resumed = load_resumed(tmp_path, None, [("replicates.trials", "7"), ("replicates.runs", "4")])
+    assert (after.config.replicates.trials, after.config.replicates.runs) == (7, 4)
     resumed.ledger.close()
     with pytest.raises(InputError, match=r"what may change: .*replicates"):
-        load_resumed(tmp_path, None, ["--replicates.trials", "7", "--seed", "3"])
+        load_resumed(tmp_path, None, [("replicates.trials", "7"), ("seed", "3")])

@@ -15,7 +15,6 @@ from raysweep.config.trial import trial_config
 from raysweep.results.ledger import Ledger, events, point_name
 from raysweep.results.reader import load
 from raysweep.search.scheduler import decisions_of
-from raysweep.sweep.status import status_of
 from raysweep.sweep.sweep import Sweep
 from raysweep.terminal import duration
 from support.paths import TESTS
@@ -383,7 +382,7 @@ def test_a_held_trial_may_be_revived_and_goes_on_where_it_stood(tmp_path: Path) 
         steps = [r.step for r in load(tmp_path).rungs if r.trial == number]
         assert steps == list(range(1, len(steps) + 1))
     assert "goes on; it is worth it by now" in out.getvalue()
-    assert status_of(sweep)[0].endswith(" so far"), "once all are begun, nobody foretells how long held trials go on"
+    assert sweep.status().text.endswith(" so far"), "once all are begun, nobody foretells how long held trials go on"
 
 
 def test_a_plateau_ends_the_search(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import get_polynomial_decay_schedule_with_warmup, get_scheduler
 
+from raysweep.config.trial import SCHEDULES
 from raysweep.errors import InputError
-from raysweep.training.schedules import SCHEDULES, multiplier
+from raysweep.training.schedules import multiplier
 from support.encoders import trial
 
 TRANSFORMERS = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
