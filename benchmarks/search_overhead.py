@@ -19,7 +19,7 @@ from raysweep.config import space_parser
 from raysweep.config import sweep as configuration
 from raysweep.config.document import Document
 from raysweep.metrics.objective import Pair
-from raysweep.search.scheduler import decisions_of
+from raysweep.search.scheduler import make_scheduler
 
 RUNGS = 5
 REFERENCE = (0.63, 0.466)
@@ -64,7 +64,7 @@ def _play(sampler: str, policy: str, num_trials: int, num_workers: int) -> list[
     }.items():
         document.override(key, value)
     config = configuration.parse(document)
-    decisions = decisions_of(config, space_parser.parse(document, config), REFERENCE)
+    scheduler = make_scheduler(config, space_parser.parse(document, config), REFERENCE)
     random = np.random.default_rng(0)
     queue: list[tuple[float, int]] = []
     steps: dict[int, int] = {}
@@ -72,7 +72,7 @@ def _play(sampler: str, policy: str, num_trials: int, num_workers: int) -> list[
     clock, idle = 0.0, True
     began = time.perf_counter()
     while idle or queue:
-        while len(queue) < num_workers and (course := decisions.ask()) is not None:
+        while len(queue) < num_workers and (course := scheduler.ask()) is not None:
             heapq.heappush(queue, (clock + 1 + random.random(), course.number))
         if not idle:
             taken.append(time.perf_counter() - began)
@@ -81,13 +81,13 @@ def _play(sampler: str, policy: str, num_trials: int, num_workers: int) -> list[
         idle = False
         clock, number = heapq.heappop(queue)
         step = steps[number] = steps.get(number, 0) + 1
-        points = _points(decisions.trials[number].values, step, random)
+        points = _points(scheduler.trials[number].values, step, random)
         began = time.perf_counter()
-        held = decisions.rung(number, 4096 * step, points, [4096 * later for later in range(step + 1, RUNGS + 1)])
+        held = scheduler.rung(number, 4096 * step, points, [4096 * later for later in range(step + 1, RUNGS + 1)])
         if held:
-            decisions.hold(number)
+            scheduler.hold(number)
         elif step == RUNGS:
-            decisions.end(number, "completed")
+            scheduler.end(number, "completed")
         else:
             heapq.heappush(queue, (clock + 1 + random.random(), number))
     return taken

@@ -25,7 +25,7 @@ from raysweep.config.space import Choices, Parameters, Range, Scalar
 from raysweep.config.sweep import Aim, Policy
 from raysweep.metrics.objective import Pair
 from raysweep.replay.simulator import Peer, Search
-from raysweep.replay.table import Table
+from raysweep.replay.table import RecordedSweep
 
 DEFAULT: tuple[str, Policy, Aim, int] = (
     "mfgp",
@@ -45,7 +45,7 @@ class Entry:
     """A row of the benchmark. ``make`` begins a search of a table with a seed; None where its library is not installed."""
 
     name: str
-    make: Callable[[Table, int], Peer] | None
+    make: Callable[[RecordedSweep, int], Peer] | None
     outside: bool = True
     seeded: bool = True
     slow: bool = False  # a quick run leaves it out on large tables
@@ -100,7 +100,7 @@ def seed_globals(seed: int) -> None:
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
 
 
-def ours(table: Table, sampler: str, policy: Policy, proposals: Aim, seed: int, factor: int) -> Peer:
+def ours(table: RecordedSweep, sampler: str, policy: Policy, proposals: Aim, seed: int, factor: int) -> Peer:
     """raysweep's search of a table."""
     return Search(table, sampler=sampler, policy=policy, proposals=proposals, seed=seed, factor=factor)
 
@@ -108,7 +108,7 @@ def ours(table: Table, sampler: str, policy: Policy, proposals: Aim, seed: int, 
 class Listed:
     """The recorded configurations one after the other, each run to its end."""
 
-    def __init__(self, table: Table, order: Sequence[int]) -> None:
+    def __init__(self, table: RecordedSweep, order: Sequence[int]) -> None:
         self._table, self._order, self._num_asked = table, order, 0
 
     def ask(self) -> Asked:
@@ -128,7 +128,7 @@ class Listed:
         pass
 
 
-def _in_order(table: Table) -> list[int]:
+def _in_order(table: RecordedSweep) -> list[int]:
     """The trials by their values, the table's first column changing most slowly; where one has no value it comes first."""
     names = list(dict.fromkeys(name for trial in table.trials for name in trial.values))
 
@@ -141,8 +141,8 @@ def _in_order(table: Table) -> list[int]:
 class OptunaAlone:
     """Optuna's ask-and-tell with two objectives and no stopping; a trial is worth its best point of all rungs."""
 
-    def __init__(self, table: Table, sampler: optuna.samplers.BaseSampler) -> None:
-        self._table, self._goal = table, table.goal()
+    def __init__(self, table: RecordedSweep, sampler: optuna.samplers.BaseSampler) -> None:
+        self._table, self._goal = table, table.objective()
         self._study = optuna.create_study(directions=["maximize", "maximize"], sampler=sampler)
         self._asked: list[optuna.Trial] = []
         self._points: dict[int, list[Pair]] = {}
@@ -166,7 +166,7 @@ class OptunaAlone:
         return False
 
     def rest(self, trial: int, completed: bool) -> None:
-        self._study.tell(self._asked[trial], self._goal.best(self._points.pop(trial)))
+        self._study.tell(self._asked[trial], self._goal.best_point(self._points.pop(trial)))
 
 
 class Tune:
@@ -178,8 +178,8 @@ class Tune:
     told that the suggestion failed, which its sampler passes over, and is given the values to suggest.
     """
 
-    def __init__(self, table: Table, seed: int, factor: int) -> None:
-        self._table, self._goal = table, table.goal()
+    def __init__(self, table: RecordedSweep, seed: int, factor: int) -> None:
+        self._table, self._goal = table, table.objective()
         score: Any = {"metric": "score", "mode": "max"}
         self._searcher: Any = OptunaSearch(table.space.draw, **score, seed=seed)
         self._scheduler: Any = ASHAScheduler("time", **score, max_t=_longest(table), reduction_factor=factor)
@@ -206,7 +206,7 @@ class Tune:
 
     def rung(self, trial: int, budget: float, points: Points, ahead: Sequence[int]) -> bool:
         run = self._trials[trial]
-        score = self._goal.value(self._goal.best(points))
+        score = self._goal.weighted_sum(self._goal.best_point(points))
         iteration = run.last_result["training_iteration"] + 1
         run.last_result = {
             "score": score,
@@ -231,10 +231,10 @@ class SyneTune:
     with ``ranks`` the order is turned into ranks.
     """
 
-    def __init__(self, table: Table, factor: int, ranks: bool) -> None:
+    def __init__(self, table: RecordedSweep, factor: int, ranks: bool) -> None:
         moasha = importlib.import_module(MOASHA)  # typed nowhere, and not everywhere installed
         order = moasha.NonDominatedPriority()
-        self._table, self._goal = table, table.goal()
+        self._table, self._goal = table, table.objective()
         self._scheduler = moasha.MOASHA(
             _domains(table.space.parameters, ""),
             metrics=["P", "S"],
@@ -263,7 +263,7 @@ class SyneTune:
         """Its proposals do not depend on what was tried."""
 
     def rung(self, trial: int, budget: float, points: Points, ahead: Sequence[int]) -> bool:
-        polarity, similarity = self._goal.best(points)
+        polarity, similarity = self._goal.best_point(points)
         self._results[trial] = {"P": polarity, "S": similarity, "time": budget / self._table.first_budget}
         stops: bool = self._scheduler.on_trial_result(self._trials[trial], self._results[trial]) == "STOP"
         if stops:
@@ -276,7 +276,7 @@ class SyneTune:
             self._scheduler.on_trial_complete(self._trials[trial], self._results[trial])
 
 
-def _longest(table: Table) -> int:
+def _longest(table: RecordedSweep) -> int:
     """The greatest budget of a trial in units of the table's first, rounded up."""
     return int(np.ceil(max(trial.rungs[-1].budget for trial in table.trials) / table.first_budget))
 

@@ -33,7 +33,7 @@ import numpy as np
 from benchmarks import measure, search_peers
 from raysweep.errors import InputError
 from raysweep.replay.simulator import budget_to, replay
-from raysweep.replay.table import Table
+from raysweep.replay.table import RecordedSweep
 from raysweep.replay.table_io import read
 
 WORKERS = (1, 8)
@@ -85,7 +85,7 @@ class Recorded:
     """A table by name."""
 
     name: str
-    table: Table
+    table: RecordedSweep
 
     @classmethod
     def of(cls, argument: str) -> "Recorded":
@@ -152,7 +152,7 @@ def _run(arguments: argparse.Namespace, tables: Sequence[Recorded]) -> dict[str,
     return _concluded(arguments, figures)
 
 
-def _row(table: Table, peer: search_peers.Entry, arguments: argparse.Namespace) -> Row:
+def _row(table: RecordedSweep, peer: search_peers.Entry, arguments: argparse.Namespace) -> Row:
     budgets: dict[int, list[float]] = {workers: [] for workers in WORKERS}
     print(f"  {peer.name}", file=sys.stderr, flush=True)  # the table comes when all have run
     if peer.make is None:

@@ -33,8 +33,8 @@ from raysweep import terminal
 from raysweep.cluster import Request, connected
 from raysweep.data.prepared import Prepared
 from raysweep.runner import tune as search
-from raysweep.search.scheduler import decisions_of
-from raysweep.sweep.budget import Spending
+from raysweep.search.scheduler import make_scheduler
+from raysweep.sweep.budget import CostTracker
 from raysweep.sweep.optuna_study import StudyFile
 
 SLOTS = 2
@@ -178,9 +178,9 @@ def _ours(folder: Path, count: int, data: sst2.Data, prepared: Prepared, *, writ
     (folder / "points").mkdir()
     ledger = TimedLedger(folder)
     display = terminal.Display(Console(file=io.StringIO()))
-    decisions = decisions_of(config, space, (0.5, 0.5))
-    study = StudyFile(folder / "study.journal", config.name, decisions.proposals)
-    sweep = TimedSweep(config, decisions, ledger, display, Spending(config.budget, 1, 0), study)
+    scheduler = make_scheduler(config, space, (0.5, 0.5))
+    study = StudyFile(folder / "study.journal", config.name, scheduler.proposer)
+    sweep = TimedSweep(config, scheduler, ledger, display, CostTracker(config.budget, 1, 0), study)
     before = dict(os.environ)
     search.TrialActor = Written if writes else Untrained  # type: ignore[misc]
     began = time.perf_counter()

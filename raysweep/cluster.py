@@ -72,7 +72,7 @@ class Capacity:
         cpus = [cpus for cpus, _ in self.nodes]
         largest = max(cpus)
         each = max(1, largest // math.ceil(largest / THREADS_PER_ENCODER))  # the largest node shared out evenly
-        return Request(each, 0, max(1, sum(_fits(node, each) for node in cpus)))
+        return Request(each, 0, max(1, sum(_fit_all(node, each) for node in cpus)))
 
     def trials(self, resources: ResourcesConfig) -> Request:
         """Trials: one a GPU by default, otherwise one for each few CPUs. InputError when not one of them would fit."""
@@ -85,12 +85,12 @@ class Capacity:
                 f"a trial asks for {cpus:g} CPUs and {gpus:g} GPUs, but the largest node has {largest[0]:g} and "
                 f"{largest[1]:g}: lower resources.cpus_per_trial or resources.gpus_per_trial"
             )
-        slots = [min(_fits(c, cpus), _fits(g, gpus)) if gpus else _fits(c, cpus) for c, g in self.nodes]
+        slots = [min(_fit_all(c, cpus), _fit_all(g, gpus)) if gpus else _fit_all(c, cpus) for c, g in self.nodes]
         count = resources.max_concurrent_trials or max(1, sum(slots))
         return Request(cpus, gpus, count, int(resources.cache_gib * 2**30))
 
 
-def _fits(whole: float, part: float) -> int:
+def _fit_all(whole: float, part: float) -> int:
     """How often ``part`` goes into ``whole``; 1 // 0.2 would be 4."""
     return math.floor(whole / part + 1e-9)
 

@@ -57,7 +57,7 @@ Parameter = Fixed | Range | Choices
 Parameters = Mapping[str, Parameter]
 
 
-class Recall:
+class FixedSuggester:
     """A Suggester that gives the values of a known configuration, and notes how a sampler would call them.
 
     ValueError where a value does not lie in the space.
@@ -99,9 +99,9 @@ class Space:
         """Draw the values of one configuration; ``suggest`` is an ``optuna.Trial`` or has its three methods."""
         return dict(_draw(self.parameters, suggest, ""))
 
-    def recall(self, values: Mapping[str, Any]) -> Recall:
+    def recall(self, values: Mapping[str, Any]) -> FixedSuggester:
         """How a sampler would have given these values. ValueError names the first that does not lie in the space."""
-        recall = Recall(values)
+        recall = FixedSuggester(values)
         for name, value in self.draw(recall).items():
             if values.get(name) != value:
                 raise ValueError(f"{name} is {values.get(name)!r}, not {value!r}")

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from raysweep.config.sweep import EvaluationConfig
 from raysweep.data.prepared import Prepared
 from raysweep.metrics import retrieval
-from raysweep.results.types import Point, Split
+from raysweep.results.types import Point, ScoredSplit
 
 
 class TrialDivergedError(RuntimeError):
@@ -21,7 +21,7 @@ class TrialDivergedError(RuntimeError):
 class EvaluationSet:
     """What one split is scored with. ``queries``: sentence ids (q,); ``pool``: sentence ids (p,); embeddings under R."""
 
-    split: Split
+    split: ScoredSplit
     queries: npt.NDArray[np.integer]
     pool: npt.NDArray[np.integer]
     query_labels: npt.NDArray[np.integer]
@@ -32,7 +32,7 @@ class EvaluationSet:
     rank_weights: retrieval.RankWeights
 
     @classmethod
-    def of(cls, prepared: Prepared, split: Split, config: EvaluationConfig) -> "EvaluationSet":
+    def of(cls, prepared: Prepared, split: ScoredSplit, config: EvaluationConfig) -> "EvaluationSet":
         """The split's queries against the seeded pool of train. InputError when k exceeds the pool."""
         sentences = prepared.sentences
         train, queries = sentences.ids("train"), sentences.ids(split)

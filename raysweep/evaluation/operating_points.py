@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from raysweep.config.sweep import PointsConfig
 from raysweep.encoders.encoder import Replay, embed, nothing_replayed
 from raysweep.encoders.tokens import Tokens
 from raysweep.evaluation.evaluation_set import EvaluationSet, TrialDivergedError
 from raysweep.metrics import retrieval
+from raysweep.metrics.arrays import Float32Array
 from raysweep.results.types import PointKey
 
 if TYPE_CHECKING:
@@ -29,21 +29,18 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-Floats = npt.NDArray[np.float32]
-
-
 @dataclass(frozen=True)
 class Head:
     """A softmax head over unit embeddings: ``weight`` (classes, width), ``bias`` (classes,)."""
 
-    weight: Floats
-    bias: Floats
+    weight: Float32Array
+    bias: Float32Array
 
-    def probabilities(self, embeddings: Floats) -> Floats:
+    def probabilities(self, embeddings: Float32Array) -> Float32Array:
         """Class probabilities (n, classes) of unit embeddings (n, width): see :func:`raysweep.training.losses.logits`."""
         logits = embeddings @ (self.weight.T * np.float32(self.weight.shape[1] ** 0.5)) + self.bias
         powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-        result: Floats = (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
+        result: Float32Array = (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
         return result
 
 
@@ -51,10 +48,10 @@ class Head:
 class Encoded:
     """What queries and pool become under one encoder: unit embeddings, and class probabilities where it has a head."""
 
-    queries: Floats
-    pool: Floats
-    query_classes: Floats | None = None
-    pool_classes: Floats | None = None
+    queries: Float32Array
+    pool: Float32Array
+    query_classes: Float32Array | None = None
+    pool_classes: Float32Array | None = None
 
 
 def wanted(grid: PointsConfig, *, has_head: bool) -> list[PointKey]:

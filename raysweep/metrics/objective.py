@@ -9,17 +9,19 @@ Pair = tuple[float, float]  # P and S of an operating point
 
 
 @dataclass(frozen=True)
-class Goal:
-    """Scores in [0, 1]. ``corner`` is where hypervolumes begin, P of the reference encoder and half its S."""
+class Objective:
+    """Scores in [0, 1]. ``reference_point`` is where hypervolumes begin, P of the reference encoder and half its S."""
 
     polarity_weight: float
-    corner: Pair
+    reference_point: Pair
     similarity_unit: float = 1.0  # what S is multiplied by in the objective: 1 / S of R makes it the retention
     min_polarity: float = 0.0
     min_similarity: float = 0.0
 
     @classmethod
-    def of(cls, polarity_weight: float, similarity: str, constraints: Mapping[str, float], reference: Pair) -> "Goal":
+    def of(
+        cls, polarity_weight: float, similarity: str, constraints: Mapping[str, float], reference: Pair
+    ) -> "Objective":
         """The goal where the reference encoder scores ``reference``, P and S.
 
         ``similarity`` is what the objective weighs against P: "similarity" or "retention". ``constraints`` are the least
@@ -28,18 +30,18 @@ class Goal:
         least = {"polarity": 0.0, "similarity": 0.0, "retention": 0.0, **constraints}
         return cls(
             polarity_weight=polarity_weight,
-            corner=(reference[0], reference[1] / 2),
+            reference_point=(reference[0], reference[1] / 2),
             similarity_unit=1 / reference[1] if similarity == "retention" else 1.0,
             min_polarity=least["polarity"],
             min_similarity=max(least["similarity"], least["retention"] * reference[1]),
         )
 
     @property
-    def feasible_corner(self) -> Pair:
+    def feasible_reference_point(self) -> Pair:
         """Where the hypervolume of feasible points begins."""
-        return max(self.corner[0], self.min_polarity), max(self.corner[1], self.min_similarity)
+        return max(self.reference_point[0], self.min_polarity), max(self.reference_point[1], self.min_similarity)
 
-    def value(self, point: Pair) -> float:
+    def weighted_sum(self, point: Pair) -> float:
         """The weighted objective of one point."""
         return self.polarity_weight * point[0] + (1 - self.polarity_weight) * self.similarity_unit * point[1]
 
@@ -47,31 +49,31 @@ class Goal:
         """By how much the point misses the constraints, 0 when it satisfies them."""
         return max(0.0, self.min_polarity - point[0]) + max(0.0, self.min_similarity - point[1])
 
-    def best(self, points: Sequence[Pair]) -> Pair:
+    def best_point(self, points: Sequence[Pair]) -> Pair:
         """The feasible point of the greatest objective; where none is feasible, the one that misses by least."""
-        return max(points, key=lambda point: (-self.violation(point), self.value(point)))
+        return max(points, key=lambda point: (-self.violation(point), self.weighted_sum(point)))
 
-    def objective(self, points: Sequence[Pair]) -> float:
-        """The objective of :meth:`best`; below 0, by what it misses, where no point is feasible."""
-        best = self.best(points)
-        return -self.violation(best) or self.value(best)
+    def best_value(self, points: Sequence[Pair]) -> float:
+        """The objective of :meth:`best_point`; below 0, by what it misses, where no point is feasible."""
+        best = self.best_point(points)
+        return -self.violation(best) or self.weighted_sum(best)
 
     def area(self, points: Sequence[Pair]) -> float:
         """The hypervolume of the feasible points above the corner; below 0 where none is feasible."""
         feasible = [point for point in points if not self.violation(point)]
-        return hypervolume(feasible, self.corner) if feasible else -self.violation(self.best(points))
+        return hypervolume(feasible, self.reference_point) if feasible else -self.violation(self.best_point(points))
 
     def tchebycheff(self, points: Sequence[Pair], weight: float) -> float:
         """The best augmented Tchebycheff value (ParEGO, Knowles 2006) with ``weight`` on P, of scores scaled to the corner.
 
         P is scaled from the corner's to 1, S from the corner's to twice it, which is R's own.
         """
-        if self.violation(self.best(points)):
-            return -self.violation(self.best(points))
+        if self.violation(self.best_point(points)):
+            return -self.violation(self.best_point(points))
         values = []
         for point in points:
-            polarity = (point[0] - self.corner[0]) / (1 - self.corner[0])
-            similarity = (point[1] - self.corner[1]) / self.corner[1]
+            polarity = (point[0] - self.reference_point[0]) / (1 - self.reference_point[0])
+            similarity = (point[1] - self.reference_point[1]) / self.reference_point[1]
             terms = (weight * (1 - polarity), (1 - weight) * (1 - similarity))
             values.append(1 - max(terms) - 0.05 * sum(terms))
         return max(values)

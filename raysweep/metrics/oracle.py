@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raysweep.metrics.pareto import Floats
+from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.retrieval import top_k
 
 DEFAULT_BONUSES = (
@@ -23,7 +23,7 @@ def oracle_front(
     same_label: NDArray[np.bool_],
     weights: ArrayLike,
     bonuses: Sequence[float] = DEFAULT_BONUSES,
-) -> Floats:
+) -> Float64Array:
     """The limit no encoder can pass: mean P and S (bonuses, 2) of retrieval by ``cosines + bonus * same_label``.
 
     ``cosines`` (queries, pool) are the reference encoder's, ``same_label`` (queries, pool) says which sentences have
@@ -35,7 +35,7 @@ def oracle_front(
     num_queries, num_pool = cosines.shape
     if not 1 <= k <= num_pool or same_label.shape != cosines.shape or num_queries == 0:
         raise ValueError(f"k is {k}, cosines are {cosines.shape}, same_label is {same_label.shape}")
-    totals: Floats = np.zeros((len(bonuses), 2))
+    totals: Float64Array = np.zeros((len(bonuses), 2))
     num_rows = max(1, _CHUNK_ELEMENTS // num_pool)
     for start in range(0, num_queries, num_rows):
         block = np.asarray(cosines[start : start + num_rows], dtype=np.float64)

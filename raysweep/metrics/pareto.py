@@ -2,15 +2,14 @@
 
 import bisect
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
+from raysweep.metrics.arrays import Float64Array
 
 
-def _as_points(points: ArrayLike) -> Floats:
+def _as_points(points: ArrayLike) -> Float64Array:
     array = np.asarray(points, dtype=np.float64)
     if array.size == 0:
         return np.empty((0, 2))

@@ -7,9 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from raysweep.errors import InputError
-
-Floats = npt.NDArray[np.float32]
-
+from raysweep.metrics.arrays import Float32Array
 
 RankWeights = Literal["uniform", "linear"]
 
@@ -50,7 +48,7 @@ def sample_pool(num_train: int, num_queries: int, *, size: int | None = None, se
     return np.random.RandomState(seed).choice(num_train, size, replace=False).astype(np.int64)
 
 
-def retrieve(queries: Floats, pool: Floats, k: int) -> npt.NDArray[np.int64]:
+def retrieve(queries: Float32Array, pool: Float32Array, k: int) -> npt.NDArray[np.int64]:
     """The k pool rows of greatest inner product per query, shape (queries, k), best first, ties by pool position.
 
     ``queries`` and ``pool`` hold unit rows, so the inner product is the cosine.
@@ -82,8 +80,8 @@ def score(
     retrieved: npt.NDArray[np.int64],
     query_labels: npt.NDArray[np.integer],
     pool_labels: npt.NDArray[np.integer],
-    reference_queries: Floats,
-    reference_pool: Floats,
+    reference_queries: Float32Array,
+    reference_pool: Float32Array,
     weights: npt.NDArray[np.float64],
 ) -> Scores:
     """P and S of each query. ``retrieved``: (queries, k) pool positions, best first; ``weights``: (k,).

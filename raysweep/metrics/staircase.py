@@ -10,21 +10,21 @@ from raysweep.metrics.objective import Pair
 class Staircase:
     """The front of points that are above a corner, ready to tell what more points would add to its area."""
 
-    def __init__(self, corner: Pair, points: Iterable[Pair] = ()) -> None:
-        self.corner = corner
+    def __init__(self, reference_point: Pair, points: Iterable[Pair] = ()) -> None:
+        self.reference_point = reference_point
         self.area = 0.0
         self._steps: list[Pair] = []  # by rising P and falling S, measured from the corner
         for point in points:
             self.add(point)
 
     def copy(self) -> "Staircase":
-        other = Staircase(self.corner)
+        other = Staircase(self.reference_point)
         other._steps, other.area = self._steps.copy(), self.area
         return other
 
     def add(self, point: Pair) -> float:
         """Put a point in; the area it adds."""
-        x, y = point[0] - self.corner[0], point[1] - self.corner[1]
+        x, y = point[0] - self.reference_point[0], point[1] - self.reference_point[1]
         steps = self._steps
         right = bisect.bisect_left(steps, (x, -math.inf))  # the first step that reaches as far
         if x <= 0 or y <= 0 or (right < len(steps) and steps[right][1] >= y):

@@ -13,7 +13,7 @@ from raysweep.config.sweep import SAMPLERS
 from raysweep.errors import InputError
 from raysweep.replay import table_io
 from raysweep.replay.simulator import Search, budget_to, replay, share_at
-from raysweep.replay.table import Table
+from raysweep.replay.table import RecordedSweep
 from raysweep.replay.table_io import frame_of
 from raysweep.results.reader import load
 from raysweep.search.proposer import try_out
@@ -32,7 +32,7 @@ class Comparison:
     figures: dict[str, Any]
 
 
-def read(source: Path, where: Mapping[str, str]) -> Table:
+def read(source: Path, where: Mapping[str, str]) -> RecordedSweep:
     """The table in a file, or of the run in a folder."""
     if source.is_dir():
         return table_io.from_frame(frame_of(load(source)), str(source), where)

@@ -10,10 +10,10 @@ import numpy as np
 from raysweep.config.sweep import Aim, EarlyStoppingConfig, Policy
 from raysweep.metrics.objective import Pair, front_of
 from raysweep.metrics.pareto import hypervolume
-from raysweep.replay.table import Positions, RecordedTrial, Table
-from raysweep.search.proposer import Proposals
-from raysweep.search.scheduler import Decisions
-from raysweep.search.stopping.factory import stopper_of
+from raysweep.replay.table import Positions, RecordedSweep, RecordedTrial
+from raysweep.search.proposer import Proposer
+from raysweep.search.scheduler import Scheduler
+from raysweep.search.stopping.factory import make_early_stopper
 
 
 class Peer(Protocol):
@@ -36,28 +36,30 @@ class Search:
     """raysweep's own decisions, as a peer."""
 
     def __init__(
-        self, table: Table, *, sampler: str, policy: Policy, proposals: Aim, seed: int, factor: int = 2
+        self, table: RecordedSweep, *, sampler: str, policy: Policy, proposals: Aim, seed: int, factor: int = 2
     ) -> None:
-        goal = table.goal()
+        objective = table.objective()
         rule = EarlyStoppingConfig(policy=policy, first_examples=table.first_budget, reduction_factor=factor)
-        studied = Proposals(table.space, sampler, seed, goal, proposals)
-        self.decisions = Decisions(studied, stopper_of(rule, goal, table.reference), goal, len(table.trials))
+        studied = Proposer(table.space, sampler, seed, objective, proposals)
+        self.scheduler = Scheduler(
+            studied, make_early_stopper(rule, objective, table.reference), objective, len(table.trials)
+        )
 
     def ask(self) -> tuple[int, Mapping[str, Any]] | None:
-        course = self.decisions.ask()
+        course = self.scheduler.ask()
         return None if course is None else (course.number, course.values)
 
     def begin(self, trial: int, values: Mapping[str, Any]) -> None:
-        self.decisions.amend(trial, values)
+        self.scheduler.amend(trial, values)
 
     def rung(self, trial: int, budget: int, points: Sequence[Pair], ahead: Sequence[int]) -> bool:
-        return self.decisions.rung(trial, budget, points, ahead) is not None
+        return self.scheduler.rung(trial, budget, points, ahead) is not None
 
     def rest(self, trial: int, completed: bool) -> None:
         if completed:
-            self.decisions.end(trial, "completed")
+            self.scheduler.end(trial, "completed")
         else:
-            self.decisions.hold(trial)
+            self.scheduler.hold(trial)
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Step:
     area: float
 
 
-def replay(table: Table, peer: Peer, num_workers: int) -> Iterator[Step]:
+def replay(table: RecordedSweep, peer: Peer, num_workers: int) -> Iterator[Step]:
     """Run the peer on the table until nothing is left to do; a step for every rung.
 
     The spent budget counts each rung when it ends, on whichever worker.
@@ -107,7 +109,7 @@ def replay(table: Table, peer: Peer, num_workers: int) -> Iterator[Step]:
         spent += rung.budget - (rungs[index - 1].budget if index else 0)
         ahead = [further.budget for further in rungs[index + 1 :]]
         front = front_of([*front, *rung.points])
-        area = hypervolume(front, table.corner)
+        area = hypervolume(front, table.reference_point)
         yield Step(spent, clock, area)
         if peer.rung(trial, rung.budget, rung.points, ahead) or not ahead:
             peer.rest(trial, not ahead)
@@ -115,7 +117,7 @@ def replay(table: Table, peer: Peer, num_workers: int) -> Iterator[Step]:
             launch(trial)
 
 
-def budget_to(share: float, table: Table, steps: Iterable[Step]) -> float:
+def budget_to(share: float, table: RecordedSweep, steps: Iterable[Step]) -> float:
     """The budget spent when the hypervolume first reached ``share`` of the whole table's; infinity if it never did."""
     for step in steps:
         if step.area >= share * table.area:
@@ -123,7 +125,7 @@ def budget_to(share: float, table: Table, steps: Iterable[Step]) -> float:
     return float(np.inf)
 
 
-def share_at(steps: Sequence[Step], budget: float, table: Table) -> float:
+def share_at(steps: Sequence[Step], budget: float, table: RecordedSweep) -> float:
     """The share of the whole table's hypervolume that was reached when ``budget`` was spent."""
     reached = [step.area for step in steps if step.budget <= budget]
     return reached[-1] / table.area if reached else 0.0

@@ -10,7 +10,7 @@ import numpy as np
 
 from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Scalar, Space
 from raysweep.errors import InputError
-from raysweep.metrics.objective import Goal, Pair
+from raysweep.metrics.objective import Objective, Pair
 from raysweep.metrics.pareto import hypervolume
 from raysweep.search.encoding import Scale
 
@@ -34,20 +34,22 @@ class RecordedTrial:
 
 
 @dataclass(frozen=True)
-class Table:
-    """A recorded sweep. ``corner`` is where hypervolumes begin: P of R and half its S, or the worst scores recorded.
+class RecordedSweep:
+    """A recorded sweep.
+
+    ``reference_point`` is where hypervolumes begin: P of R and half its S, or the worst scores recorded.
 
     ``reference`` are R's own scores, where the table has them.
     """
 
     trials: tuple[RecordedTrial, ...]
-    corner: Pair
+    reference_point: Pair
     reference: Pair | None = None
 
     @cached_property
     def area(self) -> float:
         """The hypervolume of everything recorded."""
-        return hypervolume([p for t in self.trials for r in t.rungs for p in r.points], self.corner)
+        return hypervolume([p for t in self.trials for r in t.rungs for p in r.points], self.reference_point)
 
     @cached_property
     def space(self) -> Space:
@@ -62,8 +64,8 @@ class Table:
     def first_budget(self) -> int:
         return min(trial.rungs[0].budget for trial in self.trials)
 
-    def goal(self) -> Goal:
-        return Goal(0.5, self.corner)
+    def objective(self) -> Objective:
+        return Objective(0.5, self.reference_point)
 
 
 class Positions:
@@ -74,7 +76,7 @@ class Positions:
     A parameter that only one of the two has counts as the greatest difference.
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: RecordedSweep) -> None:
         self._free = np.ones(len(table.trials), dtype=bool)
         self._columns: dict[str, tuple[Scale | None, Any, float]] = {}
         for name in sorted({name for trial in table.trials for name in trial.values}):

@@ -14,7 +14,7 @@ import numpy as np
 
 from raysweep.config.space import Scalar
 from raysweep.errors import InputError
-from raysweep.replay.table import RecordedRung, RecordedTrial, Table
+from raysweep.replay.table import RecordedRung, RecordedSweep, RecordedTrial
 from raysweep.results.types import Results
 from raysweep.results.views import averaged, varied_parameters
 
@@ -25,7 +25,7 @@ BUDGETS = ("examples_seen", "epoch", "step")
 MEASURED = (*BUDGETS, "trial", "kind", "value", "seconds", "polarity", "similarity", "loss_value", "width", "split")
 
 
-def read(path: Path, where: Mapping[str, str] | None = None) -> Table:
+def read(path: Path, where: Mapping[str, str] | None = None) -> RecordedSweep:
     """Read a table from .csv, .tsv or .parquet, of its rows those whose columns have the values ``where`` gives.
 
     Raises InputError that names the file and column, and the row where there is one.
@@ -48,7 +48,7 @@ def _frame(path: Path) -> "pd.DataFrame":
     return frame
 
 
-def from_frame(frame: "pd.DataFrame", name: str, where: Mapping[str, str] | None = None) -> Table:
+def from_frame(frame: "pd.DataFrame", name: str, where: Mapping[str, str] | None = None) -> RecordedSweep:
     """The table that a frame holds; ``name`` is for errors. See :func:`read`."""
     frame = frame.reset_index(drop=True)
     for column in ("polarity", "similarity"):
@@ -82,18 +82,18 @@ def from_frame(frame: "pd.DataFrame", name: str, where: Mapping[str, str] | None
         raise InputError(
             f"{name}: row {odd.idxmax() + 1}: {budget} is {frame[budget][odd.idxmax()]:g}, not a whole number above 0"
         )
-    reference, corner = None, (float(frame["polarity"].min()), float(frame["similarity"].min()))
+    reference, reference_point = None, (float(frame["polarity"].min()), float(frame["similarity"].min()))
     if len(references):
         reference = (float(references["polarity"].iloc[0]), float(references["similarity"].iloc[0]))
-        corner = reference[0], reference[1] / 2
-    table = Table(_trials(frame, budget, name), corner, reference)
+        reference_point = reference[0], reference[1] / 2
+    table = RecordedSweep(_trials(frame, budget, name), reference_point, reference)
     try:
         table.space  # noqa: B018 (so that what is wrong with it is said with the file)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
     if not table.area:
         raise InputError(
-            f"{name}: no point lies above P {corner[0]:g} and S {corner[1]:g}, "
+            f"{name}: no point lies above P {reference_point[0]:g} and S {reference_point[1]:g}, "
             + ("P and half the S of its reference" if reference else "the worst that is recorded")
             + ", so searches cannot be told apart"
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from raysweep.report.summary import SPLITS, Summary, TrialSummary, half_width
 from raysweep.report.tables import kind_name
-from raysweep.results.types import Point, Split
+from raysweep.results.types import Point, ScoredSplit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -160,17 +160,17 @@ def _xy(points: Sequence[Point]) -> tuple[list[float], list[float]]:
     return [100 * point.similarity for point in points], [100 * point.polarity for point in points]
 
 
-def _context(axis: "Axes", summary: Summary, split: Split) -> None:
+def _context(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
     """The limit that no encoder passes, the encoder that the sweep set out from, and what the constraints demand."""
     if summary.oracles[split]:
         axis.plot(*_xy(summary.oracles[split]), **ORACLE)
     if split in summary.references:
         axis.scatter(*_xy([summary.references[split]]), s=70, zorder=6, **REFERENCE)
-    goal = summary.goals.get(split)
-    if goal and goal.min_polarity:
-        axis.axhline(100 * goal.min_polarity, **LEAST)
-    if goal and goal.min_similarity:
-        axis.axvline(100 * goal.min_similarity, **LEAST)
+    objective = summary.objectives_by_split.get(split)
+    if objective and objective.min_polarity:
+        axis.axhline(100 * objective.min_polarity, **LEAST)
+    if objective and objective.min_similarity:
+        axis.axvline(100 * objective.min_similarity, **LEAST)
 
 
 def _cloud(axis: "Axes", summary: Summary) -> None:
@@ -199,7 +199,7 @@ def _cloud(axis: "Axes", summary: Summary) -> None:
             )
 
 
-def _front(axis: "Axes", summary: Summary, split: Split) -> None:
+def _front(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
     colours = _colours(summary)
     loss_of = {each.trial.trial: _loss(each) for each in summary.trials}
     members = [(member, point) for member in summary.members if (point := member.on(split))]

@@ -8,7 +8,7 @@ from raysweep.report.summary import Summary, goal_text
 from raysweep.report.tables import (
     ABSENT,
     MISSES,
-    Table,
+    TextTable,
     area_table,
     cost_table,
     front_table,
@@ -101,7 +101,7 @@ def render(summary: Summary, front_png: bytes, progress_png: bytes) -> str:
         "<h2>Trials</h2>",
         _trials(summary),
         "<h2>Settings</h2>",
-        _table(Table(("setting", "value"), tuple(settings(summary)), frozenset({"setting", "value"})), "fit"),
+        _table(TextTable(("setting", "value"), tuple(settings(summary)), frozenset({"setting", "value"})), "fit"),
     ]
     title = escape(f"raysweep: {info.name}")
     return (
@@ -207,7 +207,7 @@ def _trials(summary: Summary) -> str:
     return f"<details{is_open}><summary>{text}</summary>{_table(trial_table(summary))}</details>"
 
 
-def _table(table: Table, style: str = "") -> str:
+def _table(table: TextTable, style: str = "") -> str:
     kinds = ["t" if column in table.text else "n" for column in table.columns]
     head = "".join(f'<th class="{kind}">{escape(c)}</th>' for kind, c in zip(kinds, table.columns, strict=True))
     rows = []

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from raysweep.report.html import HYPERVOLUME_TEXT, MEANS_TEXT, SCORES_TEXT, cost_text
 from raysweep.report.summary import Summary, goal_text
-from raysweep.report.tables import Table, area_table, cost_table, front_table, mean_table, settings, trial_table
+from raysweep.report.tables import TextTable, area_table, cost_table, front_table, mean_table, settings, trial_table
 
 if TYPE_CHECKING:
     pass
@@ -31,14 +31,14 @@ def markdown(summary: Summary) -> str:
         "",
         "## Settings",
         "",
-        *_markdown_table(Table(("setting", "value"), rows, frozenset({"setting", "value"}))),
+        *_markdown_table(TextTable(("setting", "value"), rows, frozenset({"setting", "value"}))),
     ]
     if summary.trials:
         lines += ["", "## Trials", "", *_markdown_table(trial_table(summary))]
     return "\n".join(lines) + "\n"
 
 
-def _markdown_table(table: Table) -> list[str]:
+def _markdown_table(table: TextTable) -> list[str]:
     rule = ["---" if column in table.text else "---:" for column in table.columns]
     cells = [table.columns, rule, *([_plain(cell) for cell in row] for row in table.rows)]
     return ["| " + " | ".join(row) + " |" for row in cells]

@@ -4,13 +4,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from raysweep.metrics.objective import Goal
+from raysweep.metrics.objective import Objective
 from raysweep.metrics.pareto import hypervolume, knee
 from raysweep.results.account import Account, account_of
-from raysweep.results.types import Point, Results, Rung, RunInfo, Split, Trial
+from raysweep.results.types import Point, Results, Rung, RunInfo, ScoredSplit, Trial
 from raysweep.results.views import front_members
 
-SPLITS: tuple[Split, ...] = ("dev", "test")
+SPLITS: tuple[ScoredSplit, ...] = ("dev", "test")
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Member:
     is_best: bool  # of the objective
     is_feasible: bool  # meets the constraints, on dev
 
-    def on(self, split: Split) -> Point | None:
+    def on(self, split: ScoredSplit) -> Point | None:
         return self.dev if split == "dev" else self.test
 
 
@@ -66,10 +66,10 @@ class Summary:
     results: Results
     members: tuple[Member, ...]  # by falling similarity on dev
     trials: tuple[TrialSummary, ...]
-    references: Mapping[Split, Point]
-    goals: Mapping[Split, Goal]  # where the reference's scores are stored
-    oracles: Mapping[Split, tuple[Point, ...]]  # by rising bonus
-    areas: Mapping[Split, Area]
+    references: Mapping[ScoredSplit, Point]
+    objectives_by_split: Mapping[ScoredSplit, Objective]  # where the reference's scores are stored
+    oracles: Mapping[ScoredSplit, tuple[Point, ...]]  # by rising bonus
+    areas: Mapping[ScoredSplit, Area]
     account: Account
     notes: tuple[str, ...]  # what a reader must know, and what is absent
 
@@ -105,41 +105,45 @@ def summarise(results: Results) -> Summary:
     """Derive what a report shows. Selection is on dev alone; test scores are only looked up for what was selected."""
     references = {point.split: point for point in results.points if point.kind == "reference"}
     info = results.info
-    goals = {
-        split: Goal.of(info.polarity_weight, info.similarity, info.constraints, (point.polarity, point.similarity))
+    objectives_by_split = {
+        split: Objective.of(info.polarity_weight, info.similarity, info.constraints, (point.polarity, point.similarity))
         for split, point in references.items()
     }
     oracles = {split: _oracle(results.points, split) for split in SPLITS}
 
     def worth(point: Point) -> Worth:
-        return -_violation(point, info, goals), info.objective(point)
+        return -_violation(point, info, objectives_by_split), info.objective(point)
 
     members = _members(results, worth)
     areas = {}
-    for split, goal in goals.items():
+    for split, objective in objectives_by_split.items():
         if any(member.on(split) for member in members):
             front = [point for m in members if m.is_feasible and (point := m.on(split))]
-            limit = [point for point in oracles[split] if not _violation(point, info, goals)]
-            areas[split] = Area(goal.corner, _area(front, goal), _area(limit, goal) if oracles[split] else None)
+            limit = [point for point in oracles[split] if not _violation(point, info, objectives_by_split)]
+            areas[split] = Area(
+                objective.reference_point, _area(front, objective), _area(limit, objective) if oracles[split] else None
+            )
     trials = _trials(results, worth)
     notes = tuple(_notes(results, members, references, oracles))
-    return Summary(results, members, trials, references, goals, oracles, areas, account_of(results), notes)
+    return Summary(
+        results, members, trials, references, objectives_by_split, oracles, areas, account_of(results), notes
+    )
 
 
 Worth = tuple[float, float]  # minus what a point misses of the constraints, and its objective
 
 
-def _violation(point: Point, info: RunInfo, goals: Mapping[Split, Goal]) -> float:
-    if not info.constraints or point.split not in goals:
+def _violation(point: Point, info: RunInfo, objectives_by_split: Mapping[ScoredSplit, Objective]) -> float:
+    if not info.constraints or point.split not in objectives_by_split:
         return 0.0
-    return goals[point.split].violation((point.polarity, point.similarity))
+    return objectives_by_split[point.split].violation((point.polarity, point.similarity))
 
 
-def _area(points: Iterable[Point], goal: Goal) -> float:
-    return hypervolume([(point.polarity, point.similarity) for point in points], goal.corner)
+def _area(points: Iterable[Point], objective: Objective) -> float:
+    return hypervolume([(point.polarity, point.similarity) for point in points], objective.reference_point)
 
 
-def _oracle(points: Iterable[Point], split: Split) -> tuple[Point, ...]:
+def _oracle(points: Iterable[Point], split: ScoredSplit) -> tuple[Point, ...]:
     found = (point for point in points if point.kind == "oracle" and point.split == split)
     return tuple(sorted(found, key=lambda point: point.value or 0.0))
 
@@ -195,8 +199,8 @@ def _trials(results: Results, worth: Callable[[Point], Worth]) -> tuple[TrialSum
 def _notes(
     results: Results,
     members: tuple[Member, ...],
-    references: Mapping[Split, Point],
-    oracles: Mapping[Split, tuple[Point, ...]],
+    references: Mapping[ScoredSplit, Point],
+    oracles: Mapping[ScoredSplit, tuple[Point, ...]],
 ) -> Iterable[str]:
     if results.status == "running":
         yield "The sweep is still running, or it was killed: this is what it has stored so far."

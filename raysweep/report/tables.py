@@ -6,7 +6,7 @@ from typing import Any
 
 from raysweep.report.summary import SPLITS, Summary, constraints_text, half_width, objective_formula
 from raysweep.results.account import Entry
-from raysweep.results.types import Point, RunInfo, Split
+from raysweep.results.types import Point, RunInfo, ScoredSplit
 from raysweep.results.views import varied_parameters
 
 ABSENT = "–"  # noqa: RUF001 (an en dash reads as an empty cell)
@@ -20,7 +20,7 @@ MISSES = "misses"  # the mark of front members that do not meet the constraints
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """Rows of text under ``columns``; the columns named in ``text`` are words, all others numbers."""
 
     columns: tuple[str, ...]
@@ -49,7 +49,7 @@ def kind_name(point: Point) -> str:
     return point.kind if point.value is None else f"{point.kind}({point.value:g})"
 
 
-def front_table(summary: Summary, *, intervals: bool = True) -> Table:
+def front_table(summary: Summary, *, intervals: bool = True) -> TextTable:
     """The front by falling similarity on dev; with ``intervals`` P and S carry the half-width of their 95% interval."""
     info = summary.results.info
     names = varied_parameters(summary.results.trials)
@@ -66,13 +66,13 @@ def front_table(summary: Summary, *, intervals: bool = True) -> Table:
         configuration = describe(configs.get(point.trial or 0, {}), names)
         encoder = (str(point.trial), str(point.step), kind_name(point), str(point.width), configuration)
         rows.append((marks, *encoder, *scores))
-    return Table(columns, tuple(rows), frozenset({"kind", "configuration", "mark"}))
+    return TextTable(columns, tuple(rows), frozenset({"kind", "configuration", "mark"}))
 
 
 _SCORES = ("P", "S", "retention")
 
 
-def _scores(point: Point | None, info: RunInfo, split: Split, intervals: bool) -> tuple[str, ...]:
+def _scores(point: Point | None, info: RunInfo, split: ScoredSplit, intervals: bool) -> tuple[str, ...]:
     if point is None:
         return (ABSENT,) * len(_SCORES)
     cells = []
@@ -82,7 +82,7 @@ def _scores(point: Point | None, info: RunInfo, split: Split, intervals: bool) -
     return (*cells, show(point.retention))
 
 
-def area_table(summary: Summary) -> Table:
+def area_table(summary: Summary) -> TextTable:
     """By split: the reference encoder's scores, and the hypervolumes of the front and of the oracle front."""
     columns = ("split", "P of R", "S of R", "hypervolume above (P, S)", "front", "oracle front", "share")
     rows = []
@@ -92,14 +92,14 @@ def area_table(summary: Summary) -> Table:
         if area:
             oracle = ABSENT if area.oracle is None else f"{1e4 * area.oracle:.1f}"
             share = ABSENT if area.share is None else f"{100 * area.share:.1f}%"
-            corner = f"({show(area.reference[0])}, {show(area.reference[1])})"
-            rows.append((split, *encoder, corner, f"{1e4 * area.front:.1f}", oracle, share))
+            reference_point = f"({show(area.reference[0])}, {show(area.reference[1])})"
+            rows.append((split, *encoder, reference_point, f"{1e4 * area.front:.1f}", oracle, share))
         elif reference:
             rows.append((split, *encoder, *(ABSENT,) * 4))
-    return Table(columns, tuple(rows), frozenset({"split"}))
+    return TextTable(columns, tuple(rows), frozenset({"split"}))
 
 
-def trial_table(summary: Summary) -> Table:
+def trial_table(summary: Summary) -> TextTable:
     """Every trial by its number, with its best dev point under the objective, in parentheses if that misses a constraint."""
     names = varied_parameters(summary.results.trials)
     columns = ("trial", "configuration", "status", "reason", "rungs", "examples", "objective", "P", "S", "seconds")
@@ -115,7 +115,7 @@ def trial_table(summary: Summary) -> Table:
             configuration += f", repeats trial {trial.replicate_of}"
         words = (configuration, signed(trial.status), trial.reason)
         rows.append((str(trial.trial), *words, rungs, examples, *scores, f"{trial.seconds:,.0f}"))
-    return Table(columns, tuple(rows), frozenset({"configuration", "status", "reason"}))
+    return TextTable(columns, tuple(rows), frozenset({"configuration", "status", "reason"}))
 
 
 def signed(status: str) -> str:
@@ -123,7 +123,7 @@ def signed(status: str) -> str:
     return f"{SIGNS[status]}\N{NO-BREAK SPACE}{status}" if status in SIGNS else status
 
 
-def cost_table(summary: Summary) -> Table:
+def cost_table(summary: Summary) -> TextTable:
     """What trials cost by how they ended, and in all; without GPU-hours and money where there are none."""
     found = summary.account
     entries = [*found.entries, found.total]
@@ -143,10 +143,10 @@ def cost_table(summary: Summary) -> Table:
     if not found.priced:
         del columns["money"]
     rows = tuple(tuple(cell(entry) for cell in columns.values()) for entry in entries)
-    return Table(tuple(columns), rows, frozenset({"trials that are"}))
+    return TextTable(tuple(columns), rows, frozenset({"trials that are"}))
 
 
-def mean_table(summary: Summary) -> Table:
+def mean_table(summary: Summary) -> TextTable:
     """Front members whose configuration was run more than once: means over the runs on dev, ± their standard deviation."""
     originals = {trial.trial: trial.replicate_of for trial in summary.results.trials}
     means = {(mean.trial, mean.step, mean.kind, mean.value): mean for mean in summary.results.means}
@@ -162,7 +162,7 @@ def mean_table(summary: Summary) -> Table:
             similarity = f"{show(mean.similarity)} ± {show(mean.similarity_spread)}"
             rows.append((*own, str(mean.runs), polarity, similarity))
     columns = ("trial", "step", "kind", "P", "S", "runs", "mean P", "mean S")
-    return Table(columns, tuple(rows), frozenset({"kind"}))
+    return TextTable(columns, tuple(rows), frozenset({"kind"}))
 
 
 def trial_counts(summary: Summary) -> str:

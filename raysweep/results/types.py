@@ -10,7 +10,7 @@ from typing import Any, Literal
 SCHEMA = 2
 
 
-Split = Literal["dev", "test"]
+ScoredSplit = Literal["dev", "test"]
 
 
 PointKey = tuple[str, float | None]  # an operating point's kind and value
@@ -56,7 +56,7 @@ class Point:
     step: int | None
     kind: str
     value: float | None
-    split: Split
+    split: ScoredSplit
     width: int | None
     polarity: float
     polarity_std: float

@@ -26,10 +26,10 @@ from raysweep.prepare.plan import Plan
 from raysweep.results.account import account_of, sentence
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
-from raysweep.results.types import Point, Results, RunInfo, Split, point_values
-from raysweep.search.scheduler import Decisions, decisions_of
+from raysweep.results.types import Point, Results, RunInfo, ScoredSplit, point_values
+from raysweep.search.scheduler import Scheduler, make_scheduler
 from raysweep.sweep import warm_start as warm
-from raysweep.sweep.budget import Spending
+from raysweep.sweep.budget import CostTracker
 from raysweep.sweep.optuna_study import StudyFile
 from raysweep.sweep.resume import Resumed
 from raysweep.sweep.sweep import Sweep
@@ -87,7 +87,7 @@ def run(
         status, reason = "completed", "all trials are done"
         if sweep.cause is not None:
             status, reason = "budget", sweep.cause.reason
-        elif sweep.decisions.on_plateau and sweep.decisions.has_more:
+        elif sweep.scheduler.on_plateau and sweep.scheduler.has_more:
             status, reason = "plateau", "the front's hypervolume has stopped growing"
     except KeyboardInterrupt:
         if sweep is None:
@@ -97,7 +97,7 @@ def run(
     finally:
         if sweep is not None:  # Ray is down by now, so no trial writes any more
             sweep.finish(status, reason)
-            display.line(f"run: {sentence(account_of(load(sweep.folder)), sweep.decisions.replicates.trials)}")
+            display.line(f"run: {sentence(account_of(load(sweep.folder)), sweep.scheduler.replicates.trials)}")
     if status in ("interrupted", "budget"):
         more = f" --{sweep.cause.key} MORE" if sweep.cause else ""
         display.line(f"run: to go on: raysweep run --resume {sweep.folder}{more}")
@@ -136,13 +136,13 @@ def _begin(
     sets = _evaluation_sets(config, prepared)
     reference = sets["dev"].reference_scores
     pair = (float(reference.polarity.mean()), float(reference.similarity.mean()))
-    decisions = decisions_of(config, space, pair)
+    scheduler = make_scheduler(config, space, pair)
     if older:
         lesson = warm.gather(older, space, pair)
         warm.write(ledger.folder, lesson)
-        warm.apply(decisions.proposals, lesson)
+        warm.apply(scheduler.proposer, lesson)
         display.line(f"search: {lesson.summary}")
-    sweep = _sweep(config, decisions, ledger, display, request)
+    sweep = _sweep(config, scheduler, ledger, display, request)
     _write_info(sweep, prepared, sets)
     points = [point for one in sets.values() for point in _limits(one)]
     ledger.append("points", points=[{"trial": None, "step": None, **point_values(point)} for point in points])
@@ -182,11 +182,11 @@ def _replayed(
 ) -> Sweep:
     # Random draws that were made already must not come again.
     offset = len(resumed.events) if adopt else 0
-    decisions = decisions_of(config, space, resumed.reference, seed_offset=offset)
-    sweep = _sweep(config, decisions, resumed.ledger, display, request)
+    scheduler = make_scheduler(config, space, resumed.reference, seed_offset=offset)
+    sweep = _sweep(config, scheduler, resumed.ledger, display, request)
     try:
         if (lesson := warm.read(resumed.folder)) is not None:
-            warm.apply(decisions.proposals, lesson, first=not adopt)
+            warm.apply(scheduler.proposer, lesson, first=not adopt)
         sweep.replay(resumed.events, adopt=adopt)
     except ValueError as error:
         if isinstance(error, InputError):
@@ -195,13 +195,13 @@ def _replayed(
     return sweep
 
 
-def _sweep(config: SweepConfig, decisions: Decisions, ledger: Ledger, display: Display, request: Request) -> Sweep:
-    study = StudyFile(ledger.folder / "study.journal", config.name, decisions.proposals)
-    return Sweep(config, decisions, ledger, display, Spending(config.budget, request.cpus, request.gpus), study)
+def _sweep(config: SweepConfig, scheduler: Scheduler, ledger: Ledger, display: Display, request: Request) -> Sweep:
+    study = StudyFile(ledger.folder / "study.journal", config.name, scheduler.proposer)
+    return Sweep(config, scheduler, ledger, display, CostTracker(config.budget, request.cpus, request.gpus), study)
 
 
 def _announce(sweep: Sweep, request: Request) -> None:
-    most, begun, replicates = sweep.decisions.num_trials, sweep.decisions.num_begun, sweep.decisions.replicates
+    most, begun, replicates = sweep.scheduler.num_trials, sweep.scheduler.num_begun, sweep.scheduler.replicates
     sweep.display.line(
         f"search: {most} trials{f', {begun} of them begun' if begun else ''}, "
         f"{f'up to {replicates.trials} replicates, ' if replicates.trials else ''}{request.count} at a time, "
@@ -241,12 +241,12 @@ def _new_folder(config: SweepConfig) -> Path:
     raise AssertionError("a thousand runs in one second")
 
 
-def _evaluation_sets(config: SweepConfig, prepared: Prepared) -> dict[Split, EvaluationSet]:
-    splits: list[Split] = ["dev", "test"] if len(prepared.sentences.ids("test")) else ["dev"]
+def _evaluation_sets(config: SweepConfig, prepared: Prepared) -> dict[ScoredSplit, EvaluationSet]:
+    splits: list[ScoredSplit] = ["dev", "test"] if len(prepared.sentences.ids("test")) else ["dev"]
     return {split: EvaluationSet.of(prepared, split, config.evaluation) for split in splits}
 
 
-def _write_info(sweep: Sweep, prepared: Prepared, sets: Mapping[Split, EvaluationSet]) -> None:
+def _write_info(sweep: Sweep, prepared: Prepared, sets: Mapping[ScoredSplit, EvaluationSet]) -> None:
     """A session's first event: the settings."""
     config = sweep.config
     info = RunInfo(
@@ -259,7 +259,7 @@ def _write_info(sweep: Sweep, prepared: Prepared, sets: Mapping[Split, Evaluatio
         rank_weights=config.evaluation.rank_weights,
         polarity_weight=config.objective.polarity_weight,
         similarity=config.objective.similarity,
-        num_trials=sweep.decisions.num_trials,
+        num_trials=sweep.scheduler.num_trials,
         num_queries={split: len(one.queries) for split, one in sets.items()},
         num_pool={split: len(one.pool) for split, one in sets.items()},
         label_names=tuple(prepared.sentences.label_names),

@@ -92,7 +92,7 @@ class _NotInSnapshots:
         return {}
 
 
-class _Proposer(_NotInSnapshots, Searcher):
+class TuneSearcher(_NotInSnapshots, Searcher):
     """Hands Tune the sweep's next trial: a trial of Tune's is one of ours for as long as it is on a worker."""
 
     def __init__(self, sweep: Sweep, shared: dict[str, Any]) -> None:
@@ -104,16 +104,16 @@ class _Proposer(_NotInSnapshots, Searcher):
     def suggest(self, trial_id: str) -> Any:
         asked = self._sweep.ask()
         if asked is None:  # what runs may yet revive a trial
-            return None if self._sweep.legs else Searcher.FINISHED
+            return None if self._sweep.assignments else Searcher.FINISHED
         number, config = asked
         self._numbers[trial_id] = number
-        run = self._sweep.decisions.trials[number].run
+        run = self._sweep.scheduler.trials[number].run
         return {**self._shared, "number": number, "trial": config.model_dump(), "run": run}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """The sweep has learnt it from the scheduler, which is told why; but not of a trial that never came to run."""
         number = self._numbers.pop(trial_id)
-        if error and number in self._sweep.legs and number not in self._numbers.values():
+        if error and number in self._sweep.assignments and number not in self._numbers.values():
             self._sweep.rest(number, failure="its process could not be started")
 
     def save(self, checkpoint_path: str) -> None:
@@ -123,7 +123,7 @@ class _Proposer(_NotInSnapshots, Searcher):
         raise RuntimeError("Tune's snapshots are not read back")
 
 
-class _Stopper(_NotInSnapshots, FIFOScheduler):
+class TuneScheduler(_NotInSnapshots, FIFOScheduler):
     """Passes rungs and endings to the sweep, and its decisions to Tune."""
 
     def __init__(self, sweep: Sweep) -> None:
@@ -179,8 +179,8 @@ def search(sweep: Sweep, prepared: Prepared, request: Request) -> None:
         tune.with_resources(TrialActor, {"cpu": request.cpus, "gpu": request.gpus}),
         tune_config=tune.TuneConfig(
             num_samples=-1,  # the sweep says when it is over
-            search_alg=_Proposer(sweep, shared),
-            scheduler=_Stopper(sweep),
+            search_alg=TuneSearcher(sweep, shared),
+            scheduler=TuneScheduler(sweep),
             max_concurrent_trials=request.count,
             reuse_actors=True,
             trial_name_creator=_name,

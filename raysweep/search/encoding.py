@@ -81,7 +81,7 @@ def _is_level(option: Scalar) -> bool:
     return True
 
 
-class Drawn:
+class RandomSuggester:
     """A Suggester that draws uniformly and notes what."""
 
     def __init__(self, random: np.random.Generator) -> None:

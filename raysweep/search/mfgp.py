@@ -13,8 +13,9 @@ import math
 import numpy as np
 
 from raysweep.config.space import Space
-from raysweep.search.encoding import Drawn, Params, axes
-from raysweep.search.gaussian_process import ADDED, LIGHT, Floats, _Fit, _Learnt, _Settings
+from raysweep.metrics.arrays import Float64Array
+from raysweep.search.encoding import Params, RandomSuggester, axes
+from raysweep.search.gaussian_process import ADDITIVE_VARIANCE, MIN_WEIGHT, KernelParams, TrainingSet, _Fit
 
 Code = tuple[float, ...]
 
@@ -55,7 +56,7 @@ class Surrogate:
         self._waiting: dict[int, None] = {}  # trials of which nothing is known yet
         self._values: dict[int, dict[int, float]] = {}  # by examples seen; empty if the trial failed before it had any
         self._tried: set[Code] = set()
-        self._settings: list[_Settings] = []
+        self._settings: list[KernelParams] = []
         self._pool: list[tuple[Params, Code]] = []
 
     def begin(self, number: int, params: Params) -> None:
@@ -100,14 +101,14 @@ class Surrogate:
         self._pool = [(params, code) for params, code in self._pool[-(POOL - RENEWED) :] if code not in self._tried]
         there = {code for _, code in self._pool}
         for _ in range(POOL - len(self._pool)):
-            drawn = Drawn(self._random)
+            drawn = RandomSuggester(self._random)
             self._space.draw(drawn)
             code = self._code(drawn.params)
             if code not in there and code not in self._tried:
                 there.add(code)
                 self._pool.append((drawn.params, code))
 
-    def _learnt(self) -> _Learnt:
+    def _learnt(self) -> TrainingSet:
         """From at most TRIALS of them."""
         worth = {number: values[max(values)] if values else -math.inf for number, values in self._values.items()}
         chosen = set(heapq.nlargest(TRIALS // 2, worth, key=worth.__getitem__))
@@ -129,15 +130,15 @@ class Surrogate:
         found = (found - found.mean()) / (found.std() + 1e-9)
         codes = np.array([self._codes[number] for number in known])
         doublings = np.log2(np.array(budgets) / smallest)
-        return _Learnt(codes, np.array(index), doublings, found, math.log2(largest / smallest))
+        return TrainingSet(codes, np.array(index), doublings, found, math.log2(largest / smallest))
 
-    def _fits(self, learnt: _Learnt) -> list[_Fit]:
+    def _fit_all(self, learnt: TrainingSet) -> list[_Fit]:
         """The likeliest settings of the kernel that are found, which are kept for the next proposal."""
         index, doublings, values = learnt.index, learnt.doublings, learnt.values
         same, alone = np.equal.outer(index, index), np.eye(len(index))
         among = self._distances(learnt.codes, learnt.codes)
 
-        def fit(settings: _Settings) -> _Fit:
+        def fit(settings: KernelParams) -> _Fit:
             risen = settings.slope * doublings
             signal = self._kernel(among, settings)[index[:, None], index] * np.outer(1 + risen, 1 + risen)
             noise = 0.5 * settings.noise * (same + alone) + 1e-6 * float(np.trace(signal)) / len(index) * alone
@@ -149,7 +150,9 @@ class Surrogate:
         # The likeliest so far, kept and new, and from each of them some steps of a walk, which goes on with the next
         # proposal. Short of a sample of the posterior, but near it where there are many trials, and at hand at once.
         tries = TRIES * ROWS // max(ROWS, len(index))
-        drawn = [_Settings.draw(self._random, len(self._axes)) for _ in range(tries // 4 if self._settings else tries)]
+        drawn = [
+            KernelParams.draw(self._random, len(self._axes)) for _ in range(tries // 4 if self._settings else tries)
+        ]
         fits = sorted(map(fit, [*self._settings, *drawn]), key=lambda one: -one.likelihood)[:KEPT]
         for step in range(tries - tries // 4):
             now = fits[step % len(fits)]
@@ -160,21 +163,21 @@ class Surrogate:
         self._settings = [one.settings for one in fits]
         return fits
 
-    def _predict(self, learnt: _Learnt, ahead: Floats, num_waiting: int) -> tuple[Floats, Floats]:
+    def _predict(self, learnt: TrainingSet, ahead: Float64Array, num_waiting: int) -> tuple[Float64Array, Float64Array]:
         """Mean and standard deviation at the largest budget of what is ahead, but for the first, that are waited for."""
         towards, waited = self._distances(learnt.codes, ahead), self._distances(ahead[:num_waiting], ahead)
-        fits = self._fits(learnt)
+        fits = self._fit_all(learnt)
         likeliest = max(one.likelihood for one in fits)
         total, mean, square = 0.0, np.zeros(len(ahead) - num_waiting), np.zeros(len(ahead) - num_waiting)
         for one in fits:
             weight = math.exp(one.likelihood - likeliest)
-            if weight < LIGHT:
+            if weight < MIN_WEIGHT:
                 continue
             settings = one.settings
             risen, last = settings.slope * learnt.doublings[:, None], settings.slope * learnt.top
             cross = self._kernel(towards, settings)[learnt.index] * (1 + risen) * (1 + last) + risen * last
             solved = np.linalg.inv(one.covariance) @ cross  # sooner done than solving for as many columns
-            variance = (1 + ADDED) * (1 + last) ** 2 + last**2 - (cross * solved).sum(axis=0)
+            variance = (1 + ADDITIVE_VARIANCE) * (1 + last) ** 2 + last**2 - (cross * solved).sum(axis=0)
             if num_waiting:  # as if what is waited for had turned out as predicted
                 joint = self._kernel(waited, settings) * (1 + last) ** 2 + last**2 - cross[:, :num_waiting].T @ solved
                 known = joint[:, :num_waiting] + settings.noise * np.eye(num_waiting)
@@ -187,16 +190,16 @@ class Surrogate:
         mean /= total
         return mean, np.sqrt(np.maximum(square / total - mean**2, 1e-9))
 
-    def _distances(self, some: Floats, others: Floats) -> Floats:
+    def _distances(self, some: Float64Array, others: Float64Array) -> Float64Array:
         """Squared, (axes, some, others); 1 between unlike choices."""
-        between: Floats = some.T[:, :, None] - others.T[:, None, :]
+        between: Float64Array = some.T[:, :, None] - others.T[:, None, :]
         np.multiply(between, between, out=between)
         between[self._unlike] = between[self._unlike] > 0
         return between
 
     @staticmethod
-    def _kernel(distances: Floats, settings: _Settings) -> Floats:
-        kernel: Floats = np.exp(np.tensordot(-0.5 * settings.precisions, distances, 1))
+    def _kernel(distances: Float64Array, settings: KernelParams) -> Float64Array:
+        kernel: Float64Array = np.exp(np.tensordot(-0.5 * settings.precisions, distances, 1))
         for precision, share, distance in zip(settings.precisions, settings.shares, distances, strict=True):
             kernel += share * np.exp(-0.5 * precision * distance)
         return kernel

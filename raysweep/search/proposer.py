@@ -21,7 +21,7 @@ from raysweep.config.load import LoadedSweep
 from raysweep.config.space import Space
 from raysweep.config.sweep import SAMPLERS, Aim
 from raysweep.errors import InputError
-from raysweep.metrics.objective import Goal, Pair
+from raysweep.metrics.objective import Objective, Pair
 from raysweep.search.mfgp import Surrogate
 from raysweep.search.samplers import _said, make_sampler
 
@@ -47,7 +47,7 @@ BEST = 64
 TRIED = 12  # invented trials; most samplers draw their first ten at random
 
 
-class _Latest(optuna.storages.InMemoryStorage):
+class RecentTrialsStorage(optuna.storages.InMemoryStorage):
     """Shows a sampler the trials that are still worth learning from.
 
     Not those that a later word on the same trial has replaced. And of thousands only so many that a proposal takes no
@@ -88,11 +88,11 @@ class _Latest(optuna.storages.InMemoryStorage):
 
 
 @dataclass
-class _Lens:
+class ScalarisedStudy:
     """One view of the trials: a study whose values are theirs under one scalarisation, or P and S themselves."""
 
     study: optuna.Study
-    storage: _Latest
+    storage: RecentTrialsStorage
     weight: float | None = None  # of Tchebycheff's
     surrogate: Surrogate | None = None  # what proposes in place of the study's sampler
     told: dict[int, int] = field(default_factory=dict)  # the study's number of each of the sweep's trials
@@ -100,36 +100,36 @@ class _Lens:
 
 
 @dataclass
-class _Known:
+class KnownTrial:
     params: dict[str, Any]
     distributions: dict[str, Any]
-    asked: tuple[_Lens, Any] | None = None  # while the study waits to be told
+    asked: tuple[ScalarisedStudy, Any] | None = None  # while the study waits to be told
     standings: dict[int, tuple[Pair, ...]] = field(default_factory=dict)  # by examples seen: the front so far
 
 
-class Proposals:
+class Proposer:
     """The studies of one sweep. Trials are known by the number that :meth:`ask` is given."""
 
-    def __init__(self, space: Space, sampler: str, seed: int, goal: Goal, aim: Aim = "combined") -> None:
+    def __init__(self, space: Space, sampler: str, seed: int, objective: Objective, aim: Aim = "combined") -> None:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-        self.space, self.goal, self.aim = space, goal, aim
+        self.space, self.objective, self.aim = space, objective, aim
         self.limit: int | None = None
         self._queue: deque[dict[str, Any]] = deque()
         self._random = np.random.default_rng(seed)
         weights: Sequence[float | None] = PAREGO_WEIGHTS if aim == "parego" else (None,)
-        self._lenses = [self._lens(sampler, seed + 7919 * i, weight) for i, weight in enumerate(weights)]
-        self._known: dict[int, _Known] = {}
+        self._views = [self._make_view(sampler, seed + 7919 * i, weight) for i, weight in enumerate(weights)]
+        self._known: dict[int, KnownTrial] = {}
         if sampler == "grid":
             self._queue.extend(space.grid())
             self.limit = len(self._queue)
 
-    def _lens(self, sampler: str, seed: int, weight: float | None) -> _Lens:
-        storage = _Latest()
+    def _make_view(self, sampler: str, seed: int, weight: float | None) -> ScalarisedStudy:
+        storage = RecentTrialsStorage()
         study = optuna.create_study(
             directions=["maximize" for _ in self.names], sampler=make_sampler(sampler, seed), storage=storage
         )
-        return _Lens(study, storage, weight, Surrogate(self.space, seed) if sampler == "mfgp" else None)
+        return ScalarisedStudy(study, storage, weight, Surrogate(self.space, seed) if sampler == "mfgp" else None)
 
     def try_first(self, number: int) -> None:
         """Propose what the adopted trial ``number`` had, before any of the sampler's own."""
@@ -137,45 +137,45 @@ class Proposals:
 
     def ask(self, number: int) -> dict[str, Any]:
         """The configuration of the sweep's trial ``number``."""
-        lens = self._lenses[int(self._random.integers(len(self._lenses)))]
-        params = self._queue.popleft() if self._queue else lens.surrogate.propose() if lens.surrogate else None
-        return self._ask(lens, number, params)
+        view = self._views[int(self._random.integers(len(self._views)))]
+        params = self._queue.popleft() if self._queue else view.surrogate.propose() if view.surrogate else None
+        return self._ask(view, number, params)
 
     def amend(self, number: int, values: Mapping[str, Any]) -> None:
         """Trial ``number``, just asked for, runs with these values in place of those proposed."""
         known = self._known[number]
         assert known.asked is not None
-        lens, trial = known.asked
+        view, trial = known.asked
         params = self.space.recall(values).params
         if params != known.params:
-            lens.study.tell(trial.number, state=TrialState.FAIL)
-            lens.storage.hide(trial.number)
-            self._ask(lens, number, params)
+            view.study.tell(trial.number, state=TrialState.FAIL)
+            view.storage.hide(trial.number)
+            self._ask(view, number, params)
 
-    def _ask(self, lens: _Lens, number: int, params: dict[str, Any] | None) -> dict[str, Any]:
+    def _ask(self, view: ScalarisedStudy, number: int, params: dict[str, Any] | None) -> dict[str, Any]:
         if params is not None:
-            lens.study.enqueue_trial(params)
-        trial = lens.study.ask()
-        lens.told[number] = trial.number
-        lens.num_trials += 1
+            view.study.enqueue_trial(params)
+        trial = view.study.ask()
+        view.told[number] = trial.number
+        view.num_trials += 1
         values = self.space.draw(trial)
-        self._begin(number, _Known(trial.params, trial.distributions, (lens, trial)))
+        self._begin(number, KnownTrial(trial.params, trial.distributions, (view, trial)))
         return values
 
-    def _begin(self, number: int, known: _Known) -> None:
+    def _begin(self, number: int, known: KnownTrial) -> None:
         self._known[number] = known
-        for lens in self._lenses:
-            if lens.surrogate:
-                lens.surrogate.begin(number, known.params)
+        for view in self._views:
+            if view.surrogate:
+                view.surrogate.begin(number, known.params)
 
     def report(self, number: int, examples_seen: int, front: tuple[Pair, ...]) -> None:
         """A trial's non-dominated points so far, at a rung."""
         self._known[number].standings[examples_seen] = front
-        for lens in self._lenses:
-            if lens.surrogate:
+        for view in self._views:
+            if view.surrogate:
                 # With both objectives apart there is no one value: the area stands for them.
-                value = self.goal.area(front) if self.aim == "both" else self._values(lens, front)[0]
-                lens.surrogate.report(number, examples_seen, value)
+                value = self.objective.area(front) if self.aim == "both" else self._values(view, front)[0]
+                view.surrogate.report(number, examples_seen, value)
 
     def tell(self, number: int, status: str) -> None:
         """How a trial stands: completed, stopped (for now or for good: pruned where it stands), or else failed."""
@@ -184,31 +184,31 @@ class Proposals:
         if not known.standings:
             state = TrialState.FAIL
         asked, known.asked = known.asked, None
-        for lens in self._lenses:
-            if lens.surrogate and state == TrialState.FAIL:
-                lens.surrogate.fail(number)
-            if asked is not None and asked[0] is lens:
+        for view in self._views:
+            if view.surrogate and state == TrialState.FAIL:
+                view.surrogate.fail(number)
+            if asked is not None and asked[0] is view:
                 if self.aim != "both":
                     for seen, front in known.standings.items():
-                        asked[1].report(self._values(lens, front)[0], seen)
-                values = self._values(lens, self._last(known)) if state == TrialState.COMPLETE else None
-                lens.study.tell(asked[1].number, values, state)
+                        asked[1].report(self._values(view, front)[0], seen)
+                values = self._values(view, self._last(known)) if state == TrialState.COMPLETE else None
+                view.study.tell(asked[1].number, values, state)
                 replaces = None
             elif known.standings:
-                replaces = lens.told.get(number)
-                lens.told[number] = lens.num_trials
-                lens.num_trials += 1
-                lens.study.add_trial(self._frozen(lens, known, state))
+                replaces = view.told.get(number)
+                view.told[number] = view.num_trials
+                view.num_trials += 1
+                view.study.add_trial(self._frozen(view, known, state))
             else:
                 continue
-            worth = self._values(lens, self._last(known))[0] if known.standings else -math.inf
-            lens.storage.tell(lens.told[number], worth, replaces)
+            worth = self._values(view, self._last(known))[0] if known.standings else -math.inf
+            view.storage.tell(view.told[number], worth, replaces)
 
     def adopt(self, number: int, values: Mapping[str, Any]) -> None:
         """A trial that was proposed elsewhere. ValueError when it does not lie in the space."""
         recall = self.space.recall(values)
         distributions = {name: _distribution(*kind) for name, kind in recall.distributions.items()}
-        self._begin(number, _Known(recall.params, distributions))
+        self._begin(number, KnownTrial(recall.params, distributions))
 
     @property
     def names(self) -> list[str]:
@@ -222,27 +222,27 @@ class Proposals:
     def values(self, front: tuple[Pair, ...]) -> list[float]:
         """What the sampler maximises, of a trial with this front; of ParEGO's scalarisations the weighted objective."""
         if self.aim == "both":
-            return list(self.goal.best(front))
-        return [self.goal.area(front) if self.aim == "area" else self.goal.objective(front)]
+            return list(self.objective.best_point(front))
+        return [self.objective.area(front) if self.aim == "area" else self.objective.best_value(front)]
 
-    def _frozen(self, lens: _Lens, known: _Known, state: TrialState) -> Any:
+    def _frozen(self, view: ScalarisedStudy, known: KnownTrial, state: TrialState) -> Any:
         several = self.aim == "both"
         return optuna.trial.create_trial(
             state=state,
             params=known.params,
             distributions=known.distributions,
-            values=self._values(lens, self._last(known)) if state == TrialState.COMPLETE else None,
+            values=self._values(view, self._last(known)) if state == TrialState.COMPLETE else None,
             intermediate_values={}
             if several
-            else {seen: self._values(lens, front)[0] for seen, front in known.standings.items()},
+            else {seen: self._values(view, front)[0] for seen, front in known.standings.items()},
         )
 
     @staticmethod
-    def _last(known: _Known) -> tuple[Pair, ...]:
+    def _last(known: KnownTrial) -> tuple[Pair, ...]:
         return known.standings[max(known.standings)]
 
-    def _values(self, lens: _Lens, front: tuple[Pair, ...]) -> list[float]:
-        return self.values(front) if lens.weight is None else [self.goal.tchebycheff(front, lens.weight)]
+    def _values(self, view: ScalarisedStudy, front: tuple[Pair, ...]) -> list[float]:
+        return self.values(front) if view.weight is None else [self.objective.tchebycheff(front, view.weight)]
 
 
 def _distribution(kind: str, *details: Any) -> optuna.distributions.BaseDistribution:
@@ -260,7 +260,7 @@ def try_out(name: str, space: Space, aim: Aim) -> None:
         return
     scores = np.random.default_rng(0).uniform(0.3, 0.9, (TRIED, 2)).tolist()
     try:
-        proposals = Proposals(space, name, 0, Goal(0.5, (0.5, 0.25)), aim)
+        proposals = Proposer(space, name, 0, Objective(0.5, (0.5, 0.25)), aim)
         for number, (polarity, similarity) in enumerate(scores):
             proposals.ask(number)
             proposals.report(number, 1, ((polarity, similarity),))

@@ -16,7 +16,7 @@ from raysweep.metrics.pareto import non_dominated
 
 
 @dataclass(frozen=True)
-class Averaged:
+class MeanScores:
     """A point's mean (P, S) over ``runs`` runs and the sample standard deviations; those of a single run are 0."""
 
     runs: int
@@ -127,7 +127,7 @@ class Replicates:
         spreads = np.array([each.spread for each in found if each.runs > 1]).reshape(-1, 2)
         return np.sqrt((spreads**2).mean(axis=0)) if len(spreads) else np.zeros(2)
 
-    def means(self, original: int, ending: int | None = None) -> dict[int, dict[Any, Averaged]]:
+    def means(self, original: int, ending: int | None = None) -> dict[int, dict[Any, MeanScores]]:
         """A configuration's points by examples seen, rising, and by name; ``ending`` counts as if it had ended."""
         found: dict[int, dict[Any, list[Pair]]] = {}
         for number, run in self._runs[original].items():
@@ -146,10 +146,10 @@ class Replicates:
         return standings
 
 
-def _average(pairs: list[Pair]) -> Averaged:
+def _average(pairs: list[Pair]) -> MeanScores:
     array = np.array(pairs)
     mean, spread = array.mean(axis=0), array.std(axis=0, ddof=1) if len(array) > 1 else np.zeros(2)
-    return Averaged(len(array), (float(mean[0]), float(mean[1])), (float(spread[0]), float(spread[1])))
+    return MeanScores(len(array), (float(mean[0]), float(mean[1])), (float(spread[0]), float(spread[1])))
 
 
 def _area_of(points: NDArray[np.float64], area: Callable[[Sequence[Pair]], float]) -> float:

@@ -10,22 +10,22 @@ from typing import Any, Literal
 
 from raysweep.config.space import Space
 from raysweep.config.sweep import ObjectiveConfig, SweepConfig
-from raysweep.metrics.objective import Goal, Pair, front_of
-from raysweep.search.proposer import Proposals
+from raysweep.metrics.objective import Objective, Pair, front_of
+from raysweep.search.proposer import Proposer
 from raysweep.search.replicates import Replicates
-from raysweep.search.stopping.base import Standing, Stopper
-from raysweep.search.stopping.factory import stopper_of
+from raysweep.search.stopping.base import EarlyStopper, Standing
+from raysweep.search.stopping.factory import make_early_stopper
 
-State = Literal["running", "held", "completed", "stopped", "failed"]
+TrialStatus = Literal["running", "held", "completed", "stopped", "failed"]
 
 
 @dataclass
-class Course:
+class TrialState:
     """A trial as it goes; ``held`` is stopped for now, and may be revived."""
 
     number: int
     values: Mapping[str, Any]
-    state: State = "running"
+    status: TrialStatus = "running"
     front: tuple[Pair, ...] = ()  # non-dominated points of all its rungs
     reason: str = ""  # why it is held
     replicate_of: int | None = None
@@ -33,38 +33,38 @@ class Course:
 
 
 @dataclass
-class Decisions:
+class Scheduler:
     """Asked for trials, told their rungs and how they rest. Trials are numbered from 0 as they are proposed.
 
     ``plateau`` is (trials, growth): the search is over when the front's hypervolume has not grown by more than this
     fraction while so many trials came to rest.
     """
 
-    proposals: Proposals
-    stopper: Stopper
-    goal: Goal
+    proposer: Proposer
+    early_stopper: EarlyStopper
+    objective: Objective
     num_trials: int
     plateau: tuple[int, float] | None = None
     replicates: Replicates = field(default_factory=Replicates)
-    trials: dict[int, Course] = field(default_factory=dict)
+    trials: dict[int, TrialState] = field(default_factory=dict)
     front: tuple[Pair, ...] = ()
     _rests: int = 0
     _grown_at: int = 0  # of the rests
     _area: float | None = None
 
     def __post_init__(self) -> None:
-        if self.proposals.limit is not None:
-            self.num_trials = min(self.num_trials, self.proposals.limit)
+        if self.proposer.limit is not None:
+            self.num_trials = min(self.num_trials, self.proposer.limit)
 
-    def ask(self) -> Course | None:
+    def ask(self) -> TrialState | None:
         """The trial to run next, one that was held or a new one, or a replicate; None when there is none for now."""
-        course: Course | None = None
+        course: TrialState | None = None
         if not self.on_plateau:
-            if (revived := self.stopper.revive(self.may_begin)) is not None:
+            if (revived := self.early_stopper.next_to_resume(self.may_begin)) is not None:
                 course = self.go_on(revived)
             elif self.may_begin:
                 course = self.propose()
-        if course is None and (original := self.replicates.next(self._at_rest, self.goal.area)) is not None:
+        if course is None and (original := self.replicates.next(self._at_rest, self.objective.area)) is not None:
             course = self.replicate(original)
         return course
 
@@ -79,49 +79,49 @@ class Decisions:
         return self.num_begun < self.num_trials
 
     def _at_rest(self, number: int) -> bool:
-        return self.trials[number].state in ("held", "completed", "stopped")
+        return self.trials[number].status in ("held", "completed", "stopped")
 
-    def go_on(self, number: int) -> Course:
+    def go_on(self, number: int) -> TrialState:
         """A trial that was held, or would be, goes on."""
         course = self.trials[number]
-        course.state, course.reason = "running", ""
-        self.stopper.settle(number, goes_on=True)
+        course.status, course.reason = "running", ""
+        self.early_stopper.set_running(number, running=True)
         return course
 
-    def propose(self) -> Course:
+    def propose(self) -> TrialState:
         """A new trial."""
         number = len(self.trials)
-        return self._begin(Course(number, self.proposals.ask(number)))
+        return self._begin(TrialState(number, self.proposer.ask(number)))
 
     def amend(self, number: int, values: Mapping[str, Any]) -> None:
         """A trial just proposed runs with these values instead, as it does where a table has no others."""
-        self.proposals.amend(number, values)
-        self._begin(Course(number, values))
+        self.proposer.amend(number, values)
+        self._begin(TrialState(number, values))
 
-    def adopt(self, values: Mapping[str, Any]) -> Course:
+    def adopt(self, values: Mapping[str, Any]) -> TrialState:
         """A trial that was proposed elsewhere, as the next. ValueError when it does not lie in the space."""
         number = len(self.trials)
-        self.proposals.adopt(number, values)
-        return self._begin(Course(number, values))
+        self.proposer.adopt(number, values)
+        return self._begin(TrialState(number, values))
 
-    def _begin(self, course: Course) -> Course:
+    def _begin(self, course: TrialState) -> TrialState:
         self.trials[course.number] = course
-        params, _ = self.proposals.known(course.number)
+        params, _ = self.proposer.known(course.number)
         self.replicates.original(course.number, tuple(sorted(params.items())))
         return course
 
-    def replicate(self, original: int) -> Course:
+    def replicate(self, original: int) -> TrialState:
         """The configuration of a trial once more, with another seed."""
         number = len(self.trials)
         run = self.replicates.replicate(number, original)
-        course = Course(number, self.trials[original].values, replicate_of=original, run=run)
+        course = TrialState(number, self.trials[original].values, replicate_of=original, run=run)
         self.trials[number] = course
         return course
 
     @property
     def has_more(self) -> bool:
         """Whether a trial could begin or be revived."""
-        return self.may_begin or self.stopper.revive(self.may_begin) is not None
+        return self.may_begin or self.early_stopper.next_to_resume(self.may_begin) is not None
 
     @property
     def on_plateau(self) -> bool:
@@ -151,19 +151,19 @@ class Decisions:
         if self.replicates.has_any(number):
             self._report_means(number)
         else:
-            self.proposals.report(number, examples_seen, course.front)
-        objective, area = self.goal.objective(course.front), self.goal.area(course.front)
-        feasible = tuple(point for point in course.front if not self.goal.violation(point)) or course.front
+            self.proposer.report(number, examples_seen, course.front)
+        objective, area = self.objective.best_value(course.front), self.objective.area(course.front)
+        feasible = tuple(point for point in course.front if not self.objective.violation(point)) or course.front
         standing = Standing(feasible, objective, area, tuple(points))
         may_begin = self.may_begin if may_begin is None else may_begin
-        reason = self.stopper.judge(number, examples_seen, standing, ahead, may_begin)
+        reason = self.early_stopper.on_rung(number, examples_seen, standing, ahead, may_begin)
         course.reason = reason or "" if ahead else ""
         return course.reason or None
 
     def hold(self, number: int) -> None:
         """The trial was stopped, for now."""
-        self.proposals.tell(number, "stopped")
-        self.stopper.settle(number, goes_on=False)
+        self.proposer.tell(number, "stopped")
+        self.early_stopper.set_running(number, running=False)
         self._rest(number, "held")
 
     def end(self, number: int, status: Literal["completed", "stopped", "failed"]) -> None:
@@ -171,53 +171,53 @@ class Decisions:
         course = self.trials[number]
         self.replicates.end(number, status == "failed")
         if course.replicate_of is not None:
-            course.state = status
+            course.status = status
             if status != "failed":
                 self._tell_means(course.replicate_of)
             return
-        if course.state == "running":
-            self.proposals.tell(number, status)
+        if course.status == "running":
+            self.proposer.tell(number, status)
             self._rest(number, status)
-        course.state = status
-        self.stopper.end(number)
+        course.status = status
+        self.early_stopper.end(number)
 
     def _report_means(self, original: int) -> None:
         for seen, front in self.replicates.standings(original).items():
-            self.proposals.report(original, seen, front)
+            self.proposer.report(original, seen, front)
 
     def _tell_means(self, original: int) -> None:
         """Let the means over a configuration's runs replace what the sampler was told of it."""
         self._report_means(original)
         if self._at_rest(original):
-            self.proposals.tell(original, "completed" if self.trials[original].state == "completed" else "stopped")
+            self.proposer.tell(original, "completed" if self.trials[original].status == "completed" else "stopped")
 
-    def _rest(self, number: int, state: State) -> None:
-        self.trials[number].state = state
+    def _rest(self, number: int, status: TrialStatus) -> None:
+        self.trials[number].status = status
         self._rests += 1
         if not self.front:
             return
-        area, least = self.goal.area(self.front), self.plateau[1] if self.plateau else 0.0
+        area, least = self.objective.area(self.front), self.plateau[1] if self.plateau else 0.0
         if self._area is None or area > self._area + least * abs(self._area):
             self._area, self._grown_at = area, self._rests
 
 
-def goal_of(objective: ObjectiveConfig, reference: Pair) -> Goal:
+def make_objective(objective: ObjectiveConfig, reference: Pair) -> Objective:
     """The goal under an objective, where the reference encoder scores ``reference`` (P, S) on dev."""
-    return Goal.of(objective.polarity_weight, objective.similarity, objective.constraints.model_dump(), reference)
+    return Objective.of(objective.polarity_weight, objective.similarity, objective.constraints.model_dump(), reference)
 
 
-def decisions_of(config: SweepConfig, space: Space, reference: Pair, *, seed_offset: int = 0) -> Decisions:
+def make_scheduler(config: SweepConfig, space: Space, reference: Pair, *, seed_offset: int = 0) -> Scheduler:
     """All that decides a sweep, at its beginning."""
-    goal = goal_of(config.objective, reference)
+    objective = make_objective(config.objective, reference)
     seed = (config.seed + seed_offset) % 2**32
-    proposals = Proposals(space, config.sampler, seed, goal, config.objective.proposals)
+    proposals = Proposer(space, config.sampler, seed, objective, config.objective.proposals)
     plateau = config.early_stopping.plateau
     # An untrained trial scores as the reference does, unless that is another encoder.
     untrained = reference if config.reference_encoder == config.model else None
-    return Decisions(
+    return Scheduler(
         proposals,
-        stopper_of(config.early_stopping, goal, untrained),
-        goal,
+        make_early_stopper(config.early_stopping, objective, untrained),
+        objective,
         config.budget.trials,
         (plateau.trials, plateau.growth) if plateau else None,
         Replicates(config.replicates.trials, config.replicates.runs),

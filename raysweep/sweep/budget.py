@@ -19,7 +19,7 @@ class Node:
     gpus: float = 0.0
 
 
-class Spent(NamedTuple):
+class ReachedLimit(NamedTuple):
     """A limit that is reached: its key in a sweep's file, and words for people."""
 
     key: str
@@ -27,7 +27,7 @@ class Spent(NamedTuple):
 
 
 @dataclass
-class Spending:
+class CostTracker:
     """What each trial has cost, and which limit of the budget that reaches."""
 
     budget: BudgetConfig
@@ -66,7 +66,7 @@ class Spending:
         self.trials[trial] = Cost(**cost)
         self.total.add(Cost(**{name: value - getattr(before, name) for name, value in cost.items()}))
 
-    def spent(self, wall_seconds: float) -> Spent | None:
+    def spent(self, wall_seconds: float) -> ReachedLimit | None:
         """Which limit is reached; None while there is budget left."""
         budget, total = self.budget, self.total
         limits = (
@@ -77,5 +77,5 @@ class Spending:
         )
         for key, limit, used, unit in limits:
             if limit is not None and used >= limit:
-                return Spent(f"budget.{key}", f"the budget's {limit:g} {unit} are spent")
+                return ReachedLimit(f"budget.{key}", f"the budget's {limit:g} {unit} are spent")
         return None

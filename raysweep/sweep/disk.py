@@ -11,7 +11,7 @@ from raysweep.results.ledger import point_name
 from raysweep.results.types import Point
 
 
-class Kept:
+class WeightStore:
     """The folders of ``points``, one a rung, that hold weights. ``limit`` bytes bound them and the ``checkpoints``."""
 
     def __init__(self, points: Path, limit: int, checkpoints: Path) -> None:

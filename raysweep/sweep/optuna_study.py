@@ -4,13 +4,17 @@ from pathlib import Path
 
 import optuna
 from optuna.storages.journal import JournalFileBackend
-from optuna.trial import Trial, TrialState
+from optuna.trial import Trial
 
-from raysweep.metrics.objective import Goal, Pair
-from raysweep.search.proposer import Proposals
-from raysweep.search.scheduler import Course
+from raysweep.metrics.objective import Objective, Pair
+from raysweep.search.proposer import Proposer
+from raysweep.search.scheduler import TrialState
 
-STATES = {"completed": TrialState.COMPLETE, "stopped": TrialState.PRUNED, "failed": TrialState.FAIL}
+STATES = {
+    "completed": optuna.trial.TrialState.COMPLETE,
+    "stopped": optuna.trial.TrialState.PRUNED,
+    "failed": optuna.trial.TrialState.FAIL,
+}
 
 
 class StudyFile:
@@ -21,7 +25,7 @@ class StudyFile:
     for every trial in order.
     """
 
-    def __init__(self, path: Path, name: str, proposals: Proposals) -> None:
+    def __init__(self, path: Path, name: str, proposals: Proposer) -> None:
         path.unlink(missing_ok=True)
         path.with_suffix(".journal.lock").unlink(missing_ok=True)  # of a driver that was killed
         self._storage = optuna.storages.JournalStorage(JournalFileBackend(str(path)))
@@ -31,28 +35,28 @@ class StudyFile:
         self._study.set_metric_names(proposals.names)
         self._proposals = proposals
 
-    def begin(self, course: Course) -> None:
+    def begin(self, course: TrialState) -> None:
         original = course.replicate_of
         params, distributions = self._proposals.known(course.number if original is None else original)
         attributes = {} if original is None else {"replicate_of": original}
         self._study.add_trial(
             optuna.trial.create_trial(
-                state=TrialState.RUNNING, params=params, distributions=distributions, user_attrs=attributes
+                state=optuna.trial.TrialState.RUNNING, params=params, distributions=distributions, user_attrs=attributes
             )
         )
 
-    def rung(self, number: int, examples_seen: int, course: Course, goal: Goal) -> None:
+    def rung(self, number: int, examples_seen: int, course: TrialState, objective: Objective) -> None:
         trial = self._trial(number)
         if len(self._proposals.names) == 1:
             trial.report(self._proposals.values(course.front)[0], examples_seen)
-        best: Pair = goal.best(course.front)
+        best: Pair = objective.best_point(course.front)
         trial.set_user_attr("best point", {"P": round(100 * best[0], 2), "S": round(100 * best[1], 2)})
         trial.set_user_attr("examples seen", examples_seen)
 
     def end(self, number: int, status: str, reason: str, front: tuple[Pair, ...]) -> None:
         self._trial(number).set_user_attr("reason", reason)
         state = STATES[status]
-        values = self._proposals.values(front) if state == TrialState.COMPLETE else None
+        values = self._proposals.values(front) if state == optuna.trial.TrialState.COMPLETE else None
         self._study.tell(number, values, state)
 
     def _trial(self, number: int) -> Trial:

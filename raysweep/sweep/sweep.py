@@ -1,6 +1,6 @@
 """A sweep as it runs: trials out, rungs in, every event in the ledger before it counts. No Ray.
 
-:class:`raysweep.search.scheduler.Decisions` says what runs and what is held; this keeps the ledger, the weights, the
+:class:`raysweep.search.scheduler.Scheduler` says what runs and what is held; this keeps the ledger, the weights, the
 accounts and the display. A sweep resumes by :meth:`Sweep.replay`, which takes in what its ledger holds.
 """
 
@@ -21,16 +21,16 @@ from raysweep.results.ledger import Ledger, checkpoints_of
 from raysweep.results.reader import point_problem, points_of
 from raysweep.results.types import Cost, Point
 from raysweep.results.views import front_members
-from raysweep.search.replicates import Averaged
-from raysweep.search.scheduler import Course, Decisions
-from raysweep.sweep.budget import Node, Spending, Spent
-from raysweep.sweep.disk import Kept
+from raysweep.search.replicates import MeanScores
+from raysweep.search.scheduler import Scheduler, TrialState
+from raysweep.sweep.budget import CostTracker, Node, ReachedLimit
+from raysweep.sweep.disk import WeightStore
 from raysweep.sweep.optuna_study import StudyFile
 from raysweep.sweep.status import SweepStatus
 from raysweep.terminal import Display
 
 
-def mean_points(means: Mapping[int, Mapping[Any, Averaged]]) -> list[dict[str, Any]]:
+def mean_points(means: Mapping[int, Mapping[Any, MeanScores]]) -> list[dict[str, Any]]:
     """Means by name, which is (step, kind, value), as a ledger's ``mean`` event holds them: those over several runs."""
     return [
         {
@@ -54,7 +54,7 @@ Leaving = Literal["completed", "held", "stopped", "failed", "cut"]
 
 
 @dataclass
-class _Leg:
+class Assignment:
     """A trial's time on a worker, from being handed out to leaving it."""
 
     paid_until: float  # on the sweep's clock
@@ -68,20 +68,20 @@ class Sweep:
     """Hands out trials and takes their rungs. Trials are known by number, from 0 in the order they were proposed."""
 
     config: SweepConfig
-    decisions: Decisions
+    scheduler: Scheduler
     ledger: Ledger
     display: Display
-    spending: Spending
+    costs: CostTracker
     study: StudyFile
     front: list[Point] = field(default_factory=list)
     ended: dict[str, int] = field(default_factory=lambda: {"completed": 0, "stopped": 0, "failed": 0})
-    legs: dict[int, _Leg] = field(default_factory=dict)
+    assignments: dict[int, Assignment] = field(default_factory=dict)
     tested: set[tuple[Any, ...]] = field(default_factory=set)  # (trial, step, kind, value), scored on test before
-    cause: Spent | None = None  # why no more trials are handed out before all are done
+    cause: ReachedLimit | None = None  # why no more trials are handed out before all are done
 
     def __post_init__(self) -> None:
         limit = int(self.config.storage.max_gib * 2**30)
-        self.kept = Kept(self.folder / "points", limit, self.folder / "checkpoints")
+        self.kept = WeightStore(self.folder / "points", limit, self.folder / "checkpoints")
         self._began = time.monotonic()
         self._configs: dict[int, TrialConfig] = {}
         self._steps: dict[int, int] = {}  # rungs done
@@ -100,13 +100,13 @@ class Sweep:
 
     def ask(self) -> tuple[int, TrialConfig] | None:
         """The next trial to run or to go on with; None when there is none, at least while others run."""
-        self.cause = self.cause or self.spending.spent(self.seconds)
+        self.cause = self.cause or self.costs.spent(self.seconds)
         if self.cause:
             return None
         if self._waiting:
             number = self._waiting.popleft()
             self._log("again", trial=number)
-        elif (course := self.decisions.ask()) is None:
+        elif (course := self.scheduler.ask()) is None:
             return None
         elif (number := course.number) in self._configs:
             self._log("revive", trial=number)
@@ -119,10 +119,10 @@ class Sweep:
                 self.display.line(f"trial {number}: trial {original} again, with another seed")
             config = self._configs[number].model_dump(mode="json", exclude_none=True)
             self._log("trial", trial=number, config=config, num_rungs=self._num_rungs[number], **origin)
-        self.legs[number] = _Leg(self.seconds, self._node)
+        self.assignments[number] = Assignment(self.seconds, self._node)
         return number, self._configs[number]
 
-    def _begin(self, course: Course, config: TrialConfig) -> None:
+    def _begin(self, course: TrialState, config: TrialConfig) -> None:
         self._configs[course.number] = config
         self._num_rungs[course.number] = self.config.budget.rungs_of(config.examples_per_rung)
         if course.replicate_of is not None:  # it is compared at an equal budget, under the schedule of a whole trial
@@ -135,19 +135,19 @@ class Sweep:
         ``rung`` has a ``rung`` event's keys but for ``trial``, ``at`` and ``cost``; also ``node``, where it ran. A trial
         that went on from a checkpoint repeats its last rung, which counts once.
         """
-        leg = self.legs[number]
+        assignment = self.assignments[number]
         num_rungs = self._num_rungs[number]
         if rung["step"] <= self._steps.get(number, 0):
-            return leg.leaves is not None
+            return assignment.leaves is not None
         if problem := next((p for p in map(point_problem, rung["points"]) if p), None):
-            leg.leaves, leg.reason = "failed", f"rung {rung['step']} gave {problem}"
+            assignment.leaves, assignment.reason = "failed", f"rung {rung['step']} gave {problem}"
             return True
         if "node" in rung:
-            leg.node = self._node = Node(**rung["node"])
-            if free := self.spending.unpriced(leg.node):
+            assignment.node = self._node = Node(**rung["node"])
+            if free := self.costs.unpriced(assignment.node):
                 self.display.warn(free)
         self._pay(number)
-        rung["may_begin"] = self.decisions.may_begin
+        rung["may_begin"] = self.scheduler.may_begin
         self._log("rung", trial=number, **rung, cost=self._cost(number))
         before = self.front
         verdict = self._count(number, rung)
@@ -156,19 +156,19 @@ class Sweep:
         p, s = best = self._best_of(points)
         self.display.line(
             f"trial {number}: rung {rung['step']}/{num_rungs}, {rung['examples_seen']:,} examples, "
-            f"P {100 * p:.2f}, S {100 * s:.2f}, objective {100 * self.decisions.goal.value(best):.2f}"
+            f"P {100 * p:.2f}, S {100 * s:.2f}, objective {100 * self.scheduler.objective.weighted_sum(best):.2f}"
         )
-        leg.leaves, leg.reason = self._verdict(number, rung, verdict)
-        if leg.leaves is None and rung["step"] < num_rungs and (spent := self.spending.spent(self.seconds)):
-            leg.leaves, leg.reason = "cut", spent.reason
+        assignment.leaves, assignment.reason = self._verdict(number, rung, verdict)
+        if assignment.leaves is None and rung["step"] < num_rungs and (spent := self.costs.spent(self.seconds)):
+            assignment.leaves, assignment.reason = "cut", spent.reason
         self.show()
-        return leg.leaves is not None
+        return assignment.leaves is not None
 
     def _verdict(self, number: int, rung: Mapping[str, Any], held: str | None) -> tuple[Leaving | None, str]:
         """What a rung that is in the ledger means for its trial, and why; None when it goes on."""
         if rung["step"] == self._num_rungs[number]:
             if rung["step"] < self.config.budget.rungs_of(self._configs[number].examples_per_rung):
-                return "stopped", f"trial {self.decisions.trials[number].replicate_of} went no further"
+                return "stopped", f"trial {self.scheduler.trials[number].replicate_of} went no further"
             return "completed", f"all {rung['step']} rungs done"
         if rung["stop"]:
             return "stopped", rung["stop"]
@@ -184,15 +184,15 @@ class Sweep:
         ahead = [] if rung["stop"] else [step * config.examples_per_rung for step in further]
         pairs = [(point.polarity, point.similarity) for point in points]
         names = [(point.step, *point.key) for point in points]
-        verdict = self.decisions.rung(number, rung["examples_seen"], pairs, ahead, names, rung.get("may_begin"))
-        self.study.rung(number, rung["examples_seen"], self.decisions.trials[number], self.decisions.goal)
+        verdict = self.scheduler.rung(number, rung["examples_seen"], pairs, ahead, names, rung.get("may_begin"))
+        self.study.rung(number, rung["examples_seen"], self.scheduler.trials[number], self.scheduler.objective)
         return verdict
 
     def rest(self, number: int, failure: str | None = None) -> None:
         """A trial has left its worker: with ``failure``, because it was told to, or because it was done."""
         self._pay(number)
-        leg = self.legs.pop(number)
-        how, reason = ("failed", failure) if failure else (leg.leaves, leg.reason)
+        assignment = self.assignments.pop(number)
+        how, reason = ("failed", failure) if failure else (assignment.leaves, assignment.reason)
         self._settle(number, how or "failed", reason or "its process ended before its last rung")
         self.show()
 
@@ -202,15 +202,15 @@ class Sweep:
             self._waiting.append(number)
         elif how == "held":
             self._log("hold", trial=number, reason=reason, cost=self._cost(number))
-            self.decisions.hold(number)
+            self.scheduler.hold(number)
         else:
             self._end(number, how, reason)
         self.display.line(f"trial {number}: {how}: {reason}")
 
     def _end(self, number: int, status: Any, reason: str) -> None:
-        original = self.decisions.trials[number].replicate_of
+        original = self.scheduler.trials[number].replicate_of
         if original is not None and status != "failed":  # first, so that a kill in between repeats it but loses nothing
-            means = mean_points(self.decisions.replicates.means(original, ending=number))
+            means = mean_points(self.scheduler.replicates.means(original, ending=number))
             self._log("mean", trial=original, runs=max((p["runs"] for p in means), default=1), points=means)
         self._log("end", trial=number, status=status, reason=reason, cost=self._cost(number))
         self._ended(number, status, reason)
@@ -218,15 +218,15 @@ class Sweep:
 
     def _ended(self, number: int, status: Any, reason: str) -> None:
         self.ended[status] += 1
-        self.decisions.end(number, status)
-        self.study.end(number, status, reason, self.decisions.trials[number].front)
+        self.scheduler.end(number, status)
+        self.study.end(number, status, reason, self.scheduler.trials[number].front)
 
     def finish(self, status: str, reason: str) -> None:
         """The sweep's last event, at least of this session. Unless all trials are done, what a resume needs stays."""
         if status == "completed":
             for number in self._held():
-                self._end(number, "stopped", self.decisions.trials[number].reason)
-        for number in list(self.legs):  # what was cut off within a rung is paid for too
+                self._end(number, "stopped", self.scheduler.trials[number].reason)
+        for number in list(self.assignments):  # what was cut off within a rung is paid for too
             self._pay(number)
             self._log("cut", trial=number, reason=reason, cost=self._cost(number))
         self.kept.only(self.front)  # all others, also a rung cut off between its weights and its report
@@ -246,25 +246,25 @@ class Sweep:
         for event in events:
             kind, number, at = event["event"], event.get("trial", -1), event.get("at", at)
             if "cost" in event:
-                self.spending.restore(number, event["cost"])
+                self.costs.restore(number, event["cost"])
             if kind == "trial":
                 config = trial_config(dict(event["config"]))
                 if "replicate_of" in event:
-                    course = self.decisions.replicate(event["replicate_of"])
+                    course = self.scheduler.replicate(event["replicate_of"])
                 else:
-                    course = self.decisions.adopt(event["config"]) if adopt else self.decisions.propose()
+                    course = self.scheduler.adopt(event["config"]) if adopt else self.scheduler.propose()
                 if course.number != number or (not adopt and trial_config(dict(course.values)) != config):
                     raise ReplayError(f"trial {number} is not what the sampler proposes now")
                 self._begin(course, config)
             elif kind in ("rung", "revive", "again") and running.get(number, ("held", ""))[0] == "held":
-                self.decisions.go_on(number)  # whatever would be decided now
+                self.scheduler.go_on(number)  # whatever would be decided now
             if "node" in event:
                 self._node = Node(**event["node"])
             if kind == "rung":
                 running[number] = self._verdict(number, event, self._count(number, event))
             elif kind == "hold":
-                self.decisions.trials[number].reason = event["reason"]
-                self.decisions.hold(number)
+                self.scheduler.trials[number].reason = event["reason"]
+                self.scheduler.hold(number)
             elif kind == "end":
                 self._ended(number, event["status"], event["reason"])
                 shutil.rmtree(checkpoints_of(self.folder, number), ignore_errors=True)  # a kill may have left it
@@ -290,7 +290,7 @@ class Sweep:
         return [point for point in self.front if self.kept.holds(point)]
 
     def _held(self) -> list[int]:
-        return [number for number, course in self.decisions.trials.items() if course.state == "held"]
+        return [number for number, course in self.scheduler.trials.items() if course.status == "held"]
 
     def _bound_disk(self, points: list[Point]) -> None:
         """Drop weights that the front does without; beyond the bound first checkpoints of held trials, the worst first."""
@@ -298,7 +298,7 @@ class Sweep:
         self.kept.forget(self.front, points)
         held: list[int] = []
         if self.kept.is_full(self.front):
-            held = sorted(self._held(), key=lambda n: self.decisions.goal.area(self.decisions.trials[n].front))
+            held = sorted(self._held(), key=lambda n: self.scheduler.objective.area(self.scheduler.trials[n].front))
         while held and self.kept.is_full(self.front):
             self._end(held.pop(0), "stopped", f"storage.max_gib, {limit:g}, is reached, and it was the worst one held")
         for point in self.kept.only(self.front, points):
@@ -308,12 +308,12 @@ class Sweep:
             )
 
     def _cost(self, number: int) -> dict[str, float]:
-        return dataclasses.asdict(self.spending.trials.get(number, Cost()))
+        return dataclasses.asdict(self.costs.trials.get(number, Cost()))
 
     def _pay(self, number: int) -> None:
-        leg, now = self.legs[number], self.seconds
-        self.spending.spend(number, now - leg.paid_until, leg.node)
-        leg.paid_until = now
+        assignment, now = self.assignments[number], self.seconds
+        self.costs.spend(number, now - assignment.paid_until, assignment.node)
+        assignment.paid_until = now
 
     def _log(self, event: str, **values: Any) -> None:
         self.ledger.append(event, **values, at=self.seconds)
@@ -325,15 +325,15 @@ class Sweep:
 
     def status(self) -> SweepStatus:
         """How the sweep stands now."""
-        decisions, replicates = self.decisions, self.decisions.replicates
-        num_held = len(decisions.trials) - len(self.legs) - sum(self.ended.values())
+        scheduler, replicates = self.scheduler, self.scheduler.replicates
+        num_held = len(scheduler.trials) - len(self.assignments) - sum(self.ended.values())
         minutes = self.config.budget.minutes
         return SweepStatus(
-            num_begun=decisions.num_begun,
-            num_trials=decisions.num_trials,
+            num_begun=scheduler.num_begun,
+            num_trials=scheduler.num_trials,
             num_replicates=replicates.num_begun,
             max_replicates=replicates.trials,
-            counts={"running": len(self.legs), "held": num_held, **self.ended},
+            counts={"running": len(self.assignments), "held": num_held, **self.ended},
             best=self._best_of(self.front) if self.front else None,
             front_size=len(self.front),
             seconds=self.seconds,
@@ -342,4 +342,4 @@ class Sweep:
 
     def _best_of(self, points: Sequence[Point]) -> Pair:
         """P and S of the best of the points."""
-        return self.decisions.goal.best([(point.polarity, point.similarity) for point in points])
+        return self.scheduler.objective.best_point([(point.polarity, point.similarity) for point in points])

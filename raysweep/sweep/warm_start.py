@@ -16,7 +16,7 @@ from raysweep.metrics.objective import Pair, front_of
 from raysweep.metrics.pareto import hypervolume
 from raysweep.results.types import Results
 from raysweep.results.views import averaged
-from raysweep.search.proposer import Proposals
+from raysweep.search.proposer import Proposer
 
 FILE = "warm_start.json"
 
@@ -25,7 +25,7 @@ NUM_FIRST = 5  # points to try before any of the sampler's own
 
 
 @dataclass(frozen=True)
-class Lesson:
+class WarmStart:
     """``observations`` are trials: ``values``, ``fronts`` (by examples seen) and ``status``; ``first`` indexes some."""
 
     observations: list[dict[str, Any]]
@@ -38,7 +38,7 @@ class Lesson:
         return f"warm start from {len(self.observations)} trials, the best {len(self.first)} to be tried first{left}"
 
 
-def gather(runs: Sequence[Results], space: Space, reference: Pair) -> Lesson:
+def gather(runs: Sequence[Results], space: Space, reference: Pair) -> WarmStart:
     """What the runs teach a sweep over ``space`` whose reference encoder scores ``reference`` (P, S) on dev."""
     observations: list[dict[str, Any]] = []
     left_out = 0
@@ -68,7 +68,7 @@ def gather(runs: Sequence[Results], space: Space, reference: Pair) -> Lesson:
                 fronts[str(rung.examples_seen)] = front
             status = "completed" if trial.status == "completed" else "stopped"
             observations.append({"values": dict(trial.config), "fronts": fronts, "status": status})
-    return Lesson(observations, _best(observations, (reference[0], reference[1] / 2)), left_out)
+    return WarmStart(observations, _best(observations, (reference[0], reference[1] / 2)), left_out)
 
 
 def _carried(point: Pair, reference: Pair, onto: Pair) -> Pair:
@@ -76,19 +76,19 @@ def _carried(point: Pair, reference: Pair, onto: Pair) -> Pair:
     return polarity, point[1] * onto[1] / reference[1]
 
 
-def _best(observations: Sequence[dict[str, Any]], corner: Pair) -> list[int]:
+def _best(observations: Sequence[dict[str, Any]], reference_point: Pair) -> list[int]:
     """The observations that the joint front is worth most by, greedily."""
     chosen: list[int] = []
     front: list[Pair] = []
     seen: list[Any] = []
     while len(chosen) < NUM_FIRST:
         areas = {
-            index: hypervolume([*front, *one["fronts"][max(one["fronts"], key=int)]], corner)
+            index: hypervolume([*front, *one["fronts"][max(one["fronts"], key=int)]], reference_point)
             for index, one in enumerate(observations)
             if one["values"] not in seen
         }
         best = max(areas, key=lambda index: areas[index], default=None)
-        if best is None or (chosen and areas[best] <= hypervolume(front, corner)):
+        if best is None or (chosen and areas[best] <= hypervolume(front, reference_point)):
             return chosen
         chosen.append(best)
         seen.append(observations[best]["values"])
@@ -96,7 +96,7 @@ def _best(observations: Sequence[dict[str, Any]], corner: Pair) -> list[int]:
     return chosen
 
 
-def apply(proposals: Proposals, lesson: Lesson, *, first: bool = True) -> None:
+def apply(proposals: Proposer, lesson: WarmStart, *, first: bool = True) -> None:
     """Let the sampler know; with ``first`` also have the best tried before anything else."""
     for index, one in enumerate(lesson.observations):
         number = -1 - index
@@ -108,12 +108,12 @@ def apply(proposals: Proposals, lesson: Lesson, *, first: bool = True) -> None:
         proposals.try_first(-1 - index)
 
 
-def write(folder: Path, lesson: Lesson) -> None:
+def write(folder: Path, lesson: WarmStart) -> None:
     """Keep the lesson with the run: a resume needs the same."""
     (folder / FILE).write_text(json.dumps(asdict(lesson), indent=1), encoding="utf-8")
 
 
-def read(folder: Path) -> Lesson | None:
+def read(folder: Path) -> WarmStart | None:
     """The lesson that a run began with, or None."""
     path = folder / FILE
-    return Lesson(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+    return WarmStart(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None

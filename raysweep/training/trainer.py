@@ -133,7 +133,7 @@ class Training:
             self.model, bench.tokens, bench.dev, keys, head=bench.head, base=bench.initial, replay=replay
         )
         assert encoded is not None
-        stop = self.idle.judge(*self._validate(encoded)) if self.idle is not None else None
+        stop = self.idle.update(*self._validate(encoded)) if self.idle is not None else None
         self.seen_in_rung = self.steps_in_rung = self.batches_in_rung = 0
         self.total.zero_()
         return RungResult(self.rung, self.seen, mean, points, self._seconds(), self.train_seconds, stop)

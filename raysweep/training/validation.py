@@ -80,7 +80,7 @@ class IdleRule:
     least_errors: int | None = None
     idle: int = 0
 
-    def judge(self, loss: float, errors: int) -> str | None:
+    def update(self, loss: float, errors: int) -> str | None:
         """Take one rung's loss and errors; the reason to stop, or None to go on."""
         better = loss < self.least_loss or self.least_errors is None or errors < self.least_errors
         self.least_loss = min(self.least_loss, loss)

@@ -12,14 +12,15 @@ from support.paths import ROOT
 
 SOURCE = ROOT / "raysweep"
 
-# What every package may import: the exception for bad input, and lines on a terminal.
-ANYBODY = {"errors", "terminal"}
+# What every package may import: the exception for bad input, lines on a terminal, how a trial stands.
+ANYBODY = {"errors", "terminal", "trial_status"}
 EVALUATION = {"config", "data", "encoders", "metrics", "results"}
 TRAINING = EVALUATION | {"evaluation"}
 REPLAY = {"config", "metrics", "results", "search"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "terminal": set(),
+    "trial_status": set(),
     "config": set(),
     "metrics": set(),
     "data": {"config"},

@@ -6,10 +6,10 @@ from typing import Any
 
 from raysweep.config.space import Choices, Range, Space
 from raysweep.config.sweep import EarlyStoppingConfig
-from raysweep.metrics.objective import Goal
-from raysweep.search.proposer import Aim, Proposals
-from raysweep.search.scheduler import Decisions
-from raysweep.search.stopping.factory import stopper_of
+from raysweep.metrics.objective import Objective
+from raysweep.search.proposer import Aim, Proposer
+from raysweep.search.scheduler import Scheduler
+from raysweep.search.stopping.factory import make_early_stopper
 
 ANY_SAMPLER = ("mfgp", "tpe", "gp", "nsga2", "random", "grid", "optuna.samplers:QMCSampler")
 
@@ -51,11 +51,11 @@ def landscape(values: dict[str, Any], step: int) -> list[tuple[float, float]]:
     return [(polarity, 0.45 - 0.1 * quality * step), (0.6 + 0.8 * (polarity - 0.6), 0.46)]
 
 
-def make(sampler: str, policy: str, aim: Aim = "area", *, num_trials: int = 20, seed: int = 3) -> Decisions:
-    goal = Goal(0.5, (0.6, 0.235))
-    proposals = Proposals(CHOICES if sampler == "grid" else RANGES, sampler, seed, goal, aim)
+def make(sampler: str, policy: str, aim: Aim = "area", *, num_trials: int = 20, seed: int = 3) -> Scheduler:
+    objective = Objective(0.5, (0.6, 0.235))
+    proposals = Proposer(CHOICES if sampler == "grid" else RANGES, sampler, seed, objective, aim)
     rule = EarlyStoppingConfig.model_validate({"policy": policy, "first_examples": 10})
-    return Decisions(proposals, stopper_of(rule, goal, (0.6, 0.47)), goal, num_trials)
+    return Scheduler(proposals, make_early_stopper(rule, objective, (0.6, 0.47)), objective, num_trials)
 
 
 Event = tuple[str, int, Any]
@@ -64,8 +64,8 @@ Event = tuple[str, int, Any]
 class Player:
     """Runs trials on so many workers; a trial whose number is in ``failing`` fails."""
 
-    def __init__(self, decisions: Decisions, workers: int, failing: tuple[int, ...] = ()) -> None:
-        self.decisions, self.workers, self.failing = decisions, workers, failing
+    def __init__(self, scheduler: Scheduler, workers: int, failing: tuple[int, ...] = ()) -> None:
+        self.scheduler, self.workers, self.failing = scheduler, workers, failing
         self.steps: dict[int, int] = {}
         self.events: list[Event] = []
         self.queue: list[tuple[float, int]] = []
@@ -73,7 +73,7 @@ class Player:
 
     def play(self, stop_after: float = math.inf) -> "Player":
         while len(self.events) < stop_after:
-            while len(self.queue) < self.workers and (course := self.decisions.ask()) is not None:
+            while len(self.queue) < self.workers and (course := self.scheduler.ask()) is not None:
                 self.events.append(("ask", course.number, dict(course.values)))
                 heapq.heappush(self.queue, (self.clock + 1 + course.number % 3, course.number))
             if not self.queue:
@@ -87,16 +87,16 @@ class Player:
         step = self.steps[number]
         if number in self.failing and step == 2:
             self.events.append(("fail", number, None))
-            return self.decisions.end(number, "failed")
-        points = landscape(dict(self.decisions.trials[number].values), step)
-        held = self.decisions.rung(number, 10 * step, points, AHEAD[step:])
+            return self.scheduler.end(number, "failed")
+        points = landscape(dict(self.scheduler.trials[number].values), step)
+        held = self.scheduler.rung(number, 10 * step, points, AHEAD[step:])
         self.events.append(("rung", number, points))
         if held:
             self.events.append(("hold", number, None))
-            self.decisions.hold(number)
+            self.scheduler.hold(number)
         elif step == NUM_RUNGS:
             self.events.append(("end", number, None))
-            self.decisions.end(number, "completed")
+            self.scheduler.end(number, "completed")
         else:
             heapq.heappush(self.queue, (self.clock + 1, number))
         return None

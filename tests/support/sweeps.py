@@ -14,8 +14,8 @@ from raysweep.config.sweep import SweepConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.results.ledger import Ledger, point_name
 from raysweep.results.types import RunInfo
-from raysweep.search.scheduler import decisions_of
-from raysweep.sweep.budget import Spending
+from raysweep.search.scheduler import make_scheduler
+from raysweep.sweep.budget import CostTracker
 from raysweep.sweep.optuna_study import StudyFile
 from raysweep.sweep.sweep import Sweep
 from raysweep.terminal import Display
@@ -49,10 +49,10 @@ def make(tmp_path: Path, **overrides: str) -> tuple[Sweep, io.StringIO]:
 
 def assemble(config: SweepConfig, space: Space, ledger: Ledger) -> tuple[Sweep, io.StringIO]:
     out = io.StringIO()
-    decisions = decisions_of(config, space, REFERENCE)
-    study = StudyFile(ledger.folder / "study.journal", "s", decisions.proposals)
-    spending = Spending(config.budget, cpus=2, gpus=0.5)
-    return Sweep(config, decisions, ledger, Display(Console(file=out, width=300)), spending, study), out
+    scheduler = make_scheduler(config, space, REFERENCE)
+    study = StudyFile(ledger.folder / "study.journal", "s", scheduler.proposer)
+    costs = CostTracker(config.budget, cpus=2, gpus=0.5)
+    return Sweep(config, scheduler, ledger, Display(Console(file=out, width=300)), costs, study), out
 
 
 def rung(config: TrialConfig, step: int) -> dict[str, Any]:

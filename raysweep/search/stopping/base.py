@@ -21,10 +21,10 @@ class Standing:
     points: tuple[Pair, ...] = ()
 
 
-class Stopper(Protocol):
+class EarlyStopper(Protocol):
     """Judges trials as they reach a budget. Trials are known by number; every call is on the driver, in ledger order."""
 
-    def judge(
+    def on_rung(
         self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
     ) -> str | None:
         """The reason why the trial is not to go on for now, or None.
@@ -33,10 +33,10 @@ class Stopper(Protocol):
         could begin in its place. At its last rung, with nothing ahead, it is judged only as a measure for others.
         """
 
-    def revive(self, may_begin: bool) -> int | None:
+    def next_to_resume(self, may_begin: bool) -> int | None:
         """A trial that was held and may go on by now, or None. Changes nothing: it goes on when it is settled."""
 
-    def settle(self, trial: int, goes_on: bool) -> None:
+    def set_running(self, trial: int, running: bool) -> None:
         """What became of a trial that was judged or held; a ledger may hold something else than would be decided now."""
 
     def end(self, trial: int) -> None:
@@ -46,15 +46,15 @@ class Stopper(Protocol):
 class KeepAll:
     """No early stopping."""
 
-    def judge(
+    def on_rung(
         self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
     ) -> str | None:
         return None
 
-    def revive(self, may_begin: bool) -> int | None:
+    def next_to_resume(self, may_begin: bool) -> int | None:
         return None
 
-    def settle(self, trial: int, goes_on: bool) -> None:
+    def set_running(self, trial: int, running: bool) -> None:
         pass
 
     def end(self, trial: int) -> None:

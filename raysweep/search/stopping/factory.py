@@ -1,20 +1,20 @@
 """From a sweep's configuration to what decides it: the goal, the proposals, the stopper."""
 
 from raysweep.config.sweep import EarlyStoppingConfig
-from raysweep.metrics.objective import Goal, Pair
-from raysweep.search.stopping.base import KeepAll, Stopper
+from raysweep.metrics.objective import Objective, Pair
+from raysweep.search.stopping.base import EarlyStopper, KeepAll
 from raysweep.search.stopping.growth import Growth
 from raysweep.search.stopping.halving import ParetoHalving, SuccessiveHalving
 from raysweep.search.stopping.median import Median
 
 
-def stopper_of(rule: EarlyStoppingConfig, goal: Goal, reference: Pair | None) -> Stopper:
+def make_early_stopper(rule: EarlyStoppingConfig, objective: Objective, reference: Pair | None) -> EarlyStopper:
     """A fresh stopper of the policy that the configuration names.
 
     ``reference`` is what a trial scores before it is trained, None if that is not known.
     """
     if rule.policy == "growth":
-        return Growth(goal.feasible_corner, reference, goal.corner)
+        return Growth(objective.feasible_reference_point, reference, objective.reference_point)
     if rule.policy == "none":
         return KeepAll()
     if rule.policy == "median":

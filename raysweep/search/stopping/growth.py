@@ -17,22 +17,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.objective import Pair
 from raysweep.metrics.staircase import Staircase
 from raysweep.search.stopping.base import Standing
 
-Floats = NDArray[np.float64]
-
-
 CANDIDATES = 24  # held trials, the most promising, whose promise is worked out anew, beside all whose is unknown
 
 
-LEAST = 0.0001  # of the front's area: a trial that promises no more is not gone on with
+MIN_RELATIVE_GAIN = 0.0001  # of the front's area: a trial that promises no more is not gone on with
 
 
-SHARE = 4  # one in so many, by their own area, may go on from its first rung before all are begun
+PROMOTED_ONE_IN = 4  # one in so many, by their own area, may go on from its first rung before all are begun
 
 
 LATEST = 12  # trials that say what a new one may add
@@ -45,47 +42,50 @@ LARGEST = 32  # trials, those of the largest fronts of their own, that stand for
 
 
 @dataclass
-class _Path:
+class LearningCurve:
     """A trial's points, rung after rung, in one order."""
 
     budgets: list[int] = field(default_factory=list)
-    points: list[Floats] = field(default_factory=list)  # (points, 2) each
-    rate: Floats | None = None  # (points, 2), for each example, over the last rung
+    points: list[Float64Array] = field(default_factory=list)  # (points, 2) each
+    rate: Float64Array | None = None  # (points, 2), for each example, over the last rung
     ahead: tuple[int, ...] = ()  # budgets of the rungs to come
     promise: float = math.inf  # of area for each example, when last worked out, which is when something has happened
     goes: bool = True
     over: bool = False
     front: tuple[Pair, ...] = ()  # of all its rungs
     area: float = 0.0  # under it
-    predicted: tuple[int, list[Floats]] = (-1, [])  # its points at the rungs ahead, and after how many moves were known
+    predicted: tuple[int, list[Float64Array]] = (
+        -1,
+        [],
+    )  # its points at the rungs ahead, and after how many moves were known
 
 
 class Growth:
-    """A Stopper; see the module's docstring. Hypervolumes begin at ``corner``; untrained, trials score ``origin``.
+    """A Stopper; see the module's docstring. Hypervolumes begin at ``reference_point``; untrained, trials score ``origin``.
 
-    Until a point lies above ``corner``, which constraints may have raised, they begin at ``wider``.
+    Until a point lies above ``reference_point``, which constraints may have raised, they begin at ``wider``.
     """
 
-    def __init__(self, corner: Pair, origin: Pair | None, wider: Pair | None = None) -> None:
-        self._fronts = [Staircase(each) for each in dict.fromkeys((corner, wider or corner))]
+    def __init__(self, reference_point: Pair, origin: Pair | None, wider: Pair | None = None) -> None:
+        self._fronts = [Staircase(each) for each in dict.fromkeys((reference_point, wider or reference_point))]
         self._origin = origin
-        self._paths: dict[int, _Path] = {}
-        self._moves: dict[int, _Moves] = {}  # by the budget they began at
+        self._paths: dict[int, LearningCurve] = {}
+        self._moves: dict[int, RateModel] = {}  # by the budget they began at
         self._may_begin = True
         self._num_moves = 0
         self._known: dict[bool, dict[int, float]] = {}  # promises as things stand, by whether trials may begin
         self._known_of_new: float | None = None
         self._reached: dict[int, list[tuple[float, int]]] = {}  # by budget: what trials had there, the best first
 
-    def judge(
+    def on_rung(
         self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
     ) -> str | None:
-        path = self._paths.setdefault(trial, _Path())
+        path = self._paths.setdefault(trial, LearningCurve())
         points = np.asarray(standing.points, dtype=np.float64)
         before, rate = path.budgets[-1] if path.budgets else 0, None
         if path.points and path.points[-1].shape == points.shape:
             rate = (points - path.points[-1]) / (examples_seen - before)
-            self._moves.setdefault(before, _Moves()).learn(path.rate, rate)
+            self._moves.setdefault(before, RateModel()).learn(path.rate, rate)
             self._num_moves += 1
         elif not path.points and self._origin is not None:
             rate = (points - self._origin) / examples_seen
@@ -102,21 +102,21 @@ class Growth:
         self._may_begin = may_begin
         self._work_out()
         if self._next(may_begin) == trial:
-            self.settle(trial, goes_on=True)
+            self.set_running(trial, running=True)
             return None
         return f"after {examples_seen:,} examples the front promises to grow more elsewhere"
 
-    def revive(self, may_begin: bool) -> int | None:
+    def next_to_resume(self, may_begin: bool) -> int | None:
         return self._next(may_begin)
 
-    def settle(self, trial: int, goes_on: bool) -> None:
-        path = self._paths.setdefault(trial, _Path())
-        if path.goes != goes_on:
-            path.goes = goes_on
+    def set_running(self, trial: int, running: bool) -> None:
+        path = self._paths.setdefault(trial, LearningCurve())
+        if path.goes != running:
+            path.goes = running
             self._work_out()
 
     def end(self, trial: int) -> None:
-        path = self._paths.setdefault(trial, _Path())
+        path = self._paths.setdefault(trial, LearningCurve())
         path.over, path.goes = True, False
         self._known = {}
 
@@ -179,17 +179,19 @@ class Growth:
     def _is_worth(self, trial: int, promise: float) -> bool:
         """Whether a trial that promises so much may go on with nothing else to begin."""
         path = self._paths[trial]
-        return promise * (path.ahead[-1] - path.budgets[-1]) > LEAST * self._front.area
+        return promise * (path.ahead[-1] - path.budgets[-1]) > MIN_RELATIVE_GAIN * self._front.area
 
     def _is_good(self, trial: int) -> bool:
         """Whether the trial is among the best that reached its budget."""
         path = self._paths[trial]
         budget = path.budgets[-1]
         reached = self._reached[budget]
-        count = len(reached) // SHARE if len(path.budgets) == 1 else len(reached) * budget // path.ahead[0]
+        count = len(reached) // PROMOTED_ONE_IN if len(path.budgets) == 1 else len(reached) * budget // path.ahead[0]
         return (-path.area, trial) <= reached[max(1, count) - 1]
 
-    def _promise(self, front: Staircase, path: _Path, begin: int, rungs: Sequence[tuple[int, Floats]]) -> float:
+    def _promise(
+        self, front: Staircase, path: LearningCurve, begin: int, rungs: Sequence[tuple[int, Float64Array]]
+    ) -> float:
         """The most area for each example that the trial may add from ``begin`` on: over ``rungs``, then what is ahead."""
         front, added, best = front.copy(), 0.0, 0.0
         for budget, points in [*rungs, *zip(path.ahead, self._ahead(path), strict=True)]:
@@ -207,17 +209,19 @@ class Growth:
     def _promised_of_new(self) -> float:
         begun = [trial for trial, path in self._paths.items() if path.points]
         largest = heapq.nlargest(LARGEST, begun, key=lambda trial: self._paths[trial].area)
-        corner = self._front.corner
-        whole = Staircase(corner, (pair for other in largest for pair in self._paths[other].front))
+        reference_point = self._front.reference_point
+        whole = Staircase(reference_point, (pair for other in largest for pair in self._paths[other].front))
         promises = []
         for trial in begun[-LATEST:]:
             path, others = self._paths[trial], whole
             if trial in largest:
-                others = Staircase(corner, (p for other in largest if other != trial for p in self._paths[other].front))
+                others = Staircase(
+                    reference_point, (p for other in largest if other != trial for p in self._paths[other].front)
+                )
             promises.append(self._promise(others, path, 0, list(zip(path.budgets, path.points, strict=True))))
         return float(np.mean(promises)) if promises else math.inf
 
-    def _ahead(self, path: _Path) -> list[Floats]:
+    def _ahead(self, path: LearningCurve) -> list[Float64Array]:
         """The points that a trial is predicted to have at its next rungs."""
         known, predicted = path.predicted
         if known == self._num_moves:
@@ -232,7 +236,7 @@ class Growth:
         path.predicted = self._num_moves, predicted
         return predicted
 
-    def _rate(self, at: int, own: Floats | None) -> Floats:
+    def _rate(self, at: int, own: Float64Array | None) -> Float64Array:
         """How points are predicted to move from a budget on, for each example, having moved at rate ``own`` before it."""
         if not self._moves:
             return np.zeros((1, 2)) if own is None else own
@@ -240,14 +244,14 @@ class Growth:
         return moves.mean[None] if own is None else own * moves.factor(own)
 
 
-class _Moves:
+class RateModel:
     """How trials' points moved from one budget on, for each example: in the mean, and against how they had moved before."""
 
     def __init__(self) -> None:
         self._sum, self._count = np.zeros(2), 0
         self._with_before, self._before = np.zeros(2), np.zeros(2)
 
-    def learn(self, before: Floats | None, rate: Floats) -> None:
+    def learn(self, before: Float64Array | None, rate: Float64Array) -> None:
         """A trial's rates (points, 2), before and now."""
         self._sum += rate.mean(axis=0)
         self._count += 1
@@ -256,14 +260,14 @@ class _Moves:
             self._before += (before * before).mean(axis=0)
 
     @property
-    def mean(self) -> Floats:
+    def mean(self) -> Float64Array:
         return self._sum / self._count
 
-    def factor(self, own: Floats) -> Floats:
+    def factor(self, own: Float64Array) -> Float64Array:
         """What rates (points, 2) are to be multiplied by, P and S apart, to be those from here on.
 
         By least squares of the rates of others on theirs before; as one trial more counts the belief that ``own`` go on.
         """
         prior = (own * own).mean(axis=0)
-        factor: Floats = np.clip((self._with_before + prior) / np.maximum(self._before + prior, 1e-300), 0.0, 4.0)
+        factor: Float64Array = np.clip((self._with_before + prior) / np.maximum(self._before + prior, 1e-300), 0.0, 4.0)
         return factor

@@ -38,7 +38,7 @@ class SuccessiveHalving:
             quotient //= self.factor
         return quotient == 1
 
-    def judge(
+    def on_rung(
         self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
     ) -> str | None:
         if not self.is_milestone(examples_seen):
@@ -55,7 +55,7 @@ class SuccessiveHalving:
             f"({self._measure(standing)})"
         )
 
-    def revive(self, may_begin: bool) -> int | None:
+    def next_to_resume(self, may_begin: bool) -> int | None:
         for milestone in sorted(self._reached, reverse=True):
             gone_on = self._gone_on[milestone]
             for trial in self._bests[milestone]:
@@ -63,9 +63,9 @@ class SuccessiveHalving:
                     return trial
         return None
 
-    def settle(self, trial: int, goes_on: bool) -> None:
+    def set_running(self, trial: int, running: bool) -> None:
         if (milestone := self._stands.get(trial)) is not None:
-            (self._gone_on[milestone].add if goes_on else self._gone_on[milestone].discard)(trial)
+            (self._gone_on[milestone].add if running else self._gone_on[milestone].discard)(trial)
 
     def end(self, trial: int) -> None:
         self._ended.add(trial)

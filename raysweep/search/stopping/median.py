@@ -19,7 +19,7 @@ class Median(KeepAll):
         self.first, self.least = first, least
         self._reached: dict[int, list[float]] = defaultdict(list)
 
-    def judge(
+    def on_rung(
         self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
     ) -> str | None:
         if examples_seen < self.first:

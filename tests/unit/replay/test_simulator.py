@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from raysweep.cli.commands import app
 from raysweep.replay.simulator import Search, budget_to, replay
-from raysweep.replay.table import Positions, Table
+from raysweep.replay.table import Positions, RecordedSweep
 from raysweep.replay.table_io import read
 
 RUNGS = 3
@@ -18,7 +18,7 @@ LOSSES = ("triplet", "softmax", "cosine_similarity")
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
+def table(tmp_path_factory: pytest.TempPathFactory) -> RecordedSweep:
     """Forty configurations by three rungs of two points, the margin recorded for triplet only."""
     random = np.random.default_rng(0)
     lines = ["trial,loss,margin,learning_rate,batch_size,examples_seen,kind,polarity,similarity"]
@@ -46,7 +46,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     return read(path)
 
 
-def expected(table: Table, values: dict[str, object], taken: set[int]) -> int:
+def expected(table: RecordedSweep, values: dict[str, object], taken: set[int]) -> int:
     """The nearest by the definition, one pair and one parameter after the other."""
     scales = {"learning_rate": math.log, "margin": math.log, "batch_size": float}
 
@@ -68,7 +68,7 @@ def expected(table: Table, values: dict[str, object], taken: set[int]) -> int:
     return min(scores, key=lambda index: scores[index])
 
 
-def test_a_proposal_stands_for_the_nearest_that_is_free(table: Table) -> None:
+def test_a_proposal_stands_for_the_nearest_that_is_free(table: RecordedSweep) -> None:
     random, positions, taken = np.random.default_rng(1), Positions(table), set[int]()
     for _ in range(len(table.trials)):
         loss = LOSSES[random.integers(3)]
@@ -86,30 +86,30 @@ def test_a_proposal_stands_for_the_nearest_that_is_free(table: Table) -> None:
         positions.take({"loss": "softmax"})
 
 
-def test_a_recorded_configuration_stands_for_itself(table: Table) -> None:
+def test_a_recorded_configuration_stands_for_itself(table: RecordedSweep) -> None:
     positions = Positions(table)
     assert [positions.take(trial.values) for trial in table.trials] == list(range(len(table.trials)))
 
 
 @pytest.mark.parametrize("workers", [1, 4])
 @pytest.mark.parametrize("sampler", ["mfgp", "tpe", "random"])
-def test_a_sampler_learns_what_its_proposals_stand_for(table: Table, sampler: str, workers: int) -> None:
+def test_a_sampler_learns_what_its_proposals_stand_for(table: RecordedSweep, sampler: str, workers: int) -> None:
     search = Search(table, sampler=sampler, policy="pareto", proposals="area", seed=0)
     steps = list(replay(table, search, workers))
     recorded = sorted(str(sorted(table.space.recall(trial.values).params.items())) for trial in table.trials)
-    proposals = search.decisions.proposals
+    proposals = search.scheduler.proposer
     assert sorted(str(sorted(proposals.known(number)[0].items())) for number in range(len(table.trials))) == recorded
-    told = [trial for trial in proposals._lenses[0].storage.get_all_trials(0) if trial.state != TrialState.FAIL]
+    told = [trial for trial in proposals._views[0].storage.get_all_trials(0) if trial.state != TrialState.FAIL]
     assert sorted(str(sorted(trial.params.items())) for trial in told) == recorded
-    assert {number: dict(course.values) for number, course in search.decisions.trials.items()} == {
+    assert {number: dict(course.values) for number, course in search.scheduler.trials.items()} == {
         number: dict(table.space.draw(table.space.recall(course.values)))
-        for number, course in search.decisions.trials.items()
+        for number, course in search.scheduler.trials.items()
     }
     assert steps[-1].area <= table.area
     assert budget_to(0.5, table, steps) < math.inf
 
 
-def test_a_replay_is_determined_by_its_seed(table: Table) -> None:
+def test_a_replay_is_determined_by_its_seed(table: RecordedSweep) -> None:
     def steps(seed: int) -> list[object]:
         return list(replay(table, Search(table, sampler="mfgp", policy="growth", proposals="area", seed=seed), 2))
 

@@ -38,7 +38,9 @@ def test_trials_rungs_and_points_are_those_of_dev() -> None:
         [(10, ((0.60, 0.45), (0.58, 0.46))), (20, ((0.70, 0.40),))],
         [(10, ((0.65, 0.44),))],
     ]
-    assert (table.reference, table.corner) == ((0.55, 0.47), (0.55, 0.235)), "R's scores on dev, wherever they stand"
+    assert (table.reference, table.reference_point) == ((0.55, 0.47), (0.55, 0.235)), (
+        "R's scores on dev, wherever they stand"
+    )
     assert table.area == pytest.approx(
         (0.70 - 0.65) * (0.40 - 0.235)
         + (0.65 - 0.60) * (0.44 - 0.235)
@@ -50,7 +52,7 @@ def test_trials_rungs_and_points_are_those_of_dev() -> None:
 def test_scores_times_100_are_the_same_scores() -> None:
     hundredfold = frame(polarity=frame()["polarity"] * 100, similarity=frame()["similarity"] * 100)
     one, other = from_frame(frame(), "t.csv"), from_frame(hundredfold, "t.csv")
-    assert other.corner == pytest.approx(one.corner) and other.area == pytest.approx(one.area)
+    assert other.reference_point == pytest.approx(one.reference_point) and other.area == pytest.approx(one.area)
 
 
 @pytest.mark.parametrize("index", [[0] * 8, list("abcdefgh"), list(range(8, 0, -1))])

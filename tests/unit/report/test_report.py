@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from raysweep.errors import InputError
-from raysweep.metrics.objective import Goal
+from raysweep.metrics.objective import Objective
 from raysweep.metrics.pareto import hypervolume
 from raysweep.report import figures, tables, terminal, write
 from raysweep.report.summary import half_width, summarise
@@ -216,8 +216,8 @@ def test_hypervolume_is_above_the_stated_point_of_each_split(run):
     grid = np.stack(np.meshgrid(np.arange(0.0005, 1, 0.001), np.arange(0.0005, 1, 0.001)), axis=-1)
     for split in ("dev", "test"):
         area = summary.areas[split]
-        corner = (REFERENCE[split][0], REFERENCE[split][1] / 2)
-        assert area.reference == corner
+        reference_point = (REFERENCE[split][0], REFERENCE[split][1] / 2)
+        assert area.reference == reference_point
         for points, found in (
             ([m.on(split) for m in summary.members], area.front),
             (summary.oracles[split], area.oracle),
@@ -225,7 +225,7 @@ def test_hypervolume_is_above_the_stated_point_of_each_split(run):
             dominated = np.zeros(grid.shape[:2], dtype=bool)
             for each in points:
                 dominated |= (grid < (each.polarity, each.similarity)).all(axis=-1)
-            assert found == pytest.approx((dominated & (grid > corner).all(axis=-1)).sum() * 1e-6, abs=1e-3)
+            assert found == pytest.approx((dominated & (grid > reference_point).all(axis=-1)).sum() * 1e-6, abs=1e-3)
         assert area.share == pytest.approx(area.front / area.oracle)
 
 
@@ -570,26 +570,28 @@ def test_what_misses_a_constraint_is_marked_and_counts_as_for_the_sweep(tmp_path
     trials = random_trials(20)
     write_ledger(tmp_path, trials, info=info, test_of=dev_front(trials))
     summary = write.write(tmp_path).summary
-    goal = Goal.of(0.5, similarity, least, REFERENCE["dev"])
+    objective = Objective.of(0.5, similarity, least, REFERENCE["dev"])
     points = [p for p in summary.results.points if p.trial is not None and p.split == "dev"]
     pairs = [(p.polarity, p.similarity) for p in points]
     members = {(m.dev.polarity, m.dev.similarity): m for m in summary.members}
     assert 0 < sum(m.is_feasible for m in summary.members) < len(dev_front(trials)) == len(members)
     for pair, member in members.items():
         assert member.is_feasible == all(getattr(member.dev, name) >= value for name, value in least.items())
-        assert member.is_best == (pair == goal.best(pairs))
+        assert member.is_best == (pair == objective.best_point(pairs))
         assert member.is_feasible or not member.is_knee
-    assert summary.areas["dev"].front == pytest.approx(goal.area(pairs))
+    assert summary.areas["dev"].front == pytest.approx(objective.area(pairs))
     limit = [(p.polarity, p.similarity) for p in summary.oracles["dev"]]
-    assert summary.areas["dev"].oracle == pytest.approx(goal.area(limit))
+    assert summary.areas["dev"].oracle == pytest.approx(objective.area(limit))
     kept = [(m.test.polarity, m.test.similarity) for m in summary.members if m.is_feasible]
-    assert summary.areas["test"].front == pytest.approx(hypervolume(kept, summary.goals["test"].corner))
+    assert summary.areas["test"].front == pytest.approx(
+        hypervolume(kept, summary.objectives_by_split["test"].reference_point)
+    )
     for each in summary.trials:
         own = [(p.polarity, p.similarity) for p in points if p.trial == each.trial.trial]
         if own:
-            assert (each.best.polarity, each.best.similarity) == goal.best(own)
-            assert each.objective == pytest.approx(goal.value(goal.best(own)))
-            assert each.is_feasible == (goal.objective(own) >= 0)
+            assert (each.best.polarity, each.best.similarity) == objective.best_point(own)
+            assert each.objective == pytest.approx(objective.weighted_sum(objective.best_point(own)))
+            assert each.is_feasible == (objective.best_value(own) >= 0)
     texts = {
         "retention": "Constraints: retention ≥ 80.0.",
         "polarity": "Constraints: P ≥ 75.0, S ≥ 30.0.",

@@ -47,7 +47,7 @@ def test_the_last_line_and_the_report_agree_with_what_the_sweep_spent(
     results = load(tmp_path)
     found = summarise(results).account
     assert found == account_of(results)
-    total = sweep.spending.total
+    total = sweep.costs.total
     for name in ("seconds", "cpu_seconds", "gpu_seconds", "money"):
         stored = math.fsum(getattr(trial, name) for trial in results.trials)
         assert stored == pytest.approx(getattr(total, name)) == pytest.approx(getattr(found.total.cost, name))

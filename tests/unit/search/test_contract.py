@@ -44,22 +44,22 @@ def test_every_trial_is_proposed_once_within_the_space_and_comes_to_rest(
     sampler: str, policy: str, aim: Aim, workers: int
 ) -> None:
     player = whole(sampler, policy, aim, workers)
-    decisions = player.decisions
+    scheduler = player.scheduler
     size = 18 if sampler == "grid" else 20
-    assert list(decisions.trials) == list(range(size))
-    for number, course in decisions.trials.items():
-        decisions.proposals.space.recall(course.values)  # ValueError if outside
+    assert list(scheduler.trials) == list(range(size))
+    for number, course in scheduler.trials.items():
+        scheduler.proposer.space.recall(course.values)  # ValueError if outside
         assert (
             set(course.values) - {"loss", "learning_rate"}
             == {"a": {"margin"}, "b": {"scale"}, "c": set()}[course.values["loss"]]
         )
         steps = [e for e in player.events if e[:2] == ("rung", number)]
         assert len(steps) == len({str(e) for e in steps}) <= NUM_RUNGS
-        assert course.state in ("completed", "held", "failed")
-        assert (course.state == "completed") == (len(steps) == NUM_RUNGS)
-        assert (course.state == "failed") == (number in (2, 5) and len(steps) == 1 and course.state != "held")
+        assert course.status in ("completed", "held", "failed")
+        assert (course.status == "completed") == (len(steps) == NUM_RUNGS)
+        assert (course.status == "failed") == (number in (2, 5) and len(steps) == 1 and course.status != "held")
     if policy == "none":
-        assert all(course.state != "held" for course in decisions.trials.values())
+        assert all(course.status != "held" for course in scheduler.trials.values())
 
 
 @CONTRACT
@@ -83,27 +83,27 @@ def test_restored_in_the_middle_it_goes_on_the_same(sampler: str, policy: str, a
                 restored.hold(number)
             else:
                 restored.end(number, "completed" if kind == "end" else "failed")
-        part.decisions = restored
+        part.scheduler = restored
         assert part.play().events == expected
 
 
 @pytest.mark.parametrize("aim", AIMS)
 def test_what_optuna_is_told(aim: Aim) -> None:
     """Held trials are pruned, with the values at their rungs; none is complete that was not; failed ones failed."""
-    decisions = Player(make("tpe", "pareto", aim), 1, (2, 5)).play().decisions
-    for lens in decisions.proposals._lenses:
-        told = {trial.number: trial for trial in lens.study.get_trials()}
-        assert len(told) == len(lens.told) - sum(
-            course.state == "failed" and number not in lens.told for number, course in decisions.trials.items()
+    scheduler = Player(make("tpe", "pareto", aim), 1, (2, 5)).play().scheduler
+    for view in scheduler.proposer._views:
+        told = {trial.number: trial for trial in view.study.get_trials()}
+        assert len(told) == len(view.told) - sum(
+            course.status == "failed" and number not in view.told for number, course in scheduler.trials.items()
         )
-        for number, course in decisions.trials.items():
-            if number not in lens.told:
+        for number, course in scheduler.trials.items():
+            if number not in view.told:
                 continue
-            trial = told[lens.told[number]]
-            expected = {"completed": "COMPLETE", "held": "PRUNED", "failed": "FAIL"}[course.state]
+            trial = told[view.told[number]]
+            expected = {"completed": "COMPLETE", "held": "PRUNED", "failed": "FAIL"}[course.status]
             assert trial.state.name == expected
             if expected == "COMPLETE" and aim == "area":
-                assert trial.value == decisions.goal.area(course.front)
+                assert trial.value == scheduler.objective.area(course.front)
             if expected == "PRUNED" and aim != "both":
                 assert trial.intermediate_values
 

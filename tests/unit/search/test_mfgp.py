@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from raysweep.config.space import Choices, Fixed, Range, Space
 from raysweep.search import mfgp
-from raysweep.search.encoding import Drawn, axes
-from raysweep.search.gaussian_process import _Learnt, _Settings
+from raysweep.search.encoding import RandomSuggester, axes
+from raysweep.search.gaussian_process import KernelParams, TrainingSet
 from raysweep.search.mfgp import Surrogate
 
 SPACE = Space(
@@ -42,18 +42,18 @@ def test_parameters_are_seen_by_what_they_are() -> None:
 
 @given(st.integers(0, 1000))
 def test_what_is_drawn_lies_in_the_space(seed: int) -> None:
-    drawn = Drawn(np.random.default_rng(seed))
+    drawn = RandomSuggester(np.random.default_rng(seed))
     values = SPACE.draw(drawn)
     assert SPACE.recall(values).params == drawn.params
 
 
 def test_whole_numbers_are_drawn_evenly() -> None:
-    drawn = Drawn(np.random.default_rng(0))
+    drawn = RandomSuggester(np.random.default_rng(0))
     counts = np.bincount([drawn.suggest_int("x", 1, 4) for _ in range(4000)])
     assert counts[0] == 0 and len(counts) == 5 and counts[1:].min() > 900
 
 
-def covariance(one: tuple[np.ndarray, float], other: tuple[np.ndarray, float], chosen: _Settings) -> float:
+def covariance(one: tuple[np.ndarray, float], other: tuple[np.ndarray, float], chosen: KernelParams) -> float:
     """Of two worths, from the model as the module states it: f(x) (1 + s r) + c r."""
     (x, r), (y, q) = one, other
     single = [math.exp(-0.5 * w * (a - b) ** 2) for w, a, b in zip(chosen.precisions, x, y, strict=True)]
@@ -67,7 +67,7 @@ def covariance(one: tuple[np.ndarray, float], other: tuple[np.ndarray, float], c
 def test_predictions_are_those_of_the_joint_normal_distribution(seed: int, num_waiting: int) -> None:
     random = np.random.default_rng(seed)
     model = Surrogate(Space({"a": Range(0, 1, False, False), "b": Range(0, 1, False, False)}), seed)
-    chosen = _Settings.draw(random, 2)
+    chosen = KernelParams.draw(random, 2)
     rows, ahead = random.random((4, 2)), random.random((num_waiting + 3, 2))
     index, doublings = np.array([0, 0, 1, 2, 3, 3]), np.array([0.0, 2.0, 0.0, 0.0, 0.0, 1.0])
     values = random.normal(size=6)
@@ -75,7 +75,7 @@ def test_predictions_are_those_of_the_joint_normal_distribution(seed: int, num_w
     model._settings = [chosen]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mfgp, "TRIES", 0)
-        mean, deviation = model._predict(_Learnt(rows, index, doublings, values, 2.5), ahead, num_waiting)
+        mean, deviation = model._predict(TrainingSet(rows, index, doublings, values, 2.5), ahead, num_waiting)
 
     at = [*((rows[i], r) for i, r in zip(index, doublings, strict=True)), *((x, 2.5) for x in ahead)]
     joint = np.array([[covariance(one, other, chosen) for other in at] for one in at])

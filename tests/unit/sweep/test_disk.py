@@ -8,7 +8,7 @@ import pytest
 from raysweep.metrics.pareto import hypervolume
 from raysweep.results.ledger import point_name
 from raysweep.results.types import Point
-from raysweep.sweep.disk import Kept
+from raysweep.sweep.disk import WeightStore
 
 # By step: what a rung of one trial scored, two points each, all on the front.
 FRONT = {1: [(0.5, 0.9), (0.52, 0.89)], 2: [(0.7, 0.8), (0.71, 0.7)], 3: [(0.8, 0.5)], 4: [(0.9, 0.3), (0.91, 0.1)]}
@@ -36,7 +36,7 @@ def steps(folder: Path) -> set[int]:
 
 def test_dominated_rungs_go_and_unreported_ones_stay(tmp_path: Path) -> None:
     folder = fill(tmp_path)
-    kept = Kept(folder, 10**9, tmp_path / "checkpoints")
+    kept = WeightStore(folder, 10**9, tmp_path / "checkpoints")
     front = [point for point in points() if point.step in (2, 4)]
     reported = [point for point in points() if point.step != 3]
     assert kept.only(front, reported) == []
@@ -49,7 +49,7 @@ def test_dominated_rungs_go_and_unreported_ones_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize("room", [1, 2, 3, 4])
 def test_over_the_bound_the_front_loses_the_least_it_can(room: int, tmp_path: Path) -> None:
     folder = fill(tmp_path)
-    lost = Kept(folder, room * 1000, tmp_path / "checkpoints").only(points())
+    lost = WeightStore(folder, room * 1000, tmp_path / "checkpoints").only(points())
     assert len(steps(folder)) == room
     assert {point.step for point in lost} == set(FRONT) - steps(folder)
     if room == 3:  # the one whose loss costs least, by trying all
@@ -64,9 +64,9 @@ def test_checkpoints_count_and_one_rung_always_stays(tmp_path: Path) -> None:
     place = tmp_path / "checkpoints" / "trial-0007" / "000000064"
     place.mkdir(parents=True)
     (place / "tensors").write_bytes(bytes(2000))
-    Kept(folder, 4000, tmp_path / "checkpoints").only(points())
+    WeightStore(folder, 4000, tmp_path / "checkpoints").only(points())
     assert len(steps(folder)) == 2
-    Kept(folder, 1, tmp_path / "checkpoints").only(points())
+    WeightStore(folder, 1, tmp_path / "checkpoints").only(points())
     assert len(steps(folder)) == 1
 
 
@@ -74,6 +74,6 @@ def test_the_order_of_points_does_not_matter(tmp_path: Path) -> None:
     left = set()
     for number, order in enumerate(itertools.permutations(points()[::2])):
         folder = fill(tmp_path / str(number))
-        Kept(folder, 2000, tmp_path / "checkpoints").only(list(order))
+        WeightStore(folder, 2000, tmp_path / "checkpoints").only(list(order))
         left.add(frozenset(steps(folder)))
     assert len(left) == 1

@@ -24,7 +24,7 @@ from raysweep.results.ledger import Ledger, events, point_name
 from raysweep.results.reader import load
 from raysweep.results.views import averaged, varied_parameters
 from raysweep.search.replicates import Replicates
-from raysweep.search.scheduler import Decisions
+from raysweep.search.scheduler import Scheduler
 from raysweep.sweep import warm_start
 from raysweep.sweep.resume import load_resumed
 from raysweep.sweep.sweep import Sweep
@@ -44,7 +44,7 @@ OVERRIDES = {
 
 def line_of(sweep: Sweep) -> str:
     """The account that a run ends with."""
-    return sentence(account_of(load(sweep.folder)), sweep.decisions.replicates.trials)
+    return sentence(account_of(load(sweep.folder)), sweep.scheduler.replicates.trials)
 
 
 def noisy(config: TrialConfig, step: int, run: int, scale: float = 0.02) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def play(
     """Run all that is asked for; the replicates as (trial, what it repeats). Those in ``failing`` fail at rung 1."""
     while (asked := sweep.ask()) is not None:
         number, config = asked
-        run = sweep.decisions.trials[number].run
+        run = sweep.scheduler.trials[number].run
         for step in range(sweep._steps.get(number, 0) + 1, 5):
             if number in failing:
                 break
@@ -76,7 +76,7 @@ def play(
         sweep.rest(number, failure="it was to fail" if number in failing else None)
     if finish:
         sweep.finish("completed", "all trials are done")
-    trials = sweep.decisions.trials.values()
+    trials = sweep.scheduler.trials.values()
     return [(course.number, course.replicate_of) for course in trials if course.replicate_of is not None]
 
 
@@ -90,29 +90,29 @@ def story(folder: Path) -> Any:
 # What is decided.
 
 
-def decide(trials: int, runs: int = 3, **options: Any) -> Decisions:
-    decisions = make_decisions("random", "none", num_trials=options.pop("num_trials", 6), **options)
-    decisions.replicates = Replicates(trials, runs)
-    return decisions
+def decide(trials: int, runs: int = 3, **options: Any) -> Scheduler:
+    scheduler = make_decisions("random", "none", num_trials=options.pop("num_trials", 6), **options)
+    scheduler.replicates = Replicates(trials, runs)
+    return scheduler
 
 
-def play_points(decisions: Decisions, scores: dict[int, list[list[tuple[float, float]]]]) -> list[int]:
+def play_points(scheduler: Scheduler, scores: dict[int, list[list[tuple[float, float]]]]) -> list[int]:
     """Trials of a single rung whose points, by original, are those of its runs in turn. What was run again, in order."""
     again = []
-    while (course := decisions.ask()) is not None:
+    while (course := scheduler.ask()) is not None:
         original = course.number if course.replicate_of is None else course.replicate_of
         if course.replicate_of is not None:
             again.append(original)
-        decisions.rung(course.number, 10, scores[original][course.run], [])
-        decisions.end(course.number, "completed")
+        scheduler.rung(course.number, 10, scores[original][course.run], [])
+        scheduler.end(course.number, "completed")
     return again
 
 
 def test_means_and_spreads_are_numpys() -> None:
     draws = np.random.default_rng(0).uniform(0.5, 0.9, size=(3, 2, 2))  # run, point, P and S
-    decisions = decide(9, num_trials=1)
-    assert play_points(decisions, {0: [[(p, s) for p, s in run] for run in draws.tolist()]}) == [0, 0]
-    ((seen, means),) = decisions.replicates.means(0).items()
+    scheduler = decide(9, num_trials=1)
+    assert play_points(scheduler, {0: [[(p, s) for p, s in run] for run in draws.tolist()]}) == [0, 0]
+    ((seen, means),) = scheduler.replicates.means(0).items()
     assert (seen, list(means)) == (10, [0, 1])
     for index, each in means.items():
         assert each.runs == 3
@@ -132,9 +132,9 @@ def test_only_the_front_is_run_again_the_fewest_runs_first_and_what_adds_most_ar
 def test_what_a_mean_knocks_off_the_front_makes_room_for_others() -> None:
     scores = {0: [[(0.9, 0.4)], [(0.6, 0.3)]], 1: [[(0.8, 0.35)]] * 3, 2: [[(0.5, 0.2)]] * 3}
     assert play_points(decide(2, num_trials=3), scores) == [0, 1]
-    decisions = decide(9, num_trials=3)
-    assert play_points(decisions, {**scores, 0: [*scores[0], [(0.6, 0.3)]]})[:3] == [0, 1, 1]
-    known = decisions.proposals._known[0]
+    scheduler = decide(9, num_trials=3)
+    assert play_points(scheduler, {**scores, 0: [*scores[0], [(0.6, 0.3)]]})[:3] == [0, 1, 1]
+    known = scheduler.proposer._known[0]
     assert known.standings == {10: (pytest.approx((0.7, 1 / 3)),)}, "the sampler is told the mean"
 
 
@@ -147,49 +147,49 @@ def test_within_a_standard_error_of_the_front_is_near_it() -> None:
 
 
 def test_equal_configurations_have_equal_seeds_and_are_run_again_once() -> None:
-    decisions = decide(9, 2, num_trials=2)
-    values = decisions.propose().values
-    assert decisions.adopt(values).number == 1
+    scheduler = decide(9, 2, num_trials=2)
+    values = scheduler.propose().values
+    assert scheduler.adopt(values).number == 1
     for number in range(2):
-        decisions.rung(number, 10, [(0.8, 0.4)], [])
-        decisions.end(number, "completed")
-    assert play_points(decisions, {0: [[], [(0.7, 0.3)]]}) == [0]
+        scheduler.rung(number, 10, [(0.8, 0.4)], [])
+        scheduler.end(number, "completed")
+    assert play_points(scheduler, {0: [[], [(0.7, 0.3)]]}) == [0]
 
 
 def test_a_failed_run_counts_in_no_mean_but_against_the_budget_and_the_runs() -> None:
-    decisions = decide(9, num_trials=1)
-    first = decisions.ask()
+    scheduler = decide(9, num_trials=1)
+    first = scheduler.ask()
     assert first is not None
-    decisions.rung(0, 10, [(0.8, 0.4)], [])
-    decisions.end(0, "completed")
+    scheduler.rung(0, 10, [(0.8, 0.4)], [])
+    scheduler.end(0, "completed")
     for _ in range(2):
-        again = decisions.ask()
+        again = scheduler.ask()
         assert again is not None and again.replicate_of == 0
-        decisions.rung(again.number, 10, [(0.1, 0.1)], [])
-        decisions.end(again.number, "failed")
-    assert decisions.ask() is None, "a configuration that keeps failing comes to an end"
-    ((mean,),) = (list(points.values()) for points in decisions.replicates.means(0).values())
+        scheduler.rung(again.number, 10, [(0.1, 0.1)], [])
+        scheduler.end(again.number, "failed")
+    assert scheduler.ask() is None, "a configuration that keeps failing comes to an end"
+    ((mean,),) = (list(points.values()) for points in scheduler.replicates.means(0).values())
     assert (mean.runs, mean.mean) == (1, (0.8, 0.4))
 
 
 def test_a_configuration_whose_first_run_failed_is_not_run_again() -> None:
-    decisions = decide(9, num_trials=2)
+    scheduler = decide(9, num_trials=2)
     for number, status in ((0, "failed"), (1, "completed")):
-        decisions.ask()
-        decisions.rung(number, 10, [(0.9 - number / 10, 0.4)], [])
-        decisions.end(number, status)  # type: ignore[arg-type]
-    again = decisions.ask()
+        scheduler.ask()
+        scheduler.rung(number, 10, [(0.9 - number / 10, 0.4)], [])
+        scheduler.end(number, status)  # type: ignore[arg-type]
+    again = scheduler.ask()
     assert again is not None and again.replicate_of == 1
 
 
 def test_replicates_wait_for_what_may_begin_and_those_that_run_count() -> None:
-    decisions = decide(3, num_trials=2)
-    begun = [decisions.ask() for _ in range(2)]
+    scheduler = decide(3, num_trials=2)
+    begun = [scheduler.ask() for _ in range(2)]
     assert [course.number for course in begun if course] == [0, 1]
-    decisions.rung(0, 10, [(0.9, 0.4)], [])
-    assert decisions.ask() is None, "nobody is at rest"
-    decisions.end(0, "completed")
-    flying = [decisions.ask() for _ in range(3)]
+    scheduler.rung(0, 10, [(0.9, 0.4)], [])
+    assert scheduler.ask() is None, "nobody is at rest"
+    scheduler.end(0, "completed")
+    flying = [scheduler.ask() for _ in range(3)]
     assert [course and course.replicate_of for course in flying] == [0, 0, None], "a third run would be its fourth"
     assert [course and course.run for course in flying] == [1, 2, None]
 
@@ -215,10 +215,10 @@ def test_what_misses_a_constraint_is_not_run_again_while_something_meets_them() 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_they_come_after_the_search_and_leave_it_as_it_was(policy: str) -> None:
     plain = Player(make_decisions("tpe", policy), 1).play().events
-    decisions = make_decisions("tpe", policy)
-    num_trials = decisions.num_trials
-    decisions.replicates = Replicates(5, 3)
-    events = Player(decisions, 1).play().events
+    scheduler = make_decisions("tpe", policy)
+    num_trials = scheduler.num_trials
+    scheduler.replicates = Replicates(5, 3)
+    events = Player(scheduler, 1).play().events
     assert events[: len(plain)] == plain
     asked = [number for kind, number, _ in events[len(plain) :] if kind == "ask"]
     assert asked == list(range(num_trials, num_trials + len(asked))), "none is revived by a replicate"
@@ -226,10 +226,10 @@ def test_they_come_after_the_search_and_leave_it_as_it_was(policy: str) -> None:
 
 
 def test_they_come_after_a_plateau_too() -> None:
-    decisions = decide(2, num_trials=99)
-    decisions.plateau = (3, 0.0)
-    assert play_points(decisions, {number: [[(0.8, 0.4)]] * 3 for number in range(9)}) == [0, 1]
-    assert len(decisions.trials) == 6
+    scheduler = decide(2, num_trials=99)
+    scheduler.plateau = (3, 0.0)
+    assert play_points(scheduler, {number: [[(0.8, 0.4)]] * 3 for number in range(9)}) == [0, 1]
+    assert len(scheduler.trials) == 6
 
 
 # In a sweep.
@@ -280,7 +280,7 @@ def test_a_run_that_reaches_another_rung_is_averaged_where_it_went(tmp_path: Pat
         if sweep.rung(number, noisy(config, step, 0)):
             sweep.rest(number)
             asked = sweep.ask()
-            if asked is None or sweep.decisions.trials[asked[0]].replicate_of is not None:
+            if asked is None or sweep.scheduler.trials[asked[0]].replicate_of is not None:
                 break
     assert asked is not None and asked[0] == 1
     reached = sweep._steps[0]
@@ -290,7 +290,7 @@ def test_a_run_that_reaches_another_rung_is_averaged_where_it_went(tmp_path: Pat
     sweep.rest(1)
     sweep.finish("completed", "")
     assert {mean.step for mean in load(tmp_path).means} == {1}
-    assert set(sweep.decisions.proposals._known[0].standings) == {2048 * step for step in range(1, reached + 1)}
+    assert set(sweep.scheduler.proposer._known[0].standings) == {2048 * step for step in range(1, reached + 1)}
 
 
 def test_without_a_budget_of_replicates_nothing_changes(tmp_path: Path) -> None:
@@ -368,7 +368,7 @@ def test_killed_after_any_event_it_comes_to_the_same_end(tmp_path: Path, adopt: 
         again.replay(list(events(folder / "ledger.jsonl")), adopt=adopt)
         play(again, failing=(6,))
         assert story(folder) == story(tmp_path / "whole"), (cut_after, kinds[cut_after - 1]["event"])
-        known, expected = (sweep.decisions.proposals._known for sweep in (again, whole))
+        known, expected = (sweep.scheduler.proposer._known for sweep in (again, whole))
         assert {n: known[n].standings for n in known} == {n: expected[n].standings for n in expected}
 
 
@@ -388,13 +388,13 @@ def test_trials_after_replicates_are_new_and_the_sampler_knows_the_means(tmp_pat
     play(make(tmp_path, **OVERRIDES)[0])
     again, _ = assemble(*settings(tmp_path, **{**OVERRIDES, "budget__trials": "15"}), Ledger(tmp_path))
     again.replay(list(events(tmp_path / "ledger.jsonl")))
-    (lens,) = again.decisions.proposals._lenses
-    told = {trial.number: trial for trial in lens.study.get_trials(deepcopy=False)}
+    (view,) = again.scheduler.proposer._views
+    told = {trial.number: trial for trial in view.study.get_trials(deepcopy=False)}
     originals = {mean.trial for mean in load(tmp_path).means}
     for original in originals:
-        standings = again.decisions.replicates.standings(original)
-        worth = {seen: again.decisions.goal.area(front) for seen, front in standings.items()}
-        assert told[lens.told[original]].intermediate_values == pytest.approx(worth)
+        standings = again.scheduler.replicates.standings(original)
+        worth = {seen: again.scheduler.objective.area(front) for seen, front in standings.items()}
+        assert told[view.told[original]].intermediate_values == pytest.approx(worth)
     assert len(told) == 12, "a replicate is no trial of the sampler's"
     play(again)
     trials = load(tmp_path).trials
@@ -406,15 +406,15 @@ def test_the_budget_cuts_a_replicate_like_any_trial(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, **OVERRIDES)
     while (asked := sweep.ask()) is not None:
         number, config = asked
-        if sweep.decisions.trials[number].replicate_of is not None and sweep._num_rungs[number] > 1:
+        if sweep.scheduler.trials[number].replicate_of is not None and sweep._num_rungs[number] > 1:
             break
         for step in range(sweep._steps.get(number, 0) + 1, 5):
             (tmp_path / "points" / point_name(number, step)).mkdir()
-            if sweep.rung(number, noisy(config, step, sweep.decisions.trials[number].run)):
+            if sweep.rung(number, noisy(config, step, sweep.scheduler.trials[number].run)):
                 break
         sweep.rest(number)
-    sweep.spending.budget = sweep.spending.budget.model_copy(update={"cpu_hours": 1e-12})
-    sweep.spending.total.cpu_seconds = 1.0
+    sweep.costs.budget = sweep.costs.budget.model_copy(update={"cpu_hours": 1e-12})
+    sweep.costs.total.cpu_seconds = 1.0
     (tmp_path / "points" / point_name(number, 1)).mkdir()
     assert sweep.rung(number, noisy(config, 1, 1))
     sweep.rest(number)

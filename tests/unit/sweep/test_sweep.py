@@ -14,7 +14,7 @@ import pytest
 from raysweep.config.trial import trial_config
 from raysweep.results.ledger import Ledger, events, point_name
 from raysweep.results.reader import load
-from raysweep.search.scheduler import decisions_of
+from raysweep.search.scheduler import make_scheduler
 from raysweep.sweep.sweep import Sweep
 from raysweep.terminal import duration
 from support.paths import TESTS
@@ -150,10 +150,10 @@ def test_each_budget_stops_within_a_rung_and_the_costs_add_up(
     sweep.finish("budget", sweep.cause or "")
     assert minutes <= done < minutes + 1
     trials = load(tmp_path).trials
-    assert sum(trial.seconds for trial in trials) == pytest.approx(sweep.spending.total.seconds) == 60 * done
-    assert sum(trial.money for trial in trials) == pytest.approx(sweep.spending.total.money)
+    assert sum(trial.seconds for trial in trials) == pytest.approx(sweep.costs.total.seconds) == 60 * done
+    assert sum(trial.money for trial in trials) == pytest.approx(sweep.costs.total.money)
     if "budget__money" in limit:
-        assert sweep.spending.total.money == pytest.approx(done / 60 * 2)
+        assert sweep.costs.total.money == pytest.approx(done / 60 * 2)
 
 
 def test_money_needs_prices(tmp_path: Path) -> None:
@@ -165,9 +165,9 @@ def test_money_needs_prices(tmp_path: Path) -> None:
 
 def test_a_grid_is_asked_once_through(tmp_path: Path) -> None:
     config, space = settings(tmp_path, "published_grid", budget__trials="99")
-    decisions = decisions_of(config, space, REFERENCE)
-    assert decisions.num_trials == 17
-    drawn = [trial_config(dict(decisions.propose().values)) for _ in range(17)]
+    scheduler = make_scheduler(config, space, REFERENCE)
+    assert scheduler.num_trials == 17
+    drawn = [trial_config(dict(scheduler.propose().values)) for _ in range(17)]
     assert len(set(drawn)) == 17
 
 
@@ -283,7 +283,7 @@ def _story(results: Any) -> Any:
 def play_among(sweep: Sweep, num_workers: int, folder: Path) -> list[tuple[int, int | None, int | None]]:
     """Noisy trials on several workers; how long the ledger was before each rung, and what was to be revived then."""
     noise = np.random.default_rng(7).normal(0, 0.02, (1000, 5, 2))
-    turns = np.random.default_rng(len(sweep.decisions.trials))
+    turns = np.random.default_rng(len(sweep.scheduler.trials))
     running: list[int] = []
     moments = []
     while True:
@@ -304,8 +304,8 @@ def play_among(sweep: Sweep, num_workers: int, folder: Path) -> list[tuple[int, 
 
 
 def revivals(sweep: Sweep) -> tuple[int | None, int | None]:
-    stopper = sweep.decisions.stopper
-    return stopper.revive(True), stopper.revive(False)
+    early_stopper = sweep.scheduler.early_stopper
+    return early_stopper.next_to_resume(True), early_stopper.next_to_resume(False)
 
 
 @pytest.mark.parametrize("policy", ["growth", "pareto", "asha", "median"])
@@ -340,13 +340,13 @@ def test_a_long_sweep_comes_to_the_same_state_from_its_ledger(policy: str, num_w
 def verdicts(sweep: Sweep) -> list[tuple[int, str | None]]:
     """What is decided from here on after each rung, by trial."""
     told: list[tuple[int, str | None]] = []
-    rung_of = sweep.decisions.rung
+    rung_of = sweep.scheduler.rung
 
     def noted(number: int, *rest: Any) -> str | None:
         told.append((number, rung_of(number, *rest)))
         return told[-1][1]
 
-    sweep.decisions.rung = noted  # type: ignore[method-assign]
+    sweep.scheduler.rung = noted  # type: ignore[method-assign]
     return told
 
 
@@ -388,7 +388,7 @@ def test_a_held_trial_may_be_revived_and_goes_on_where_it_stood(tmp_path: Path) 
 def test_a_plateau_ends_the_search(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, early_stopping__plateau="{trials: 3, growth: 0.5}", budget__trials="99")
     configs = play(sweep)
-    assert sweep.decisions.on_plateau
+    assert sweep.scheduler.on_plateau
     assert 4 <= len(configs) < 40
 
 
@@ -397,30 +397,30 @@ def test_there_is_more_as_long_as_a_trial_may_begin_or_be_revived(tmp_path: Path
     sweep, _ = make(
         tmp_path, budget__trials="2", space__examples_per_rung="2048", early_stopping__first_examples="2048"
     )
-    decisions = sweep.decisions
+    scheduler = sweep.scheduler
     for number, polarity in enumerate((0.7, 0.9)):
-        assert decisions.has_more
-        assert (course := decisions.ask()) is not None and course.number == number
-        assert decisions.rung(number, 2048, [(polarity, 0.4)], [4096]) is not None or number
-    assert not decisions.has_more, "the second goes on; of two the first is not the better half"
-    decisions.hold(0)
-    decisions.end(1, "failed")
-    assert not decisions.has_more
+        assert scheduler.has_more
+        assert (course := scheduler.ask()) is not None and course.number == number
+        assert scheduler.rung(number, 2048, [(polarity, 0.4)], [4096]) is not None or number
+    assert not scheduler.has_more, "the second goes on; of two the first is not the better half"
+    scheduler.hold(0)
+    scheduler.end(1, "failed")
+    assert not scheduler.has_more
     sweep, _ = make(tmp_path / "other", budget__trials="1", early_stopping__policy="growth")
-    decisions = sweep.decisions
-    assert decisions.ask() is not None
-    decisions.rung(0, 2048, [(0.7, 0.4)], [4096])
-    decisions.hold(0)
-    assert decisions.has_more, "held, and nothing else to run"
+    scheduler = sweep.scheduler
+    assert scheduler.ask() is not None
+    scheduler.rung(0, 2048, [(0.7, 0.4)], [4096])
+    scheduler.hold(0)
+    assert scheduler.has_more, "held, and nothing else to run"
 
 
 def test_constraints_steer_what_counts_as_good(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, objective__constraints="{polarity: 0.7, retention: 0.9}")
-    goal = sweep.decisions.goal
-    assert goal.min_similarity == pytest.approx(0.9 * REFERENCE[1])
-    assert goal.objective([(0.69, 0.47), (0.9, 0.3)]) < 0 < goal.objective([(0.71, 0.43)])
-    assert goal.best([(0.69, 0.47), (0.71, 0.43), (0.9, 0.3)]) == (0.71, 0.43)
-    assert goal.area([(0.69, 0.47)]) == pytest.approx(-0.01)
+    objective = sweep.scheduler.objective
+    assert objective.min_similarity == pytest.approx(0.9 * REFERENCE[1])
+    assert objective.best_value([(0.69, 0.47), (0.9, 0.3)]) < 0 < objective.best_value([(0.71, 0.43)])
+    assert objective.best_point([(0.69, 0.47), (0.71, 0.43), (0.9, 0.3)]) == (0.71, 0.43)
+    assert objective.area([(0.69, 0.47)]) == pytest.approx(-0.01)
 
 
 def test_two_processes_cannot_run_one_sweep(tmp_path: Path) -> None:

@@ -66,14 +66,14 @@ def test_errors_are_triplets_whose_negative_is_at_least_as_near() -> None:
 def test_idle_means_neither_least_was_undercut() -> None:
     rule = IdleRule(2)
     rungs = [(1.0, 10), (0.9, 10), (0.95, 9), (0.9, 9), (0.8, 12), (0.85, 9)]
-    assert [rule.judge(*rung) for rung in rungs] == [None] * 6
-    assert rule.judge(0.9, 20) == "idle for 2 rungs: validation loss 0.9 and 20 errors improved on neither least"
+    assert [rule.update(*rung) for rung in rungs] == [None] * 6
+    assert rule.update(0.9, 20) == "idle for 2 rungs: validation loss 0.9 and 20 errors improved on neither least"
 
 
 @given(st.lists(st.tuples(st.floats(0, 10), st.integers(0, 50)), min_size=1, max_size=20), st.integers(1, 4))
 def test_idle_rule_against_a_definition(rungs: list[tuple[float, int]], patience: int) -> None:
     rule = IdleRule(patience)
-    stopped = next((i for i, rung in enumerate(rungs) if rule.judge(*rung)), None)
+    stopped = next((i for i, rung in enumerate(rungs) if rule.update(*rung)), None)
 
     def better(i: int) -> bool:
         return i == 0 or rungs[i][0] < min(r[0] for r in rungs[:i]) or rungs[i][1] < min(r[1] for r in rungs[:i])
@@ -88,8 +88,8 @@ def test_idle_rule_against_a_definition(rungs: list[tuple[float, int]], patience
 @pytest.mark.parametrize("loss", [float("nan"), INFINITY])
 def test_a_loss_that_is_no_number_is_no_improvement(loss: float) -> None:
     rule = IdleRule(1)
-    assert rule.judge(1.0, 5) is None
-    assert rule.judge(loss, 5) is not None
+    assert rule.update(1.0, 5) is None
+    assert rule.update(loss, 5) is not None
 
 
 @pytest.mark.parametrize("loss", ["triplet", "multiple_negatives", "softmax"])

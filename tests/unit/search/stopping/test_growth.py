@@ -28,26 +28,26 @@ def test_a_staircase_adds_up_to_the_exact_hypervolume(
 def rung(policy: Growth, trial: int, seen: int, *pairs: tuple[float, float], may_begin: bool = True) -> bool:
     """Whether the trial goes on at once; trials have four rungs of 10 examples."""
     standing = Standing(pairs, 0.0, hypervolume(pairs, (0.5, 0.2)), pairs)
-    return policy.judge(trial, seen, standing, tuple(range(seen + 10, 41, 10)), may_begin) is None
+    return policy.on_rung(trial, seen, standing, tuple(range(seen + 10, 41, 10)), may_begin) is None
 
 
-def revive(policy: Growth, may_begin: bool = True) -> int | None:
+def next_to_resume(policy: Growth, may_begin: bool = True) -> int | None:
     """The trial to go on with, which then goes on."""
-    trial = policy.revive(may_begin)
-    assert policy.revive(may_begin) == trial, "asking changes nothing"
+    trial = policy.next_to_resume(may_begin)
+    assert policy.next_to_resume(may_begin) == trial, "asking changes nothing"
     if trial is not None:
-        policy.settle(trial, goes_on=True)
+        policy.set_running(trial, running=True)
     return trial
 
 
 def test_somebody_goes_on_as_soon_as_there_is_a_choice_and_it_is_the_best() -> None:
     policy = Growth((0.5, 0.2), None)
     assert not rung(policy, 0, 10, (0.60, 0.45))
-    assert revive(policy) is None
+    assert next_to_resume(policy) is None
     assert not rung(policy, 1, 10, (0.55, 0.45))
-    assert revive(policy) is None
+    assert next_to_resume(policy) is None
     assert not rung(policy, 2, 10, (0.58, 0.45)), "the third: now the best goes on, for there to be something to go by"
-    assert revive(policy) == 0, "trial 0"
+    assert next_to_resume(policy) == 0, "trial 0"
 
 
 def test_what_moves_on_is_preferred_to_what_stands_still() -> None:
@@ -55,7 +55,7 @@ def test_what_moves_on_is_preferred_to_what_stands_still() -> None:
     rung(policy, 0, 10, (0.60, 0.45))
     rung(policy, 1, 10, (0.60, 0.44))
     rung(policy, 2, 10, (0.52, 0.46))
-    assert revive(policy) == 0
+    assert next_to_resume(policy) == 0
     assert rung(policy, 0, 20, (0.70, 0.44), may_begin=False), "it moves, and would beat what is there again"
     assert not rung(policy, 0, 30, (0.70, 0.44), may_begin=False), "it has come to a stop; others may move as it did"
 
@@ -74,7 +74,7 @@ def test_with_nothing_new_to_begin_trials_go_on_while_they_promise_more() -> Non
     while trial is not None:
         seen[trial] += 10
         if not rung(policy, trial, seen[trial], points(trial), may_begin=False):
-            trial = revive(policy, may_begin=False)
+            trial = next_to_resume(policy, may_begin=False)
     assert seen == {0: 10, 1: 40, 2: 40}
 
 
@@ -84,8 +84,8 @@ def test_a_trial_that_has_ended_is_not_revived() -> None:
         rung(policy, trial, 10, (0.6, 0.4))
     for trial in (0, 1):
         policy.end(trial)
-    assert revive(policy, may_begin=False) == 2
-    assert revive(policy, may_begin=False) is None
+    assert next_to_resume(policy, may_begin=False) == 2
+    assert next_to_resume(policy, may_begin=False) is None
 
 
 def test_before_all_are_begun_ever_fewer_go_on() -> None:
@@ -102,7 +102,7 @@ def test_before_all_are_begun_ever_fewer_go_on() -> None:
         return rung(policy, trial, seen[trial], point)
 
     running = [trial for trial in seen if goes_on(trial)]
-    while running or (revived := revive(policy)) is not None:
+    while running or (revived := next_to_resume(policy)) is not None:
         trial = running.pop() if running else revived
         seen[trial] += 10
         if goes_on(trial) and seen[trial] < 40:
@@ -126,19 +126,19 @@ def test_the_search_does_not_end_while_a_held_trial_promises_more(seed: int, mon
     trial: int | None = 0
     while trial is not None:
         seen[trial] = seen.get(trial, 0) + 10
-        goes_on = rung(policy, trial, seen[trial], points(trial, seen[trial]), may_begin=len(seen) < 80)
+        running = rung(policy, trial, seen[trial], points(trial, seen[trial]), may_begin=len(seen) < 80)
         if seen[trial] == 40:
             policy.end(trial)
-        elif goes_on:
+        elif running:
             continue
-        trial = revive(policy, len(seen) < 80)
+        trial = next_to_resume(policy, len(seen) < 80)
         if trial is None and len(seen) < 80:
             trial = len(seen)
     assert len(seen) == 80
     monkeypatch.setattr(growth, "CANDIDATES", 1000)
-    policy.settle(0, goes_on=True)  # to have promises worked out anew, now all of them
-    policy.settle(0, goes_on=False)
-    assert revive(policy, may_begin=False) is None
+    policy.set_running(0, running=True)  # to have promises worked out anew, now all of them
+    policy.set_running(0, running=False)
+    assert next_to_resume(policy, may_begin=False) is None
 
 
 def test_what_is_idle_when_the_last_trial_has_begun_takes_up_only_what_promises_something() -> None:
@@ -147,7 +147,7 @@ def test_what_is_idle_when_the_last_trial_has_begun_takes_up_only_what_promises_
     for trial in range(8):
         rung(policy, trial, 10, (0.6, 0.45) if trial in (0, 7) else (0.52, 0.25))
     rung(policy, 0, 20, (0.65, 0.46))
-    revived = [revive(policy, may_begin=False) for _ in range(8)]
+    revived = [next_to_resume(policy, may_begin=False) for _ in range(8)]
     assert 7 in revived and {*revived} <= {0, 7, None}
 
 
@@ -158,7 +158,7 @@ def test_the_search_does_not_end_before_good_trials_that_promise_nothing_went_on
         rung(policy, trial, 10, (0.60 + 0.01 * trial, 0.40))
     rung(policy, 7, 20, (0.67, 0.40), may_begin=False)
     assert policy._promises(False)[6] == 0
-    revived = {revive(policy, may_begin=False) for _ in range(8)}
+    revived = {next_to_resume(policy, may_begin=False) for _ in range(8)}
     assert {6} <= revived <= {6, 7, None}
 
 
@@ -168,7 +168,7 @@ def test_where_no_point_meets_the_constraints_trials_go_on_for_the_front_without
         for trial in range(4):
             rung(each, trial, 10, (0.6 + 0.01 * trial, 0.4 - 0.01 * trial))
         rung(each, 2, 20, (0.7, 0.39))
-    first = revive(policy, may_begin=False)
-    assert first is not None and first == revive(plain, may_begin=False)
+    first = next_to_resume(policy, may_begin=False)
+    assert first is not None and first == next_to_resume(plain, may_begin=False)
     rung(policy, 2, 30, (0.95, 0.3), may_begin=False)
-    assert policy._front.corner == (0.9, 0.2), "as soon as one meets them, it is what meets them that counts"
+    assert policy._front.reference_point == (0.9, 0.2), "as soon as one meets them, it is what meets them that counts"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raysweep.metrics.pareto import layers, non_dominated
-from raysweep.search.stopping.base import KeepAll, Standing, Stopper
+from raysweep.search.stopping.base import EarlyStopper, KeepAll, Standing
 from raysweep.search.stopping.halving import ParetoHalving, SuccessiveHalving
 from raysweep.search.stopping.median import Median
 
@@ -15,12 +15,12 @@ def at(objective: float) -> Standing:
     return Standing(((objective, 0.5),), objective, objective)
 
 
-def revive(rule: Stopper) -> int | None:
+def next_to_resume(rule: EarlyStopper) -> int | None:
     """The trial to go on with, which then goes on."""
-    trial = rule.revive(True)
-    assert rule.revive(True) == trial, "asking changes nothing"
+    trial = rule.next_to_resume(True)
+    assert rule.next_to_resume(True) == trial, "asking changes nothing"
     if trial is not None:
-        rule.settle(trial, goes_on=True)
+        rule.set_running(trial, running=True)
     return trial
 
 
@@ -31,36 +31,36 @@ def test_milestones_are_the_first_budget_times_powers_of_the_factor() -> None:
 
 def test_a_trial_is_held_outside_the_best_share_and_revived_when_it_comes_to_belong() -> None:
     rule = SuccessiveHalving(10, 2)
-    reason = rule.judge(0, 10, at(0.5), (40,), True)
+    reason = rule.on_rung(0, 10, at(0.5), (40,), True)
     assert reason == "after 10 examples it is not among the best 1 in 2 of 1 trials (objective 50.00)"
-    assert revive(rule) is None
-    assert rule.judge(1, 10, at(0.4), (40,), True) is not None
-    assert revive(rule) == 0, "the best of two"
-    assert revive(rule) is None
-    assert rule.judge(2, 10, at(0.6), (40,), True) is None, "the best of three goes on at once"
-    assert rule.judge(3, 10, at(0.1), (40,), True) is not None
-    assert revive(rule) is None, "of four, 0.6 and 0.5 went on"
-    rule.judge(4, 10, at(0.2), (40,), True)
-    rule.judge(5, 10, at(0.0), (40,), True)
-    assert revive(rule) == 1
-    assert revive(rule) is None
+    assert next_to_resume(rule) is None
+    assert rule.on_rung(1, 10, at(0.4), (40,), True) is not None
+    assert next_to_resume(rule) == 0, "the best of two"
+    assert next_to_resume(rule) is None
+    assert rule.on_rung(2, 10, at(0.6), (40,), True) is None, "the best of three goes on at once"
+    assert rule.on_rung(3, 10, at(0.1), (40,), True) is not None
+    assert next_to_resume(rule) is None, "of four, 0.6 and 0.5 went on"
+    rule.on_rung(4, 10, at(0.2), (40,), True)
+    rule.on_rung(5, 10, at(0.0), (40,), True)
+    assert next_to_resume(rule) == 1
+    assert next_to_resume(rule) is None
 
 
 def test_a_trial_that_has_ended_is_a_measure_but_is_not_revived() -> None:
     rule = SuccessiveHalving(10, 2)
     for trial, value in enumerate((0.9, 0.8, 0.1)):
-        rule.judge(trial, 10, at(value), (40,), True)
+        rule.on_rung(trial, 10, at(value), (40,), True)
     rule.end(0)
-    rule.judge(3, 10, at(0.2), (40,), True)
-    assert revive(rule) == 1, "of four the best two, but for the first, which has ended"
+    rule.on_rung(3, 10, at(0.2), (40,), True)
+    assert next_to_resume(rule) == 1, "of four the best two, but for the first, which has ended"
 
 
 def test_budgets_are_never_compared_with_others() -> None:
     rule = SuccessiveHalving(10, 2)
     for trial, value in enumerate((0.9, 0.8, 0.7)):
-        rule.judge(trial, 10, at(value), (40,), True)
-    assert rule.judge(0, 15, at(0.0), (40,), True) is None, "between milestones nobody is judged"
-    assert "1 trials" in (rule.judge(0, 20, at(0.1), (40,), True) or "")
+        rule.on_rung(trial, 10, at(value), (40,), True)
+    assert rule.on_rung(0, 15, at(0.0), (40,), True) is None, "between milestones nobody is judged"
+    assert "1 trials" in (rule.on_rung(0, 20, at(0.1), (40,), True) or "")
 
 
 @pytest.mark.parametrize("factor", [2, 3, 4])
@@ -70,9 +70,9 @@ def test_one_in_the_factor_goes_on_and_they_are_the_best(factor: int, kind: type
     values = np.random.default_rng(0).random(300)
     gone_on = set()
     for trial, value in enumerate(values):
-        if rule.judge(trial, 1, at(value), (40,), True) is None:
+        if rule.on_rung(trial, 1, at(value), (40,), True) is None:
             gone_on.add(trial)
-        while (revived := revive(rule)) is not None:
+        while (revived := next_to_resume(rule)) is not None:
             gone_on.add(revived)
     best = set(np.argsort(-values)[: 300 // factor].tolist())
     assert best <= gone_on, "with nothing left to wait for, all that belong have gone on"
@@ -81,15 +81,15 @@ def test_one_in_the_factor_goes_on_and_they_are_the_best(factor: int, kind: type
 
 def test_the_median_rule_is_viziers() -> None:
     rule = Median(10, least=3)
-    assert [rule.judge(t, 10, at(v), (40,), True) for t, v in enumerate((0.1, 0.2, 0.3))] == [None, None, None]
-    assert rule.judge(3, 10, at(0.19), (40,), True) is not None
-    assert rule.judge(4, 10, at(0.2), (40,), True) is None
-    assert rule.judge(5, 5, at(0.0), (40,), True) is None, "before the first budget"
-    assert revive(rule) is None
+    assert [rule.on_rung(t, 10, at(v), (40,), True) for t, v in enumerate((0.1, 0.2, 0.3))] == [None, None, None]
+    assert rule.on_rung(3, 10, at(0.19), (40,), True) is not None
+    assert rule.on_rung(4, 10, at(0.2), (40,), True) is None
+    assert rule.on_rung(5, 5, at(0.0), (40,), True) is None, "before the first budget"
+    assert next_to_resume(rule) is None
 
 
 def test_without_a_policy_everything_goes_on() -> None:
-    assert KeepAll().judge(0, 10, at(0.0), (40,), True) is None
+    assert KeepAll().on_rung(0, 10, at(0.0), (40,), True) is None
 
 
 pairs = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=30)
@@ -126,8 +126,8 @@ def test_what_misses_the_constraints_comes_after_all_that_meet_them() -> None:
     areas = [-0.2, -0.1, 0.02, 0.01, -0.3, -0.4]
     went_on = set()
     for trial, (point, area) in enumerate(zip(points, areas, strict=True)):
-        if rule.judge(trial, 10, Standing((point,), 0.5, area), (40,), True) is None:
+        if rule.on_rung(trial, 10, Standing((point,), 0.5, area), (40,), True) is None:
             went_on.add(trial)
-        while (revived := revive(rule)) is not None:
+        while (revived := next_to_resume(rule)) is not None:
             went_on.add(revived)
     assert {2, 3} <= went_on and not {4, 5} & went_on

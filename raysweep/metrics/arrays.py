@@ -1,0 +1,7 @@
+"""Names of the arrays that scores, fronts and models are computed in."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float32Array = NDArray[np.float32]
+Float64Array = NDArray[np.float64]
