@@ -1,3 +1,70 @@
-"""Sweeps on Ray for sentence embeddings that keep both class and meaning."""
+"""Sweeps on Ray for sentence embeddings that keep both class and meaning.
 
-__version__ = "0.1.0"
+The public API is what ``raysweep.__all__`` names. Each name is loaded when it is first used, so that ``import raysweep``
+stays light. Everything in the packages below is implementation: see the architecture page of the documentation.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from raysweep.errors import InputError
+from raysweep.version import __version__
+
+if TYPE_CHECKING:
+    from raysweep.api.functions import (
+        export_point,
+        load_run,
+        load_sweep,
+        open_prepared,
+        prepare_sweep,
+        resume_run,
+        run_sweep,
+        run_trial,
+        trial_config,
+    )
+    from raysweep.api.progress import Progress
+    from raysweep.api.run_results import Picture, RunResults
+
+_HOMES = {
+    "raysweep.api.functions": (
+        "export_point",
+        "load_run",
+        "load_sweep",
+        "open_prepared",
+        "prepare_sweep",
+        "resume_run",
+        "run_sweep",
+        "run_trial",
+        "trial_config",
+    ),
+    "raysweep.api.run_results": ("Picture", "RunResults"),
+    "raysweep.api.progress": ("Progress",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "InputError",
+    "Picture",
+    "Progress",
+    "RunResults",
+    "__version__",
+    "export_point",
+    "load_run",
+    "load_sweep",
+    "open_prepared",
+    "prepare_sweep",
+    "resume_run",
+    "run_sweep",
+    "run_trial",
+    "trial_config",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

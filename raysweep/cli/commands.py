@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from raysweep import __version__
-from raysweep.api import load_sweep
+from raysweep.api.functions import load_sweep
 from raysweep.cli.options import natural, one_of, where_of, with_trials
 from raysweep.config.load import LoadedSweep, find_space, parse_overrides
 from raysweep.errors import InputError
 from raysweep.terminal import undisturbed, working
+from raysweep.version import __version__
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 

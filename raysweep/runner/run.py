@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import yaml
 
-from raysweep import __version__
 from raysweep.cluster import Request, connected
 from raysweep.config.space import Space
 from raysweep.config.sweep import EncoderConfig, SweepConfig
@@ -34,6 +33,7 @@ from raysweep.sweep.optuna_study import StudyFile
 from raysweep.sweep.resume import Resumed
 from raysweep.sweep.sweep import Sweep
 from raysweep.terminal import Display, Log
+from raysweep.version import __version__
 
 
 def prepare_only(config: SweepConfig, space: Space, display: Display) -> Path:

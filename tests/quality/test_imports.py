@@ -13,7 +13,7 @@ from support.paths import ROOT
 SOURCE = ROOT / "raysweep"
 
 # What every package may import: the exception for bad input, lines on a terminal, how a trial stands.
-ANYBODY = {"errors", "terminal", "trial_status"}
+ANYBODY = {"errors", "terminal", "trial_status", "version"}
 EVALUATION = {"config", "data", "encoders", "metrics", "results"}
 TRAINING = EVALUATION | {"evaluation"}
 REPLAY = {"config", "metrics", "results", "search"}
@@ -21,6 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "terminal": set(),
     "trial_status": set(),
+    "version": set(),
     "config": set(),
     "metrics": set(),
     "data": {"config"},

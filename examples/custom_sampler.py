@@ -1,0 +1,37 @@
+"""Propose configurations with a sampler of your own: any class of Optuna's kind, named by its import path.
+
+python custom_sampler.py
+"""
+
+from typing import Any
+
+import optuna
+
+import raysweep
+
+
+class CoolingSampler(optuna.samplers.RandomSampler):
+    """Draws learning rates from an ever lower part of their range; all else at random."""
+
+    def sample_independent(
+        self,
+        study: optuna.Study,
+        trial: Any,
+        param_name: str,
+        param_distribution: optuna.distributions.BaseDistribution,
+    ) -> Any:
+        if param_name == "learning_rate" and isinstance(param_distribution, optuna.distributions.FloatDistribution):
+            low, high = param_distribution.low, param_distribution.high
+            highest = max(low * 2, high / 2**trial.number)
+            param_distribution = optuna.distributions.FloatDistribution(low, highest, log=True)
+        return super().sample_independent(study, trial, param_name, param_distribution)
+
+
+def main() -> None:
+    sweep = raysweep.load_sweep("smoke", {"name": "cooling", "sampler": "custom_sampler:CoolingSampler"})
+    results = raysweep.run_sweep(sweep, on_progress=print)
+    print(results.trials[["trial", "status", "config_loss", "config_learning_rate"]].to_string(index=False))
+
+
+if __name__ == "__main__":
+    main()

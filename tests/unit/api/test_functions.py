@@ -1,0 +1,78 @@
+"""The public API: what ``import raysweep`` offers, and that it refuses bad input as the command line does."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import raysweep
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    for name in raysweep.__all__:
+        found = getattr(raysweep, name)
+        assert name in dir(raysweep)
+        assert name == "__version__" or found.__doc__, name
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="'raysweep' has no attribute 'sweep_load'"):
+        raysweep.sweep_load  # noqa: B018
+
+
+def test_importing_it_imports_next_to_nothing() -> None:
+    code = "import sys; import raysweep; print([m for m in ('numpy', 'pandas', 'pydantic', 'optuna', 'torch', 'ray') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_shipped_space_is_loaded_by_name_under_overrides() -> None:
+    overrides = {
+        "budget.trials": 7,
+        "objective.polarity_weight": 0.25,
+        "space.freezing": "emb",
+        "data.train": Path("a.csv"),
+    }
+    sweep = raysweep.load_sweep("smoke", overrides)
+    assert (sweep.config.budget.trials, sweep.config.objective.polarity_weight) == (7, 0.25)
+    assert sweep.space.values("freezing") == ["emb"]
+    assert sweep.config.data.train == str(Path("a.csv").absolute())
+
+
+def test_overrides_may_be_yaml_text_or_values() -> None:
+    as_text = raysweep.load_sweep("smoke", {"space.learning_rate": "{low: 1e-6, high: 1e-4, log: true}"})
+    as_value = raysweep.load_sweep("smoke", [("space.learning_rate", {"low": 1e-6, "high": 1e-4, "log": True})])
+    assert as_text.space == as_value.space
+
+
+@pytest.mark.parametrize(
+    ("space", "overrides", "said"),
+    [
+        ("smok", {}, r"smok: no such file, and no shipped space of this name; shipped: .*smoke"),
+        ("smoke", {"budget.trails": 4}, r"--budget.trails: unknown key \(did you mean trials\?\)"),
+        ("smoke", {"budget.trials": -1}, r"--budget.trials: .*not -1"),
+        ("smoke", {"budget.trials": object()}, r"budget.trials: .* is of type object; allowed: what YAML can hold"),
+        ("smoke", {"sampler": "nowhere:Sampler"}, r"--sampler: 'nowhere:Sampler' cannot be imported"),
+    ],
+)
+def test_bad_sweeps_are_refused(space: str, overrides: dict[str, object], said: str) -> None:
+    with pytest.raises(raysweep.InputError, match=said):
+        raysweep.load_sweep(space, overrides)
+
+
+def test_a_trial_configuration_has_its_losss_defaults() -> None:
+    assert raysweep.trial_config(loss="multiple_negatives", learning_rate=1e-5).scale == 20
+    with pytest.raises(raysweep.InputError, match=r"margn: unknown key \(did you mean margin"):
+        raysweep.trial_config(loss="triplet", learning_rate=1e-5, margn=0.1)
+
+
+def test_what_is_no_run_or_no_prepared_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(raysweep.InputError, match="not a run folder"):
+        raysweep.load_run(tmp_path)
+    with pytest.raises(raysweep.InputError, match="not a run folder"):
+        raysweep.export_point(tmp_path, tmp_path / "model")
+    with pytest.raises(raysweep.InputError, match="not a file that raysweep prepare wrote"):
+        raysweep.open_prepared(tmp_path / "missing.json")
+    with pytest.raises(raysweep.InputError, match="cannot be resumed"):
+        raysweep.resume_run(tmp_path)

@@ -1,0 +1,72 @@
+"""A run's results as frames and pictures, against the ledger that they were read from."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+import raysweep
+from support.sweeps import make, play
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> raysweep.RunResults:
+    folder = tmp_path_factory.mktemp("run")
+    sweep, _ = make(folder)
+    play(sweep)
+    return raysweep.load_run(folder)
+
+
+def events(run: raysweep.RunResults, kind: str) -> list[dict[str, object]]:
+    lines = (run.folder / "ledger.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["event"] == kind]
+
+
+def test_points_trials_and_rungs_are_those_of_the_ledger(run: raysweep.RunResults) -> None:
+    rungs = events(run, "rung")
+    assert run.status == "completed"
+    assert run.rungs[["trial", "step", "examples_seen"]].to_dict("records") == [
+        {name: rung[name] for name in ("trial", "step", "examples_seen")} for rung in rungs
+    ]
+    expected = [(rung["trial"], rung["step"], point["polarity"]) for rung in rungs for point in rung["points"]]  # type: ignore[attr-defined]
+    assert list(run.points[["trial", "step", "polarity"]].itertuples(index=False, name=None)) == expected
+    begun = events(run, "trial")
+    assert run.trials.config_learning_rate.tolist() == [event["config"]["learning_rate"] for event in begun]  # type: ignore[index]
+    assert set(run.trials.status) <= {"completed", "stopped"}
+
+
+def test_the_front_is_what_no_point_dominates(run: raysweep.RunResults) -> None:
+    points = run.points[["polarity", "similarity"]].to_numpy().tolist()
+    undominated = {(p, s) for p, s in points if not any(q >= p and t >= s and (q, t) != (p, s) for q, t in points)}
+    front = run.front
+    assert set(zip(front.dev_polarity, front.dev_similarity, strict=True)) == undominated
+    assert front.dev_similarity.is_monotonic_decreasing
+    assert front.is_knee.sum() == 1
+    assert all(math.isnan(score) for score in front.test_polarity), "no member was scored on test"
+    assert front.point[0] == f"{front.trial[0]}:{front.step[0]}"
+
+
+def test_frames_may_be_changed_by_whoever_gets_them(run: raysweep.RunResults) -> None:
+    frame = run.front
+    frame["dev_polarity"] = 0.0
+    assert (run.front.dev_polarity > 0).all()
+
+
+def test_pictures_are_shown_by_notebooks_and_saved(run: raysweep.RunResults, tmp_path: Path) -> None:
+    for name, picture in (("front", run.front_figure()), ("progress", run.progress_figure())):
+        picture.save(tmp_path / f"{name}.png")
+        assert (tmp_path / f"{name}.png").read_bytes() == picture._repr_png_() == picture.png
+        assert picture.png.startswith(b"\x89PNG")
+
+
+def test_a_run_without_a_rung_has_empty_frames(tmp_path: Path) -> None:
+    make(tmp_path)
+    run = raysweep.load_run(tmp_path)
+    assert (len(run.front), len(run.points), len(run.trials), run.status) == (0, 0, 0, "running")
+
+
+def test_the_report_is_written_beside_the_ledger(run: raysweep.RunResults) -> None:
+    page = run.write_report()
+    assert page == run.folder / "report" / "report.html"
+    assert page.is_file()
