@@ -357,9 +357,9 @@ def test_a_folder_that_cannot_be_written_is_refused_before_work(tmp_path: Path) 
     assert "storage.runs: cannot write to" in done.stderr
 
 
-def test_the_readmes_trial_in_python_runs(twice: tuple[Path, Sequence[subprocess.CompletedProcess[str]]]) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    code = readme.split("```python\n")[1].split("```")[0]
+def test_the_guides_trial_in_python_runs(twice: tuple[Path, Sequence[subprocess.CompletedProcess[str]]]) -> None:
+    guide = (ROOT / "docs" / "guides" / "python.md").read_text(encoding="utf-8")
+    code = guide.split("```python\n")[2].split("```")[0]
     assert len([line for line in code.splitlines() if line.strip()]) < 10
     assert raysweep(twice[0], "prepare", "smoke").returncode == 0
     done = subprocess.run(

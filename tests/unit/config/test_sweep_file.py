@@ -41,9 +41,9 @@ def test_the_required_spaces_are_shipped() -> None:
     assert {"demo", "polarity", "published_grid", "adiabatic", "smoke"} <= {path.stem for path in SHIPPED}
 
 
-def test_the_readmes_file_is_valid(tmp_path: Path) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    config, space = read(tmp_path, readme.split("```yaml\n")[1].split("```")[0])
+def test_the_guides_file_is_valid(tmp_path: Path) -> None:
+    guide = (ROOT / "docs" / "guides" / "custom-space.md").read_text(encoding="utf-8")
+    config, space = read(tmp_path, guide.split("```yaml\n")[1].split("```")[0])
     assert config.model.prompt == "query: "
     assert space.values("loss") == ["triplet", "multiple_negatives"]
 

@@ -1,0 +1,167 @@
+"""The documentation: it builds strictly and without a network, says what the code has, and names files that exist."""
+
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+
+import raysweep
+from raysweep.cli.commands import app
+from raysweep.config.document import Document
+from raysweep.config.losses import LOSSES
+from raysweep.config.space_parser import parse as parse_space
+from raysweep.config.sweep import SweepConfig
+from raysweep.config.sweep import parse as parse_sweep
+from raysweep.config.trial import TrialConfig
+from support.paths import ROOT, SPACES
+
+WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NOWHERE = "http://127.0.0.1:9"  # nothing listens there
+NO_NETWORK = {"http_proxy": NOWHERE, "https_proxy": NOWHERE, "HTTP_PROXY": NOWHERE, "HTTPS_PROXY": NOWHERE}
+LOADED = {"src", "srcset", "data", "poster"}  # attributes whose address a browser fetches by itself
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site; the build fails on any warning, such as a link that leads nowhere."""
+    folder = tmp_path_factory.mktemp("docs") / "site"
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, **NO_NETWORK, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+class Loads(HTMLParser):
+    """Collects the addresses that a page makes the browser fetch: not those that a reader may follow."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.addresses += [value or "" for name, value in attrs if name in LOADED]
+        given = dict(attrs)
+        if tag == "link" and given.get("rel") not in ("canonical", "next", "prev"):
+            self.addresses.append(given.get("href") or "")
+
+
+def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 25
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert not [each for each in Loads(text).addresses if re.match(r"(https?:)?//", each)], page
+        assert 'class="mermaid"' not in text, "the theme would fetch the program that draws it"
+    for style in site.rglob("*.css"):
+        assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", style.read_text(encoding="utf-8")), style
+
+
+def test_every_address_that_a_page_loads_is_there(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        for address in Loads(page.read_text(encoding="utf-8")).addresses:
+            if page.name != "404.html" and not address.startswith("data:"):  # that one has addresses from the root
+                assert (page.parent / address.partition("?")[0]).is_file(), (page, address)
+
+
+def test_the_reference_has_every_key_of_a_sweeps_file(site: Path) -> None:
+    text = (site / "reference" / "configuration.html").read_text(encoding="utf-8")
+    schema = SweepConfig.model_json_schema()
+    models = [schema, *schema["$defs"].values()]
+    for key in [*(key for model in models for key in model["properties"]), *TrialConfig.model_fields, *LOSSES]:
+        assert f"<code>{key}</code>" in text
+
+
+def test_the_reference_has_every_command_and_option(site: Path) -> None:
+    text = (site / "reference" / "commands.html").read_text(encoding="utf-8")
+    commands = typer.main.get_command(app).commands
+    assert len(commands) >= 8
+    for name, command in commands.items():
+        assert f'<h2 id="{name}">' in text
+        for parameter in command.params:
+            assert (parameter.metavar if parameter.param_type_name == "argument" else parameter.opts[0]) in text
+
+
+def test_the_reference_has_the_public_api_and_the_shipped_spaces(site: Path) -> None:
+    python = (site / "reference" / "python.html").read_text(encoding="utf-8")
+    for name in set(getattr(raysweep, "__all__", ())) - {"__version__"}:
+        assert f"raysweep.{name}" in python
+    assert not re.search(r":(class|func|meth|mod|attr):", python)
+    spaces = (site / "reference" / "spaces.html").read_text(encoding="utf-8")
+    for path in SPACES.glob("*.yaml"):
+        assert f'<h2 id="{path.stem}">' in spaces
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    """Every fenced block of a language in the pages that are written by hand, with its page."""
+    fence = re.compile(rf"^```{language}\n(.*?)^```", re.DOTALL | re.MULTILINE)
+    return [(path.name, code) for path in WRITTEN for code in fence.findall(path.read_text(encoding="utf-8"))]
+
+
+def test_yaml_in_the_pages_is_valid(tmp_path: Path) -> None:
+    """A part of a sweep's file is valid in a whole one."""
+    rest = yaml.safe_load((SPACES / "smoke.yaml").read_text(encoding="utf-8"))
+    assert len(blocks("yaml")) >= 4
+    for page, code in blocks("yaml"):
+        path = tmp_path / f"{page}.yaml"
+        path.write_text(code, encoding="utf-8")
+        path.write_text(yaml.safe_dump({**rest, **Document.read(path).values}), encoding="utf-8")
+        document = Document.read(path)
+        parse_space(document, parse_sweep(document))
+
+
+def test_commands_in_the_pages_exist() -> None:
+    commands = typer.main.get_command(app).commands
+    options = {
+        option for command in commands.values() for each in command.params for option in getattr(each, "opts", ())
+    }
+    top_level = set(SweepConfig.model_fields)
+    found = 0
+    for page, code in blocks("sh"):
+        for line in code.replace("\\\n", " ").splitlines():
+            if line.startswith("raysweep "):
+                words = line.partition("  #")[0].split()
+                assert words[1] in commands, (page, line)
+                for option in (word for word in words if word.startswith("--")):
+                    assert option in options or option[2:].partition(".")[0] in top_level, (page, line)
+                found += 1
+    assert found >= 15
+
+
+def test_python_in_the_pages_compiles_and_calls_what_there_is() -> None:
+    public = getattr(raysweep, "__all__", None)
+    for page, code in blocks("python"):
+        compile(code, page, "exec")
+        for name in re.findall(r"raysweep\.(\w+)", code):
+            assert public is None or name in public, (page, name)
+
+
+def test_files_and_modules_that_the_pages_name_exist() -> None:
+    packages = "|".join(path.parent.name for path in (ROOT / "raysweep").glob("*/__init__.py"))
+    for page in WRITTEN:
+        text = page.read_text(encoding="utf-8")
+        for path in re.findall(r"`((?:raysweep|tests|docs|search_spaces|benchmarks)/[\w/.-]+)`", text):
+            assert "NAME" in path or (ROOT / path).exists(), (page.name, path)
+        for module in re.findall(rf"`((?:{packages})\.[a-z_]+)(?:\.[A-Z]\w+)?`", text):
+            if page.name == "architecture.md":  # elsewhere such a word is a key of a sweep's file
+                where = ROOT / "raysweep" / module.replace(".", "/")
+                assert where.is_dir() or where.with_suffix(".py").is_file(), (page.name, module)
+
+
+def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
+    for name in ("README.md", "CONTRIBUTING.md"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert len(text.splitlines()) < 200
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+            assert (ROOT / target).exists(), (name, target)
