@@ -148,7 +148,7 @@ def shown_type(value: Schema) -> str:
 
 def shown_default(default: Any) -> str:
     if default is None:
-        return "none"
+        return "not given"
     if default in ("", [], {}):
         return {str: "empty text", list: "empty list", dict: "empty"}[type(default)]
     return f"`{str(default).lower() if isinstance(default, bool) else default}`"
