@@ -21,12 +21,12 @@ from benchmarks.sst2 import LEARNING_RATE, MARGIN
 from raysweep.config import freezing
 from raysweep.config.sweep import EncoderConfig, EvaluationConfig
 from raysweep.config.trial import TrialConfig, trial_config
-from raysweep.data.artifacts import open_array
 from raysweep.data.prepared import Prepared
 from raysweep.encoders import encoder
 from raysweep.encoders.tokens import Tokens
 from raysweep.evaluation import operating_points
 from raysweep.evaluation.evaluation_set import EvaluationSet
+from raysweep.evaluation.operating_points import TunedEncoder
 from raysweep.metrics.retrieval import Scores
 from raysweep.training.trainer import Training
 from raysweep.training.workbench import Workbench
@@ -86,9 +86,9 @@ def ours(turns: Turns, task: Task, later: bool = False) -> Scores | None:
     turns.begin()
     pending = 0
     while not training.rung_is_full:
-        before = training.seen
+        before = training.progress.seen
         training.step()
-        pending += training.seen - before
+        pending += training.progress.seen - before
         if pending >= task.per_turn * BATCH:
             turns.rest(pending)
             pending = 0
@@ -190,13 +190,11 @@ def _finish(training: Training) -> None:
 
 def _measure(task: Task, model: SentenceTransformer) -> Scores | None:
     """Per-query scores on the test split in fp32, by the same code for all. None where there is no test split."""
-    folder = task.prepared.tokens_folder
-    tokens = Tokens(open_array(folder, "flat"), open_array(folder, "offsets"))
     if not len(task.prepared.sentences.ids("test")):
         return None
-    found, _ = operating_points.measure(
-        model, tokens, EvaluationSet.of(task.prepared, "test", EvaluationConfig()), [("plain", None)]
-    )
+    tuned = TunedEncoder(model, Tokens.open(task.prepared.tokens_folder))
+    test = EvaluationSet.of(task.prepared, "test", EvaluationConfig())
+    found = operating_points.measure(tuned, test, [("plain", None)])
     return found["plain", None]
 
 
@@ -206,8 +204,7 @@ def token_counts(prepared: Prepared, triplets: npt.NDArray[np.integer]) -> dict[
     ``distinct`` counts each sentence once a batch, which is all the work there is; ``real`` every column's; ``padded``
     what a column-wise padded batch holds, as the stock trainer makes it.
     """
-    folder = prepared.tokens_folder
-    tokens = Tokens(open_array(folder, "flat"), open_array(folder, "offsets"))
+    tokens = Tokens.open(prepared.tokens_folder)
     counts = {"distinct": 0, "real": 0, "padded": 0}
     for start in range(0, len(triplets), BATCH):
         batch = triplets[start : start + BATCH]

@@ -37,6 +37,7 @@ class Untrained(tune.TrialActor):
         self._started = True
 
     def step(self) -> dict[str, Any]:
+        from raysweep.training import training_state
         from raysweep.training.trainer import Training
 
         trial = TrialConfig(**self._given["trial"])
@@ -47,7 +48,7 @@ class Untrained(tune.TrialActor):
             self._rungs = iter([result])
         if self.writes:
             with self._timed("writing"):
-                training.save(checkpoints_of(self._folder, self._number), result)
+                training_state.save(training, checkpoints_of(self._folder, self._number), result)
         with self._timed("trial"):
             answer = super().step()
         self._times["trial"] -= self._times["point"]

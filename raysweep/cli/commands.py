@@ -158,15 +158,9 @@ def evaluate(
         results = score_files.score_files(
             EncoderConfig(name=model, prompt=prompt, precision=arithmetic),
             EncoderConfig(name=reference, prompt=prompt) if reference else None,
-            train,
-            test,
-            ks,
-            kinds,
+            score_files.LabelledFiles(train, test, text_column, label_column),
+            score_files.RetrievalSettings(ks, kinds, num_pool, pool_seed),
             display,
-            text_column=text_column,
-            label_column=label_column,
-            num_pool=num_pool,
-            pool_seed=pool_seed,
         )
     if format == "json":
         import json

@@ -1,27 +1,21 @@
 """Batches cut into buckets of sentences of like length."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    pass
-
-
 TOKENS_PER_BATCH = 4096  # about 2 MB of activations per layer at width 384: larger batches gain nothing on a CPU
 
 
-# A training batch is cut into buckets of like length; smaller ones pad less, larger ones leave the processor's caches,
-# while on a GPU every further bucket costs launches. In tokens: the most that a bucket holds, and what one more costs.
+# A training batch is cut into buckets of like length. Small buckets pad less, and large ones leave the processor's caches;
+# on a GPU every further bucket costs launches. In tokens: the most that a bucket holds, and what one more bucket costs.
 TOKENS_PER_BUCKET = {"cpu": 512, "cuda": 16384}
-
-
 BUCKET_COST = {"cpu": 60, "cuda": 4096}
 
+MAX_WEIGHED = 2048  # sentences; beyond, a batch is simply filled bucket by bucket
 
-MOST_TO_WEIGH = 2048  # sentences: beyond, a batch is simply filled bucket by bucket
+_NOT_ALLOWED = np.iinfo(np.int64).max
 
 
 def buckets(
@@ -31,7 +25,8 @@ def buckets(
     order = np.argsort(-lengths, kind="stable")
     start = 0
     while start < len(order):
-        size = max(1, tokens_per_batch // max(1, int(lengths[order[start]])))
+        longest = max(1, int(lengths[order[start]]))
+        size = max(1, tokens_per_batch // longest)
         yield order[start : start + size]
         start += size
 
@@ -39,9 +34,10 @@ def buckets(
 def training_buckets(lengths: npt.NDArray[np.integer], device: str) -> list[npt.NDArray[np.int64]]:
     """Positions of a training batch's sentences, cut into buckets for this kind of device, longest first."""
     kind = device if device in TOKENS_PER_BUCKET else "cpu"
-    if len(lengths) > MOST_TO_WEIGH:
-        return list(buckets(lengths, TOKENS_PER_BUCKET[kind]))
-    return least_padded(lengths, TOKENS_PER_BUCKET[kind], BUCKET_COST[kind])
+    tokens_per_bucket = TOKENS_PER_BUCKET[kind]
+    if len(lengths) > MAX_WEIGHED:
+        return list(buckets(lengths, tokens_per_bucket))
+    return least_padded(lengths, tokens_per_bucket, BUCKET_COST[kind])
 
 
 def least_padded(
@@ -53,17 +49,26 @@ def least_padded(
     for being one more. O(n^2), for the few hundred sentences of a training batch.
     """
     order = np.argsort(-lengths, kind="stable")
-    longest = lengths[order].astype(np.int64)
+    longest_first = lengths[order].astype(np.int64)
     count = len(order)
-    best = np.zeros(count + 1, np.int64)
-    begin = np.zeros(count + 1, np.int64)
+    if count == 0:
+        return []
+    # By the number of sentences from the longest on: what grouping them costs, and where their last bucket begins.
+    least_cost = np.zeros(count + 1, np.int64)
+    last_start = np.zeros(count + 1, np.int64)
     for end in range(1, count + 1):
-        cells = (end - np.arange(end)) * longest[:end]
-        costs = np.where(cells <= tokens_per_bucket, best[:end] + cells, np.iinfo(np.int64).max - bucket_cost)
-        costs[-1] = best[end - 1] + cells[-1]
-        begin[end] = costs.argmin()
-        best[end] = costs[begin[end]] + bucket_cost
-    cuts = [count]
-    while cuts[-1] > 0:
-        cuts.append(int(begin[cuts[-1]]))
-    return np.split(order, cuts[-2:0:-1]) if count else []
+        sizes = end - np.arange(end)  # of the last bucket, by where it begins
+        cells = sizes * longest_first[:end]
+        allowed = cells <= tokens_per_bucket
+        allowed[-1] = True
+        costs = np.where(allowed, least_cost[:end] + cells, _NOT_ALLOWED)
+        start = costs.argmin()
+        last_start[end] = start
+        least_cost[end] = costs[start] + bucket_cost
+    starts: list[int] = []
+    end = count
+    while end > 0:
+        end = int(last_start[end])
+        starts.append(end)
+    cuts = starts[-2::-1]  # the first bucket begins at 0, where nothing is cut
+    return np.split(order, cuts)

@@ -1,4 +1,4 @@
-"""Encoders: loading, tokens without padding, and embedding of batches cut into buckets of like length."""
+"""Encoders: loading them, and embedding sentences in padded batches of like length."""
 
 import contextlib
 import logging
@@ -39,12 +39,15 @@ def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | No
     return model.eval()
 
 
-Replay = Callable[[npt.NDArray[np.integer]], contextlib.AbstractContextManager[None]]
-"""Within the context that this gives for some sentences, a part of the encoder need not be run for their padded batch."""
+BatchContext = Callable[[npt.NDArray[np.integer]], contextlib.AbstractContextManager[None]]
+"""Gives, for the sentence ids of a padded batch, the context that the batch's forward pass runs in.
+
+In the context of :meth:`raysweep.encoders.frozen_prefix.Prefix.replayed` the encoder's frozen part is not run again.
+"""
 
 
-def nothing_replayed(ids: npt.NDArray[np.integer]) -> contextlib.AbstractContextManager[None]:
-    """The Replay under which the whole encoder runs."""
+def no_context(ids: npt.NDArray[np.integer]) -> contextlib.AbstractContextManager[None]:
+    """The BatchContext that changes nothing."""
     return contextlib.nullcontext()
 
 
@@ -52,49 +55,56 @@ def forward(
     model: "SentenceTransformer",
     tokens: Tokens,
     ids: npt.NDArray[np.integer],
-    replay: contextlib.AbstractContextManager[None] | None = None,
+    context: contextlib.AbstractContextManager[None] | None = None,
 ) -> "torch.Tensor":
     """Embeddings of one padded batch, (len(ids), width), through the model's own modules, with gradients if enabled.
 
-    Within ``replay`` a part of the encoder may give results that are kept already.
+    The forward pass runs in ``context``, where one is given.
     """
+    features = _features(model, tokens, ids)
+    with context or contextlib.nullcontext():
+        embeddings: torch.Tensor = model(features)["sentence_embedding"]
+    return embeddings
+
+
+def _features(model: "SentenceTransformer", tokens: Tokens, ids: npt.NDArray[np.integer]) -> dict[str, Any]:
+    """What the model takes of a padded batch, on its device."""
     import torch
 
     padded, mask = tokens.padded(ids, pad_id(model))
-    features: dict[str, Any] = {"input_ids": torch.from_numpy(padded), "attention_mask": torch.from_numpy(mask)}
-    if model.device.type == "cuda":  # from pinned memory, so that the copy does not wait for the device
-        features = {name: value.pin_memory().to(model.device, non_blocking=True) for name, value in features.items()}
-    with replay or contextlib.nullcontext():
-        embeddings: torch.Tensor = model(features)["sentence_embedding"]
-    return embeddings
+    features = {"input_ids": torch.from_numpy(padded), "attention_mask": torch.from_numpy(mask)}
+    if model.device.type != "cuda":
+        return features
+    # From pinned memory, so that the copy does not wait for the device.
+    pinned = {name: value.pin_memory() for name, value in features.items()}
+    return {name: value.to(model.device, non_blocking=True) for name, value in pinned.items()}
 
 
 def embed(
     model: "SentenceTransformer",
     tokens: Tokens,
     ids: npt.NDArray[np.integer],
-    progress: Callable[[int], None] | None = None,
-    replay: Replay = nothing_replayed,
+    *,
     arithmetic: str = "fp32",
     unit: bool = True,
+    batch_context: BatchContext = no_context,
 ) -> npt.NDArray[np.float32]:
     """Embeddings of the sentences ``ids``, fp32 of shape (len(ids), width), without gradients or dropout.
 
-    Of length 1 unless ``unit`` is false. ``arithmetic`` is fp32 or bf16. ``replay`` gives for each padded batch the context
-    that its forward pass runs in.
+    They have length 1 unless ``unit`` is false. ``arithmetic`` is fp32 or bf16.
     """
     import torch
 
     model.eval()
-    width = model.get_embedding_dimension()
-    out = np.empty((len(ids), width or 0), np.float32)
+    embeddings = np.empty((len(ids), embedding_width(model)), np.float32)
     with torch.inference_mode(), precision.autocast(arithmetic, model.device.type):
         for bucket in buckets(tokens.lengths(ids)):
-            rows = forward(model, tokens, ids[bucket], replay(ids[bucket])).float()
-            out[bucket] = (torch.nn.functional.normalize(rows, dim=-1) if unit else rows).cpu().numpy()
-            if progress is not None:
-                progress(len(bucket))
-    return out
+            bucket_ids = ids[bucket]
+            rows = forward(model, tokens, bucket_ids, batch_context(bucket_ids)).float()
+            if unit:
+                rows = torch.nn.functional.normalize(rows, dim=-1)
+            embeddings[bucket] = rows.cpu().numpy()
+    return embeddings
 
 
 def word_table(model: "SentenceTransformer") -> "torch.nn.Embedding | None":
@@ -107,19 +117,24 @@ def word_table(model: "SentenceTransformer") -> "torch.nn.Embedding | None":
     return table if plain else None
 
 
+def embedding_width(model: "SentenceTransformer") -> int:
+    """The dimension of the encoder's embeddings."""
+    return int(model.get_embedding_dimension() or 0)
+
+
 def hidden_width(model: "SentenceTransformer") -> int:
-    """The width of hidden states within the encoder; embeddings may be narrower or wider."""
+    """The dimension of hidden states within the encoder; embeddings may be narrower or wider."""
     return int(model[0].auto_model.config.hidden_size)  # type: ignore[union-attr, arg-type]
 
 
 def pad_id(model: "SentenceTransformer") -> int:
-    """The token that fills padded batches."""
+    """The id of the token that fills padded batches."""
     pad = getattr(model.tokenizer, "pad_token_id", None)
     return 0 if pad is None else int(pad)
 
 
 def use_threads(num_threads: int) -> None:
-    """Let this process compute with so many threads."""
+    """Let torch compute with so many threads in this process."""
     import torch
 
     torch.set_num_threads(num_threads)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,86 +25,131 @@ class _Reached(Exception):  # noqa: N818 (it carries a value out of the model, n
         self.hidden = hidden
 
 
+@dataclass(frozen=True)
+class CacheLayout:
+    """Which sentences' hidden states are kept, and in which rows of the cache, one row a token.
+
+    ``groups`` are arrays of sentence ids that are computed together. ``group_of`` and ``first_row``, each (sentences,),
+    give a sentence's group and the row of its first token, -1 where it is not kept. ``num_rows`` is the cache's length.
+    """
+
+    groups: list[npt.NDArray[np.int64]]
+    group_of: npt.NDArray[np.int64]
+    first_row: npt.NDArray[np.int64]
+    num_rows: int
+
+    @classmethod
+    def of(cls, lengths: npt.NDArray[np.integer], tokens_per_group: int, max_rows: int) -> "CacheLayout":
+        """Keep whole groups of like length, the shortest sentences first, in at most ``max_rows`` rows."""
+        shortest_first = list(buckets.buckets(lengths, tokens_per_group))[::-1]
+        ends = np.cumsum([lengths[group].sum() for group in shortest_first])
+        num_groups = int(np.searchsorted(ends, max_rows, side="right"))
+        groups = shortest_first[:num_groups]
+        group_of = np.full(len(lengths), -1, np.int64)
+        first_row = np.full(len(lengths), -1, np.int64)
+        num_rows = 0
+        for number, group in enumerate(groups):
+            ends_in_group = np.cumsum(lengths[group])
+            group_of[group] = number
+            first_row[group] = num_rows + ends_in_group - lengths[group]
+            num_rows += int(ends_in_group[-1])
+        return cls(groups, group_of, first_row, num_rows)
+
+
 class Prefix:
     """Hidden states after the frozen blocks, of the base model's weights, which no trial changes.
 
-    Sentences are computed in fixed groups of like length, whole groups as they are first needed: a sum's last bits depend
-    on the shape of its batch, so only then do they not depend on what a process did before, and a resumed trial goes on
-    to the same bits. Groups beyond the budget, the longest sentences, are not kept but computed each time.
+    Sentences are computed in fixed groups of like length, and a group as a whole when one of it is first needed: a sum's
+    last bits depend on the shape of its batch, so only then do they not depend on what a process did before, and a resumed
+    trial goes on to the same bits. Groups beyond the budget, the longest sentences, are not kept but computed each time.
     """
 
     def __init__(
         self, model: "SentenceTransformer", names: PrefixNames, tokens: Tokens, max_bytes: int, dtype: torch.dtype
     ) -> None:
-        modules = dict(model.named_modules())
         self.names = names
         self.dtype = dtype
         self._model = model
         self._tokens = tokens
-        self._stem = [modules[name] for name in names.embeddings]
+        modules = dict(model.named_modules())
+        self._embeddings = [modules[name] for name in names.embeddings]
         self._blocks = [modules[name] for name in names.blocks]
-        self._next = modules[names.next_block]
-        self._wants_tuple = [False] * len(self._blocks)
+        self._next_block = modules[names.next_block]
+        self._returns_tuple = [False] * len(self._blocks)  # seen when a batch is computed
         self._width = encoder.hidden_width(model)
-        lengths = tokens.lengths(np.arange(len(tokens)))
-        limit = buckets.TOKENS_PER_BUCKET.get(model.device.type, buckets.TOKENS_PER_BUCKET["cpu"])
-        groups = list(buckets.buckets(lengths, limit))[::-1]  # the shortest first
-        ends = np.cumsum([lengths[group].sum() for group in groups])
-        num_kept = int(np.searchsorted(ends, max_bytes // (self._width * dtype.itemsize), side="right"))
-        self.capacity = int(ends[num_kept - 1]) if num_kept else 0  # in tokens
-        self._kept = torch.empty(self.capacity, self._width, dtype=dtype, device=model.device)  # pages come with use
-        self._groups = groups[:num_kept]
-        self._there = np.zeros(num_kept, bool)
-        self._group_of = np.full(len(tokens), -1, np.int64)
-        self._starts = np.full(len(tokens), -1, np.int64)
-        for number, (group, end) in enumerate(zip(self._groups, ends, strict=False)):
-            self._group_of[group] = number
-            self._starts[group] = end - np.cumsum(lengths[group][::-1])[::-1]
+        self._layout = CacheLayout.of(
+            tokens.lengths(np.arange(len(tokens))),
+            buckets.TOKENS_PER_BUCKET.get(model.device.type, buckets.TOKENS_PER_BUCKET["cpu"]),
+            max_bytes // (self._width * dtype.itemsize),
+        )
+        self._is_filled = np.zeros(len(self._layout.groups), bool)
+        # Memory that is only reserved: on a CPU, pages are taken as they are first written.
+        self._cache = torch.empty(self.capacity, self._width, dtype=dtype, device=model.device)
+
+    @property
+    def capacity(self) -> int:
+        """The tokens whose hidden states the cache can hold."""
+        return self._layout.num_rows
 
     def hidden(self, ids: npt.NDArray[np.integer]) -> Tensor:
         """Hidden states of the padded batch of these sentences, (sentences, longest, width); beyond a sentence, zeros."""
-        groups = np.unique(self._group_of[ids])
-        groups = groups[groups >= 0]
-        for number in groups[~self._there[groups]]:
-            self._fill(int(number))
-        lengths = self._tokens.lengths(ids)
-        out = torch.zeros(len(ids), int(lengths.max()), self._width, dtype=self.dtype, device=self._model.device)
-        starts = self._starts[ids]
-        kept = np.flatnonzero(starts >= 0)
+        self._fill_groups_of(ids)
+        longest = int(self._tokens.lengths(ids).max())
+        hidden = torch.zeros(len(ids), longest, self._width, dtype=self.dtype, device=self._model.device)
+        is_kept = self._layout.first_row[ids] >= 0
+        kept = np.flatnonzero(is_kept)
         if len(kept):
-            rows, columns = np.nonzero(np.arange(lengths.max()) < lengths[kept, None])
-            places = torch.from_numpy(starts[kept][rows] + columns).to(out.device)
-            out[torch.from_numpy(kept[rows]).to(out.device), torch.from_numpy(columns).to(out.device)] = self._kept[
-                places
-            ]
-        if len(others := np.flatnonzero(starts < 0)):
+            self._copy_kept(ids, kept, hidden)
+        others = np.flatnonzero(~is_kept)
+        if len(others):
             computed = self._compute(ids[others])
-            out[torch.from_numpy(others).to(out.device), : computed.shape[1]] = computed
-        return out
+            hidden[self._index(others), : computed.shape[1]] = computed
+        return hidden
 
-    def _fill(self, number: int) -> None:
-        group = self._groups[number]
-        hidden, lengths = self._compute(group), self._tokens.lengths(group)
-        inside = torch.from_numpy(np.arange(lengths.max()) < lengths[:, None]).to(hidden.device)
-        start = int(self._starts[group[0]])
-        self._kept[start : start + int(lengths.sum())] = hidden[inside]
-        self._there[number] = True
+    def _fill_groups_of(self, ids: npt.NDArray[np.integer]) -> None:
+        """Compute those groups of these sentences that are kept and have not been computed yet."""
+        numbers = np.unique(self._layout.group_of[ids])
+        numbers = numbers[numbers >= 0]
+        for number in numbers[~self._is_filled[numbers]]:
+            self._fill(self._layout.groups[number])
+            self._is_filled[number] = True
+
+    def _fill(self, group: npt.NDArray[np.integer]) -> None:
+        hidden = self._compute(group)
+        lengths = self._tokens.lengths(group)
+        is_token = np.arange(lengths.max()) < lengths[:, None]
+        start = int(self._layout.first_row[group[0]])
+        end = start + int(lengths.sum())
+        self._cache[start:end] = hidden[self._index(is_token)]
+
+    def _copy_kept(self, ids: npt.NDArray[np.integer], positions: npt.NDArray[np.integer], hidden: Tensor) -> None:
+        """Copy the kept states of the sentences at these positions of ``ids`` to the same rows of ``hidden``."""
+        lengths = self._tokens.lengths(ids[positions])
+        number, column = np.nonzero(np.arange(hidden.shape[1]) < lengths[:, None])
+        first_rows = self._layout.first_row[ids[positions]]
+        kept = self._cache[self._index(first_rows[number] + column)]
+        hidden[self._index(positions[number]), self._index(column)] = kept
+
+    def _index(self, array: npt.NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(self._model.device)
 
     def _compute(self, ids: npt.NDArray[np.integer]) -> Tensor:
-        training = self._model.training
+        """Run the encoder on a padded batch as far as the block after the prefix; what that block is given."""
+        was_training = self._model.training
         self._model.eval()
 
         def stop(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             raise _Reached(args[0] if args else kwargs["hidden_states"])
 
-        def note(index: int) -> Callable[..., None]:
-            def look(module: nn.Module, args: Any, output: Any) -> None:
-                self._wants_tuple[index] = isinstance(output, tuple)
+        def note_kind_of_output(index: int) -> Callable[..., None]:
+            def note(module: nn.Module, args: Any, output: Any) -> None:
+                self._returns_tuple[index] = isinstance(output, tuple)
 
-            return look
+            return note
 
-        hooks = [self._next.register_forward_pre_hook(stop, with_kwargs=True)]
-        hooks += [block.register_forward_hook(note(index)) for index, block in enumerate(self._blocks)]
+        hooks = [self._next_block.register_forward_pre_hook(stop, with_kwargs=True)]
+        for index, block in enumerate(self._blocks):
+            hooks.append(block.register_forward_hook(note_kind_of_output(index)))
         try:
             with torch.no_grad():
                 encoder.forward(self._model, self._tokens, ids)
@@ -112,21 +158,20 @@ class Prefix:
         finally:
             for hook in hooks:
                 hook.remove()
-            self._model.train(training)
+            self._model.train(was_training)
         raise AssertionError("the encoder's forward pass never came to the block after the prefix")
 
     @contextmanager
     def replayed(self, ids: npt.NDArray[np.integer]) -> Iterator[None]:
         """Within, the encoder's forward pass over the padded batch of ``ids`` begins with the kept hidden states."""
         hidden = self.hidden(ids)
-        parts = [(module, lambda *args, **kwargs: hidden) for module in self._stem]
-        for block, wants_tuple in zip(self._blocks, self._wants_tuple, strict=True):
-            given = (hidden,) if wants_tuple else hidden
-            parts.append((block, lambda *args, given=given, **kwargs: given))
-        for module, forward in parts:
-            module.forward = forward
+        modules = [*self._embeddings, *self._blocks]
+        outputs: list[Any] = [hidden] * len(self._embeddings)
+        outputs += [(hidden,) if returns_tuple else hidden for returns_tuple in self._returns_tuple]
+        for module, output in zip(modules, outputs, strict=True):
+            module.forward = lambda *args, output=output, **kwargs: output
         try:
             yield
         finally:
-            for module, _ in parts:
+            for module in modules:
                 del module.forward

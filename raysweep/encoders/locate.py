@@ -26,7 +26,10 @@ class ModelSource:
         if self.commit:
             return self.commit
         digest = hashlib.sha256()
-        for path in sorted(p for p in self.folder.rglob("*") if p.is_file() and p.suffix not in {".md", ".onnx"}):
+        files = sorted(path for path in self.folder.rglob("*") if path.is_file())
+        for path in files:
+            if path.suffix in {".md", ".onnx"}:
+                continue
             digest.update(str(path.relative_to(self.folder)).encode())
             with path.open("rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
@@ -47,7 +50,8 @@ def locate(config: EncoderConfig) -> ModelSource:
     folder = Path(config.name).expanduser()
     if folder.is_dir():
         return _local(folder)
-    if folder.is_absolute() or config.name.startswith((".", "~")) or config.name.count("/") > 1 or folder.exists():
+    names_a_path = folder.is_absolute() or config.name.startswith((".", "~")) or config.name.count("/") > 1
+    if names_a_path or folder.exists():
         raise InputError(f"model {config.name!r}: no such folder")
     return _hub(config)
 

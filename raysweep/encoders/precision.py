@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import torch
 
 
-LEAST_GAIN = 1.25  # of a bf16 over an fp32 matrix product, for autocast's conversions to pay
+MIN_BF16_GAIN = 1.25  # how many times faster a bf16 matrix product must be, for autocast's conversions to pay
 
 
 def autocast(precision: str, device: str) -> "torch.autocast":
@@ -23,16 +23,18 @@ def resolve(precision: str, device: str) -> str:
     """``fp32`` or ``bf16``: what is asked for, and for ``auto`` what is faster on this device."""
     if precision != "auto":
         return precision
-    return "bf16" if bf16_gain(device.split(":")[0]) >= LEAST_GAIN else "fp32"
+    gain = bf16_gain(device.split(":")[0])
+    return "bf16" if gain >= MIN_BF16_GAIN else "fp32"
 
 
 @functools.cache
 def bf16_gain(device: str) -> float:
     """How many times faster a matrix product of an encoder's shape is in bf16 than in fp32, measured once a process.
 
-    On a CPU; of a GPU what it supports is taken for what pays, as 2 or 0. Measured, because a processor's flags do not
-    tell: with AVX512-BF16 alone some run bf16 at half the rate of fp32, and without it bf16 is emulated. One thread's own
-    time counts, and the best of several alternate turns: by the clock, other load makes either look twice as fast.
+    Only a CPU is measured; for a GPU the gain is 2 where it supports bf16 and 0 where it does not. A processor's flags do
+    not tell the gain: with AVX512-BF16 alone some run bf16 at half the rate of fp32, and without it bf16 is emulated. The
+    best of several alternate turns counts, in the thread's own time: by the clock, other load makes either look twice as
+    fast.
     """
     import torch
 

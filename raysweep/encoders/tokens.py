@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+
+from raysweep.data.artifacts import open_array
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -27,12 +30,27 @@ class Tokens:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    @classmethod
+    def open(cls, folder: Path) -> "Tokens":
+        """The tokens of an artifact, as memory maps."""
+        return cls(open_array(folder, "flat"), open_array(folder, "offsets"))
+
+    @classmethod
+    def of(cls, sequences: Sequence[npt.NDArray[np.int32]]) -> "Tokens":
+        """Pack one array of token ids a sentence."""
+        lengths = [len(sequence) for sequence in sequences]
+        offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        flat = np.concatenate(sequences).astype(np.int32, copy=False)
+        return cls(flat, offsets.astype(np.int64))
+
     def lengths(self, ids: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        """The number of tokens of each of these sentences, (len(ids),)."""
         return np.asarray(self.offsets[ids + 1] - self.offsets[ids])
 
     def padded(self, ids: npt.NDArray[np.integer], pad: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Token ids and attention mask of the sentences ``ids``, each int64 (len(ids), longest)."""
-        starts, lengths = self.offsets[ids], self.lengths(ids)
+        """Token ids, padded with ``pad``, and attention mask of the sentences ``ids``, each int64 (len(ids), longest)."""
+        starts = self.offsets[ids]
+        lengths = self.lengths(ids)
         column = np.arange(lengths.max())
         mask = column < lengths[:, None]
         gathered = self.flat[np.where(mask, starts[:, None] + column, 0)]
@@ -42,20 +60,19 @@ class Tokens:
         """The token ids of the sentences ``ids``, one after the other."""
         lengths = self.lengths(ids)
         ends = np.cumsum(lengths)
-        inside = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths, lengths)
-        return np.asarray(self.flat[np.repeat(self.offsets[ids], lengths) + inside])
-
-    @classmethod
-    def of(cls, sequences: Sequence[npt.NDArray[np.int32]]) -> "Tokens":
-        offsets = np.concatenate([[0], np.cumsum([len(sequence) for sequence in sequences], dtype=np.int64)])
-        return cls(np.concatenate(sequences).astype(np.int32, copy=False), offsets.astype(np.int64))
+        total = ends[-1] if len(ends) else 0
+        within_sentence = np.arange(total) - np.repeat(ends - lengths, lengths)
+        starts = np.repeat(self.offsets[ids], lengths)
+        return np.asarray(self.flat[starts + within_sentence])
 
 
 def tokenise(model: "SentenceTransformer", texts: Sequence[str], prompt: str = "") -> Tokens:
     """Token ids as sentence-transformers itself makes them, truncated to the model's limit, padding removed."""
     sequences: list[npt.NDArray[np.int32]] = []
     for start in range(0, len(texts), TEXTS_PER_CALL):
-        features = model.preprocess([prompt + text for text in texts[start : start + TEXTS_PER_CALL]])
-        ids, mask = features["input_ids"].numpy(), features["attention_mask"].numpy().astype(bool)
-        sequences += [row[kept].astype(np.int32) for row, kept in zip(ids, mask, strict=True)]
+        prompted = [prompt + text for text in texts[start : start + TEXTS_PER_CALL]]
+        features = model.preprocess(prompted)
+        mask = features["attention_mask"].numpy().astype(bool)
+        for padded_ids, is_token in zip(features["input_ids"].numpy(), mask, strict=True):
+            sequences.append(padded_ids[is_token].astype(np.int32))
     return Tokens.of(sequences)

@@ -19,7 +19,11 @@ class TrialDivergedError(RuntimeError):
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """What one split is scored with. ``queries``: sentence ids (q,); ``pool``: sentence ids (p,); embeddings under R."""
+    """What one split is scored with.
+
+    ``queries`` (q,) and ``pool`` (p,) are sentence ids; ``reference_queries`` and ``reference_pool`` are their unit
+    embeddings under the reference encoder.
+    """
 
     split: ScoredSplit
     queries: npt.NDArray[np.integer]
@@ -40,19 +44,20 @@ class EvaluationSet:
         pool = train[drawn]
         retrieval.check_k(config.k, len(pool))
         return cls(
-            split,
-            queries,
-            pool,
-            np.asarray(sentences.labels[queries]),
-            np.asarray(sentences.labels[pool]),
-            np.asarray(prepared.reference_embeddings[queries]),
-            np.asarray(prepared.reference_embeddings[pool]),
-            config.k,
-            config.rank_weights,
+            split=split,
+            queries=queries,
+            pool=pool,
+            query_labels=np.asarray(sentences.labels[queries]),
+            pool_labels=np.asarray(sentences.labels[pool]),
+            reference_queries=np.asarray(prepared.reference_embeddings[queries]),
+            reference_pool=np.asarray(prepared.reference_embeddings[pool]),
+            k=config.k,
+            rank_weights=config.rank_weights,
         )
 
     @cached_property
     def weights(self) -> npt.NDArray[np.float64]:
+        """The weight of each rank, (k,)."""
         return retrieval.rank_weights(self.rank_weights, self.k)
 
     @cached_property
@@ -65,7 +70,7 @@ class EvaluationSet:
         return self.score_found(retrieval.retrieve(queries, pool, self.k))
 
     def score_found(self, found: npt.NDArray[np.int64]) -> retrieval.Scores:
-        """Scores of what was retrieved, (q, k) positions in the pool, best first."""
+        """Scores of what was retrieved: ``found`` holds (q, k) positions in the pool, best first."""
         return retrieval.score(
             found, self.query_labels, self.pool_labels, self.reference_queries, self.reference_pool, self.weights
         )

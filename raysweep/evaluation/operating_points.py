@@ -1,4 +1,4 @@
-"""Operating points: the retrievable encoders that one rung holds, measured together.
+"""Operating points: the retrievable encoders that one rung of a trial holds, measured together.
 
 With e_R a sentence's unit embedding under the reference encoder, e_M under the tuned one, and p its class probabilities:
 
@@ -10,14 +10,15 @@ With e_R a sentence's unit embedding under the reference encoder, e_M under the 
 The first three cost no encoding beyond that of the plain point; each ``interpolate`` encodes queries and pool again.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from raysweep.config.sweep import PointsConfig
-from raysweep.encoders.encoder import Replay, embed, nothing_replayed
+from raysweep.encoders.encoder import BatchContext, embed, embedding_width, no_context
 from raysweep.encoders.tokens import Tokens
 from raysweep.evaluation.evaluation_set import EvaluationSet, TrialDivergedError
 from raysweep.metrics import retrieval
@@ -38,15 +39,30 @@ class Head:
 
     def probabilities(self, embeddings: Float32Array) -> Float32Array:
         """Class probabilities (n, classes) of unit embeddings (n, width): see :func:`raysweep.training.losses.logits`."""
-        logits = embeddings @ (self.weight.T * np.float32(self.weight.shape[1] ** 0.5)) + self.bias
+        scale = np.float32(self.weight.shape[1] ** 0.5)
+        logits = embeddings @ (self.weight.T * scale) + self.bias
         powers = np.exp(logits - logits.max(axis=1, keepdims=True))
         result: Float32Array = (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
         return result
 
 
 @dataclass(frozen=True)
+class TunedEncoder:
+    """A candidate encoder as it stands, and what is needed to measure its operating points.
+
+    ``head`` is the softmax head, under that loss. ``base`` holds the base model's weights, which ``interpolate`` needs.
+    """
+
+    model: "SentenceTransformer"
+    tokens: Tokens
+    head: Head | None = None
+    base: "Mapping[str, torch.Tensor] | None" = None
+    batch_context: BatchContext = no_context
+
+
+@dataclass(frozen=True)
 class Encoded:
-    """What queries and pool become under one encoder: unit embeddings, and class probabilities where it has a head."""
+    """Queries and pool under one encoder: unit embeddings, and class probabilities where the encoder has a head."""
 
     queries: Float32Array
     pool: Float32Array
@@ -58,97 +74,114 @@ def wanted(grid: PointsConfig, *, has_head: bool) -> list[PointKey]:
     """The plain point and those of the grid that an encoder with or without a softmax head can give."""
     keys: list[PointKey] = [("plain", None)]
     keys += [("concat", value) for value in grid.concat]
-    keys += [("class_concat", value) for value in grid.class_concat if has_head]
-    return keys + [("interpolate", value) for value in grid.interpolate]
+    if has_head:
+        keys += [("class_concat", value) for value in grid.class_concat]
+    keys += [("interpolate", value) for value in grid.interpolate]
+    return keys
 
 
-def width(key: PointKey, model: "SentenceTransformer", evaluation: EvaluationSet, head: Head | None) -> int:
+def width(key: PointKey, tuned: TunedEncoder, evaluation: EvaluationSet) -> int:
     """The dimension of the embeddings of an operating point."""
-    own = int(model.get_embedding_dimension() or 0)
-    of_reference = int(evaluation.reference_queries.shape[1])
-    if key[0] == "concat":
-        return of_reference + own
-    if key[0] == "class_concat":
-        assert head is not None
-        return of_reference + len(head.bias)
-    return own
+    kind, _ = key
+    reference_width = int(evaluation.reference_queries.shape[1])
+    if kind == "concat":
+        return reference_width + embedding_width(tuned.model)
+    if kind == "class_concat":
+        assert tuned.head is not None
+        return reference_width + len(tuned.head.bias)
+    return embedding_width(tuned.model)
+
+
+def encode(tuned: TunedEncoder, evaluation: EvaluationSet) -> Encoded:
+    """Queries and pool under the encoder as it stands, in fp32. TrialDivergedError when they are not finite numbers."""
+    queries = embed(tuned.model, tuned.tokens, evaluation.queries, batch_context=tuned.batch_context)
+    pool = embed(tuned.model, tuned.tokens, evaluation.pool, batch_context=tuned.batch_context)
+    if not (np.isfinite(queries).all() and np.isfinite(pool).all()):
+        raise TrialDivergedError("the embeddings are no longer finite numbers")
+    if tuned.head is None:
+        return Encoded(queries, pool)
+    return Encoded(queries, pool, tuned.head.probabilities(queries), tuned.head.probabilities(pool))
 
 
 def measure(
-    model: "SentenceTransformer",
-    tokens: Tokens,
-    evaluation: EvaluationSet,
-    keys: Sequence[PointKey],
-    *,
-    head: Head | None = None,
-    base: "Mapping[str, torch.Tensor] | None" = None,
-    replay: Replay = nothing_replayed,
-) -> tuple[dict[PointKey, retrieval.Scores], Encoded | None]:
-    """Per-query scores of each point of the encoder as it stands, in fp32, and its encodings unless all are interpolated.
+    tuned: TunedEncoder, evaluation: EvaluationSet, keys: Sequence[PointKey], encoded: Encoded | None = None
+) -> dict[PointKey, retrieval.Scores]:
+    """Per-query scores of each of these points, in the order of ``keys``.
 
-    ``base`` holds the base model's weights, which ``interpolate`` needs; the model leaves with the weights it came with.
-    Raises TrialDivergedError when the weights have become useless.
+    ``encoded`` is what :func:`encode` gave for the same encoder and set; without it that is done here where a point needs
+    it. The model leaves with the weights it came with. Raises TrialDivergedError when the weights have become useless.
     """
     scores: dict[PointKey, retrieval.Scores] = {}
-    encoded = None
-    if direct := [key for key in keys if key[0] != "interpolate"]:
-        encoded = _encode(model, tokens, evaluation, head, replay)
-        scores = _score(evaluation, encoded, direct)
+    direct = [key for key in keys if key[0] != "interpolate"]
+    if direct:
+        if encoded is None:
+            encoded = encode(tuned, evaluation)
+        scores |= score_encoded(encoded, evaluation, direct)
     for key in keys:
         if key[0] == "interpolate":
-            assert base is not None and key[1] is not None
-            with _Interpolated(model, base, key[1]):
-                between = _encode(model, tokens, evaluation, None, replay)
-            scores |= {key: _score(evaluation, between, [("plain", None)])["plain", None]}
-    return {key: scores[key] for key in keys}, encoded
+            scores[key] = _score_interpolated(tuned, evaluation, key)
+    return {key: scores[key] for key in keys}
 
 
-def _encode(
-    model: "SentenceTransformer", tokens: Tokens, evaluation: EvaluationSet, head: Head | None, replay: Replay
-) -> Encoded:
-    queries = embed(model, tokens, evaluation.queries, replay=replay)
-    pool = embed(model, tokens, evaluation.pool, replay=replay)
-    if not (np.isfinite(queries).all() and np.isfinite(pool).all()):
-        raise TrialDivergedError("the embeddings are no longer finite numbers")
-    if head is None:
-        return Encoded(queries, pool)
-    return Encoded(queries, pool, head.probabilities(queries), head.probabilities(pool))
-
-
-def _score(evaluation: EvaluationSet, encoded: Encoded, keys: Sequence[PointKey]) -> dict[PointKey, retrieval.Scores]:
-    found = {key: np.empty((len(encoded.queries), evaluation.k), np.int64) for key in keys}
-    for start in range(0, len(encoded.queries), retrieval.QUERIES_PER_BLOCK):
+def score_encoded(
+    encoded: Encoded, evaluation: EvaluationSet, keys: Sequence[PointKey]
+) -> dict[PointKey, retrieval.Scores]:
+    """Per-query scores of points that need no other encoding: all kinds but ``interpolate``."""
+    num_queries = len(encoded.queries)
+    found = {key: np.empty((num_queries, evaluation.k), np.int64) for key in keys}
+    for start in range(0, num_queries, retrieval.QUERIES_PER_BLOCK):
         block = slice(start, start + retrieval.QUERIES_PER_BLOCK)
+        products = _Products.of(encoded, evaluation, block)
+        for key, retrieved in found.items():
+            ranked_by = products.ranked_by(key)
+            retrieved[block] = retrieval.top_k(ranked_by, evaluation.k)
+    return {key: evaluation.score_found(retrieved) for key, retrieved in found.items()}
+
+
+@dataclass(frozen=True)
+class _Products:
+    """Inner products of a block of queries with the pool, each (queries, pool): cos_M, cos_R and, with a head, p·p'."""
+
+    tuned: Float32Array
+    reference: Float32Array
+    classes: Float32Array | None
+
+    @classmethod
+    def of(cls, encoded: Encoded, evaluation: EvaluationSet, block: slice) -> "_Products":
         tuned = encoded.queries[block] @ encoded.pool.T
         reference = evaluation.reference_queries[block] @ evaluation.reference_pool.T
         classes = None
         if encoded.query_classes is not None and encoded.pool_classes is not None:
             classes = encoded.query_classes[block] @ encoded.pool_classes.T
-        for kind, value in keys:
-            if kind == "plain":
-                sums = tuned
-            else:
-                added = tuned if kind == "concat" else classes
-                assert added is not None and value is not None
-                sums = reference + np.float32(value) * added
-            found[kind, value][block] = retrieval.top_k(sums, evaluation.k)
-    return {key: evaluation.score_found(rows) for key, rows in found.items()}
+        return cls(tuned, reference, classes)
+
+    def ranked_by(self, key: PointKey) -> Float32Array:
+        """What the operating point's retrieval ranks the pool by."""
+        kind, value = key
+        if kind == "plain":
+            return self.tuned
+        added = self.tuned if kind == "concat" else self.classes
+        assert added is not None and value is not None
+        return self.reference + np.float32(value) * added
 
 
-class _Interpolated:
+def _score_interpolated(tuned: TunedEncoder, evaluation: EvaluationSet, key: PointKey) -> retrieval.Scores:
+    _, alpha = key
+    assert tuned.base is not None and alpha is not None
+    with _interpolated(tuned.model, tuned.base, alpha):
+        encoded = encode(replace(tuned, head=None), evaluation)
+    return score_encoded(encoded, evaluation, [("plain", None)])["plain", None]
+
+
+@contextmanager
+def _interpolated(model: "SentenceTransformer", base: "Mapping[str, torch.Tensor]", alpha: float) -> Iterator[None]:
     """Within, the model's weights lie between the base model's and its own."""
-
-    def __init__(self, model: "SentenceTransformer", base: "Mapping[str, torch.Tensor]", alpha: float) -> None:
-        self._model, self._base, self._alpha = model, base, alpha
-        self._own: dict[str, torch.Tensor] = {}
-
-    def __enter__(self) -> None:
-        for name, parameter in self._model.named_parameters():
-            if parameter.requires_grad:
-                self._own[name] = parameter.data
-                parameter.data = self._base[name].lerp(parameter.data, self._alpha)
-
-    def __exit__(self, *error: object) -> None:
-        for name, parameter in self._model.named_parameters():
-            if name in self._own:
-                parameter.data = self._own[name]
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    own = {name: parameter.data for name, parameter in trained.items()}
+    for name, parameter in trained.items():
+        parameter.data = base[name].lerp(own[name], alpha)
+    try:
+        yield
+    finally:
+        for name, parameter in trained.items():
+            parameter.data = own[name]

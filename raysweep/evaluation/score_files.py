@@ -1,7 +1,9 @@
 """Scoring an encoder on two files of labelled sentences, with no training and no Ray: the ``evaluate`` command."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -13,68 +15,103 @@ from raysweep.encoders import tokens as encoder_tokens
 from raysweep.encoders.locate import locate
 from raysweep.errors import InputError
 from raysweep.metrics import retrieval
+from raysweep.metrics.arrays import Float32Array
 from raysweep.terminal import Display
+
+
+@dataclass(frozen=True)
+class LabelledFiles:
+    """Two sources of labelled sentences: the rows of ``test`` are queries, the pool is a sample of ``train``."""
+
+    train: str
+    test: str
+    text_column: str = "text"
+    label_column: str = "label"
+
+
+@dataclass(frozen=True)
+class RetrievalSettings:
+    """How sentences are retrieved and scored. Without ``num_pool`` the pool has min(train, 5 * queries) rows."""
+
+    ks: Sequence[int]
+    rank_weights: Sequence[retrieval.RankWeights]
+    num_pool: int | None = None
+    pool_seed: int = 42
+
+
+class FileScores(TypedDict):
+    """Means and standard deviations over queries, x100."""
+
+    k: int
+    rank_weights: retrieval.RankWeights
+    polarity_mean: float
+    polarity_std: float
+    similarity_mean: float
+    similarity_std: float
+
+
+@dataclass(frozen=True)
+class _Labelled:
+    """Rows of a source."""
+
+    texts: list[str]
+    labels: list[str]
+
+    def take(self, rows: npt.NDArray[np.integer]) -> "_Labelled":
+        return _Labelled([self.texts[row] for row in rows], [self.labels[row] for row in rows])
 
 
 def score_files(
     model: EncoderConfig,
     reference: EncoderConfig | None,
-    train: str,
-    test: str,
-    ks: Sequence[int],
-    weights: Iterable[retrieval.RankWeights],
+    files: LabelledFiles,
+    settings: RetrievalSettings,
     display: Display,
-    *,
-    text_column: str = "text",
-    label_column: str = "label",
-    num_pool: int | None = None,
-    pool_seed: int = 42,
-) -> list[dict[str, Any]]:
-    """P and S of retrieval by ``model``: queries are the rows of ``test``, the pool is a sample of ``train``.
+) -> list[FileScores]:
+    """P and S of retrieval by ``model``, for each k and kind of rank weights.
 
-    Retrieval goes by cosine or, where the model's similarity function is ``dot``, by inner product.
-
-    One dictionary for each k and kind of rank weights: means and standard deviations over queries, x100. Rows are taken as
-    they are, duplicates and conflicting labels too, so that published values come out. Raises InputError.
+    Retrieval goes by cosine or, where the model's similarity function is ``dot``, by inner product. Similarity is measured
+    under ``reference``, by default the model itself. Rows are taken as they are, duplicates and conflicting labels too, so
+    that published values come out. Raises InputError before anything is embedded.
     """
-    for path, split in ((train, "train"), (test, "test")):
-        sources.check(path, text_column=text_column, label_column=label_column, split=split)
-    located = locate(model)
+    sources.check(files.train, files.text_column, files.label_column, split="train")
+    sources.check(files.test, files.text_column, files.label_column, split="test")
+    model_name = locate(model).folder.name
     if reference is not None:
         locate(reference)
-    texts, labels = _read(train, text_column, label_column, "train")
-    query_texts, query_labels = _read(test, text_column, label_column, "test")
-    if len(set(labels)) == 1:
-        raise InputError(f"{train}: every row has the label {labels[0]!r}; polarity needs at least two classes")
-    _warn_of_conflicts(train, texts, labels, display)
-    _check_labels(test, query_labels, sorted(set(labels)), display)
-    if num_pool is not None and num_pool > len(texts):
-        display.warn(f"the pool is all {len(texts)} rows of {train}, fewer than the {num_pool} asked for")
-    drawn = retrieval.sample_pool(len(texts), len(query_texts), size=num_pool, seed=pool_seed)
-    for k in ks:
-        retrieval.check_k(k, len(drawn))
-    numbers = {label: number for number, label in enumerate(dict.fromkeys([*labels, *query_labels]))}
-    pool_labels = np.array([numbers[labels[row]] for row in drawn])
-    wanted_labels = np.array([numbers[label] for label in query_labels])
-    all_texts = query_texts + [texts[row] for row in drawn]
-    tuned = _embed(model, located.folder.name, all_texts, display)
+    train = _read(files.train, "train", files)
+    queries = _read(files.test, "test", files)
+    _check_labels(files, train, queries, display)
+    pool = _sample_pool(files, train, len(queries.texts), settings, display)
+
+    texts = queries.texts + pool.texts
+    tuned = _embed(model, model_name, texts, display)
     if reference in (None, model):
         frozen = tuned / np.linalg.norm(tuned, axis=1, keepdims=True)
     else:
-        frozen = _embed(reference or model, "reference", all_texts, display, unit=True)
-    queries, pool = np.split(tuned, [len(query_texts)])
-    reference_queries, reference_pool = np.split(frozen, [len(query_texts)])
-    found = retrieval.retrieve(queries, pool, max(ks))
-    results = []
-    for kind in weights:
-        for k in ks:
+        frozen = _embed(reference or model, "reference", texts, display, unit=True)
+    return _score(tuned, frozen, queries.labels, pool.labels, settings)
+
+
+def _score(
+    tuned: Float32Array,
+    frozen: Float32Array,
+    query_labels: list[str],
+    pool_labels: list[str],
+    settings: RetrievalSettings,
+) -> list[FileScores]:
+    """Scores by embeddings of the queries and, after them, the pool: ``tuned`` retrieves, ``frozen`` gives similarity."""
+    tuned_queries, tuned_pool = np.split(tuned, [len(query_labels)])
+    reference_queries, reference_pool = np.split(frozen, [len(query_labels)])
+    _, classes = np.unique([*query_labels, *pool_labels], return_inverse=True)
+    query_classes, pool_classes = np.split(classes, [len(query_labels)])
+    found = retrieval.retrieve(tuned_queries, tuned_pool, max(settings.ks))
+    results: list[FileScores] = []
+    for kind in settings.rank_weights:
+        for k in settings.ks:
+            weights = retrieval.rank_weights(kind, k)
             scores = retrieval.score(
-                found[:, :k],
-                wanted_labels,
-                pool_labels,
-                reference_queries,
-                reference_pool,
-                retrieval.rank_weights(kind, k),
+                found[:, :k], query_classes, pool_classes, reference_queries, reference_pool, weights
             )
             results.append(
                 {
@@ -89,54 +126,83 @@ def score_files(
     return results
 
 
-def _read(source: str, text_column: str, label_column: str, split: str) -> tuple[list[str], list[str]]:
-    texts: list[str] = []
-    labels: list[str] = []
-    for batch in sources.read(source, text_column=text_column, label_column=label_column, split=split):
-        texts += batch.texts
-        labels += batch.labels
-    return texts, labels
+def _read(source: str, split: str, files: LabelledFiles) -> _Labelled:
+    rows = _Labelled([], [])
+    for batch in sources.read(source, files.text_column, files.label_column, split=split):
+        rows.texts.extend(batch.texts)
+        rows.labels.extend(batch.labels)
+    return rows
 
 
-def _check_labels(test: str, query_labels: list[str], names: list[str], display: Display) -> None:
-    """A query whose label train lacks has a polarity of 0: said if there are some, refused if there are no others."""
-    unknown = [(row, label) for row, label in enumerate(query_labels, 1) if label not in names]
-    if unknown:
-        known = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
-        text = f"row {unknown[0][0]} has the label {unknown[0][1]!r}, which train lacks; train has {known}"
-        if len(unknown) == len(query_labels):
-            raise InputError(f"{test}: no row has a label of train: {text}")
-        display.warn(f"{test}: {len(unknown)} of {len(query_labels)} rows have labels that train lacks: {text}")
+def _sample_pool(
+    files: LabelledFiles, train: _Labelled, num_queries: int, settings: RetrievalSettings, display: Display
+) -> _Labelled:
+    """The rows that are retrieved from. InputError when a k exceeds their number."""
+    num_train = len(train.texts)
+    if settings.num_pool is not None and settings.num_pool > num_train:
+        display.warn(f"the pool is all {num_train} rows of {files.train}, fewer than the {settings.num_pool} asked for")
+    drawn = retrieval.sample_pool(num_train, num_queries, size=settings.num_pool, seed=settings.pool_seed)
+    for k in settings.ks:
+        retrieval.check_k(k, len(drawn))
+    return train.take(drawn)
 
 
-def _warn_of_conflicts(source: str, texts: list[str], labels: list[str], display: Display) -> None:
-    first: dict[str, str] = {}
-    conflicting = {text for text, label in zip(texts, labels, strict=True) if first.setdefault(text, label) != label}
-    if conflicting:
+def _check_labels(files: LabelledFiles, train: _Labelled, queries: _Labelled, display: Display) -> None:
+    """Refuse labels of which polarity cannot be computed, and warn of suspicious ones."""
+    known = sorted(set(train.labels))
+    if len(known) == 1:
+        raise InputError(f"{files.train}: every row has the label {known[0]!r}; polarity needs at least two classes")
+    num_conflicts = _num_conflicts(train)
+    if num_conflicts:
         display.warn(
-            f"{source}: {len(conflicting)} texts carry different labels; kept, as evaluate scores rows as they are"
+            f"{files.train}: {num_conflicts} texts carry different labels; kept, as evaluate scores rows as they are"
         )
+    _check_query_labels(files, queries, known, display)
 
 
-def _embed(
-    config: EncoderConfig, name: str, texts: list[str], display: Display, *, unit: bool = False
-) -> npt.NDArray[np.float32]:
+def _check_query_labels(files: LabelledFiles, queries: _Labelled, known: list[str], display: Display) -> None:
+    """A query whose label train lacks has a polarity of 0: a warning if some queries are such, an error if all are."""
+    unknown = [(row, label) for row, label in enumerate(queries.labels, 1) if label not in known]
+    if not unknown:
+        return
+    row, label = unknown[0]
+    listed = ", ".join(map(repr, known[:10])) + (", ..." if len(known) > 10 else "")
+    example = f"row {row} has the label {label!r}, which train lacks; train has {listed}"
+    num_queries = len(queries.labels)
+    if len(unknown) == num_queries:
+        raise InputError(f"{files.test}: no row has a label of train: {example}")
+    display.warn(f"{files.test}: {len(unknown)} of {num_queries} rows have labels that train lacks: {example}")
+
+
+def _num_conflicts(rows: _Labelled) -> int:
+    """How many texts occur under different labels."""
+    first: dict[str, str] = {}
+    conflicting = set()
+    for text, label in zip(rows.texts, rows.labels, strict=True):
+        if first.setdefault(text, label) != label:
+            conflicting.add(text)
+    return len(conflicting)
+
+
+def _embed(config: EncoderConfig, name: str, texts: list[str], display: Display, *, unit: bool = False) -> Float32Array:
     """Embeddings whose inner products the model ranks by: unit ones, unless its similarity function is ``dot``."""
     with display.stage(f"evaluate: {name}") as advance:
         model = encoder.load(config, device=encoder.best_device())
         tokens = encoder_tokens.tokenise(model, texts, config.prompt)
         done = 0
 
-        def progress(count: int) -> None:
+        @contextmanager
+        def counted(ids: npt.NDArray[np.integer]) -> Iterator[None]:
             nonlocal done
-            done += count
+            yield
+            done += len(ids)
             advance(done, len(texts), "sentences")
 
         return encoder.embed(
             model,
             tokens,
             np.arange(len(texts)),
-            progress,
             arithmetic=config.precision,
             unit=unit or model.similarity_fn_name != "dot",
+            batch_context=counted,
         )

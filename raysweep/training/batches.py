@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from raysweep.encoders import buckets, encoder
-from raysweep.encoders.encoder import Replay, nothing_replayed
+from raysweep.encoders.encoder import BatchContext, no_context
 from raysweep.encoders.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -18,47 +18,66 @@ if TYPE_CHECKING:
 
 
 def embed_columns(
-    model: "SentenceTransformer", tokens: Tokens, ids: npt.NDArray[np.integer], replay: Replay = nothing_replayed
+    model: "SentenceTransformer",
+    tokens: Tokens,
+    ids: npt.NDArray[np.integer],
+    batch_context: BatchContext = no_context,
 ) -> list[Tensor]:
-    """Embeddings of a batch of examples: one fp32 tensor (batch, width) a column of ``ids`` (batch, columns).
+    """Embeddings of a batch of examples: one fp32 tensor (batch, width) for each column of ``ids`` (batch, columns).
 
-    Each distinct sentence is embedded once, with gradients; columns are rows of the result. ``replay`` gives for each
-    padded batch the context that its forward pass runs in.
+    Each distinct sentence is embedded once, with gradients; the columns are rows of the result.
     """
     unique, inverse = np.unique(ids, return_inverse=True)
-    inverse = inverse.reshape(ids.shape)
-    cut = buckets.training_buckets(tokens.lengths(unique), model.device.type)
-    with _gathered_words(model, tokens, unique):
-        rows = torch.cat(
-            [encoder.forward(model, tokens, unique[bucket], replay(unique[bucket])) for bucket in cut]
-        ).float()
-    row_of = np.empty(len(unique), np.int64)
-    row_of[np.concatenate(cut)] = np.arange(len(unique))
-    return [rows[torch.from_numpy(row_of[inverse[:, column]]).to(rows.device)] for column in range(ids.shape[1])]
+    embeddings, row_of = _embed_in_buckets(model, tokens, unique, batch_context)
+    columns = []
+    for positions in inverse.reshape(ids.shape).T:
+        rows = torch.from_numpy(row_of[positions])
+        columns.append(embeddings[rows.to(embeddings.device)])
+    return columns
+
+
+def _embed_in_buckets(
+    model: "SentenceTransformer", tokens: Tokens, ids: npt.NDArray[np.integer], batch_context: BatchContext
+) -> tuple[Tensor, npt.NDArray[np.int64]]:
+    """Embeddings of distinct sentences, fp32, in the order of their buckets, and the row of each of ``ids`` in them."""
+    in_buckets = buckets.training_buckets(tokens.lengths(ids), model.device.type)
+    parts = []
+    with _gathered_words(model, tokens, ids):
+        for bucket in in_buckets:
+            bucket_ids = ids[bucket]
+            context = batch_context(bucket_ids)
+            parts.append(encoder.forward(model, tokens, bucket_ids, context))
+    row_of = np.empty(len(ids), np.int64)
+    row_of[np.concatenate(in_buckets)] = np.arange(len(ids))
+    return torch.cat(parts).float(), row_of
 
 
 @contextmanager
 def _gathered_words(model: "SentenceTransformer", tokens: Tokens, ids: npt.NDArray[np.integer]) -> Iterator[None]:
-    """Look up the batch's distinct words once, and give the buckets rows of that.
+    """Within, the embeddings of the batch's distinct words are looked up once, and buckets take rows of those.
 
-    The gradient of an embedding table is as large as the table, and each look-up makes one: with a dozen buckets they
-    cost a sixth of a step.
+    Each look-up in an embedding table makes a gradient as large as the table: with a dozen buckets these cost a sixth of
+    a step.
     """
     table = encoder.word_table(model)
     if table is None or not table.weight.requires_grad:
         yield
         return
-    fixed = [encoder.pad_id(model), *([] if table.padding_idx is None else [table.padding_idx])]
-    words = np.unique(np.append(tokens.of_ids(ids), fixed)).astype(np.int64)
-    place = torch.zeros(table.num_embeddings, dtype=torch.int64)
-    place[torch.from_numpy(words)] = torch.arange(len(words))
-    place = place.to(table.weight.device)
-    rows = table.weight.index_select(0, torch.from_numpy(words).to(table.weight.device))
+    device = table.weight.device
+    always = [encoder.pad_id(model)]
+    if table.padding_idx is not None:
+        always.append(table.padding_idx)
+    words = np.unique(np.append(tokens.of_ids(ids), always)).astype(np.int64)
+    word_ids = torch.from_numpy(words)
+    rows = table.weight.index_select(0, word_ids.to(device))
+    row_of = torch.zeros(table.num_embeddings, dtype=torch.int64)
+    row_of[word_ids] = torch.arange(len(words))
+    row_of = row_of.to(device)
     # The padding row takes no gradient, as in the table itself.
-    padding = None if table.padding_idx is None else int(np.searchsorted(words, table.padding_idx))
+    padding_row = None if table.padding_idx is None else int(np.searchsorted(words, table.padding_idx))
 
     def look_up(input_ids: Tensor) -> Tensor:
-        return nn.functional.embedding(place[input_ids], rows, padding)
+        return nn.functional.embedding(row_of[input_ids], rows, padding_row)
 
     table.forward = look_up  # type: ignore[method-assign, assignment]
     try:

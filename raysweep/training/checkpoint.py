@@ -1,4 +1,4 @@
-"""A trial's state on disk: everything that going on exactly as if nothing had happened needs. No pickles."""
+"""Checkpoints on disk: tensors and plain values, written whole or not at all. No pickles."""
 
 import json
 import shutil
@@ -19,11 +19,12 @@ def save(folder: Path, number: int, tensors: "Mapping[str, Tensor]", values: Map
     """Write checkpoint ``number`` (rising) into ``folder``, whole or not at all, and remove the one before."""
     from safetensors.torch import save_file
 
-    folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f".{uuid.uuid4().hex[:8]}"
-    temporary.mkdir()
-    save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, temporary / "tensors")
-    (temporary / "values.json").write_text(json.dumps({"schema": SCHEMA, **values}), encoding="utf-8")
+    temporary.mkdir(parents=True)
+    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    save_file(plain, temporary / "tensors")
+    text = json.dumps({"schema": SCHEMA, **values})
+    (temporary / "values.json").write_text(text, encoding="utf-8")
     place = folder / f"{number:09d}"
     if place.exists():  # of a process that was killed after this checkpoint and came to the same place again
         shutil.rmtree(temporary)
@@ -42,10 +43,14 @@ def load(folder: Path) -> "tuple[dict[str, Tensor], dict[str, Any]] | None":
     whole = sorted(path for path in folder.glob("[0-9]*") if (path / "values.json").is_file())
     if not whole:
         return None
+    latest = whole[-1]
     try:
-        values: dict[str, Any] = json.loads((whole[-1] / "values.json").read_text(encoding="utf-8"))
-        return (load_file(whole[-1] / "tensors"), values) if values["schema"] == SCHEMA else None
+        text = (latest / "values.json").read_text(encoding="utf-8")
+        values: dict[str, Any] = json.loads(text)
+        if values["schema"] != SCHEMA:
+            return None
+        return load_file(latest / "tensors"), values
     except (OSError, ValueError, SafetensorError) as error:
-        warnings.warn(f"{whole[-1]}: damaged, so the trial starts anew: {error}", stacklevel=2)
-        shutil.rmtree(whole[-1])  # or it would stand in the way of a whole one
+        warnings.warn(f"{latest}: damaged, so the trial starts anew: {error}", stacklevel=2)
+        shutil.rmtree(latest)  # or it would stand in the way of a whole one
         return None

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-_STEPS = 1 << 16  # masks compare 16 random bits an element, so a rate is met to within 1 / 131072
+_STEPS = 1 << 16  # masks compare 16 random bits for each element, so a rate is met to within 1 / 131072
 
 
 class Generator:
@@ -17,14 +17,16 @@ class Generator:
         self.bits = np.random.SFC64(0)
 
     def seed(self, seed: int) -> None:
+        """Begin the stream of this seed."""
         self.bits = np.random.SFC64(seed)
 
     def mask(self, like: Tensor, rate: float) -> Tensor:
         """0 with probability ``rate``, otherwise 1 / (1 - rate), in the shape and type of ``like``."""
-        dropped = min(_STEPS - 1, round(rate * _STEPS))
+        dropped = min(_STEPS - 1, round(rate * _STEPS))  # of the values that 16 bits take
         count = like.numel()
-        raw = self.bits.random_raw(-(-count // 4)).view(np.int16)[:count]
-        kept = torch.from_numpy(raw).ge_(dropped - _STEPS // 2)  # 1 and 0, in place
+        words = self.bits.random_raw(-(-count // 4))  # of 64 bits
+        values = words.view(np.int16)[:count]
+        kept = torch.from_numpy(values).ge_(dropped - _STEPS // 2)  # 1 and 0, in place
         return kept.to(like.dtype).mul_(_STEPS / (_STEPS - dropped)).view_as(like)
 
 
@@ -47,30 +49,37 @@ class Dropouts:
     def __init__(self, model: nn.Module, device: str) -> None:
         self.generator = Generator()
         if device == "cpu":
-            for module in list(model.modules()):
-                for name, child in module.named_children():
-                    if type(child) is nn.Dropout:
-                        setattr(module, name, FastDropout(child.p, self.generator))
-        self._layers = {name: child for name, child in model.named_modules() if isinstance(child, nn.Dropout)}
-        self._rates = {name: layer.p for name, layer in self._layers.items()}
+            _replace_layers(model, self.generator)
+        self._layers = {name: module for name, module in model.named_modules() if isinstance(module, nn.Dropout)}
+        self._own_rates = {name: layer.p for name, layer in self._layers.items()}
 
     @property
     def names(self) -> list[str]:
+        """The layers' module names."""
         return list(self._layers)
 
     def set(self, rate: float | None, off: Iterable[str] = ()) -> None:
-        """Every layer to ``rate``, or to the encoder's own when it is None; the layers named in ``off`` to 0."""
+        """Set every layer to ``rate``, or to the encoder's own rate when it is None, and the layers in ``off`` to 0."""
         for name, layer in self._layers.items():
-            layer.p = self._rates[name] if rate is None else rate
+            layer.p = self._own_rates[name] if rate is None else rate
         for name in off:
             self._layers[name].p = 0.0
 
     def state(self) -> dict[str, Any]:
         """The stream's position, as plain values."""
         state = self.generator.bits.state
-        return {**state, "state": {"state": [int(word) for word in state["state"]["state"]]}}
+        words = [int(word) for word in state["state"]["state"]]
+        return {**state, "state": {"state": words}}
 
     def restore(self, state: dict[str, Any]) -> None:
+        """Go to the position that :meth:`state` gave."""
         words = np.array(state["state"]["state"], np.uint64)
         restored: Any = {**state, "state": {"state": words}}
         self.generator.bits.state = restored
+
+
+def _replace_layers(model: nn.Module, generator: Generator) -> None:
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if type(child) is nn.Dropout:
+                setattr(module, name, FastDropout(child.p, generator))

@@ -1,4 +1,4 @@
-"""Losses as torch modules: the library's own classes, over embeddings computed in any way, and a softmax head."""
+"""Losses as torch modules over embeddings: sentence-transformers' own classes, and a softmax head."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -51,9 +51,9 @@ def logits(head: nn.Linear, embeddings: Tensor) -> Tensor:
 def build(
     name: str, parameters: Mapping[str, Any], model: nn.Module, *, width: int = 0, num_labels: int = 0
 ) -> EmbeddingLoss:
-    """The module of ``LOSSES[name]``, with values for its parameters; others in ``parameters`` are not looked at.
+    """The module of ``LOSSES[name]``, with values for its parameters; others in ``parameters`` are ignored.
 
-    The module keeps ``model`` as a submodule, which nothing calls when embeddings are computed apart. ``width`` and
+    The module keeps ``model`` as a submodule, which is not called when embeddings are computed elsewhere. ``width`` and
     ``num_labels`` size the head of ``softmax``. Raises InputError when a value is out of range.
     """
     loss = LOSSES[name]
@@ -66,10 +66,12 @@ def build(
         parameter.check(f"{key} of the loss {name}", parameters[key])
         arguments[parameter.keyword] = parameters[key]
     if loss.distance:
-        metric, distance = loss.distance.split(".")
+        class_name, distance = loss.distance.split(".")
+        metric = getattr(library, class_name)
         # Always explicit: from 5.0 to 5.3 the default of TripletLoss pushed positives away.
-        arguments["distance_metric"] = getattr(getattr(library, metric), distance)
-    built: EmbeddingLoss = getattr(library, loss.library_class)(model, **arguments)
+        arguments["distance_metric"] = getattr(metric, distance)
+    loss_class = getattr(library, loss.library_class)
+    built: EmbeddingLoss = loss_class(model, **arguments)
     return built
 
 

@@ -8,11 +8,13 @@ from raysweep.config.trial import TrialConfig
 
 
 def build(config: TrialConfig, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    """The trial's optimizer over the parameters that train; matrices decay, biases and norms do not."""
+    """The trial's optimizer over the parameters that train. Weight decay applies to matrices, not to biases and norms."""
     trained = [parameter for parameter in parameters if parameter.requires_grad]
+    matrices = [parameter for parameter in trained if parameter.ndim >= 2]
+    vectors = [parameter for parameter in trained if parameter.ndim < 2]
     groups = [
-        {"params": [p for p in trained if p.ndim >= 2], "weight_decay": config.weight_decay},
-        {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
+        {"params": matrices, "weight_decay": config.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
     ]
     rate = config.peak_learning_rate
     if config.optimizer == "adamw":

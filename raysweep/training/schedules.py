@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from raysweep.config.trial import TrialConfig
+
 # What follows the warm-up: the factor by progress, 0 just after it and 1 at the end.
 _BY_PROGRESS: Mapping[str, Callable[[float], float]] = MappingProxyType(
     {
@@ -31,4 +33,29 @@ def multiplier(
     if kind == "exponential":
         assert decay is not None
         return float(decay**rung)
-    return _BY_PROGRESS[kind](min(1.0, (step - warmup_steps) / max(1, num_steps - warmup_steps)))
+    progress = (step - warmup_steps) / max(1, num_steps - warmup_steps)
+    return _BY_PROGRESS[kind](min(1.0, progress))
+
+
+class LearningRates:
+    """A trial's learning rate at each of its optimizer steps."""
+
+    def __init__(self, config: TrialConfig, num_rungs: int) -> None:
+        self._config = config
+        examples_per_step = config.batch_size * config.accumulation_steps
+        self._steps_per_rung = -(-config.examples_per_rung // examples_per_step)
+        # The steps that the schedule runs over.
+        self._num_steps = self._steps_per_rung if config.restart_each_rung else self._steps_per_rung * num_rungs
+        if config.warmup_steps is None:
+            self._warmup_steps = round(config.warmup_fraction * self._num_steps)
+        else:
+            self._warmup_steps = config.warmup_steps
+
+    def at(self, rung: int, step_in_rung: int) -> float:
+        """The rate of a step, rungs and the steps of each counted from 0."""
+        config = self._config
+        step = step_in_rung
+        if not config.restart_each_rung:
+            step += rung * self._steps_per_rung
+        factor = multiplier(config.schedule, step, self._num_steps, self._warmup_steps, rung=rung, decay=config.decay)
+        return config.peak_learning_rate * factor

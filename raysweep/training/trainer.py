@@ -1,244 +1,195 @@
-"""The state of one trial's training: steps, rungs, and all that a checkpoint holds."""
+"""One trial's training: optimizer steps, and the evaluation that ends a rung."""
 
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from raysweep.config.losses import LOSSES
 from raysweep.config.trial import TrialConfig
-from raysweep.data.prepared import Prepared
 from raysweep.encoders import precision
-from raysweep.encoders.encoder import Replay, nothing_replayed
-from raysweep.errors import InputError
+from raysweep.encoders.encoder import BatchContext, embedding_width, no_context
 from raysweep.evaluation import operating_points
 from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.evaluation.operating_points import Encoded, Head
-from raysweep.metrics.retrieval import Scores
-from raysweep.training import batches, checkpoint, losses, optimizers, schedules
+from raysweep.training import batches, losses, optimizers
+from raysweep.training.example_order import ExampleOrder
+from raysweep.training.progress import Progress
+from raysweep.training.schedules import LearningRates
 from raysweep.training.validation import IdleRule, ValidationExamples, triplet_errors
 from raysweep.training.workbench import RungResult, Workbench
 
 
 class Training:
-    """A trial between two optimizer steps. Taking over the workbench's model, it begins at the base weights."""
+    """A trial between two optimizer steps. It takes over the workbench's model and begins at the base weights.
+
+    :mod:`raysweep.training.training_state` writes the state to checkpoints and puts it back.
+    """
 
     def __init__(self, config: TrialConfig, bench: Workbench, seed: int, num_rungs: int) -> None:
-        self.config, self.bench, self.seed, self.num_rungs = config, bench, seed, num_rungs
-        self._began = time.perf_counter()
+        self.config = config
+        self.bench = bench
+        self.seed = seed
+        self.num_rungs = num_rungs
+        self.began = time.perf_counter()  # earlier, by the time spent, where the trial goes on from a checkpoint
         torch.manual_seed(seed)
         bench.dropouts.generator.seed(seed)
         bench.reset()
         bench.freeze(config)
-        self.model, self.device = bench.model, bench.model.device
-        sentences = bench.prepared.sentences
-        width = int(self.model.get_embedding_dimension() or 0)
-        self.kind = LOSSES[config.loss].example_kind
-        self.loss: Any = losses.build(
-            config.loss, config.model_dump(), self.model, width=width, num_labels=len(sentences.label_names)
-        ).to(self.device)  # type: ignore[attr-defined]
-        self.parameters = {
-            name: parameter
-            for name, parameter in (
-                *self.model.named_parameters(),
-                *((f"loss.{n}", p) for n, p in self.loss.named_parameters() if not n.startswith("model.")),
-            )
-            if parameter.requires_grad
-        }
+        self.model = bench.model
+        self.device = bench.model.device
+        self.loss = self._build_loss()
+        self.parameters = self._trained_parameters()
         self.optimizer = optimizers.build(config, self.parameters.values())
-        self.order = _Order(bench.prepared, self.kind, seed)
-        self.precision = precision.resolve(config.precision, self.device.type)
-        self.num_draws = config.examples_per_rung * num_rungs * self.order.ids.shape[1]
-        self.prefix = bench.prefix(config, self.precision, self.num_draws)
+        self.learning_rates = LearningRates(config, num_rungs)
+        self.order = ExampleOrder(bench.prepared, LOSSES[config.loss].example_kind, seed)
+        self.set_precision(precision.resolve(config.precision, self.device.type))
         self.idle = IdleRule(config.idle_rungs) if config.idle_rungs else None
-        self.rung = 0  # finished ones
-        self.seen_in_rung = self.steps_in_rung = self.batches_in_rung = self.seen = 0
-        self.total = torch.zeros((), device=self.device)
-        self.train_seconds = self.spent_before = 0.0
-        per_step = config.batch_size * config.accumulation_steps
-        self.steps_per_rung = -(-config.examples_per_rung // per_step)
-        self.span = self.steps_per_rung if config.restart_each_rung else self.steps_per_rung * num_rungs
-        given = config.warmup_steps
-        self.warmup = round(config.warmup_fraction * self.span) if given is None else given
+        self.progress = Progress()
+        self.loss_sum = torch.zeros((), device=self.device)  # of the rung's batches
+
+    def _build_loss(self) -> Any:
+        loss: Any = losses.build(
+            self.config.loss,
+            self.config.model_dump(),
+            self.model,
+            width=embedding_width(self.model),
+            num_labels=len(self.bench.prepared.sentences.label_names),
+        )
+        return loss.to(self.device)
+
+    def _trained_parameters(self) -> dict[str, torch.nn.Parameter]:
+        """The parameters that train, by name: the encoder's, and the loss's own with ``loss.`` in front."""
+        parameters = dict(self.model.named_parameters())
+        for name, parameter in self.loss.named_parameters():
+            if not name.startswith("model."):  # the loss's submodule for the encoder
+                parameters[f"loss.{name}"] = parameter
+        return {name: parameter for name, parameter in parameters.items() if parameter.requires_grad}
+
+    def set_precision(self, arithmetic: str) -> None:
+        """Train in ``fp32`` or ``bf16`` from here on, with a cache of the frozen part in the same arithmetic."""
+        num_examples = self.config.examples_per_rung * self.num_rungs
+        self.precision = arithmetic
+        self.prefix = self.bench.prefix(self.config, arithmetic, num_examples * self.order.num_columns)
 
     @property
     def rung_is_full(self) -> bool:
-        return self.seen_in_rung >= self.config.examples_per_rung
+        """Whether the rung has all its examples, so that :meth:`evaluate` is due."""
+        return self.progress.seen_in_rung >= self.config.examples_per_rung
 
     @property
-    def replay(self) -> Replay:
+    def seconds(self) -> float:
+        """Since the trial began, pauses between processes excluded."""
+        return time.perf_counter() - self.began
+
+    @property
+    def batch_context(self) -> BatchContext:
         """The contexts that forward passes run in: those of the frozen part's cache, where there is one."""
-        return nothing_replayed if self.prefix is None else self.prefix.replayed
+        return no_context if self.prefix is None else self.prefix.replayed
 
     def step(self) -> None:
         """One optimizer step: ``accumulation_steps`` batches, fewer where the rung ends."""
         started = time.perf_counter()
-        config = self.config
         self.model.train()
-        position = self.steps_in_rung + (0 if config.restart_each_rung else self.rung * self.steps_per_rung)
-        factor = schedules.multiplier(
-            config.schedule, position, self.span, self.warmup, rung=self.rung, decay=config.decay
-        )
+        rate = self.learning_rates.at(self.progress.rung, self.progress.steps_in_rung)
         for group in self.optimizer.param_groups:
-            group["lr"] = config.peak_learning_rate * factor
-        left = config.examples_per_rung - self.seen_in_rung
-        num_batches = min(config.accumulation_steps, -(-left // config.batch_size))
-        for _ in range(num_batches):
-            batch = min(config.batch_size, config.examples_per_rung - self.seen_in_rung)
-            value = self.batch_loss(*self.order.take(batch))
-            (value / num_batches).backward()
-            self.total += value.detach()
-            self.seen_in_rung += batch
-            self.seen += batch
-            self.batches_in_rung += 1
-        torch.nn.utils.clip_grad_norm_(self.parameters.values(), config.max_gradient_norm)
+            group["lr"] = rate
+        batch_sizes = self._batch_sizes()
+        for batch_size in batch_sizes:
+            ids, targets = self.order.take(batch_size)
+            loss = self.batch_loss(ids, targets)
+            (loss / len(batch_sizes)).backward()
+            self.loss_sum += loss.detach()
+            self.progress.add_batch(batch_size)
+        torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.config.max_gradient_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.steps_in_rung += 1
-        self.train_seconds += time.perf_counter() - started
+        self.progress.steps_in_rung += 1
+        self.progress.train_seconds += time.perf_counter() - started
 
-    def batch_loss(self, ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None) -> torch.Tensor:
+    def _batch_sizes(self) -> list[int]:
+        """Of the next step's batches; the rung's last batch may be smaller."""
+        left = self.config.examples_per_rung - self.progress.seen_in_rung
+        batch_size = self.config.batch_size
+        num_batches = min(self.config.accumulation_steps, -(-left // batch_size))
+        return [min(batch_size, left - number * batch_size) for number in range(num_batches)]
+
+    def batch_loss(self, ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None) -> Tensor:
         """The loss of a batch, a scalar with gradients: ``ids`` (batch, columns), ``targets`` (batch,) or None."""
         with precision.autocast(self.precision, self.device.type):
-            columns = batches.embed_columns(self.model, self.bench.tokens, ids, self.replay)
-        labels = None if targets is None else torch.from_numpy(targets).to(self.device)
-        value: torch.Tensor = self.loss.compute_loss_from_embeddings(columns, labels)
+            columns = batches.embed_columns(self.model, self.bench.tokens, ids, self.batch_context)
+        labels = None if targets is None else self._on_device(targets)
+        loss: Tensor = self.loss.compute_loss_from_embeddings(columns, labels)
         if self.config.retention_weight:
-            vectors = np.asarray(self.bench.prepared.reference_embeddings[ids])
-            reference = [torch.from_numpy(vectors[:, column]).to(self.device) for column in range(ids.shape[1])]
-            value = value + self.config.retention_weight * losses.retention_term(columns, reference)
-        return value
+            loss = loss + self.config.retention_weight * self._retention_term(ids, columns)
+        return loss
+
+    def _retention_term(self, ids: npt.NDArray[np.integer], columns: list[Tensor]) -> Tensor:
+        vectors = np.asarray(self.bench.prepared.reference_embeddings[ids])
+        reference = [self._on_device(vectors[:, column]) for column in range(ids.shape[1])]
+        return losses.retention_term(columns, reference)
+
+    def _on_device(self, array: npt.NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(self.device)
 
     def head(self) -> Head | None:
-        """The softmax head as it stands, or None under other losses."""
+        """A copy of the softmax head as it stands, or None under other losses."""
         linear = getattr(self.loss, "head", None)
         if linear is None:
             return None
-        return Head(linear.weight.detach().cpu().numpy().copy(), linear.bias.detach().cpu().numpy().copy())
+        weight = linear.weight.detach().cpu().numpy().copy()
+        bias = linear.bias.detach().cpu().numpy().copy()
+        return Head(weight, bias)
 
     def evaluate(self) -> RungResult:
         """End the rung: score it on dev in fp32. Raises TrialDivergedError when the loss is no longer finite."""
-        mean = float(self.total) / self.batches_in_rung
-        self.rung += 1
-        if not np.isfinite(mean):
-            raise TrialDivergedError(f"the loss became {mean} within rung {self.rung} (after {self.seen:,} examples)")
-        bench = self.bench
-        bench.head = self.head()
-        keys = operating_points.wanted(bench.evaluation.points, has_head=bench.head is not None)
-        replay = self.replay if self.precision == "fp32" else nothing_replayed
-        points, encoded = operating_points.measure(
-            self.model, bench.tokens, bench.dev, keys, head=bench.head, base=bench.initial, replay=replay
+        progress = self.progress
+        mean_loss = float(self.loss_sum) / progress.batches_in_rung
+        progress.rung += 1
+        if not np.isfinite(mean_loss):
+            raise TrialDivergedError(
+                f"the loss became {mean_loss} within rung {progress.rung} (after {progress.seen:,} examples)"
+            )
+        self.bench.head = self.head()
+        # What is kept in bf16 serves training only.
+        tuned = self.bench.tuned(self.batch_context if self.precision == "fp32" else no_context)
+        encoded = operating_points.encode(tuned, self.bench.dev)
+        keys = operating_points.wanted(self.bench.evaluation.points, has_head=tuned.head is not None)
+        points = operating_points.measure(tuned, self.bench.dev, keys, encoded)
+        stop = None
+        if self.idle is not None:
+            loss, errors = self._validate(encoded)
+            stop = self.idle.update(loss, errors)
+        progress.begin_rung()
+        self.loss_sum.zero_()
+        return RungResult(
+            step=progress.rung,
+            examples_seen=progress.seen,
+            loss=mean_loss,
+            points=points,
+            seconds=self.seconds,
+            train_seconds=progress.train_seconds,
+            stop=stop,
         )
-        assert encoded is not None
-        stop = self.idle.update(*self._validate(encoded)) if self.idle is not None else None
-        self.seen_in_rung = self.steps_in_rung = self.batches_in_rung = 0
-        self.total.zero_()
-        return RungResult(self.rung, self.seen, mean, points, self._seconds(), self.train_seconds, stop)
 
     def _validate(self, encoded: Encoded) -> tuple[float, int]:
         """The trial's loss over validation examples, and its count of errors."""
+        kind = LOSSES[self.config.loss].example_kind
         dev = self.bench.dev
-        targets = self.order.targets  # of scored pairs two cosines, of the same and of other classes
-        cosines = (1.0, 0.0) if targets is None else (float(targets.max()), float(targets.min()))
-        examples = ValidationExamples.of(self.bench.prepared, self.kind, dev.queries, cosines)
-        rows = torch.from_numpy(encoded.queries).to(self.device)
-        columns = [rows[torch.from_numpy(np.asarray(column)).to(self.device)] for column in examples.rows.T]
-        labels = None if examples.targets is None else torch.from_numpy(np.asarray(examples.targets)).to(self.device)
+        examples = ValidationExamples.of(self.bench.prepared, kind, dev.queries, self.order.target_range)
+        loss = self._validation_loss(examples, encoded)
+        if encoded.query_classes is None:
+            return loss, triplet_errors(encoded.queries, examples.triplets)
+        predicted = encoded.query_classes.argmax(axis=1)
+        num_errors = (predicted != dev.query_labels).sum()
+        return loss, int(num_errors)
+
+    def _validation_loss(self, examples: ValidationExamples, encoded: Encoded) -> float:
+        embeddings = self._on_device(encoded.queries)
+        columns = [embeddings[self._on_device(rows)] for rows in examples.rows.T]
+        labels = None if examples.targets is None else self._on_device(examples.targets)
         with torch.no_grad():
-            loss = float(self.loss.compute_loss_from_embeddings(columns, labels))
-        if encoded.query_classes is not None:
-            return loss, int((encoded.query_classes.argmax(axis=1) != dev.query_labels).sum())
-        return loss, triplet_errors(encoded.queries, examples.triplets)
-
-    def _seconds(self) -> float:
-        return self.spent_before + time.perf_counter() - self._began
-
-    def save(self, folder: Path, last: RungResult | None) -> None:
-        """Write the whole state, with the last rung's result, which may not have reached its reader yet."""
-        tensors = {f"weight.{name}": parameter for name, parameter in self.parameters.items()}
-        for index, state in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{index}.{key}": value for key, value in state.items() if value is not None}
-        tensors |= {"rng.cpu": torch.get_rng_state(), "total": self.total, "left": torch.from_numpy(self.order.left)}
-        if self.device.type == "cuda":
-            tensors["rng.cuda"] = torch.cuda.get_rng_state(self.device)
-        values: dict[str, Any] = {name: getattr(self, name) for name in _COUNTERS}
-        values |= {
-            "config": self.config.model_dump(mode="json"),
-            "seed": self.seed,
-            "num_rungs": self.num_rungs,
-            "precision": self.precision,
-            "spent_before": self._seconds(),
-            "order": self.order.rng.bit_generator.state,
-            "dropout": self.bench.dropouts.state(),
-            "idle": None if self.idle is None else vars(self.idle),
-        }
-        if last is not None:
-            plain = {name: getattr(last, name) for name in ("step", "examples_seen", "loss", "seconds")}
-            values["last"] = {**plain, "train_seconds": last.train_seconds, "stop": last.stop, "keys": [*last.points]}
-            for index, scores in enumerate(last.points.values()):
-                tensors[f"last.{index}"] = torch.from_numpy(np.stack([scores.polarity, scores.similarity]))
-        checkpoint.save(folder, self.seen, tensors, values)
-
-    def restore(self, folder: Path) -> RungResult | None:
-        """Take over the latest checkpoint of ``folder``, if any; the last rung's result, if there was one.
-
-        InputError when it is of another configuration or seed.
-        """
-        found = checkpoint.load(folder)
-        if found is None:
-            return None
-        tensors, values = found
-        given = {"config": self.config.model_dump(mode="json"), "seed": self.seed, "num_rungs": self.num_rungs}
-        if any(values[name] != value for name, value in given.items()):
-            raise InputError(
-                f"{folder}: the checkpoint there is of another configuration, seed or number of rungs; give a new folder"
-            )
-        with torch.no_grad():
-            for name, parameter in self.parameters.items():
-                parameter.copy_(tensors[f"weight.{name}"])
-        slots: dict[int, dict[str, torch.Tensor]] = {}
-        for name, value in tensors.items():
-            if name.startswith("optimizer."):
-                _, index, key = name.split(".")
-                slots.setdefault(int(index), {})[key] = value
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": slots})
-        torch.set_rng_state(tensors["rng.cpu"])
-        if "rng.cuda" in tensors and self.device.type == "cuda":
-            torch.cuda.set_rng_state(tensors["rng.cuda"], self.device)
-        self.total.copy_(tensors["total"])
-        self.order.left = tensors["left"].numpy()
-        self.order.rng.bit_generator.state = values["order"]
-        self.bench.dropouts.restore(values["dropout"])
-        for name in (*_COUNTERS, "precision", "spent_before"):
-            setattr(self, name, values[name])
-        self.prefix = self.bench.prefix(self.config, self.precision, self.num_draws)
-        if self.idle is not None:
-            self.idle = IdleRule(**values["idle"])
-        if "last" not in values:
-            return None
-        last = values["last"]
-        keys = [(kind, value) for kind, value in last.pop("keys")]
-        scores = [Scores(*tensors[f"last.{index}"].numpy()) for index in range(len(keys))]
-        self.bench.head = self.head()
-        return RungResult(**last, points=dict(zip(keys, scores, strict=True)))
-
-
-_COUNTERS = ("rung", "seen", "seen_in_rung", "steps_in_rung", "batches_in_rung", "train_seconds")
-
-
-class _Order:
-    """Examples in a seeded order without replacement, shuffled anew at each pass."""
-
-    def __init__(self, prepared: Prepared, kind: str, seed: int) -> None:
-        self.ids, self.targets = prepared.examples(kind)
-        self.rng = np.random.default_rng(seed)
-        self.left = np.empty(0, np.int64)
-
-    def take(self, count: int) -> tuple[npt.NDArray[np.integer], npt.NDArray[Any] | None]:
-        while len(self.left) < count:
-            self.left = np.concatenate([self.left, self.rng.permutation(len(self.ids))])
-        chosen, self.left = self.left[:count], self.left[count:]
-        return np.asarray(self.ids[chosen]), None if self.targets is None else self.targets[chosen]
+            return float(self.loss.compute_loss_from_embeddings(columns, labels))

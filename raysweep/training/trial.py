@@ -5,17 +5,12 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from raysweep.config.sweep import EvaluationConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.data.prepared import Prepared
 from raysweep.encoders import encoder
-from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.training.workbench import RungResult, Workbench
-
-if TYPE_CHECKING:
-    pass
 
 
 def trial_seed(sweep_seed: int, config: TrialConfig, run: int = 0) -> int:
@@ -23,9 +18,12 @@ def trial_seed(sweep_seed: int, config: TrialConfig, run: int = 0) -> int:
 
     ``run`` counts a configuration's replicates from 1; each has a seed of its own.
     """
-    parts = [sweep_seed, config.model_dump(mode="json"), *([run] if run else [])]
+    parts = [sweep_seed, config.model_dump(mode="json")]
+    if run:
+        parts.append(run)
     text = json.dumps(parts, sort_keys=True)
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+    digest = hashlib.sha256(text.encode()).digest()
+    return int.from_bytes(digest[:4], "big")
 
 
 def run_trial(
@@ -68,24 +66,23 @@ def rungs(
     With ``checkpoints`` the state is kept in that folder, at each rung and every ``checkpoint_seconds``. Where it holds
     one already the trial goes on from there, to the same bits on a CPU; a rung that had just ended is yielded once more.
     """
+    from raysweep.training import training_state
     from raysweep.training.trainer import Training
 
     training = Training(config, workbench, seed, num_rungs)
-    last = training.restore(checkpoints) if checkpoints is not None else None
-    if last is not None and not training.seen_in_rung:  # else it was taken, and the model has moved on since
+    last = None if checkpoints is None else training_state.restore(training, checkpoints)
+    within_rung = training.progress.seen_in_rung > 0
+    if last is not None and not within_rung:  # within a rung, the last one was taken and the model has moved on since
         yield last
-    while training.rung < num_rungs and not (last and last.stop):
+    while training.progress.rung < num_rungs and not (last and last.stop):
         saved = time.monotonic()
         while not training.rung_is_full:
             training.step()
-            due = time.monotonic() - saved >= checkpoint_seconds and not training.rung_is_full  # which is saved below
-            if checkpoints is not None and due:
-                training.save(checkpoints, last)
+            due = time.monotonic() - saved >= checkpoint_seconds
+            if checkpoints is not None and due and not training.rung_is_full:  # a full rung is saved with its result
+                training_state.save(training, checkpoints, last)
                 saved = time.monotonic()
         last = training.evaluate()
         if checkpoints is not None:
-            training.save(checkpoints, last)
+            training_state.save(training, checkpoints, last)
         yield last
-
-
-__all__ = ["RungResult", "TrialDivergedError", "Workbench", "run_trial", "rungs", "trial_seed"]

@@ -12,19 +12,16 @@ from raysweep.data.prepared import Prepared
 from raysweep.metrics.retrieval import top_k
 
 MAX_ANCHORS = examples.CHUNK
-
-
-NUM_NEIGHBOURS = 4
-
-
-NUM_EXAMPLES = 4096
+NUM_NEIGHBOURS = 4  # of each anchor, in its own class and in others
+NUM_EXAMPLES = 4096  # at most
 
 
 @dataclass(frozen=True)
 class ValidationExamples:
-    """Examples over dev sentences. ``rows`` (n, columns) and ``triplets`` (m, 3) are positions among dev's queries.
+    """Examples over dev sentences.
 
-    ``targets`` (n,) as in training, where the kind has any.
+    ``rows`` (n, columns), of the trial's kind of examples, and ``triplets`` (m, 3) are positions among dev's queries.
+    ``targets`` (n,) are as in training, where the kind has any.
     """
 
     rows: npt.NDArray[np.integer]
@@ -35,24 +32,37 @@ class ValidationExamples:
     def of(
         cls, prepared: Prepared, kind: LossExamples, queries: npt.NDArray[np.integer], cosines: tuple[float, float]
     ) -> "ValidationExamples":
-        """Of at most ``MAX_ANCHORS`` anchors and their neighbours in dev under the reference encoder."""
+        """Examples of at most ``MAX_ANCHORS`` anchors and their neighbours in dev under the reference encoder.
+
+        ``cosines`` are the targets of scored pairs: of sentences of the same class, and of different ones.
+        """
         labels = np.asarray(prepared.sentences.labels[queries])
         vectors = np.asarray(prepared.reference_embeddings[queries])
         anchors = np.arange(min(len(queries), MAX_ANCHORS))
-        nearest = vectors[anchors] @ vectors.T
-        nearest[anchors, anchors] = -np.inf
-        same = labels[anchors, None] == labels
-        k = min(NUM_NEIGHBOURS, len(queries))
-        slots = []
-        for inside in (same, ~same):
-            masked = np.where(inside, nearest, -np.inf)
-            found = top_k(masked, k)
-            slots.append(np.where(np.isfinite(np.take_along_axis(masked, found, 1)), found, -1))
-        neighbours = np.stack(slots, axis=1).astype(np.int32)
-        triplets = _draw("triplet", anchors, neighbours, cosines)[0]
+        neighbours = _neighbours(vectors, labels, anchors)
+        triplets, _ = _draw("triplet", anchors, neighbours, cosines)
         if kind == "labelled_sentence":
-            return cls(np.arange(len(queries))[:, None], labels, triplets)
-        return cls(*_draw(kind, anchors, neighbours, cosines), triplets)
+            every_query = np.arange(len(queries))
+            return cls(every_query[:, None], labels, triplets)
+        rows, targets = _draw(kind, anchors, neighbours, cosines)
+        return cls(rows, targets, triplets)
+
+
+def _neighbours(
+    vectors: npt.NDArray[np.float32], labels: npt.NDArray[np.integer], anchors: npt.NDArray[np.integer]
+) -> npt.NDArray[np.int32]:
+    """Positions of each anchor's nearest sentences, of its own class and of others: (anchors, 2, k), -1 where too few."""
+    cosines = vectors[anchors] @ vectors.T
+    cosines[anchors, anchors] = -np.inf
+    same_class = labels[anchors, None] == labels
+    k = min(NUM_NEIGHBOURS, len(vectors))
+    sides = []
+    for candidates in (same_class, ~same_class):
+        allowed = np.where(candidates, cosines, -np.inf)
+        found = top_k(allowed, k)
+        exists = np.isfinite(np.take_along_axis(allowed, found, 1))
+        sides.append(np.where(exists, found, -1))
+    return np.stack(sides, axis=1).astype(np.int32)
 
 
 def _draw(
@@ -62,18 +72,24 @@ def _draw(
     cosines: tuple[float, float],
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32] | None]:
     counts = examples.num_candidates(kind, neighbours)
-    return examples.draw(kind, anchors, neighbours, examples.allocate(counts, NUM_EXAMPLES, 0), 0, 0, cosines)
+    num_taken = examples.allocate(counts, NUM_EXAMPLES, 0)
+    return examples.draw(kind, anchors, neighbours, num_taken, 0, 0, cosines)
 
 
 def triplet_errors(embeddings: npt.NDArray[np.float32], triplets: npt.NDArray[np.integer]) -> int:
     """How many of the triplets (m, 3), rows of unit embeddings, have a negative at least as near as the positive."""
     anchor, positive, negative = (embeddings[triplets[:, column]] for column in range(3))
-    return int(((anchor * negative).sum(axis=1) >= (anchor * positive).sum(axis=1)).sum())
+    negative_cosine = (anchor * negative).sum(axis=1)
+    positive_cosine = (anchor * positive).sum(axis=1)
+    return int((negative_cosine >= positive_cosine).sum())
 
 
 @dataclass
 class IdleRule:
-    """Stops after ``rungs`` rungs in which neither the validation loss nor the count of errors fell below its least."""
+    """Stops after ``rungs`` rungs in which neither the validation loss nor the count of errors fell below its least.
+
+    Checkpoints hold the fields under these names. ``idle`` counts such rungs since the last improvement.
+    """
 
     rungs: int
     least_loss: float = float("inf")
@@ -81,7 +97,7 @@ class IdleRule:
     idle: int = 0
 
     def update(self, loss: float, errors: int) -> str | None:
-        """Take one rung's loss and errors; the reason to stop, or None to go on."""
+        """Take one rung's loss and errors. Returns the reason to stop, or None to go on."""
         better = loss < self.least_loss or self.least_errors is None or errors < self.least_errors
         self.least_loss = min(self.least_loss, loss)
         self.least_errors = errors if self.least_errors is None else min(self.least_errors, errors)

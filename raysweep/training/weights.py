@@ -26,8 +26,9 @@ def save_point(
         return
     temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
     temporary.mkdir(parents=True)
-    trained = {name: value.detach().contiguous() for name, value in model.named_parameters() if value.requires_grad}
-    save_file(trained, temporary / "trained.safetensors")
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    plain = {name: parameter.detach().contiguous() for name, parameter in trained.items()}
+    save_file(plain, temporary / "trained.safetensors")
     if head is not None:
         np.savez(temporary / "head.npz", weight=head.weight, bias=head.bias)
     save_scores(temporary, "dev", scores)
@@ -36,7 +37,9 @@ def save_point(
 
 def save_scores(folder: Path, split: str, scores: Mapping[PointKey, Scores]) -> None:
     """Write per-query scores as ``SPLIT.npz``: for each point an array (2, queries), polarity above similarity."""
-    arrays: dict[str, Any] = {key_name(key): np.stack([each.polarity, each.similarity]) for key, each in scores.items()}
+    arrays: dict[str, Any] = {}
+    for key, each in scores.items():
+        arrays[key_name(key)] = np.stack([each.polarity, each.similarity])
     np.savez(folder / f"{split}.npz", **arrays)
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from raysweep.config import freezing
 from raysweep.config.sweep import EncoderConfig, EvaluationConfig
 from raysweep.config.trial import TrialConfig
-from raysweep.data.artifacts import open_array
 from raysweep.data.prepared import Prepared
 from raysweep.encoders import encoder
+from raysweep.encoders.encoder import BatchContext, no_context
 from raysweep.encoders.tokens import Tokens
 from raysweep.evaluation import operating_points
 from raysweep.evaluation.evaluation_set import EvaluationSet
-from raysweep.evaluation.operating_points import Head
+from raysweep.evaluation.operating_points import Head, TunedEncoder
 from raysweep.metrics import retrieval
 from raysweep.results.types import PointKey, point_values
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from raysweep.encoders.frozen_prefix import Prefix
 
 
-DRAWS_PER_SENTENCE = 4  # a process runs several trials, so that a cache pays for itself before one has read everything
+# A trial uses the cache of its frozen part when it reads at least one of so many sentences. A process runs several trials,
+# so the cache pays for itself before one of them has read everything.
+SENTENCES_PER_DRAW = 4
 
 
 @dataclass(frozen=True)
@@ -44,15 +46,17 @@ class RungResult:
 
     @property
     def scores(self) -> retrieval.Scores:
-        """Of the tuned encoder as it is."""
+        """Scores of the plain point, the tuned encoder as it is."""
         return self.points["plain", None]
 
     @property
     def polarity(self) -> float:
+        """The plain point's P, in [0, 1]."""
         return float(self.scores.polarity.mean())
 
     @property
     def similarity(self) -> float:
+        """The plain point's S."""
         return float(self.scores.similarity.mean())
 
 
@@ -72,17 +76,18 @@ class Workbench:
         self.model = encoder.load(EncoderConfig(**self.prepared.model), device=self.device)
         self.dropouts = Dropouts(self.model, self.model.device.type)
         self.initial = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
-        folder = self.prepared.tokens_folder
-        self.tokens = Tokens(open_array(folder, "flat"), open_array(folder, "offsets"))
+        self.tokens = Tokens.open(self.prepared.tokens_folder)
         self.parameter_names = [name for name, _ in self.model.named_parameters()]
-        self._prefix: Prefix | None = None
+        self._prefix: Prefix | None = None  # of the last trial that had one
 
     @cached_property
     def dev(self) -> EvaluationSet:
+        """The split that the search selects on."""
         return EvaluationSet.of(self.prepared, "dev", self.evaluation)
 
     @cached_property
     def test(self) -> EvaluationSet:
+        """The split that the front is reported on."""
         return EvaluationSet.of(self.prepared, "test", self.evaluation)
 
     def reset(self, weights: "dict[str, torch.Tensor] | None" = None, head: Head | None = None) -> None:
@@ -96,7 +101,7 @@ class Workbench:
             parameter.grad = None
 
     def freeze(self, config: TrialConfig) -> None:
-        """Fix what the trial's level freezes, and set its dropout."""
+        """Freeze what the trial's freezing level says, and set its dropout."""
         level = config.freezing
         frozen = freezing.frozen_names(self.parameter_names, level, freeze_output_dense=config.freeze_output_dense)
         for name, parameter in self.model.named_parameters():
@@ -105,38 +110,43 @@ class Workbench:
         self.dropouts.set(config.dropout, () if config.frozen_dropout else resting)
 
     def prefix(self, config: TrialConfig, arithmetic: str, num_draws: int) -> "Prefix | None":
-        """The cache of what the trial's frozen blocks give; the last trial's where it froze as much.
+        """The cache of what the trial's frozen blocks give; the last trial's where the same blocks were frozen.
 
-        None where there is nothing to keep, or where the ``num_draws`` sentences that the trial reads are so few of all
-        that computing whole groups of them would not pay.
+        None where nothing can be kept, or where the trial reads so few sentences, ``num_draws`` with repetition, that
+        computing whole groups of them would not pay.
         """
         import torch
 
         from raysweep.encoders.frozen_prefix import Prefix
 
+        if config.frozen_dropout or not self.cache_bytes or len(self.tokens) > SENTENCES_PER_DRAW * num_draws:
+            return None
         modules = [name for name, _ in self.model.named_modules()]
         names = freezing.prefix_names(self.parameter_names, modules, config.freezing)
-        few = len(self.tokens) > DRAWS_PER_SENTENCE * num_draws
-        if names is None or config.frozen_dropout or not self.cache_bytes or few:
+        if names is None:
             return None
         dtype = torch.bfloat16 if arithmetic == "bf16" else torch.float32
-        if self._prefix is None or (self._prefix.names, self._prefix.dtype) != (names, dtype):
-            self._prefix = None  # frees the memory before more is taken
-            self._prefix = Prefix(self.model, names, self.tokens, self.cache_bytes, dtype)
+        if self._prefix is not None and (self._prefix.names, self._prefix.dtype) == (names, dtype):
+            return self._prefix
+        self._prefix = None  # frees the memory before more is taken
+        self._prefix = Prefix(self.model, names, self.tokens, self.cache_bytes, dtype)
         return self._prefix
+
+    def tuned(self, batch_context: BatchContext = no_context) -> TunedEncoder:
+        """The encoder with the weights and the head that it has now, for measuring its operating points."""
+        return TunedEncoder(self.model, self.tokens, self.head, self.initial, batch_context)
 
     def measure(self, evaluation: EvaluationSet, keys: list[PointKey]) -> dict[PointKey, retrieval.Scores]:
         """Scores of points of the weights that :meth:`reset` put into the model."""
-        found, _ = operating_points.measure(
-            self.model, self.tokens, evaluation, keys, head=self.head, base=self.initial
-        )
-        return found
+        return operating_points.measure(self.tuned(), evaluation, keys)
 
     def describe(self, evaluation: EvaluationSet, scores: dict[PointKey, retrieval.Scores]) -> list[dict[str, Any]]:
         """These points as a ledger's event holds them, without the trial and step, which the event has."""
+        tuned = self.tuned()
         described = []
         for key, each in scores.items():
-            width = operating_points.width(key, self.model, evaluation, self.head)
-            point = evaluation.point(each, trial=None, step=None, kind=key[0], value=key[1], width=width)
+            kind, value = key
+            width = operating_points.width(key, tuned, evaluation)
+            point = evaluation.point(each, trial=None, step=None, kind=kind, value=value, width=width)
             described.append(point_values(point))
         return described

@@ -1,6 +1,6 @@
-"""The kept hidden states of an encoder's frozen part against transformers' own forward pass, and training with them."""
+"""The kept hidden states of an encoder's frozen part against transformers' own forward pass."""
 
-from pathlib import Path
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -13,15 +13,11 @@ from hypothesis import strategies as st
 
 from raysweep.config.freezing import frozen_modules, frozen_names, prefix_names
 from raysweep.config.sweep import EncoderConfig
-from raysweep.data.prepared import Prepared
 from raysweep.encoders import encoder
 from raysweep.encoders.frozen_prefix import Prefix
 from raysweep.encoders.tokens import Tokens
 from raysweep.training.dropout import Dropouts
-from raysweep.training.trainer import Training
-from raysweep.training.trial import rungs
-from raysweep.training.workbench import Workbench
-from support.encoders import EVALUATION, sentence_encoder, trial
+from support.encoders import sentence_encoder
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
 TOKENS = {"pad_token_id": 0, "bos_token_id": 101, "eos_token_id": 102, "cls_token_id": 101, "sep_token_id": 102}
@@ -143,40 +139,12 @@ def test_memory_stays_within_the_budget(lengths: list[int], max_bytes: int) -> N
         assert prefix.capacity == sum(lengths) or max_bytes < sum(lengths) * 16 * dtype.itemsize
 
 
-_bert: list[Any] = []
-
-
+@cache
 def bert() -> Any:
     """A bare stand-in with the module names of a sentence encoder, of which only the names and the width are read."""
-    if not _bert:
-        config = transformers.BertConfig(vocab_size=30, **{**SIZES, "hidden_size": 16})
-        transformer = torch.nn.Module()
-        transformer.auto_model = transformers.BertModel(config)
-        _bert.append(torch.nn.Sequential(transformer))
-        _bert[0].device = torch.device("cpu")
-    return _bert[0]
-
-
-def losses(prepared: Prepared, cache_bytes: int, **values: object) -> tuple[list[float], list[float]]:
-    bench = Workbench(prepared, EVALUATION, cache_bytes=cache_bytes)
-    config = trial(**{"freezing": "emb+B0-1", "learning_rate": 1e-3, "examples_per_rung": 80, **values})
-    assert (Training(config, bench, 3, 2).prefix is None) == (cache_bytes == 0)
-    results = list(rungs(config, bench, seed=3, num_rungs=2))
-    return [rung.loss for rung in results], [rung.similarity for rung in results]
-
-
-@pytest.mark.parametrize("cache_bytes", [1 << 30, 300_000, 1])
-def test_training_with_it_is_training_without(tiny_prepared: Prepared, cache_bytes: int) -> None:
-    """With dropout in the blocks that train; with room for all sentences, for some and for none."""
-    found, expected = (losses(tiny_prepared, size) for size in (cache_bytes, 0))
-    assert found[0] == pytest.approx(expected[0], rel=1e-5)
-    assert found[1] == pytest.approx(expected[1], abs=1e-3)
-
-
-def test_dropout_in_the_frozen_part_goes_without(tiny_prepared: Prepared, tmp_path: Path) -> None:
-    bench = Workbench(tiny_prepared, EVALUATION)
-    config = trial(freezing="emb+B0", examples_per_rung=700)
-    assert Training(config, bench, 0, 1).prefix is not None
-    assert Training(config.model_copy(update={"frozen_dropout": True}), bench, 0, 1).prefix is None
-    for level in ("none", "emb", "emb+B0aio"):
-        assert Training(config.model_copy(update={"freezing": level}), bench, 0, 1).prefix is None
+    config = transformers.BertConfig(vocab_size=30, **{**SIZES, "hidden_size": 16})
+    transformer = torch.nn.Module()
+    transformer.auto_model = transformers.BertModel(config)
+    model = torch.nn.Sequential(transformer)
+    model.device = torch.device("cpu")
+    return model

@@ -52,7 +52,7 @@ def test_sums_of_cosines_are_inner_products_of_composite_vectors(seed: int, clas
     queries, pool = unit(rng, num_queries, 7), unit(rng, num_pool, 7)
     encoded = Encoded(queries, pool, head.probabilities(queries), head.probabilities(pool))
     keys = [("plain", None), ("concat", weight), ("class_concat", weight)]
-    scores = operating_points._score(dev, encoded, keys)
+    scores = operating_points.score_encoded(encoded, dev, keys)
     root = weight**0.5
     composites = {
         "plain": (queries, pool),

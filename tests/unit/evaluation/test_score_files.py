@@ -33,17 +33,15 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "train.csv", folder / "test.csv"
 
 
-def score(files: tuple[Path, Path], ks: list[int], out: io.StringIO | None = None) -> list[dict[str, float]]:
+def score(files: tuple[Path, Path], ks: list[int], out: io.StringIO | None = None) -> list[score_files.FileScores]:
     display = Display(Console(file=out or io.StringIO(), width=200))
+    train, test = map(str, files)
     return score_files.score_files(
         EncoderConfig(name="demo"),
         None,
-        *map(str, files),
-        ks,
-        ["uniform", "linear"],
+        score_files.LabelledFiles(train, test, text_column="review", label_column="stars"),
+        score_files.RetrievalSettings(ks, ["uniform", "linear"]),
         display,
-        text_column="review",
-        label_column="stars",
     )
 
 

@@ -1,0 +1,125 @@
+"""What a checkpoint holds: the whole state of a trial's training, so that it goes on as if it had never stopped."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from raysweep.errors import InputError
+from raysweep.metrics.retrieval import Scores
+from raysweep.results.types import PointKey
+from raysweep.training import checkpoint
+from raysweep.training.progress import Progress
+from raysweep.training.trainer import Training
+from raysweep.training.validation import IdleRule
+from raysweep.training.workbench import RungResult
+
+_RESULT_VALUES = ("step", "examples_seen", "loss", "seconds", "train_seconds", "stop")
+
+
+def save(training: Training, folder: Path, last: RungResult | None) -> None:
+    """Write a checkpoint, with the last rung's result, which may not have reached its reader yet."""
+    tensors = {
+        **{f"weight.{name}": parameter for name, parameter in training.parameters.items()},
+        **_optimizer_tensors(training.optimizer),
+        "rng.cpu": torch.get_rng_state(),
+        "total": training.loss_sum,
+        "left": torch.from_numpy(training.order.remaining),
+    }
+    if training.device.type == "cuda":
+        tensors["rng.cuda"] = torch.cuda.get_rng_state(training.device)
+    values: dict[str, Any] = {
+        **asdict(training.progress),
+        **_identity(training),
+        "precision": training.precision,
+        "spent_before": training.seconds,
+        "order": training.order.rng.bit_generator.state,
+        "dropout": training.bench.dropouts.state(),
+        "idle": None if training.idle is None else asdict(training.idle),
+    }
+    if last is not None:
+        result = {name: getattr(last, name) for name in _RESULT_VALUES}
+        values["last"] = {**result, "keys": list(last.points)}
+        for index, scores in enumerate(last.points.values()):
+            tensors[f"last.{index}"] = torch.from_numpy(np.stack([scores.polarity, scores.similarity]))
+    checkpoint.save(folder, training.progress.seen, tensors, values)
+
+
+def restore(training: Training, folder: Path) -> RungResult | None:
+    """Put the latest checkpoint of ``folder`` into a training that has taken no step; the last rung's result, if any.
+
+    Without a checkpoint nothing happens. InputError when it is of another configuration, seed or number of rungs.
+    """
+    found = checkpoint.load(folder)
+    if found is None:
+        return None
+    tensors, values = found
+    if any(values[name] != value for name, value in _identity(training).items()):
+        raise InputError(
+            f"{folder}: the checkpoint there is of another configuration, seed or number of rungs; give a new folder"
+        )
+    with torch.no_grad():
+        for name, parameter in training.parameters.items():
+            parameter.copy_(tensors[f"weight.{name}"])
+        training.loss_sum.copy_(tensors["total"])
+    _restore_optimizer(training.optimizer, tensors)
+    _restore_random_streams(training, tensors, values)
+    training.progress = Progress(**{field.name: values[field.name] for field in fields(Progress)})
+    training.began -= values["spent_before"]
+    training.set_precision(values["precision"])
+    if training.idle is not None:
+        training.idle = IdleRule(**values["idle"])
+    if "last" not in values:
+        return None
+    training.bench.head = training.head()
+    return _last_result(values["last"], tensors)
+
+
+def _identity(training: Training) -> dict[str, Any]:
+    """What a checkpoint and the trial that goes on from it must have in common."""
+    return {
+        "config": training.config.model_dump(mode="json"),
+        "seed": training.seed,
+        "num_rungs": training.num_rungs,
+    }
+
+
+def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimizer's state by parameter and slot, such as ``optimizer.0.exp_avg``."""
+    tensors: dict[str, Tensor] = {}
+    for index, slots in optimizer.state_dict()["state"].items():
+        for slot, value in slots.items():
+            if value is not None:  # as sgd's momentum is, when it has none
+                tensors[f"optimizer.{index}.{slot}"] = value
+    return tensors
+
+
+def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        if name.startswith("optimizer."):
+            _, index, slot = name.split(".")
+            state.setdefault(int(index), {})[slot] = value
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def _restore_random_streams(training: Training, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+    """Torch's streams, the order of examples, and dropout's masks."""
+    torch.set_rng_state(tensors["rng.cpu"])
+    if "rng.cuda" in tensors and training.device.type == "cuda":
+        torch.cuda.set_rng_state(tensors["rng.cuda"], training.device)
+    training.order.remaining = tensors["left"].numpy()
+    training.order.rng.bit_generator.state = values["order"]
+    training.bench.dropouts.restore(values["dropout"])
+
+
+def _last_result(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> RungResult:
+    points: dict[PointKey, Scores] = {}
+    for index, (kind, value) in enumerate(values["keys"]):
+        polarity, similarity = tensors[f"last.{index}"].numpy()
+        points[kind, value] = Scores(polarity, similarity)
+    return RungResult(**{name: values[name] for name in _RESULT_VALUES}, points=points)
