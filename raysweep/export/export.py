@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import encoder
 from raysweep.encoders.locate import locate
 from raysweep.errors import InputError
+from raysweep.evaluation.operating_points import Head
 from raysweep.export import joined_encoder
 from raysweep.report.summary import summarise
 from raysweep.results.ledger import point_name
@@ -20,6 +22,9 @@ from raysweep.results.types import Point
 from raysweep.training.weights import read_point
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
     from sentence_transformers import SentenceTransformer
 
 
@@ -32,6 +37,65 @@ def export(run: Path, point: str, to: Path) -> str:
     if to.exists():
         raise InputError(f"{to}: exists already; export writes a new folder")
     chosen = _choose(run, point)
+    weights, head = _read_weights(run, chosen)
+    encoders = RunEncoders.of(run)
+    model = _tuned(encoders, chosen, weights)
+    if chosen.kind in ("concat", "class_concat"):
+        model = _joined_with_reference(encoders, chosen, model, head)
+    if chosen.kind != "class_concat":  # whatever the base model says: the point was scored by cosine
+        model.similarity_fn_name = "cosine"
+    _set_prompt(model, encoders.model.prompt)
+    _write(model, to)
+    return (
+        f"{chosen.name} (dev P {100 * chosen.polarity:.2f}, S {100 * chosen.similarity:.2f}, width {chosen.width}) "
+        f"written to {to}"
+    )
+
+
+@dataclass(frozen=True)
+class RunEncoders:
+    """The encoders of a run, and the identities that they had then."""
+
+    model: EncoderConfig
+    model_identity: str
+    reference: EncoderConfig
+    reference_identity: str
+
+    @classmethod
+    def of(cls, run: Path) -> "RunEncoders":
+        """Read them from a run's folder. InputError when it does not hold them."""
+        try:
+            prepared = json.loads((run / "prepared.json").read_text(encoding="utf-8"))
+            return cls(
+                EncoderConfig(**prepared["model"]),
+                prepared["model_identity"],
+                EncoderConfig(**prepared["reference"]),
+                prepared["reference_identity"],
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            raise InputError(f"{run}: its prepared.json is gone or damaged") from None
+
+
+def _choose(run: Path, point: str) -> Point:
+    """The front's point of this name."""
+    members = summarise(load(run)).members
+    if not members:
+        raise InputError(f"{run}: no trial finished a rung, so there is nothing to export")
+    wanted = point.removesuffix(":plain").replace("(", "=").replace(")", "")  # as the report's table shows it
+    for member in members:
+        names = [member.dev.name]
+        if member.is_knee:
+            names.append("knee")
+        if member.is_best:
+            names.append("best")
+        if wanted in names:
+            return member.dev
+    allowed = ", ".join(["knee", "best", *(member.dev.name for member in members)])
+    raise InputError(f"--point {wanted}: not on the front; allowed: {allowed}")
+
+
+def _read_weights(run: Path, chosen: Point) -> "tuple[dict[str, torch.Tensor], Head | None]":
+    """The trained weights of the point's rung, and its head."""
     assert chosen.trial is not None and chosen.step is not None
     place = run / "points" / point_name(chosen.trial, chosen.step)
     if not place.is_dir():
@@ -40,46 +104,31 @@ def export(run: Path, point: str, to: Path) -> str:
             "was reached and they were not kept"
         )
     try:
-        weights, head = read_point(place)
+        return read_point(place)
     except (OSError, ValueError, SafetensorError) as error:
         raise InputError(f"{place}: damaged: {error}") from None
-    try:
-        prepared = json.loads((run / "prepared.json").read_text(encoding="utf-8"))
-        config, reference = (EncoderConfig(**prepared[name]) for name in ("model", "reference"))
-        identity, reference_identity = prepared["model_identity"], prepared["reference_identity"]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(f"{run}: its prepared.json is gone or damaged") from None
-    model = _load(config, identity, "frozen weights are taken from it")
+
+
+def _tuned(encoders: RunEncoders, chosen: Point, weights: "Mapping[str, torch.Tensor]") -> "SentenceTransformer":
+    """The base model with the trained weights, or with weights between its own and these."""
+    model = _load(encoders.model, encoders.model_identity, "frozen weights are taken from it")
     base = model.state_dict()
     if chosen.kind == "interpolate":
         assert chosen.value is not None
         weights = {name: base[name].lerp(weight, chosen.value) for name, weight in weights.items()}
     model.load_state_dict({**base, **weights})
-    if chosen.kind in ("concat", "class_concat"):
-        if (reference.prompt, reference.max_tokens) != (config.prompt, config.max_tokens):
-            raise InputError(
-                f"{chosen.name} cannot be exported: the reference encoder has another prompt or max_tokens"
-            )
-        frozen = _load(reference, reference_identity, "it is part of this point")
-        model = joined_encoder.build(chosen.key, model, frozen, head)
-    if chosen.kind != "class_concat":  # whatever the base model says: it was scored by cosine
-        model.similarity_fn_name = "cosine"
-    model.default_prompt_name = None
-    if config.prompt:  # so that the exported model, encoding as it is, embeds what was trained
-        model.prompts = {**model.prompts, "raysweep": config.prompt}
-        model.default_prompt_name = "raysweep"
-    temporary = to.with_name(f".{to.name}.{os.getpid()}")
-    try:
-        model.save(str(temporary), create_model_card=False)
-        temporary.rename(to)
-    except OSError as error:
-        raise InputError(f"{to}: cannot be written: {error.strerror or error}") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    return (
-        f"{chosen.name} (dev P {100 * chosen.polarity:.2f}, S {100 * chosen.similarity:.2f}, width {chosen.width}) "
-        f"written to {to}"
-    )
+    return model
+
+
+def _joined_with_reference(
+    encoders: RunEncoders, chosen: Point, tuned: "SentenceTransformer", head: Head | None
+) -> "SentenceTransformer":
+    """One model of the tuned encoder and the reference encoder."""
+    model, reference = encoders.model, encoders.reference
+    if (reference.prompt, reference.max_tokens) != (model.prompt, model.max_tokens):
+        raise InputError(f"{chosen.name} cannot be exported: the reference encoder has another prompt or max_tokens")
+    frozen = _load(reference, encoders.reference_identity, "it is part of this point")
+    return joined_encoder.build(chosen.key, tuned, frozen, head)
 
 
 def _load(config: EncoderConfig, identity: str, why: str) -> "SentenceTransformer":
@@ -89,13 +138,21 @@ def _load(config: EncoderConfig, identity: str, why: str) -> "SentenceTransforme
     return encoder.load(config, source=source)
 
 
-def _choose(run: Path, point: str) -> Point:
-    members = summarise(load(run)).members
-    if not members:
-        raise InputError(f"{run}: no trial finished a rung, so there is nothing to export")
-    point = point.removesuffix(":plain").replace("(", "=").replace(")", "")  # as the report's table shows it
-    for member in members:
-        if point == member.dev.name or (point == "knee" and member.is_knee) or (point == "best" and member.is_best):
-            return member.dev
-    names = ", ".join(member.dev.name for member in members)
-    raise InputError(f"--point {point}: not on the front; allowed: knee, best, {names}")
+def _set_prompt(model: "SentenceTransformer", prompt: str) -> None:
+    """Make the prompt of training the model's default, so that it embeds sentences as they were trained."""
+    model.default_prompt_name = None
+    if prompt:
+        model.prompts = {**model.prompts, "raysweep": prompt}
+        model.default_prompt_name = "raysweep"
+
+
+def _write(model: "SentenceTransformer", to: Path) -> None:
+    """Save the model, whole or not at all."""
+    temporary = to.with_name(f".{to.name}.{os.getpid()}")
+    try:
+        model.save(str(temporary), create_model_card=False)
+        temporary.rename(to)
+    except OSError as error:
+        raise InputError(f"{to}: cannot be written: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

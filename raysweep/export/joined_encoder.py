@@ -1,8 +1,9 @@
 """Operating points of two encoders as one ordinary sentence-transformers model, made of the library's own modules.
 
-Third-party modules load with ``trust_remote_code=True`` only, so the two vectors are joined by what is there: ``Pooling``
-puts ``features["cls_token_embeddings"]``, where the first encoder's result is left, before the mean of the second's
-tokens, of which ``HierarchicalTokenPooling`` has left one: their unit-length mean. Both encoders read the same tokens.
+Modules of other packages load with ``trust_remote_code=True`` only, so the library's own join the two vectors. The first
+encoder leaves its vector in ``features["cls_token_embeddings"]``. In the second, ``HierarchicalTokenPooling`` reduces the
+tokens to one, their unit-length mean. ``Pooling`` then puts the first vector before that mean. Both encoders read the same
+tokens.
 """
 
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from raysweep.encoders import encoder
 from raysweep.errors import InputError
 from raysweep.evaluation.operating_points import Head
 from raysweep.results.types import PointKey, key_name
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-_FIRST = "cls_token_embeddings"
+_FIRST = "cls_token_embeddings"  # where the first encoder's vector is left
 
 
 def build(
@@ -36,33 +38,37 @@ def build(
 
     kind, value = key
     assert value is not None
-    if tuned.tokenizer.backend_tokenizer.to_str() != reference.tokenizer.backend_tokenizer.to_str():
+    _check_same_tokens(key, tuned, reference)
+    own_width = encoder.embedding_width(tuned)
+    reference_width = encoder.embedding_width(reference)
+    modules: list[nn.Module] = list(tuned.children())
+    if not isinstance(modules[-1], Normalize):
+        modules.append(Normalize())
+    if kind == "concat":
+        first_width = own_width
+        modules.append(_linear(torch.eye(own_width), torch.zeros(own_width), nn.Identity(), output=_FIRST))
+    else:
+        assert head is not None
+        first_width = len(head.bias)
+        modules.append(_classifier(head))
+    modules += _token_tower(key, reference)
+    modules.append(Pooling(reference_width, pooling_mode=("cls", "mean")))
+    weights = torch.cat([torch.full((first_width,), value**0.5), torch.ones(reference_width)])
+    modules.append(_linear(weights.diag(), torch.zeros(len(weights)), nn.Identity()))
+    if kind == "concat":
+        modules.append(Normalize())
+        return SentenceTransformer(modules=modules, similarity_fn_name="cosine", device="cpu")
+    return SentenceTransformer(modules=modules, similarity_fn_name="dot", device="cpu")
+
+
+def _check_same_tokens(key: PointKey, tuned: "SentenceTransformer", reference: "SentenceTransformer") -> None:
+    own_tokenizer, reference_tokenizer = (model.tokenizer.backend_tokenizer.to_str() for model in (tuned, reference))
+    if own_tokenizer != reference_tokenizer:
         raise InputError(
             f"{key_name(key)} cannot be exported: the reference encoder reads other tokens than the tuned one"
         )
     if tuned.max_seq_length != reference.max_seq_length:
         raise InputError(f"{key_name(key)} cannot be exported: the reference encoder truncates sentences elsewhere")
-    own, of_reference = (int(model.get_embedding_dimension() or 0) for model in (tuned, reference))
-    first: list[nn.Module] = list(tuned.children())
-    if not isinstance(first[-1], Normalize):
-        first.append(Normalize())
-    if kind == "concat":
-        first_width = own
-        first.append(_linear(torch.eye(own), torch.zeros(own), nn.Identity(), output=_FIRST))
-    else:
-        assert head is not None
-        first_width = len(head.bias)
-        first.append(_classifier(head))
-    weights = torch.cat([torch.full((first_width,), value**0.5), torch.ones(of_reference)])
-    joined: list[nn.Module] = [
-        *first,
-        *_token_tower(key, reference),
-        Pooling(of_reference, pooling_mode=("cls", "mean")),
-        _linear(weights.diag(), torch.zeros(len(weights)), nn.Identity()),
-    ]
-    if kind == "concat":
-        joined.append(Normalize())
-    return SentenceTransformer(modules=joined, similarity_fn_name="cosine" if kind == "concat" else "dot", device="cpu")
 
 
 def _token_tower(key: PointKey, model: "SentenceTransformer") -> list[nn.Module]:
