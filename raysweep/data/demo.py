@@ -21,7 +21,7 @@ LABELS = ("negative", "positive")
 # Slots: {a} and {b} are aspects of one topic ("the soup"), {at} its preposition, {thing} an instance ("this bistro").
 # {adj}, {word} (a single one) and {did} say of {a} what the label says; {not_word} and {not_adj_b} say the opposite.
 # {verdict} fits anything.
-_EITHER = (
+SHARED_TEMPLATES = (
     "{a} {at} {thing} {was} {adj}",
     "{when}, {a} {was} {adj}",
     "{a} {was} {adj} {when}",
@@ -43,7 +43,7 @@ _EITHER = (
 )
 
 
-_EACH = (  # negative, positive
+LABELLED_TEMPLATES = (  # negative, positive
     ("I could not stand {a} {at} {thing}", "I loved {a} {at} {thing}"),
     ("{when}, we were let down by {a}", "{when}, we were delighted with {a}"),
     ("I will never {act} again, because {a} {was} {adj}", "I would gladly {act} again, because {a} {was} {adj}"),
@@ -86,28 +86,43 @@ def generate(seed: int = 0, num_train: int = 3000, num_test: int = 400) -> tuple
 
     The same on every platform and Python version. Raises ValueError where the grammar has no more to say, at millions.
     """
-    draw, words = _Draw(seed), _words()
-    cells = [(topic, positive) for topic in words.topics for positive in (False, True)]
+    draw = _Draw(seed)
     seen: set[str] = set()
-    splits = []
-    for num_rows in (num_train, num_test):
-        rows = []
-        for i in range(num_rows):
-            topic, positive = cells[i % len(cells)]
-            for _ in range(1000):
-                text = _sentence(draw, words, topic, positive)
-                if text not in seen:
-                    break
-            else:
-                raise ValueError(f"the demo's grammar has no {num_train} + {num_test} distinct sentences")
-            seen.add(text)
-            rows.append(Row(text, LABELS[positive], topic))
-        splits.append(sorted(rows, key=lambda _: draw.random()))
-    return splits[0], splits[1]
+    try:
+        train = _distinct_rows(draw, num_train, seen)
+        test = _distinct_rows(draw, num_test, seen)
+    except _ExhaustedError:
+        raise ValueError(f"the demo's grammar has no {num_train} + {num_test} distinct sentences") from None
+    return train, test
+
+
+class _ExhaustedError(Exception):
+    """The grammar has no sentence left that was not drawn before."""
+
+
+def _distinct_rows(draw: "_Draw", num_rows: int, seen: set[str]) -> list[Row]:
+    """Rows in random order, topics and labels in turn; their texts are not among those seen, and are added to them."""
+    words = vocabulary()
+    cells = [(topic, positive) for topic in words.topics for positive in (False, True)]
+    rows = []
+    for number in range(num_rows):
+        topic, positive = cells[number % len(cells)]
+        text = _unseen_sentence(draw, topic, positive, seen)
+        seen.add(text)
+        rows.append(Row(text, LABELS[positive], topic))
+    return sorted(rows, key=lambda _: draw.random())
+
+
+def _unseen_sentence(draw: "_Draw", topic: str, positive: bool, seen: set[str]) -> str:
+    for _ in range(1000):
+        text = _sentence(draw, topic, positive)
+        if text not in seen:
+            return text
+    raise _ExhaustedError
 
 
 @dataclass(frozen=True)
-class _Kind:
+class Kind:
     """What can be said of a kind of aspect: adjectives after "was", and what it "did", for better and for worse."""
 
     good: str
@@ -117,7 +132,12 @@ class _Kind:
 
 
 @dataclass(frozen=True)
-class _Topic:
+class Topic:
+    """Words that go with a topic: what to call an instance, its preposition, what one does there, when, and its aspects.
+
+    Each but ``at`` and ``act`` is a list with commas; a plural aspect carries a ``+``.
+    """
+
     nouns: str
     at: str
     act: str
@@ -126,25 +146,32 @@ class _Topic:
 
 
 @dataclass(frozen=True)
-class _Words:
-    kinds: dict[str, _Kind]
-    topics: dict[str, _Topic]
+class Vocabulary:
+    """The words of the grammar, from ``demo_words.yaml``."""
+
+    kinds: dict[str, Kind]
+    topics: dict[str, Topic]
 
 
 @cache
-def _words() -> _Words:
+def vocabulary() -> Vocabulary:
     read = yaml.safe_load((Path(__file__).parent / "demo_words.yaml").read_text(encoding="utf-8"))
-    kinds = {name: _Kind(**kind) for name, kind in read["kinds"].items()}
-    return _Words(kinds, {name: _Topic(**topic) for name, topic in read["topics"].items()})
+    kinds = {name: Kind(**kind) for name, kind in read["kinds"].items()}
+    topics = {name: Topic(**topic) for name, topic in read["topics"].items()}
+    return Vocabulary(kinds, topics)
 
 
 class _Draw(random.Random):
     """Only ``random()`` is promised to yield the same numbers in every Python version, so every choice is made of it."""
 
+    def below(self, count: int) -> int:
+        return int(self.random() * count)
+
     def of(self, options: Sequence[str]) -> str:
-        return options[int(self.random() * len(options))]
+        return options[self.below(len(options))]
 
     def item(self, options: str) -> str:
+        """One of a list with commas."""
         return self.of(options.split(", "))
 
 
@@ -160,30 +187,48 @@ class _Aspect(NamedTuple):
     other_word: str
 
 
-def _aspect(draw: _Draw, name: str, kind: _Kind, positive: bool) -> _Aspect:
-    good, bad = kind.good.split(", "), kind.bad.split(", ")
-    same, other = (good, bad) if positive else (bad, good)
+def _aspect(draw: _Draw, name: str, kind_name: str, positive: bool) -> _Aspect:
+    kind = vocabulary().kinds[kind_name]
+    same = kind.good if positive else kind.bad
+    other = kind.bad if positive else kind.good
+    # The order of the draws is part of the demo: with another, the sentences would change.
     return _Aspect(
-        "the " + name.replace("+", ""),
-        "were" if "+" in name else "was",
-        draw.of(same),
-        draw.of([adjective for adjective in same if " " not in adjective]),
-        draw.item(kind.did_good if positive else kind.did_bad),
-        draw.of(other),
-        draw.of([adjective for adjective in other if " " not in adjective]),
+        name="the " + name.replace("+", ""),
+        was="were" if "+" in name else "was",
+        adjective=draw.item(same),
+        word=draw.of(_single_words(same)),
+        did=draw.item(kind.did_good if positive else kind.did_bad),
+        other_adjective=draw.item(other),
+        other_word=draw.of(_single_words(other)),
     )
 
 
-def _sentence(draw: _Draw, words: _Words, topic: str, positive: bool) -> str:
-    about = words.topics[topic]
-    aspects = [(name, words.kinds[kind]) for kind, names in about.aspects.items() for name in names.split(", ")]
-    first = int(draw.random() * len(aspects))
-    second = (first + 1 + int(draw.random() * (len(aspects) - 1))) % len(aspects)
-    a, b = (_aspect(draw, *aspects[i], positive) for i in (first, second))
-    template = draw.of([*_EITHER, *(pair[positive] for pair in _EACH)])
+def _single_words(adjectives: str) -> list[str]:
+    return [adjective for adjective in adjectives.split(", ") if " " not in adjective]
+
+
+def _two_aspects(draw: _Draw, about: Topic, positive: bool) -> tuple[_Aspect, _Aspect]:
+    """Two different aspects of a topic, and what to say of them."""
+    kinds = [(name, kind) for kind, names in about.aspects.items() for name in names.split(", ")]
+    first = draw.below(len(kinds))
+    steps = 1 + draw.below(len(kinds) - 1)
+    second = (first + steps) % len(kinds)
+    a = _aspect(draw, *kinds[first], positive)
+    b = _aspect(draw, *kinds[second], positive)
+    return a, b
+
+
+def _sentence(draw: _Draw, topic: str, positive: bool) -> str:
+    about = vocabulary().topics[topic]
+    a, b = _two_aspects(draw, about, positive)
+    of_label = [pair[positive] for pair in LABELLED_TEMPLATES]
+    template = draw.of([*SHARED_TEMPLATES, *of_label])
     opener = draw.of(_OPENERS)
-    sentence = ("" if template.startswith(("{when}", "how ")) else opener) + template
-    sentence = sentence.format(
+    if template.startswith(("{when}", "how ")):
+        opener = ""
+    noun = draw.item(about.nouns)
+    determiner = draw.of(("this", "that", "the", "the new"))
+    sentence = (opener + template).format(
         a=a.name,
         was=a.was,
         was_not="wasn't" if a.was == "was" else "weren't",
@@ -198,11 +243,12 @@ def _sentence(draw: _Draw, words: _Words, topic: str, positive: bool) -> str:
         did_b=b.did,
         not_adj_b=b.other_adjective,
         topic=topic,
-        noun=(noun := draw.item(about.nouns)),
-        thing=f"{draw.of(('this', 'that', 'the', 'the new'))} {noun}",
+        noun=noun,
+        thing=f"{determiner} {noun}",
         verdict=draw.of(_VERDICTS[positive]),
         at=about.at,
         act=about.act,
         when=draw.item(about.when),
     )
-    return sentence[0].upper() + sentence[1:] + ("" if sentence.endswith("?") else ".")
+    end = "" if sentence.endswith("?") else "."
+    return sentence[0].upper() + sentence[1:] + end

@@ -5,10 +5,11 @@ the seed alone and not on which worker draws which chunk::
 
     counts = num_candidates(kind, neighbour_ids)                             anywhere
     quotas = allocate(counts, target, seed)                                  once
-    draw(kind, anchors, neighbour_ids, quotas of these, seed, chunk)         anywhere
+    draw(kind, Chunk(number, anchors, neighbour_ids, quotas), seed)          anywhere
 """
 
 import math
+from dataclasses import dataclass
 from typing import get_args
 
 import numpy as np
@@ -31,10 +32,16 @@ def num_candidates(kind: ExampleKind, neighbour_ids: NDArray[np.int32]) -> NDArr
     ``neighbour_ids`` is (m, 2, k): neighbours of the anchor's own class and of the others, padded at the end with -1.
     An anchor's triplets are all pairs of an own and an other neighbour.
     """
-    found: NDArray[np.int64] = np.count_nonzero(neighbour_ids >= 0, axis=2)
+    found = _num_neighbours(neighbour_ids)
     if kind == "triplet":
         return found[:, _OWN] * found[:, _OTHER]
     return found[:, _OWN] if kind == "positive_pair" else found
+
+
+def _num_neighbours(neighbour_ids: NDArray[np.int32]) -> NDArray[np.int64]:
+    """How many neighbours each anchor has of its own and of the other classes, (m, 2)."""
+    found: NDArray[np.int64] = np.count_nonzero(neighbour_ids >= 0, axis=2)
+    return found
 
 
 def allocate(counts: ArrayLike, target: int, seed: int) -> NDArray[np.int64]:
@@ -47,63 +54,96 @@ def allocate(counts: ArrayLike, target: int, seed: int) -> NDArray[np.int64]:
     counts = np.asarray(counts, dtype=np.int64)
     rng = np.random.default_rng(seed)
     if counts.ndim == 1:
-        return _uniform(counts, min(target, int(counts.sum())), rng)
-    own, other = (int(total) for total in counts.sum(axis=0))
-    num_own = min(own, target - min(other, target // 2))
-    num_other = min(other, target - num_own)
-    return np.stack([_uniform(counts[:, _OWN], num_own, rng), _uniform(counts[:, _OTHER], num_other, rng)], axis=1)
+        return _sample_quotas(counts, target, rng)
+    all_own, all_other = (int(total) for total in counts.sum(axis=0))
+    num_other_if_balanced = min(all_other, target // 2)
+    num_own = min(all_own, target - num_other_if_balanced)
+    num_drawn = (num_own, target - num_own)
+    quotas = [_sample_quotas(counts[:, slot], num_drawn[slot], rng) for slot in (_OWN, _OTHER)]
+    return np.stack(quotas, axis=1)
 
 
-def _uniform(counts: NDArray[np.int64], target: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Quotas of ``target`` candidates of all: one multivariate hypergeometric draw.
+def _sample_quotas(counts: NDArray[np.int64], target: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Quotas of ``target`` candidates of all, or of all there are: one multivariate hypergeometric draw.
 
     NumPy draws it for less than 1e9 candidates only, and there can be more. So first every candidate is kept with the
     same probability, which leaves a few more than the target (if fewer, again), then the target is drawn of those. A
     uniform subset of a uniform subset is uniform, whatever the size between.
     """
+    total = int(counts.sum())
+    target = min(target, total)
     if target == 0:
         return np.zeros_like(counts)
-    probability = min(1.0, (target + 6 * math.sqrt(target)) / int(counts.sum()))
+    probability = min(1.0, (target + 6 * math.sqrt(target)) / total)
     kept = rng.binomial(counts, probability)
     while kept.sum() < target:
         kept = rng.binomial(counts, probability)
     return rng.multivariate_hypergeometric(kept, target)
 
 
+@dataclass(frozen=True)
+class Chunk:
+    """Up to :data:`CHUNK` consecutive anchors, and where they come in the sequence of all chunks.
+
+    ``anchors`` (m,) are ids of sentences, ``neighbour_ids`` (m, 2, k) their neighbours and ``quotas``, (m,) or (m, 2),
+    theirs by :func:`allocate`.
+    """
+
+    number: int
+    anchors: NDArray[np.integer]
+    neighbour_ids: NDArray[np.int32]
+    quotas: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        assert len(self.anchors) <= CHUNK, (
+            "chunks are of fixed size, else the sample would depend on how the work is spread"
+        )
+
+
 def draw(
-    kind: ExampleKind,
-    anchors: NDArray[np.integer],
-    neighbour_ids: NDArray[np.int32],
-    quotas: NDArray[np.int64],
-    seed: int,
-    chunk: int,
-    cosines: tuple[float, float] = (1.0, 0.0),
+    kind: ExampleKind, chunk: Chunk, seed: int, cosines: tuple[float, float] = (1.0, 0.0)
 ) -> tuple[NDArray[np.int32], NDArray[np.float32] | None]:
     """The examples of one chunk: sentence ids (q, 3) or (q, 2), anchor first, and targets (q,) if the kind has any.
 
-    ``anchors`` (m,), m <= CHUNK, are the ids of the chunk's sentences and ``neighbour_ids`` (m, 2, k) their neighbours;
-    ``quotas``, (m,) or (m, 2), are theirs by :func:`allocate`. Targets are 1 and 0 for labelled pairs of the same and
-    of different classes, and ``cosines`` in the same order for scored pairs. No example comes twice, but of two
-    sentences that are each other's neighbours, a pair and its reverse are two examples.
+    Targets are 1 and 0 for labelled pairs of the same and of different classes, and ``cosines`` in the same order for
+    scored pairs. No example comes twice, but of two sentences that are each other's neighbours, a pair and its reverse
+    are two examples.
     """
-    assert len(anchors) <= CHUNK, "chunks are of fixed size, else the sample would depend on how the work is spread"
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(KINDS.index(kind), chunk)))
-    counts = num_candidates(kind, neighbour_ids)
+    stream = (KINDS.index(kind), chunk.number)
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=stream))
     if kind == "triplet":
-        rows, picks = _pick(counts, quotas, rng)
-        num_other = np.count_nonzero(neighbour_ids[:, _OTHER] >= 0, axis=1)[rows]
-        positives, negatives = np.divmod(picks, num_other)
-        ids = [anchors[rows], neighbour_ids[rows, _OWN, positives], neighbour_ids[rows, _OTHER, negatives]]
-        return np.stack(ids, axis=1).astype(np.int32), None
+        return _triplets(chunk, rng), None
     if kind == "positive_pair":
-        rows, picks = _pick(counts, quotas, rng)
-        return np.stack([anchors[rows], neighbour_ids[rows, _OWN, picks]], axis=1).astype(np.int32), None
+        return _pairs(chunk, _OWN, chunk.quotas, rng), None
     pairs, targets = [], []
-    for slot, target in zip((_OWN, _OTHER), cosines if kind == "scored_pair" else (1.0, 0.0), strict=True):
-        rows, picks = _pick(counts[:, slot], quotas[:, slot], rng)
-        pairs.append(np.stack([anchors[rows], neighbour_ids[rows, slot, picks]], axis=1).astype(np.int32))
-        targets.append(np.full(len(rows), target, dtype=np.float32))
+    slot_targets = cosines if kind == "scored_pair" else (1.0, 0.0)
+    for slot, target in enumerate(slot_targets):
+        of_slot = _pairs(chunk, slot, chunk.quotas[:, slot], rng)
+        pairs.append(of_slot)
+        targets.append(np.full(len(of_slot), target, dtype=np.float32))
     return np.concatenate(pairs), np.concatenate(targets)
+
+
+def _triplets(chunk: Chunk, rng: np.random.Generator) -> NDArray[np.int32]:
+    """Triplets (q, 3). An anchor's are numbered by the neighbour of its own class first, then by the other."""
+    counts = num_candidates("triplet", chunk.neighbour_ids)
+    rows, numbers = _pick(counts, chunk.quotas, rng)
+    num_other = _num_neighbours(chunk.neighbour_ids)[:, _OTHER]
+    positives, negatives = np.divmod(numbers, num_other[rows])
+    positive_ids = chunk.neighbour_ids[rows, _OWN, positives]
+    negative_ids = chunk.neighbour_ids[rows, _OTHER, negatives]
+    return _examples(chunk.anchors[rows], positive_ids, negative_ids)
+
+
+def _pairs(chunk: Chunk, slot: int, quotas: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int32]:
+    """Pairs (q, 2) of anchors and their neighbours of one slot."""
+    counts = _num_neighbours(chunk.neighbour_ids)[:, slot]
+    rows, neighbours = _pick(counts, quotas, rng)
+    return _examples(chunk.anchors[rows], chunk.neighbour_ids[rows, slot, neighbours])
+
+
+def _examples(*columns: NDArray[np.integer]) -> NDArray[np.int32]:
+    return np.stack(columns, axis=1).astype(np.int32)
 
 
 def _pick(
@@ -111,23 +151,38 @@ def _pick(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """``quotas[i]`` distinct numbers below ``counts[i]`` for each row i, all subsets alike, as rows and numbers.
 
-    Numbers are drawn with replacement until enough distinct ones came up, at most half of a row's; where the quota is
-    more than half, they are the ones to leave out.
+    At most half of a row's numbers are drawn; where the quota is more than half, they are the ones to leave out.
     """
-    ends = np.cumsum(counts)
+    ends = np.cumsum(counts)  # all rows' numbers are one sequence, and row i's run from starts[i] to below ends[i]
     starts = ends - counts
     inverted = 2 * quotas > counts
-    wanted = np.where(inverted, counts - quotas, quotas)
-    drawn = np.empty(0, dtype=np.int64)
-    missing = wanted
-    while missing.any():
-        rows = np.repeat(np.arange(len(counts)), missing)
-        drawn = np.unique(np.concatenate([drawn, starts[rows] + rng.integers(0, counts[rows])]))
-        missing = wanted - np.bincount(np.searchsorted(ends, drawn, side="right"), minlength=len(counts))
-    left_out = np.repeat(inverted, wanted)  # numbers are in order of rows
-    candidates = [np.arange(starts[row], ends[row]) for row in np.flatnonzero(inverted)]
-    rest = np.setdiff1d(np.concatenate([drawn[:0], *candidates]), drawn[left_out], assume_unique=True)
-    picks = np.concatenate([drawn[~left_out], rest])
+    num_drawn = np.where(inverted, counts - quotas, quotas)
+    drawn = _draw_distinct(counts, num_drawn, rng)
+    is_left_out = np.repeat(inverted, num_drawn)  # drawn is in order of rows
+    of_inverted_rows = [np.arange(starts[row], ends[row]) for row in np.flatnonzero(inverted)]
+    candidates = np.concatenate([drawn[:0], *of_inverted_rows])
+    rest = np.setdiff1d(candidates, drawn[is_left_out], assume_unique=True)
+    picks = np.concatenate([drawn[~is_left_out], rest])
     picks.sort()
     rows = np.searchsorted(ends, picks, side="right")
     return rows, picks - starts[rows]
+
+
+def _draw_distinct(
+    counts: NDArray[np.int64], num_drawn: NDArray[np.int64], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """``num_drawn[i]`` distinct numbers of row i, of the sequence of all rows' numbers, ascending.
+
+    Numbers are drawn with replacement until enough distinct ones came up.
+    """
+    ends = np.cumsum(counts)
+    starts = ends - counts
+    drawn = np.empty(0, dtype=np.int64)
+    missing = num_drawn
+    while missing.any():
+        rows = np.repeat(np.arange(len(counts)), missing)
+        more = starts[rows] + rng.integers(0, counts[rows])
+        drawn = np.unique(np.concatenate([drawn, more]))
+        drawn_rows = np.searchsorted(ends, drawn, side="right")
+        missing = num_drawn - np.bincount(drawn_rows, minlength=len(counts))
+    return drawn

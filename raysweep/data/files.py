@@ -84,9 +84,12 @@ def _format(source: str) -> tuple[str, str]:
     if "://" not in source and Path(source).expanduser().is_dir():
         raise InputError(f"{source}: is a folder; name one file in it")
     path = source.partition("?")[0] if "://" in source else source
-    *others, last = ["", *(suffix.lower() for suffix in PurePosixPath(path).suffixes)]
+    suffixes = [suffix.lower() for suffix in PurePosixPath(path).suffixes]
+    last = suffixes.pop() if suffixes else ""
     compression = COMPRESSIONS.get(last, "")
-    suffix = others[-1] if compression else last
+    suffix = last
+    if compression:
+        suffix = suffixes.pop() if suffixes else ""
     if suffix in DELIMITERS or suffix in JSON_LINES or (suffix == PARQUET and not compression):
         return suffix, compression
     known = ", ".join([*DELIMITERS, *JSON_LINES, PARQUET])
@@ -131,10 +134,8 @@ def _csv(source: str, suffix: str, compression: str, columns: tuple[str, str]) -
                     continue
                 number += 1
                 if len(record) != len(header):
-                    fields = "1 field" if len(record) == 1 else f"{len(record)} fields"
-                    hint = "; is a quote left open?" if "\n" in "".join(record) else ""
                     where = f"row {number} (up to line {records.line_num})"
-                    raise InputError(f"{source}: {where} has {fields}, the header has {len(header)}{hint}")
+                    raise InputError(f"{source}: {where} {_wrong_length(record, header)}")
                 yield record[text_at], record[label_at]
         except csv.Error as error:  # in practice the limit of 131,072 characters a field, which bounds memory
             raise InputError(f"{source}: row {number + 1}: {error}; is a quote left open?") from None
@@ -142,6 +143,12 @@ def _csv(source: str, suffix: str, compression: str, columns: tuple[str, str]) -
             raise InputError(f"{source}: row {number}: a quote is still open at the end of the file")
         if not header:
             raise InputError(f"{source}: is empty; the first line has to name the columns")
+
+
+def _wrong_length(record: Sequence[str], header: Sequence[str]) -> str:
+    fields = "1 field" if len(record) == 1 else f"{len(record)} fields"
+    hint = "; is a quote left open?" if "\n" in "".join(record) else ""
+    return f"has {fields}, the header has {len(header)}{hint}"
 
 
 def _json_lines(source: str, suffix: str, compression: str, columns: tuple[str, str]) -> Iterator[tuple[Any, Any]]:

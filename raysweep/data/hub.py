@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import threading
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -34,6 +35,23 @@ def read(source: str, columns: tuple[str, str], subset: str | None, split: str) 
 
     Raises InputError for whatever keeps the dataset from loading; when the hub does not answer, within 30 s.
     """
+    dataset = _load(source, subset, split)
+    import datasets
+
+    files.positions(source, dataset.column_names, columns)
+    text_column, label_column = columns
+    feature = dataset.features[label_column]
+    names = feature.names if isinstance(feature, datasets.ClassLabel) else None
+    tables = dataset.select_columns(list(columns)).with_format("arrow")
+    for table in tables.iter(files.BLOCK_ROWS):
+        labels = table.column(label_column).to_pylist()
+        if names:  # -1 marks what has no label, as test splits often do
+            labels = [None if label is None or label < 0 else names[label] for label in labels]
+        yield table.column(text_column).to_pylist(), labels
+
+
+def _load(source: str, subset: str | None, split: str) -> Any:
+    """A split as a ``datasets.Dataset``."""
     name, split = parse(source, split)
     import datasets
 
@@ -41,20 +59,12 @@ def read(source: str, columns: tuple[str, str], subset: str | None, split: str) 
     try:
         # When the hub does not answer only the cache is asked: left alone, the package retries for minutes.
         datasets.config.HF_HUB_OFFLINE = offline or not reachable()
-        dataset = datasets.load_dataset(name, subset, split=split)
+        return datasets.load_dataset(name, subset, split=split)
     except Exception as error:  # the package lets through whatever its layers raise
         why = "" if reachable() else "the hub cannot be reached and the local cache does not help: "
         raise InputError(f"{source}: {why}{error}") from None
     finally:
         datasets.config.HF_HUB_OFFLINE = offline
-    files.positions(source, dataset.column_names, columns)
-    feature = dataset.features[columns[1]]
-    names = feature.names if isinstance(feature, datasets.ClassLabel) else None
-    for table in dataset.select_columns(list(columns)).with_format("arrow").iter(files.BLOCK_ROWS):
-        labels = table.column(columns[1]).to_pylist()
-        if names:  # -1 marks what has no label, as test splits often do
-            labels = [None if label is None or label < 0 else names[label] for label in labels]
-        yield table.column(columns[0]).to_pylist(), labels
 
 
 @functools.cache

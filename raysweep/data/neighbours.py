@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 SLACK = 8  # fetched beyond k: room for the row itself, its duplicates and near-ties
 
 
-TOLERANCE = 1e-5  # more than float32 inner products of unit vectors err
+TOLERANCE = 1e-5  # more than the error of float32 inner products of unit vectors
 
 
-_BATCH = 4096  # queries that faiss multiplies at once
+QUERIES_AT_ONCE = 4096  # queries that faiss multiplies at once
 
 
-_ADD = 65536  # rows copied into an index at once, so that a memory-mapped array is never in memory twice
+ROWS_AT_ONCE = 65536  # rows copied into an index at once, so that a memory-mapped array is never in memory twice
 
 
-_EXHAUSTIVE_CELLS = 2**24  # float64 cosines held at once where faiss was not enough
+COSINES_AT_ONCE = 2**24  # float64 cosines held at once where faiss was not enough
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,56 @@ class Neighbours:
 
     ids: NDArray[np.int32]
     cosines: NDArray[np.float32]
+
+    @classmethod
+    def empty(cls, num_rows: int, k: int) -> Neighbours:
+        shape = (num_rows, 2, k)
+        return cls(np.full(shape, -1, np.int32), np.full(shape, np.nan, np.float32))
+
+    def put(self, row: int, slot: int, ids: NDArray[np.int64], cosines: NDArray[np.float32]) -> None:
+        """Put up to k neighbours of one row in place of those that are there."""
+        padding = (0, self.ids.shape[2] - len(ids))
+        self.ids[row, slot] = np.pad(ids, padding, constant_values=-1)
+        self.cosines[row, slot] = np.pad(cosines, padding, constant_values=np.nan)
+
+
+@dataclass(frozen=True)
+class _Fetched:
+    """What faiss found for m queries in one slot, by falling cosine; nothing is excluded yet.
+
+    ``ids`` and float32 ``cosines``, which err in the last digits, are (m, fetched), padded with -1 and -inf;
+    ``num_rows`` (m,) counts all rows of the slot.
+    """
+
+    ids: NDArray[np.int64]
+    cosines: NDArray[np.float32]
+    num_rows: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, num_queries: int, num_fetched: int) -> _Fetched:
+        shape = (num_queries, num_fetched)
+        return cls(np.full(shape, -1, np.int64), np.full(shape, -np.inf, np.float32), np.zeros(num_queries, np.int64))
+
+    def merge(
+        self, queries: NDArray[np.bool_], ids: NDArray[np.int64], cosines: NDArray[np.float32], num_rows: int
+    ) -> None:
+        """Keep the nearest of what is here and what one class of ``num_rows`` rows has for some of the queries."""
+        num_fetched = self.ids.shape[1]
+        all_cosines = np.concatenate([self.cosines[queries], cosines[queries]], axis=1)
+        all_ids = np.concatenate([self.ids[queries], ids[queries]], axis=1)
+        nearest = np.argsort(-all_cosines, axis=1, kind="stable")[:, :num_fetched]
+        self.cosines[queries] = np.take_along_axis(all_cosines, nearest, axis=1)
+        self.ids[queries] = np.take_along_axis(all_ids, nearest, axis=1)
+        self.num_rows[queries] += num_rows
+
+    def unsettled(self, kth_cosines: NDArray[np.float32], least: float) -> NDArray[np.int64]:
+        """Positions of the queries whose k nearest, down to ``kth_cosines`` (m,), may lack a row that was not fetched."""
+        all_fetched = self.num_rows <= self.ids.shape[1]
+        # A row that was not fetched is at most as near as the last that was, up to rounding.
+        unseen = self.cosines[:, -1] + TOLERANCE
+        unseen[all_fetched] = -np.inf
+        may_be_nearer = (unseen >= kth_cosines) & (unseen >= least)
+        return np.flatnonzero(may_be_nearer & np.isfinite(unseen))
 
 
 class NeighbourIndex:
@@ -57,13 +107,15 @@ class NeighbourIndex:
         import faiss
 
         assert len(embeddings) == len(labels) == len(duplicate_groups)
-        self._embeddings, self._labels, self._groups = embeddings, labels, duplicate_groups
+        self._embeddings = embeddings
+        self._labels = labels
+        self._groups = duplicate_groups
         if num_threads is not None:
             faiss.omp_set_num_threads(num_threads)
+        # Shared by all indexes: each such object sets GPU memory aside.
+        resources = [faiss.StandardGpuResources() for _ in range(faiss.get_num_gpus())]
         # One index for each class: every query is compared with every row once, whatever the number of classes.
         self._classes = {}
-        # Shared by all of them: each such object sets GPU memory aside.
-        resources = [faiss.StandardGpuResources() for _ in range(faiss.get_num_gpus())]
         for label in np.unique(labels):
             members = np.flatnonzero(labels == label)
             self._classes[int(label)] = (members, _index(embeddings, members, resources))
@@ -81,106 +133,103 @@ class NeighbourIndex:
         split by class. Neither depends on how rows are spread over calls: cosines are computed in double precision and
         rounded to float32, and ties go to the lower id.
         """
-        ids = np.full((len(rows), 2, k), -1, dtype=np.int32)
-        cosines = np.full((len(rows), 2, k), np.nan, dtype=np.float32)
         least = -np.inf if min_similarity is None else min_similarity
-        for start in range(0, len(rows), _BATCH):
-            batch = slice(start, start + _BATCH)
-            for slot, (near, raw, num_all) in enumerate(self._fetch(rows[batch], k + SLACK)):
-                short = self._rank(rows[batch], near, raw, num_all, least, ids[batch, slot], cosines[batch, slot])
-                self._exhaust(rows, start + short, slot, least, ids, cosines)
+        found = Neighbours.empty(len(rows), k)
+        for start in range(0, len(rows), QUERIES_AT_ONCE):
+            batch = slice(start, start + QUERIES_AT_ONCE)
+            queries = rows[batch]
+            for slot, fetched in enumerate(self._fetch(queries, k + SLACK)):
+                views = Neighbours(found.ids[batch, slot], found.cosines[batch, slot])
+                unsettled = self._rank(queries, fetched, least, views)
+                self._search_all(rows, start + unsettled, slot, least, found)
         if mode == "pooled":
-            beyond = ~_first(ids, cosines, k)
-            ids[beyond], cosines[beyond] = -1, np.nan
-        return Neighbours(ids, cosines)
+            beyond = ~_among_k_nearest(found)
+            found.ids[beyond] = -1
+            found.cosines[beyond] = np.nan
+        return found
 
-    def _fetch(
-        self, rows: NDArray[np.integer], fetch: int
-    ) -> list[tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]]:
-        """For each slot: ids and float32 cosines (m, fetch) of the nearest rows, and how many rows (m,) the slot has.
-
-        Nothing is excluded yet. Padded with -1 and -inf.
-        """
+    def _fetch(self, rows: NDArray[np.integer], num_fetched: int) -> tuple[_Fetched, _Fetched]:
+        """The nearest rows of either slot by faiss."""
         queries = np.ascontiguousarray(self._embeddings[rows])
-        slots = []
-        for _ in range(2):
-            empty = np.full((len(rows), fetch), -1, dtype=np.int64), np.full((len(rows), fetch), -np.inf, np.float32)
-            slots.append((*empty, np.zeros(len(rows), dtype=np.int64)))
+        labels = self._labels[rows]
+        own = _Fetched.empty(len(rows), num_fetched)
+        others = _Fetched.empty(len(rows), num_fetched)
         for label, (members, index) in self._classes.items():
-            cosines, local = index.search(queries, min(fetch, len(members)))
-            own = self._labels[rows] == label
-            for (near, raw, num_all), here in zip(slots, (own, ~own), strict=True):
-                both = np.concatenate([raw[here], cosines[here]], axis=1)
-                kept = np.argsort(-both, axis=1, kind="stable")[:, :fetch]
-                raw[here] = np.take_along_axis(both, kept, axis=1)
-                ids = np.concatenate([near[here], members[local[here]]], axis=1)
-                near[here] = np.take_along_axis(ids, kept, axis=1)
-                num_all[here] += len(members)
-        return slots
+            num_members = len(members)
+            cosines, positions = index.search(queries, min(num_fetched, num_members))
+            ids = members[positions]
+            has_label = labels == label
+            own.merge(has_label, ids, cosines, num_members)
+            others.merge(~has_label, ids, cosines, num_members)
+        return own, others
 
-    def _rank(
-        self,
-        rows: NDArray[np.integer],
-        near: NDArray[np.int64],
-        raw: NDArray[np.float32],
-        num_all: NDArray[np.int64],
-        least: float,
-        ids: NDArray[np.int32],
-        cosines: NDArray[np.float32],
-    ) -> NDArray[np.int64]:
-        """Fill in ``ids`` and ``cosines`` (m, k) from what was fetched; return the positions of rows that need more."""
-        k = ids.shape[1]
-        exact = np.empty(raw.shape, dtype=np.float32)
-        for start in range(0, len(rows), 64):
+    def _rank(self, rows: NDArray[np.integer], fetched: _Fetched, least: float, found: Neighbours) -> NDArray[np.int64]:
+        """Write the k nearest of what was fetched into ``found``, one slot's arrays (m, k).
+
+        Returns the positions of the queries that may have nearer neighbours among the rows that were not fetched.
+        """
+        k = found.ids.shape[1]
+        cosines = self._cosines(rows, fetched.ids)
+        padding = fetched.ids < 0
+        same_text = self._groups[fetched.ids] == self._groups[rows, None]
+        too_far = cosines < least
+        excluded = padding | same_text | too_far
+        cosines[excluded] = -np.inf
+        order = np.lexsort((fetched.ids, -cosines), axis=1)
+        nearest = order[:, :k]
+        cosines = np.take_along_axis(cosines, nearest, axis=1)
+        ids = np.take_along_axis(fetched.ids, nearest, axis=1)
+        exists = cosines > -np.inf
+        found.ids[:] = np.where(exists, ids, -1)
+        found.cosines[:] = np.where(exists, cosines, np.nan)
+        return fetched.unsettled(cosines[:, -1], least)
+
+    def _cosines(self, rows: NDArray[np.integer], ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Cosines (m, f) of ``rows`` (m,) with each of their ``ids`` (m, f), computed in double precision."""
+        cosines = np.empty(ids.shape, dtype=np.float32)
+        for start in range(0, len(rows), 64):  # the rows that are compared, (64, f, d), are in memory
             part = slice(start, start + 64)
-            exact[part] = np.einsum(
-                "md,mfd->mf", self._embeddings[rows[part]], self._embeddings[near[part]], dtype=np.float64
-            )
-        exact[(near < 0) | (self._groups[near] == self._groups[rows, None]) | (exact < least)] = -np.inf
-        order = np.lexsort((near, -exact), axis=1)[:, :k]
-        exact = np.take_along_axis(exact, order, axis=1)
-        ids[:] = np.where(exact > -np.inf, np.take_along_axis(near, order, axis=1), -1)
-        cosines[:] = np.where(exact > -np.inf, exact, np.nan)
-        # A row that was not fetched is at most as near as the last that was, up to rounding.
-        unseen = np.where(num_all > raw.shape[1], raw[:, -1] + TOLERANCE, -np.inf)
-        return np.flatnonzero((unseen >= exact[:, -1]) & (unseen >= least) & np.isfinite(unseen))
+            queries = self._embeddings[rows[part]]
+            near = self._embeddings[ids[part]]
+            cosines[part] = np.einsum("md,mfd->mf", queries, near, dtype=np.float64)
+        return cosines
 
-    def _exhaust(
-        self,
-        rows: NDArray[np.integer],
-        positions: NDArray[np.int64],
-        slot: int,
-        least: float,
-        ids: NDArray[np.int32],
-        cosines: NDArray[np.float32],
+    def _search_all(
+        self, rows: NDArray[np.integer], positions: NDArray[np.int64], slot: int, least: float, found: Neighbours
     ) -> None:
-        """Compare these queries with every row: duplicates, or ties in their hundreds, took up all that was fetched."""
-        k = ids.shape[2]
-        for part, exact in self._all_cosines(rows, positions):
-            same = self._labels[None, :] == self._labels[rows[part], None]
-            wrong = (same == bool(slot)) | (self._groups[None, :] == self._groups[rows[part], None])
-            exact[wrong | (exact < least)] = -np.inf
-            for position, row in zip(part, exact, strict=True):
-                found = np.flatnonzero(row > -np.inf)
-                if len(found) > k:
-                    found = found[row[found] >= -np.partition(-row[found], k - 1)[k - 1]]
-                found = found[np.argsort(-row[found], kind="stable")][:k]
-                ids[position, slot], cosines[position, slot] = -1, np.nan
-                ids[position, slot, : len(found)], cosines[position, slot, : len(found)] = found, row[found]
+        """Compare the queries at ``positions`` with every row: duplicates, or ties in their hundreds, took up all that
+        was fetched.
+        """
+        k = found.ids.shape[2]
+        own_class = slot == 0
+        for part, cosines in self._all_cosines(rows, positions):
+            queries = rows[part, None]
+            same_class = self._labels == self._labels[queries]
+            same_text = self._groups == self._groups[queries]
+            wrong_class = same_class != own_class
+            too_far = cosines < least
+            excluded = wrong_class | same_text | too_far
+            cosines[excluded] = -np.inf
+            for position, of_query in zip(part, cosines, strict=True):
+                ids = _k_nearest(of_query, k)
+                found.put(position, slot, ids, of_query[ids])
 
     def _all_cosines(
         self, rows: NDArray[np.integer], positions: NDArray[np.int64]
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        num_all = len(self._embeddings)
-        size = max(1, _EXHAUSTIVE_CELLS // num_all)
-        for start in range(0, len(positions), size):
-            part = positions[start : start + size]
-            queries = self._embeddings[rows[part]].astype(np.float64)
-            exact = np.empty((len(part), num_all), dtype=np.float32)
-            for first in range(0, num_all, _ADD):
-                block = self._embeddings[first : first + _ADD].astype(np.float64)
-                exact[:, first : first + _ADD] = queries @ block.T
-            yield part, exact
+        """Some of the positions at a time, and the cosines (positions, n) of their queries with every row."""
+        num_rows = len(self._embeddings)
+        num_queries = max(1, COSINES_AT_ONCE // num_rows)
+        for start in range(0, len(positions), num_queries):
+            part = positions[start : start + num_queries]
+            queries = self._embeddings[rows[part]]
+            exact_queries = queries.astype(np.float64)
+            cosines = np.empty((len(part), num_rows), dtype=np.float32)
+            for first in range(0, num_rows, ROWS_AT_ONCE):
+                block = slice(first, first + ROWS_AT_ONCE)
+                exact_block = self._embeddings[block].astype(np.float64)
+                cosines[:, block] = exact_queries @ exact_block.T
+            yield part, cosines
 
 
 def _index(
@@ -191,14 +240,28 @@ def _index(
     index: faiss.Index = faiss.IndexFlatIP(embeddings.shape[1])
     if resources:
         index = faiss.index_cpu_to_gpu_multiple_py(resources, index)
-    for start in range(0, len(members), _ADD):
-        index.add(np.ascontiguousarray(embeddings[members[start : start + _ADD]]))
+    for start in range(0, len(members), ROWS_AT_ONCE):
+        part = members[start : start + ROWS_AT_ONCE]
+        index.add(np.ascontiguousarray(embeddings[part]))
     return index
 
 
-def _first(ids: NDArray[np.int32], cosines: NDArray[np.float32], k: int) -> NDArray[np.bool_]:
-    """Which of both slots' neighbours (m, 2, k) are among the k nearest of all."""
-    flat_ids, flat_cosines = ids.reshape(len(ids), 2 * k), cosines.reshape(len(ids), 2 * k)
-    order = np.lexsort((flat_ids, -flat_cosines), axis=1)  # NaN comes last
+def _k_nearest(cosines: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+    """Ids of the k highest of the cosines (n,), by falling cosine, then rising id; -inf stands for what is excluded."""
+    ids = np.flatnonzero(cosines > -np.inf)
+    if len(ids) > k:
+        kth_highest = -np.partition(-cosines[ids], k - 1)[k - 1]
+        ids = ids[cosines[ids] >= kth_highest]
+    by_cosine = np.argsort(-cosines[ids], kind="stable")
+    return ids[by_cosine][:k]
+
+
+def _among_k_nearest(found: Neighbours) -> NDArray[np.bool_]:
+    """Which of the neighbours (m, 2, k) of both slots are among the k nearest of all."""
+    num_rows, num_slots, k = found.ids.shape
+    ids = found.ids.reshape(num_rows, num_slots * k)
+    cosines = found.cosines.reshape(num_rows, num_slots * k)
+    order = np.lexsort((ids, -cosines), axis=1)  # NaN comes last
     rank = np.argsort(order, axis=1)
-    return (rank < k).reshape(ids.shape)
+    among: NDArray[np.bool_] = rank < k
+    return among.reshape(found.ids.shape)

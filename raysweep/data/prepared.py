@@ -43,14 +43,15 @@ class Prepared:
         """Read what ``raysweep prepare`` left: the file it names. InputError when it or an artifact is gone."""
         try:
             values = json.loads(Path(path).read_text(encoding="utf-8"))
-            folders = {name: Path(folder) for name, folder in values.pop("examples_folders").items()}
-            paths: dict[str, Any] = {
-                name: Path(values.pop(name)) for name in ("sentences_folder", "tokens_folder", "reference_folder")
-            }
-            opened = cls(examples_folders=folders, **paths, **values)
+            for name in ("sentences_folder", "tokens_folder", "reference_folder"):
+                values[name] = Path(values[name])
+            examples_folders = values["examples_folders"].items()
+            values["examples_folders"] = {kind: Path(folder) for kind, folder in examples_folders}
+            opened = cls(**values)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise InputError(f"{path}: not a file that raysweep prepare wrote") from None
-        for folder in (*folders.values(), *paths.values()):
+        artifacts = (opened.sentences_folder, opened.tokens_folder, opened.reference_folder)
+        for folder in (*opened.examples_folders.values(), *artifacts):
             if not (folder / DONE).is_file():
                 raise InputError(f"{path}: the artifact {folder} is gone; prepare again")
         return opened
@@ -68,9 +69,12 @@ class Prepared:
         """Sentence ids (examples, 1 to 3) of a kind, and targets (examples,) where the kind has them."""
         if kind == "labelled_sentence":
             train = self.sentences.ids("train")
-            return train[:, None], np.asarray(self.sentences.labels[train])
+            labels = self.sentences.labels[train]
+            return train[:, None], np.asarray(labels)
         if kind not in self.examples_folders:
-            raise InputError(f"no examples of kind {kind} were prepared; there are: {', '.join(self.examples_folders)}")
+            prepared = ", ".join(self.examples_folders)
+            raise InputError(f"no examples of kind {kind} were prepared; there are: {prepared}")
         folder = self.examples_folders[kind]
-        targets = open_array(folder, "targets") if (folder / "targets.npy").is_file() else None
-        return open_array(folder, "ids"), targets
+        ids = open_array(folder, "ids")
+        has_targets = (folder / "targets.npy").is_file()
+        return ids, open_array(folder, "targets") if has_targets else None

@@ -95,7 +95,8 @@ def fingerprint(
     if source == "demo" or source.startswith("hub:"):
         for batch in read(source, text_column, label_column, subset=subset, split=split):
             for row in zip(batch.texts, batch.labels, strict=True):
-                digest.update(json.dumps(row).encode() + b"\n")
+                line = json.dumps(row) + "\n"
+                digest.update(line.encode())
         return digest.hexdigest()
     try:
         with files.stored(source) as stream:
@@ -131,36 +132,40 @@ def _unreadable(source: str, error: Exception) -> InputError:
 
 def _batch(source: str, first_row: int, texts: list[Any], labels: list[Any], columns: tuple[str, str]) -> Batch:
     """The rows, if every one of them is a text with a label."""
+    text_column, label_column = columns
     for row, text in enumerate(texts, first_row):
-        if not isinstance(text, str):
-            missing = text is None or text != text  # NaN is the one value that differs from itself
-            problem = "is missing" if missing else f"is {text!r}, of type {type(text).__name__} and not a string"
-            raise InputError(f"{source}: row {row}: column {columns[0]!r} {problem}")
-        if not text or text.isspace():
-            raise InputError(f"{source}: row {row}: column {columns[0]!r} is empty ({text!r}); a text needs words")
+        if problem := _problem(text):
+            raise InputError(f"{source}: row {row}: column {text_column!r} {problem}")
     try:
         "".join(texts).encode()
     except UnicodeEncodeError as error:  # JSON can spell half a character: "\ud83d"
         ends = itertools.accumulate(map(len, texts))
         row = next(row for row, end in enumerate(ends, first_row) if error.start < end)
         half = error.object[error.start]
-        raise InputError(f"{source}: row {row}: column {columns[0]!r} holds {half!r}, half a character") from None
+        raise InputError(f"{source}: row {row}: column {text_column!r} holds {half!r}, half a character") from None
     names = []
     for row, value in enumerate(labels, first_row):
-        if not (name := _label(value)):
-            problem = f"row {row}: column {columns[1]!r} is {value!r}"
-            raise InputError(f"{source}: {problem}; a label is a string, a number or a truth value, and never empty")
+        name = _label(value)
+        if not name:
+            allowed = "a label is a string, a number or a truth value, and never empty"
+            raise InputError(f"{source}: row {row}: column {label_column!r} is {value!r}; {allowed}")
         names.append(name)
     return Batch(first_row, texts, names)
+
+
+def _problem(text: Any) -> str:
+    """What keeps a value from being a text, "" if nothing does."""
+    if isinstance(text, str):
+        return "" if text and not text.isspace() else f"is empty ({text!r}); a text needs words"
+    if text is None or text != text:  # NaN is the one value that differs from itself
+        return "is missing"
+    return f"is {text!r}, of type {type(text).__name__} and not a string"
 
 
 def _label(value: Any) -> str:
     """The label's one name, or "" for what is no label: null, NaN, infinity, bytes, lists, objects."""
     if isinstance(value, str):
-        name = value.strip()
-        if name in ("True", "False", "TRUE", "FALSE"):
-            return name.lower()
-        return name.partition(".")[0] if re.fullmatch(r"[+-]?\d+\.0+", name) else name
+        return _label_of_string(value.strip())
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float | Decimal):
@@ -170,3 +175,11 @@ def _label(value: Any) -> str:
     if value is None or isinstance(value, bytes | list | tuple | dict):
         return ""
     return str(value)
+
+
+def _label_of_string(name: str) -> str:
+    if name in ("True", "False", "TRUE", "FALSE"):
+        return name.lower()
+    if re.fullmatch(r"[+-]?\d+\.0+", name):
+        return name.partition(".")[0]
+    return name

@@ -236,15 +236,14 @@ class _Draw:
 
     def __call__(self, chunk: Columns) -> Columns:
         start, stop = int(chunk["start"][0]), int(chunk["stop"][0])
-        positions, targets = examples.draw(
-            self.parameters["example_kind"],
-            np.arange(start, stop),
-            np.asarray(self.neighbours[start:stop]),
-            np.asarray(self.quotas[start:stop]),
-            seed=self.parameters["seed"],
-            chunk=start // examples.CHUNK,
-            cosines=tuple(self.parameters.get("cosines", (1.0, 0.0))),
+        anchors = examples.Chunk(
+            number=start // examples.CHUNK,
+            anchors=np.arange(start, stop),
+            neighbour_ids=np.asarray(self.neighbours[start:stop]),
+            quotas=np.asarray(self.quotas[start:stop]),
         )
+        cosines = tuple(self.parameters.get("cosines", (1.0, 0.0)))
+        positions, targets = examples.draw(self.parameters["example_kind"], anchors, self.parameters["seed"], cosines)
         ids = self.train[positions].astype(
             np.int32
         )  # neighbours are counted within train, examples within all sentences

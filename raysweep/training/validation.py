@@ -72,8 +72,9 @@ def _draw(
     cosines: tuple[float, float],
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32] | None]:
     counts = examples.num_candidates(kind, neighbours)
-    num_taken = examples.allocate(counts, NUM_EXAMPLES, 0)
-    return examples.draw(kind, anchors, neighbours, num_taken, 0, 0, cosines)
+    quotas = examples.allocate(counts, NUM_EXAMPLES, seed=0)
+    chunk = examples.Chunk(0, anchors, neighbours, quotas)
+    return examples.draw(kind, chunk, 0, cosines)
 
 
 def triplet_errors(embeddings: npt.NDArray[np.float32], triplets: npt.NDArray[np.integer]) -> int:

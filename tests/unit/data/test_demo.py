@@ -37,7 +37,7 @@ def test_order_is_random():
 
 def test_what_a_sentence_is_about_does_not_give_its_label_away():
     rows = [row for split in demo.generate(num_train=20_000) for row in split]
-    for name, topic in demo._words().topics.items():
+    for name, topic in demo.vocabulary().topics.items():
         aspects = [aspect.replace("+", "") for listed in topic.aspects.values() for aspect in listed.split(", ")]
         for said in [*aspects, *topic.nouns.split(", "), *topic.when.split(", ")]:
             found = Counter(row.label for row in rows if row.topic == name and said.casefold() in row.text.casefold())
@@ -69,7 +69,7 @@ def test_sentences_never_change():
 
 
 def test_a_grammar_that_has_no_more_to_say_says_so(monkeypatch):
-    monkeypatch.setattr(demo, "_EITHER", ("{topic}: {verdict}",))
-    monkeypatch.setattr(demo, "_EACH", ())
+    monkeypatch.setattr(demo, "SHARED_TEMPLATES", ("{topic}: {verdict}",))
+    monkeypatch.setattr(demo, "LABELLED_TEMPLATES", ())
     with pytest.raises(ValueError, match="no 3000 \\+ 400 distinct sentences"):
         demo.generate()

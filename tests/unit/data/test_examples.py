@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2, chisquare, hypergeom
 
-from raysweep.data.examples import CHUNK, KINDS, allocate, draw, num_candidates
+from raysweep.data.examples import CHUNK, KINDS, Chunk, allocate, draw, num_candidates
 
 
 def neighbourhood(n, k, seed, num_labels=3):
@@ -45,7 +45,7 @@ def sample(kind, ids, target, seed, order=None, **options):
     for start in order or chunks:
         part = slice(start, start + CHUNK)
         anchors = np.arange(len(ids))[part]
-        drawn[start] = draw(kind, anchors, ids[part], quotas[part], seed, start // CHUNK, **options)
+        drawn[start] = draw(kind, Chunk(start // CHUNK, anchors, ids[part], quotas[part]), seed, **options)
     examples = np.concatenate([drawn[start][0] for start in chunks])
     targets = [drawn[start][1] for start in chunks]
     return examples, None if targets[0] is None else np.concatenate(targets)
@@ -110,7 +110,8 @@ def test_the_same_however_chunks_are_spread_and_ordered(kind):
 def test_chunks_and_kinds_have_streams_of_their_own():
     ids = np.arange(1, 2 * 1000 + 1, dtype=np.int32).reshape(1, 2, 1000)
     quotas = np.array([[50, 50]])
-    drawn = [draw(kind, np.array([0]), ids, quotas, 7, chunk)[0] for kind in KINDS[1::2] for chunk in (0, 1)]
+    chunks = [Chunk(number, np.array([0]), ids, quotas) for number in (0, 1)]
+    drawn = [draw(kind, chunk, 7)[0] for kind in KINDS[1::2] for chunk in chunks]
     assert len({drawn_ids.tobytes() for drawn_ids in drawn}) == 4
 
 
@@ -173,5 +174,5 @@ def test_targets_of_scored_pairs():
 def test_anchors_keep_their_ids():
     _, ids = neighbourhood(20, 4, 4)
     quotas = num_candidates("triplet", ids)
-    examples, _ = draw("triplet", np.arange(1000, 1020), ids, quotas, 0, 3)
+    examples, _ = draw("triplet", Chunk(3, np.arange(1000, 1020), ids, quotas), 0)
     assert set(examples[:, 0]) == {1000 + row for row in np.flatnonzero(quotas)}

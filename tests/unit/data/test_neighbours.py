@@ -95,15 +95,15 @@ def test_does_not_depend_on_how_rows_are_spread(monkeypatch):
     embeddings, labels, groups = unit(rng, 400, 24), rng.integers(0, 4, 400), rng.integers(0, 380, 400)
     index = NeighbourIndex(embeddings, labels, groups)
     whole = index.search(np.arange(400), 6)
-    monkeypatch.setattr(neighbours, "_BATCH", 7)
-    monkeypatch.setattr(neighbours, "_EXHAUSTIVE_CELLS", 900)
+    monkeypatch.setattr(neighbours, "QUERIES_AT_ONCE", 7)
+    monkeypatch.setattr(neighbours, "COSINES_AT_ONCE", 900)
     parts = [index.search(rows, 6) for rows in np.array_split(np.arange(400), 9)]
     np.testing.assert_array_equal(whole.ids, np.concatenate([part.ids for part in parts]))
     np.testing.assert_array_equal(whole.cosines, np.concatenate([part.cosines for part in parts]))
 
 
 def test_memory_mapped_embeddings(tmp_path, monkeypatch):
-    monkeypatch.setattr(neighbours, "_ADD", 16)
+    monkeypatch.setattr(neighbours, "ROWS_AT_ONCE", 16)
     rng = np.random.default_rng(2)
     embeddings, labels, groups = unit(rng, 100, 8), rng.integers(0, 2, 100), np.arange(100)
     np.save(tmp_path / "embeddings.npy", embeddings)
