@@ -11,10 +11,10 @@ was carved from train keeps its rows' places among train's.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -23,17 +23,21 @@ import pyarrow as pa
 Split = Literal["train", "dev", "test"]
 
 
-SPLITS = ("train", "dev", "test")
+SPLITS: tuple[Split, ...] = get_args(Split)
 
 
-HUB_SPLITS = {"train": "train", "dev": "validation", "test": "test"}  # what a hub dataset calls them unless told
+HUB_SPLITS: dict[Split, str] = {
+    "train": "train",
+    "dev": "validation",
+    "test": "test",
+}  # what a hub dataset calls them unless told
 
 
 @dataclass(frozen=True)
 class Summary:
     """What went into a dataset and what was found in it. Dictionaries are by split."""
 
-    sources: dict[str, str]
+    sources: Mapping[Split, str]
     label_names: list[str]  # numbers in order of size, else as people sort: "2" before "10"
     num_sentences: dict[str, int]
     num_by_label: dict[str, dict[str, int]]
@@ -45,14 +49,14 @@ class Summary:
 
 
 class Sentences:
-    """A dataset that :func:`build` wrote, opened as memory maps: nothing is read until it is asked for."""
+    """A dataset that :mod:`raysweep.data.ingest` wrote, opened as memory maps: nothing is read until it is asked for."""
 
     def __init__(self, folder: Path) -> None:
         self.summary = Summary(**json.loads((folder / "dataset.json").read_text(encoding="utf-8")))
         self.labels: npt.NDArray[np.int32] = np.load(folder / "labels.npy", mmap_mode="r")
         self.splits: npt.NDArray[np.int8] = np.load(folder / "splits.npy", mmap_mode="r")
         self.duplicate_groups: npt.NDArray[np.int32] = np.load(folder / "duplicate_groups.npy", mmap_mode="r")
-        self._texts = _Texts(folder / "sentences.arrow")
+        self._texts = Texts(folder / "sentences.arrow")
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -70,7 +74,7 @@ class Sentences:
         return np.flatnonzero(self.splits == SPLITS.index(split)).astype(np.int32)
 
 
-class _Texts:
+class Texts:
     """Random access to the string column of a memory-mapped Arrow file."""
 
     def __init__(self, path: Path) -> None:
@@ -79,17 +83,22 @@ class _Texts:
         self._starts = np.cumsum([0, *map(len, self.batches)])
 
     def take(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]]) -> list[str]:
-        # pyarrow's own take on a chunked column copies all chunks first, so each batch is asked for its own.
+        """The texts of ``ids``, in that order. IndexError for an id that does not exist."""
         wanted = np.asarray(ids, np.int64)
-        if len(wanted) and not 0 <= wanted.min() <= wanted.max() < self._starts[-1]:
-            raise IndexError(f"ids from {wanted.min()} to {wanted.max()}, but only 0 to {self._starts[-1] - 1} exist")
-        places = np.searchsorted(self._starts, wanted, side="right") - 1
-        order = np.argsort(places, kind="stable")
+        if not len(wanted):
+            return []
+        num_texts = self._starts[-1]
+        if not 0 <= wanted.min() <= wanted.max() < num_texts:
+            raise IndexError(f"ids from {wanted.min()} to {wanted.max()}, but only 0 to {num_texts - 1} exist")
+        # pyarrow's own take on a chunked column copies all chunks first, so each batch is asked for its own.
+        batch_numbers = np.searchsorted(self._starts, wanted, side="right") - 1
+        by_batch = np.argsort(batch_numbers, kind="stable")
+        changes = np.flatnonzero(np.diff(batch_numbers[by_batch])) + 1
         texts = np.empty(len(wanted), object)
-        for positions in np.split(order, np.flatnonzero(np.diff(places[order])) + 1):
-            if len(positions):
-                place = places[positions[0]]
-                taken = self.batches[place].column(0).take(pa.array(wanted[positions] - self._starts[place]))
-                texts[positions] = taken.to_pylist()
+        for positions in np.split(by_batch, changes):
+            number = batch_numbers[positions[0]]
+            rows = wanted[positions] - self._starts[number]
+            column = self.batches[number].column(0)
+            texts[positions] = column.take(pa.array(rows)).to_pylist()
         found: list[str] = texts.tolist()
         return found

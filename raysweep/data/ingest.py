@@ -1,10 +1,11 @@
-"""From sources to the files of a dataset: reading, conflicts, duplicates and the dev split."""
+"""From sources to the files of a dataset: reading, conflicting labels, duplicates and the dev split."""
 
 import json
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from raysweep.config.sweep import DataConfig
 from raysweep.data import sources
-from raysweep.data.dataset import HUB_SPLITS, SPLITS, Summary, _Texts
+from raysweep.data.dataset import HUB_SPLITS, SPLITS, Split, Summary, Texts
 from raysweep.data.dev_split import carve, extremes
 from raysweep.errors import InputError
 
@@ -25,164 +27,277 @@ _SCHEMA = pa.schema([("text", pa.string())])
 _DIGEST_BYTES = 16
 
 
-_NUM_SHOWN = 5
+_NUM_SHOWN = 5  # conflicting texts that the summary shows
 
 
-def build(
-    folder: Path,
-    train: str,
-    dev: str | None = None,
-    test: str | None = None,
-    *,
-    subset: str | None = None,
-    text_column: str = "text",
-    label_column: str = "label",
-    dev_fraction: float = 0.1,
-    max_dev: int = 1000,
-    seed: int = 0,
-    progress: Callable[[int], None] = lambda rows: None,
-) -> Summary:
+Progress = Callable[[int], None]
+
+
+def build(folder: Path, data: DataConfig, *, seed: int = 0, progress: Progress = lambda rows: None) -> Summary:
     """Stream the sources into ``folder``, which exists, and carve dev from train if none is given.
 
     ``progress`` is told the rows read so far of the source that is being read.
 
-    Without ``test`` there are no test rows, but ``train="demo"`` brings its own. Memory peaks below 200 bytes a row.
-    Raises InputError for what :func:`raysweep.data.sources.read` refuses, fewer than two classes, labels that train lacks,
-    and a label column that holds something else.
+    Without ``data.test`` there are no test rows, but the source ``demo`` as train brings its own. Memory peaks below 200
+    bytes a row. Raises InputError for what :func:`raysweep.data.sources.read` refuses, fewer than two classes, labels
+    that train lacks, and a label column that holds something else.
     """
-    given = {"train": train, "dev": dev, "test": test or ("demo" if train == "demo" else None)}
-    used = {split: source for split, source in given.items() if source}
     path = folder / "sentences.arrow"
-    parts: list[_Part] = []
-    names: list[str] = []  # of train's labels, in order of their numbers; empty while train is read
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
-        for split, source in used.items():
-            batches = sources.read(source, text_column, label_column, subset=subset, split=HUB_SPLITS[split])
-            part, names = _read(split, source, _counted(batches, progress), names, writer)
-            parts.append(part)
-            if len(names) == 1:
-                raise InputError(f"{source}: every row has the label {names[0]!r}; at least two classes are needed")
+    used = _sources(data)
+    parts, label_names = _read_all(used, data, path, progress)
+    conflicts, warnings = _report_conflicts(parts, path)
     keep = np.concatenate([part.keep for part in parts])
-    conflicts, warnings = _conflicts(parts, path)
     if not keep.all():
-        _drop(path, keep)
-    labels = np.concatenate([part.labels for part in parts])[keep]
-    splits = np.concatenate([np.full(len(part.labels), SPLITS.index(part.split), np.int8) for part in parts])[keep]
-    groups = _codes(np.concatenate([part.folded for part in parts])[keep])
-    if not dev:
-        of_train = np.flatnonzero(splits == 0)
-        carved = carve(labels[of_train], groups[of_train], fraction=dev_fraction, most=max_dev, seed=seed)
-        if not carved.any():
-            raise InputError(f"{train}: too few rows ({len(carved)}) to carve a dev split from; give one")
-        splits[of_train[carved]] = SPLITS.index("dev")
-
-    rows = {split: np.flatnonzero(splits == number) for number, split in enumerate(SPLITS)}
-    also_in_train = {s: int(np.isin(groups[rows[s]], groups[rows["train"]]).sum()) for s in SPLITS[1:]}
-    warnings += [
-        f"{count} of {len(rows[split])} {split} texts also stand in train, case and spacing aside"
-        for split, count in also_in_train.items()
-        if count
-    ]
-    counts = {split: np.bincount(labels[where], minlength=len(names)).tolist() for split, where in rows.items()}
+        _drop_rows(path, keep)
+    rows = _kept_rows(parts, keep)
+    if not data.dev:
+        rows = _carve_dev(rows, data, seed)
+    also_in_train = _count_also_in_train(rows)
     summary = Summary(
         sources=used,
-        label_names=names,
-        num_sentences={split: len(where) for split, where in rows.items()},
-        num_by_label={split: dict(zip(names, count, strict=True)) for split, count in counts.items()},
+        label_names=label_names,
+        num_sentences={split: len(rows.ids(split)) for split in SPLITS},
+        num_by_label={split: _count_labels(rows, split, label_names) for split in SPLITS},
         num_dropped_conflicting=int((~keep).sum()),
         conflicts=conflicts,
-        num_duplicates={split: len(where) - len(np.unique(groups[where])) for split, where in rows.items()},
+        num_duplicates={split: _count_duplicates(rows, split) for split in SPLITS},
         num_also_in_train=also_in_train,
-        warnings=warnings,
+        warnings=[*warnings, *_overlap_warnings(rows, also_in_train)],
     )
-    np.save(folder / "labels.npy", labels)
-    np.save(folder / "splits.npy", splits)
-    np.save(folder / "duplicate_groups.npy", groups)
+    np.save(folder / "labels.npy", rows.labels)
+    np.save(folder / "splits.npy", rows.splits)
+    np.save(folder / "duplicate_groups.npy", rows.groups)
     (folder / "dataset.json").write_text(json.dumps(asdict(summary), indent=1), encoding="utf-8")
     return summary
 
 
+def _sources(data: DataConfig) -> dict[Split, str]:
+    """The source of each split that has one. The demo brings its own test split."""
+    test = data.test or ("demo" if data.train == "demo" else None)
+    given: dict[Split, str | None] = {"train": data.train, "dev": data.dev, "test": test}
+    return {split: source for split, source in given.items() if source}
+
+
+@dataclass(frozen=True)
+class _Conflict:
+    """A text that stands under different labels: where it stands first, counted from 0 in its source, and the labels."""
+
+    row: int
+    labels: list[str]
+
+
 @dataclass(frozen=True)
 class _Part:
-    """The rows of one source, in order; ``labels``, ``texts``, ``folded`` and ``keep`` have one entry a row."""
+    """The rows of one source, in order; ``labels``, ``folded`` and ``keep`` have one entry a row."""
 
-    split: str
+    split: Split
     source: str
     labels: npt.NDArray[np.int32]  # -1 where the row is dropped and its label with it
     folded: npt.NDArray[np.uint8]  # (rows, 16): digests of the texts less case, spacing and Unicode form
     keep: npt.NDArray[np.bool_]  # False: the text carries different labels
-    conflicts: list[tuple[int, list[str]]]  # first row and labels of such texts, some of them
+    conflicts: list[_Conflict]  # the first few
     num_conflicts: int  # all of them
 
 
-def _counted(batches: Iterable[sources.Batch], progress: Callable[[int], None]) -> Iterator[sources.Batch]:
+def _read_all(
+    used: dict[Split, str], data: DataConfig, path: Path, progress: Progress
+) -> tuple[list[_Part], list[str]]:
+    """Read every source, train first, and write all texts to ``path``. Also the names of the labels, by number."""
+    parts: list[_Part] = []
+    label_names: list[str] = []
+    with _sentence_writer(path) as writer:
+        for split, source in used.items():
+            hub_split = HUB_SPLITS[split]
+            batches = sources.read(source, data.text_column, data.label_column, subset=data.subset, split=hub_split)
+            streamed = _stream(source, _counted(batches, progress), label_names, writer)
+            part = _drop_conflicting(split, source, streamed)
+            if split == "train":
+                part, label_names = _settle_labels(part, streamed.label_names)
+                if len(label_names) == 1:
+                    raise InputError(
+                        f"{source}: every row has the label {label_names[0]!r}; at least two classes are needed"
+                    )
+            parts.append(part)
+    return parts, label_names
+
+
+@contextmanager
+def _sentence_writer(path: Path) -> Iterator[Any]:
+    """A writer of record batches of texts."""
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
+        yield writer
+
+
+def _counted(batches: Iterable[sources.Batch], progress: Progress) -> Iterator[sources.Batch]:
     for batch in batches:
         yield batch
         progress(batch.first_row + len(batch.texts) - 1)
 
 
-def _read(
-    split: str, source: str, batches: Iterable[sources.Batch], names: list[str], writer: Any
-) -> tuple[_Part, list[str]]:
-    """Write the texts and note the rest; with no ``names`` yet, whatever labels come are the names."""
-    numbers = {name: number for number, name in enumerate(names)}
-    collected, exact, folded = array("i"), bytearray(), bytearray()
+@dataclass(frozen=True)
+class _Streamed:
+    """What is remembered of a source's rows once their texts are written."""
+
+    label_names: list[str]
+    labels: npt.NDArray[np.int32]  # (rows,): an index into label_names
+    text_codes: npt.NDArray[np.int32]  # (rows,): equal where the texts are
+    folded: npt.NDArray[np.uint8]  # (rows, 16): as in _Part
+
+
+def _stream(source: str, batches: Iterable[sources.Batch], label_names: Sequence[str], writer: Any) -> _Streamed:
+    """Write the texts and note the rest. Labels that occur are numbered as they come unless ``label_names`` are given."""
+    numbers = {name: number for number, name in enumerate(label_names)}
+    labels, exact, folded = array("i"), bytearray(), bytearray()
     for batch in batches:
-        for row, (text, label) in enumerate(zip(batch.texts, batch.labels, strict=True), batch.first_row):
-            if label not in numbers:
-                if names:
-                    known = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
-                    raise InputError(f"{source}: row {row}: label {label!r} does not occur in train, which has {known}")
-                numbers[label] = len(numbers)
-            collected.append(numbers[label])
-            exact += blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest()
-            folded += blake2b(_folded(text).encode(), digest_size=_DIGEST_BYTES).digest()
-        writer.write_batch(pa.record_batch([pa.array(batch.texts, pa.string())], schema=_SCHEMA))
-    labels = np.frombuffer(collected, np.int32)
-    if len(numbers) > 1000 and len(numbers) > len(labels) / 2:
-        raise InputError(f"{source}: {len(numbers)} different labels in {len(labels)} rows; is label_column right?")
-    texts = _codes(np.frombuffer(exact, np.uint8).reshape(-1, _DIGEST_BYTES))
-    lowest, highest = extremes(texts, labels)
-    keep = (lowest == highest)[texts]
+        if label_names:
+            _check_known(source, batch, numbers)
+        for label in batch.labels:
+            number = numbers.setdefault(label, len(numbers))
+            labels.append(number)
+        for text in batch.texts:
+            exact += _digest(text)
+            folded += _digest(_folded(text))
+        texts = pa.array(batch.texts, pa.string())
+        writer.write_batch(pa.record_batch([texts], schema=_SCHEMA))
+    num_labels, num_rows = len(numbers), len(labels)
+    if num_labels > 1000 and num_labels > num_rows / 2:
+        raise InputError(f"{source}: {num_labels} different labels in {num_rows} rows; is label_column right?")
+    text_codes = _codes(_digest_rows(exact))
+    return _Streamed(list(numbers), np.frombuffer(labels, np.int32), text_codes, _digest_rows(folded))
+
+
+def _check_known(source: str, batch: sources.Batch, numbers: dict[str, int]) -> None:
+    """InputError for the first label that train lacks."""
+    for row, label in enumerate(batch.labels, batch.first_row):
+        if label not in numbers:
+            names = list(numbers)
+            known = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
+            raise InputError(f"{source}: row {row}: label {label!r} does not occur in train, which has {known}")
+
+
+def _drop_conflicting(split: Split, source: str, streamed: _Streamed) -> _Part:
+    """The rows of a source, those marked whose very text carries different labels."""
+    lowest, highest = extremes(streamed.text_codes, streamed.labels)
+    agrees = lowest == highest
+    keep = agrees[streamed.text_codes]
     if not keep.any():
         raise InputError(f"{source}: nothing is left, as every text carries different labels")
-    found = list(numbers)
-    conflicting = np.flatnonzero(lowest != highest)
-    shown = [np.flatnonzero(texts == code) for code in conflicting[:_NUM_SHOWN]]
-    conflicts = [(int(rows[0]), sorted({found[i] for i in labels[rows]}, key=_natural)) for rows in shown]
-    if not names:
-        names = sorted((found[i] for i in np.unique(labels[keep])), key=_natural)
-        settled = {name: number for number, name in enumerate(names)}
-        labels = np.array([settled.get(name, -1) for name in found], np.int32)[labels]
-    digests = np.frombuffer(folded, np.uint8).reshape(-1, _DIGEST_BYTES)
-    return _Part(split, source, labels, digests, keep, conflicts, len(conflicting)), names
+    conflicting = np.flatnonzero(~agrees)
+    conflicts = [_conflict(streamed, code) for code in conflicting[:_NUM_SHOWN]]
+    return _Part(split, source, streamed.labels, streamed.folded, keep, conflicts, len(conflicting))
 
 
-def _conflicts(parts: Sequence[_Part], path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+def _conflict(streamed: _Streamed, text_code: int) -> _Conflict:
+    rows = np.flatnonzero(streamed.text_codes == text_code)
+    labels = {streamed.label_names[label] for label in streamed.labels[rows]}
+    return _Conflict(int(rows[0]), sorted(labels, key=_natural))
+
+
+def _settle_labels(train: _Part, found: Sequence[str]) -> tuple[_Part, list[str]]:
+    """Number the labels of train that are left in the order in which people sort their names."""
+    left = [found[label] for label in np.unique(train.labels[train.keep])]
+    names = sorted(left, key=_natural)
+    settled = {name: number for number, name in enumerate(names)}
+    renumbered = np.array([settled.get(name, -1) for name in found], np.int32)
+    return replace(train, labels=renumbered[train.labels]), names
+
+
+def _report_conflicts(parts: Sequence[_Part], path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """The first few conflicting texts, and a warning for each source that has any."""
-    stored = _Texts(path)
-    found, warnings, start = [], [], 0
+    stored = Texts(path)
+    shown: list[dict[str, Any]] = []
+    warnings = []
+    first_id = 0
     for part in parts:
-        texts = stored.take([start + row for row, _ in part.conflicts])
-        for text, (_, labels) in zip(texts, part.conflicts, strict=True):
-            found.append({"split": part.split, "text": text, "labels": labels})
-        if part.num_conflicts:
-            problem = f"{part.num_conflicts} texts carry different labels; their {(~part.keep).sum()} rows are dropped"
-            such = f"such as {texts[0][:80]!r} ({', '.join(part.conflicts[0][1])})"
-            warnings.append(f"{part.source}: {problem}, {such}")
-        start += len(part.keep)
-    return found[:_NUM_SHOWN], warnings
+        texts = stored.take([first_id + conflict.row for conflict in part.conflicts])
+        for text, conflict in zip(texts, part.conflicts, strict=True):
+            shown.append({"split": part.split, "text": text, "labels": conflict.labels})
+        if part.conflicts:
+            warnings.append(_conflict_warning(part, texts[0]))
+        first_id += len(part.keep)
+    return shown[:_NUM_SHOWN], warnings
 
 
-def _drop(path: Path, keep: npt.NDArray[np.bool_]) -> None:
+def _conflict_warning(part: _Part, first_text: str) -> str:
+    num_rows = (~part.keep).sum()
+    problem = f"{part.num_conflicts} texts carry different labels; their {num_rows} rows are dropped"
+    labels = ", ".join(part.conflicts[0].labels)
+    return f"{part.source}: {problem}, such as {first_text[:80]!r} ({labels})"
+
+
+def _drop_rows(path: Path, keep: npt.NDArray[np.bool_]) -> None:
+    """Write the file of texts anew with the rows that are kept."""
     whole = path.rename(path.with_name("rows.arrow"))
-    start = 0
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
-        for batch in _Texts(whole).batches:
-            if (kept := keep[start : start + len(batch)]).any():
+    first_row = 0
+    with _sentence_writer(path) as writer:
+        for batch in Texts(whole).batches:
+            kept = keep[first_row : first_row + len(batch)]
+            if kept.any():
                 writer.write_batch(batch.filter(pa.array(kept)))
-            start += len(batch)
+            first_row += len(batch)
     whole.unlink()
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of the dataset in order of their ids: labels, splits and duplicate groups, each (rows,)."""
+
+    labels: npt.NDArray[np.int32]
+    splits: npt.NDArray[np.int8]
+    groups: npt.NDArray[np.int32]
+
+    def ids(self, split: Split) -> npt.NDArray[np.intp]:
+        return np.flatnonzero(self.splits == SPLITS.index(split))
+
+
+def _kept_rows(parts: Sequence[_Part], keep: npt.NDArray[np.bool_]) -> _Rows:
+    labels = np.concatenate([part.labels for part in parts])
+    splits = np.concatenate([np.full(len(part.labels), SPLITS.index(part.split), np.int8) for part in parts])
+    folded = np.concatenate([part.folded for part in parts])
+    return _Rows(labels[keep], splits[keep], _codes(folded[keep]))
+
+
+def _carve_dev(rows: _Rows, data: DataConfig, seed: int) -> _Rows:
+    train = rows.ids("train")
+    carved = carve(rows.labels[train], rows.groups[train], fraction=data.dev_fraction, max_rows=data.max_dev, seed=seed)
+    if not carved.any():
+        raise InputError(f"{data.train}: too few rows ({len(carved)}) to carve a dev split from; give one")
+    splits = rows.splits.copy()
+    splits[train[carved]] = SPLITS.index("dev")
+    return replace(rows, splits=splits)
+
+
+def _count_labels(rows: _Rows, split: Split, label_names: Sequence[str]) -> dict[str, int]:
+    counts = np.bincount(rows.labels[rows.ids(split)], minlength=len(label_names))
+    return dict(zip(label_names, counts.tolist(), strict=True))
+
+
+def _count_duplicates(rows: _Rows, split: Split) -> int:
+    groups = rows.groups[rows.ids(split)]
+    return len(groups) - len(np.unique(groups))
+
+
+def _count_also_in_train(rows: _Rows) -> dict[str, int]:
+    """How many texts of each other split also stand in train, case and spacing aside."""
+    train = rows.groups[rows.ids("train")]
+    return {split: int(np.isin(rows.groups[rows.ids(split)], train).sum()) for split in SPLITS[1:]}
+
+
+def _overlap_warnings(rows: _Rows, also_in_train: dict[str, int]) -> list[str]:
+    warnings = []
+    for split in SPLITS[1:]:
+        if count := also_in_train[split]:
+            total = len(rows.ids(split))
+            warnings.append(f"{count} of {total} {split} texts also stand in train, case and spacing aside")
+    return warnings
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest()
+
+
+def _digest_rows(digests: bytearray) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(digests, np.uint8).reshape(-1, _DIGEST_BYTES)
 
 
 def _codes(digests: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]:

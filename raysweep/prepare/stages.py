@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from raysweep.cluster import Capacity, Request
-from raysweep.config.sweep import EncoderConfig
+from raysweep.config.sweep import DataConfig, EncoderConfig
 from raysweep.data import examples, ingest
 from raysweep.data.artifacts import Store, open_array
 from raysweep.data.dataset import Sentences
@@ -58,7 +58,8 @@ class Coordinator:
         def progress(rows: int) -> None:
             self._progress = (rows, 0, "rows")
 
-        summary = ingest.build(folder, **stage.inputs, seed=stage.parameters.get("seed", 0), progress=progress)
+        data = DataConfig(**stage.inputs)
+        summary = ingest.build(folder, data, seed=stage.parameters.get("seed", 0), progress=progress)
         total = sum(summary.num_sentences.values())
         self._progress = (total, total, "sentences")
         return {

@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from raysweep.config.sweep import DataConfig
 from raysweep.data import dataset, ingest, sources
 from support.paths import DATA
 
@@ -35,7 +36,7 @@ def test_dataset_drops_the_conflicting_rows_and_keeps_the_rest(tmp_path: Path) -
             pytest.skip(f"{path} is missing")
     frame = pd.read_csv(train, dtype=str, keep_default_na=False)
     kept = frame[frame.groupby("text")["label"].transform("nunique") == 1]
-    summary = ingest.build(tmp_path, str(train), None, str(test))
+    summary = ingest.build(tmp_path, DataConfig(train=str(train), test=str(test)))
     sentences = dataset.Sentences(tmp_path)
     assert summary.num_dropped_conflicting == len(frame) - len(kept) > 0
     assert summary.num_sentences == {"train": len(kept) - 1000, "dev": 1000, "test": 872}

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from raysweep.data.dev_split import carve
 
 
-def carved(labels, groups=None, fraction=0.1, most=1000, seed=0):
+def carved(labels, groups=None, fraction=0.1, max_rows=1000, seed=0):
     labels = np.asarray(labels, np.int32)
     groups = np.arange(len(labels), dtype=np.int32) if groups is None else np.asarray(groups, np.int32)
-    return carve(labels, groups, fraction=fraction, most=most, seed=seed)
+    return carve(labels, groups, fraction=fraction, max_rows=max_rows, seed=seed)
 
 
 def test_shares_are_by_largest_remainder():
     labels = np.repeat([0, 1, 2], [470, 326, 204])
     dev = carved(labels, fraction=0.01)  # exact shares 4.7, 3.26, 2.04
     assert np.bincount(labels[dev]).tolist() == [5, 3, 2]
-    assert np.bincount(labels[carved(labels, fraction=0.5, most=100)]).tolist() == [47, 33, 20]
+    assert np.bincount(labels[carved(labels, fraction=0.5, max_rows=100)]).tolist() == [47, 33, 20]
 
 
 def test_rows_are_drawn_by_seed_and_from_everywhere():

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raysweep.config.sweep import DataConfig
 from raysweep.data import dataset, demo, files, ingest
 from raysweep.data.dataset import Sentences
 from raysweep.errors import InputError
@@ -21,9 +22,10 @@ def put(folder, rows, name="train"):
     return str(path)
 
 
-def built(folder, train, dev=None, test=None, **options):
-    sources = [put(folder, rows, name) for name, rows in (("train", train), ("dev", dev), ("test", test)) if rows]
-    summary = ingest.build(folder, **dict(zip(("train", "dev", "test"), sources, strict=False)), **options)
+def built(folder, train, dev=None, test=None, seed=0, **options):
+    given = {"train": train, "dev": dev, "test": test}
+    sources = {name: put(folder, rows, name) for name, rows in given.items() if rows}
+    summary = ingest.build(folder, DataConfig(**sources, **options), seed=seed)
     return summary, Sentences(folder)
 
 
@@ -134,7 +136,7 @@ def test_many_batches_are_read_at_random(tmp_path):
 
 
 def test_the_demo_brings_its_test_split(tmp_path):
-    summary = ingest.build(tmp_path, "demo")
+    summary = ingest.build(tmp_path, DataConfig(train="demo"))
     assert summary.num_sentences == {"train": 2700, "dev": 300, "test": 400}
     assert summary.label_names == ["negative", "positive"]
     assert summary.num_by_label["dev"] == {"negative": 150, "positive": 150}
