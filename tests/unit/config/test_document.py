@@ -1,0 +1,43 @@
+"""YAML documents: numbers as in YAML 1.2, and overrides that are named where they are wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from raysweep.config.document import parse_value
+from raysweep.errors import InputError
+from support.sweep_files import MINIMAL, read
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1e-5", 1e-5), ("-2.5E3", -2500.0), ("12", 12), ("1.", 1.0), ("none", "none"), ("1e5x", "1e5x"), ("true", True)],
+)
+def test_numbers_read_as_in_yaml_1_2(text: str, value: object) -> None:
+    assert parse_value(text) == value
+    assert type(parse_value(text)) is type(value)
+
+
+def test_overrides_go_by_dotted_path_and_are_named_when_wrong(tmp_path: Path) -> None:
+    config, _ = read(tmp_path, MINIMAL, budget__trials="7", data__test="test.csv", evaluation__rank_weights="linear")
+    assert (config.budget.trials, config.data.test, config.evaluation.rank_weights) == (
+        7,
+        str(Path("test.csv").absolute()),
+        "linear",
+    )
+    with pytest.raises(InputError, match=r"--budget\.trials: should be greater than or equal to 1, not 0"):
+        read(tmp_path, MINIMAL, budget__trials="0")
+    with pytest.raises(InputError, match=r"--budget: must be a mapping of trials, rungs.*, not 5"):
+        read(tmp_path, MINIMAL, budget="5")
+    with pytest.raises(InputError, match=r"--model\.name: must name an encoder|--model: must name an encoder"):
+        read(tmp_path, MINIMAL, model="''")
+    for value in ("1.5", "-1", "many"):
+        allowed = r"must lie in \[0, 1\], or be a whole number, or measured"
+        with pytest.raises(InputError, match=rf"--resources\.gpus_per_trial: {allowed}, not {value}"):
+            read(tmp_path, MINIMAL, resources__gpus_per_trial=value)
+    with pytest.raises(InputError, match=r"--storage\.max_gib: should be a finite number, not inf"):
+        read(tmp_path, MINIMAL, storage__max_gib=".inf")
+    with pytest.raises(InputError, match=r"--space\.learning_rate: '\{low: 1' is not a YAML value"):
+        read(tmp_path, MINIMAL, space__learning_rate="{low: 1")
+    with pytest.raises(InputError, match=r"--budget\.trails: unknown key \(did you mean trials\?\)"):
+        read(tmp_path, MINIMAL, budget__trails="3")

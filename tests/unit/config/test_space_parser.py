@@ -1,0 +1,134 @@
+"""Search spaces: the shipped ones, what is drawn from them, and how parameters fit together."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from raysweep.config import space_parser
+from raysweep.config import sweep as configuration
+from raysweep.config.document import Document
+from raysweep.config.losses import LOSSES
+from raysweep.config.trial import TrialConfig, trial_config
+from raysweep.errors import InputError
+from support.paths import SPACES
+from support.sweep_files import MINIMAL, read
+
+SHIPPED = sorted(SPACES.glob("*.yaml"))
+
+
+class Declared:
+    """A space as its file writes it, and which of its choices were drawn."""
+
+    def __init__(self, space: Mapping[str, Any]) -> None:
+        self.space = space
+        self.drawn: set[str] = set()
+
+    def check(self, values: Mapping[str, Any]) -> None:
+        """``values`` hold exactly the parameters that exist under the choices taken, each within what is declared."""
+        assert set(values) == set(self._check(self.space, values, ""))
+
+    def _check(self, parameters: Mapping[str, Any], values: Mapping[str, Any], path: str) -> list[str]:
+        names = list(parameters)
+        for name, declared in parameters.items():
+            value = values[name]
+            if not isinstance(declared, dict):
+                assert value == declared and type(value) is type(declared), name
+            elif "low" in declared:
+                assert declared["low"] <= value <= declared["high"], name
+            else:
+                choices = declared["choices"]
+                assert value in choices, name
+                written = next(choice for choice in choices if choice == value)  # 10 is drawn as 10.0
+                choice = f"{path}{name}={written}"
+                self.drawn.add(choice)
+                if isinstance(choices, dict):
+                    names += self._check(choices[value] or {}, values, f"{choice}.")
+        return names
+
+    def all_choices(self) -> set[str]:
+        return set(_choices(self.space, ""))
+
+
+def _choices(parameters: Mapping[str, Any], path: str) -> list[str]:
+    found = []
+    for name, declared in parameters.items():
+        if isinstance(declared, dict) and "choices" in declared:
+            choices = declared["choices"]
+            for choice in choices:
+                found.append(f"{path}{name}={choice}")
+                if isinstance(choices, dict):
+                    found += _choices(choices[choice] or {}, f"{path}{name}={choice}.")
+    return found
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_every_shipped_space_is_drawn_from_as_it_is_written(path: Path) -> None:
+    document = Document.read(path)
+    space = space_parser.parse(document, configuration.parse(document))
+    declared = Declared(document.values["space"])
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
+    for _ in range(200):
+        values = space.draw(study.ask())
+        declared.check(values)
+        trial = trial_config(values)
+        assert TrialConfig(**trial.model_dump()) == trial
+        assert {name: getattr(trial, name) for name in values} == values
+        assert (trial.margin is not None) == ("margin" in LOSSES[trial.loss].parameters)
+    assert declared.drawn == declared.all_choices(), "every choice is drawn"
+
+
+def test_the_required_spaces_are_shipped() -> None:
+    assert {"demo", "polarity", "published_grid", "adiabatic", "smoke"} <= {path.stem for path in SHIPPED}
+
+
+def test_published_grid_is_the_17_published_configurations() -> None:
+    document = Document.read(next(path for path in SHIPPED if path.stem == "published_grid"))
+    config = configuration.parse(document)
+    space = space_parser.parse(document, config)
+    study = optuna.create_study()
+    for parameters in space.grid():
+        study.enqueue_trial(parameters)
+    trials = [trial_config(space.draw(study.ask())) for _ in space.grid()]
+    published = {("triplet", margin) for margin in (0.01, 0.1, 1.0, 5.0, 7.5, 10.0)}
+    published |= {(loss, m) for loss in ("contrastive", "online_contrastive") for m in (0.1, 0.25, 0.5, 0.75, 1.0)}
+    published |= {("multiple_negatives", None)}
+    assert {(trial.loss, trial.margin) for trial in trials} == published
+    assert len(trials) == 17
+
+
+def test_a_range_of_integers_is_sampled_in_integers(tmp_path: Path) -> None:
+    _, space = read(
+        tmp_path, MINIMAL.replace("  examples_per_rung", "  batch_size: {low: 16, high: 64}\n  examples_per_rung")
+    )
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    sizes = {trial_config(space.draw(study.ask())).batch_size for _ in range(50)}
+    assert all(isinstance(size, int) and 16 <= size <= 64 for size in sizes)
+    assert len(sizes) > 10
+
+
+def test_choices_of_one_value_may_stand_under_several_parameters(tmp_path: Path) -> None:
+    nested = "{choices: {true: {weight_decay: {low: 0.0, high: 0.1}}, false: {}}}"
+    _, space = read(
+        tmp_path, MINIMAL, space__freeze_output_dense=nested, space__restart_each_rung=nested.replace("0.1", "0.2")
+    )
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    for _ in range(20):
+        trial_config(space.draw(study.ask()))
+
+
+def test_every_trial_can_see_equally_many_examples(tmp_path: Path) -> None:
+    text = MINIMAL.replace("examples_per_rung: 2048", "examples_per_rung: {choices: [1024, 2048]}")
+    config, space = read(tmp_path, text, budget__examples_per_trial="8192")
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    trials = [trial_config(space.draw(study.ask())) for _ in range(20)]
+    assert {config.budget.rungs_of(trial.examples_per_rung) * trial.examples_per_rung for trial in trials} == {8192}
+    with pytest.raises(InputError, match="5000 is no multiple of examples_per_rung 1024"):
+        read(tmp_path, text, budget__examples_per_trial="5000")
+
+
+def test_grid_refuses_a_range(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"loss=triplet\.margin is a range; the grid sampler needs choices"):
+        read(tmp_path, "sampler: grid\n" + MINIMAL)

@@ -1,0 +1,92 @@
+"""A sweep's file: what is accepted, and that every refusal names file, line, key, value and what is allowed."""
+
+from pathlib import Path
+
+import pytest
+
+from raysweep.errors import InputError
+from support.paths import ROOT
+from support.sweep_files import MINIMAL, read
+
+
+def test_minimal_file_gets_the_documented_defaults(tmp_path: Path) -> None:
+    config, space = read(tmp_path, MINIMAL)
+    assert (config.examples.target, config.examples.k, config.evaluation.k) == (250_000, 16, 16)
+    assert config.reference_encoder == config.mining_encoder == config.model
+    assert space.values("learning_rate") == [1e-6, 1e-4], "1e-6 without a dot is a number, as in YAML 1.2"
+
+
+def test_the_guides_file_is_valid(tmp_path: Path) -> None:
+    guide = (ROOT / "docs" / "guides" / "custom-space.md").read_text(encoding="utf-8")
+    config, space = read(tmp_path, guide.split("```yaml\n")[1].split("```")[0])
+    assert config.model.prompt == "query: "
+    assert space.values("loss") == ["triplet", "multiple_negatives"]
+
+
+REFUSED = [
+    ("model: demo", "modle: demo", r"line 3: modle: unknown key \(did you mean model\?\); allowed: .*budget, data"),
+    ("  train: train.csv", "  trian: x.csv", r"line 2: data\.trian: unknown key .*allowed: .*train"),
+    ("low: 1e-6", "low: 0", r"line 10: space\.learning_rate\.low: a log range must begin above 0, not at 0"),
+    ("low: 1e-6", "low: 1", r"space\.learning_rate: low must be below high"),
+    ("high: 1e-4", "high: 5.0", r"space\.learning_rate\.high: should be less than or equal to 1, not 5\.0"),
+    (
+        "cosine_similarity: {}",
+        "cosine_similarity: {margin: 0.1}",
+        r"line 9: .*the loss cosine_similarity has no margin",
+    ),
+    ("contrastive: {margin: 0.5}", "contrastive: {margin: 3.0}", r"margin must be above 0 and at most 2, not 3"),
+    ("model: demo", "model: demo\nbudget: {prices: 3}", r"line 4: budget\.prices: should be a valid mapping, not 3"),
+    ("      contrastive", "      contrastiv", r"contrastiv.* is no loss|loss is 'contrastiv'"),
+    ("emb+B0]", "embb]", r"line 11: space\.freezing\.choices\[1\]: .*embb"),
+    ("  learning_rate: {low: 1e-6, high: 1e-4, log: true}\n", "", r"space: learning_rate is required, also where"),
+    (
+        "  examples_per_rung: 2048",
+        "  examples_per_rung: 3000\nearly_stopping: {policy: asha}",
+        r"2048 is no multiple of examples_per_rung 3000",
+    ),
+    ("  examples_per_rung: 2048", "  examples_per_rung: 32", r"less than one batch of 64"),
+    ("  examples_per_rung: 2048", "  examples_per_run: 2048", r"unknown key \(did you mean examples_per_rung\?\)"),
+    (
+        "model: demo",
+        "model: demo\nevaluation: {k: 0}",
+        r"line 4: evaluation\.k: should be greater than or equal to 1, not 0",
+    ),
+    ("model: demo", "model: demo\nmodel: demo", r"line 4: model stands twice \(first in line 3\)"),
+    ("model: demo", "model: [", r"line \d+:"),
+    ("model: demo", "model: &a [*a]", r"an alias refers to what it is a part of"),
+    ("  examples_per_rung: 2048", "  examples_per_rung: {low: 512, high: 2048}", r"a range meets no milestone"),
+    ("contrastive: {margin: 0.5}", "contrastive: {margin: null}", r"margin: must be a number, not null"),
+    ("  learning_rate: {low: 1e-6, high: 1e-4, log: true}\n", "", r"learning_rate is required, also where"),
+    ("{choices: [none, emb+B0]}", "[none, emb+B0]", r"a list of choices is written \{choices:"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), REFUSED, ids=[new[:40] or "missing" for _, new, _ in REFUSED])
+def test_refusals_name_the_place_and_the_remedy(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in MINIMAL
+    with pytest.raises(InputError, match=message) as caught:
+        read(tmp_path, MINIMAL.replace(old, new, 1))
+    assert str(caught.value).startswith(str(tmp_path / "sweep.yaml"))
+
+
+def test_relative_paths_are_settled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers have working folders of their own."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "encoder").mkdir()
+    config, _ = read(tmp_path, MINIMAL, model="encoder", data__dev="s3://bucket/dev.csv", data__test="demo")
+    assert config.model.name == str(tmp_path / "encoder")
+    assert (config.data.train, config.data.dev, config.data.test) == (
+        str(tmp_path / "train.csv"),
+        "s3://bucket/dev.csv",
+        "demo",
+    )
+    with pytest.raises(InputError, match=r"--storage\.runs: must be a folder that every node sees"):
+        read(tmp_path, MINIMAL, storage__runs="s3://bucket/runs")
+
+
+def test_every_limit_of_a_search_is_listed(tmp_path: Path) -> None:
+    assert read(tmp_path, MINIMAL)[0].limits == []
+    given = {"budget__minutes": "30", "budget__money": "2.5", "budget__prices__default": "1"}
+    given |= {"early_stopping__plateau__trials": "10", "objective__constraints__retention": "0.95"}
+    limits = read(tmp_path, MINIMAL, **given)[0].limits
+    assert limits == ["minutes 30", "money 2.5", "plateau of trials 10", "retention at least 0.95"]
