@@ -53,20 +53,28 @@ class DataConfig(Frozen):
     dev: Source | None = Field(None, description="sentences the search selects on; carved from train when not given")
     test: Source | None = Field(None, description="sentences scored once, for the report")
     subset: str | None = Field(None, description="configuration name of a hub dataset")
-    text_column: str = "text"
-    label_column: str = "label"
-    dev_fraction: float = Field(0.1, gt=0, lt=1, description="share of train carved as dev")
-    max_dev: int = Field(1000, ge=1, description="most sentences carved as dev")
+    text_column: str = Field("text", description="column that holds the sentences")
+    label_column: str = Field(
+        "label", description="column that holds the labels: strings, numbers or truth values, any number of classes"
+    )
+    dev_fraction: float = Field(0.1, gt=0, lt=1, description="share of train carved as dev when dev is not given")
+    max_dev: int = Field(1000, ge=1, description="most sentences carved as dev when dev is not given")
 
 
 class EncoderConfig(Frozen):
     """A sentence-transformers model: `demo`, a folder, or a name on the hub."""
 
-    name: Annotated[str, AfterValidator(absolute_model)]
-    revision: str | None = Field(None, description="hub revision")
+    name: Annotated[str, AfterValidator(absolute_model)] = Field(
+        description="demo, a folder, or a name on the hub, such as sentence-transformers/all-MiniLM-L6-v2"
+    )
+    revision: str | None = Field(None, description="branch, tag or commit on the hub; its default branch if not given")
     prompt: str = Field("", description="text put before every sentence, such as 'query: ' for e5")
-    max_tokens: int | None = Field(None, ge=2, description="truncate sentences; the model's own limit if not given")
-    precision: Literal["fp32", "bf16"] = Field("fp32", description="of the embeddings that prepare makes with it")
+    max_tokens: int | None = Field(
+        None, ge=2, description="longer sentences are cut to so many tokens; the model's own limit if not given"
+    )
+    precision: Literal["fp32", "bf16"] = Field(
+        "fp32", description="arithmetic in which prepare computes embeddings with this encoder"
+    )
 
 
 Encoder = Annotated[EncoderConfig, BeforeValidator(_named)]
@@ -78,11 +86,16 @@ class ExamplesConfig(Frozen):
     encoder: Encoder | None = Field(None, description="encoder whose neighbours are mined; the reference if not given")
     neighbours: Literal["per_class", "pooled"] = Field(
         "per_class",
-        description="k nearest of the own and of the other classes, or the k nearest of all, split by label",
+        description="per_class: the k nearest of the own class and the k nearest of the others; pooled: the k nearest of "
+        "all, split by label",
     )
     k: int = Field(16, ge=1, le=1024, description="neighbours per sentence")
-    min_similarity: float | None = Field(None, ge=-1, lt=1, description="least cosine of a neighbour")
-    target: int = Field(250_000, ge=1, description="examples sampled of each kind the losses need")
+    min_similarity: float | None = Field(
+        None, ge=-1, lt=1, description="lowest cosine of a neighbour; no limit if not given"
+    )
+    target: int = Field(
+        250_000, ge=1, description="most examples sampled of each kind that the losses of the space need"
+    )
     same_class_cosine: float = Field(1.0, ge=-1, le=1, description="target cosine of a same-class scored pair")
     other_class_cosine: float = Field(0.0, ge=-1, le=1, description="target cosine of an other-class scored pair")
 
@@ -93,12 +106,18 @@ Grid = list[Annotated[float, Field(gt=0, le=100)]]
 class PointsConfig(Frozen):
     """The operating points that a rung reports beside the plain one: the values of each kind."""
 
-    concat: Grid = Field([0.1, 0.3, 1.0, 3.0], description="weight of the tuned cosine added to the reference's")
+    concat: Grid = Field(
+        [0.1, 0.3, 1.0, 3.0],
+        description="weights at which the cosine of the tuned encoder is added to that of the reference",
+    )
     class_concat: Grid = Field(
-        [0.1, 0.3, 1.0], description="weight of the class probabilities' product added to it; of the loss softmax"
+        [0.1, 0.3, 1.0],
+        description="weights at which the inner product of class probabilities is added to the reference's cosine; "
+        "only trials with the loss softmax have these points",
     )
     interpolate: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
-        [], description="places between the base model's weights and the tuned; each costs another evaluation"
+        [],
+        description="places between the base model's weights (0) and the tuned ones (1); each costs another evaluation",
     )
 
 
@@ -106,10 +125,16 @@ class EvaluationConfig(Frozen):
     """How P and S are computed."""
 
     k: int = Field(16, ge=1, description="retrieved sentences per query")
-    rank_weights: Literal["uniform", "linear"] = "uniform"
-    num_pool: int | None = Field(None, ge=1, description="pool size; min(train, 5 * queries) if not given")
-    pool_seed: int = Field(42, ge=0, lt=2**32)
-    points: PointsConfig = PointsConfig()
+    rank_weights: Literal["uniform", "linear"] = Field(
+        "uniform", description="weights of the k ranks: all the same, or falling linearly from the nearest"
+    )
+    num_pool: int | None = Field(
+        None, ge=1, description="training sentences that retrieval searches in; min(train, 5 * queries) if not given"
+    )
+    pool_seed: int = Field(42, ge=0, lt=2**32, description="seed of the sample of train that is the pool")
+    points: PointsConfig = Field(
+        PointsConfig(), description="operating points that each rung reports beside the tuned encoder itself"
+    )
 
 
 SAMPLERS = ("mfgp", "tpe", "gp", "nsga2", "random", "grid")
@@ -121,21 +146,27 @@ Aim = Literal["combined", "area", "parego", "both"]
 class ConstraintsConfig(Frozen):
     """What an operating point has to reach, in [0, 1]. Points that do not are worth less than all that do."""
 
-    polarity: float = Field(0.0, ge=0, le=1, description="least P")
-    similarity: float = Field(0.0, ge=0, le=1, description="least S")
-    retention: float = Field(0.0, ge=0, le=1, description="least S over S of the reference")
+    polarity: float = Field(0.0, ge=0, le=1, description="lowest P, 0 for no limit")
+    similarity: float = Field(0.0, ge=0, le=1, description="lowest S, 0 for no limit")
+    retention: float = Field(
+        0.0, ge=0, le=1, description="lowest S relative to the reference encoder's S, 0 for no limit"
+    )
 
 
 class ObjectiveConfig(Frozen):
     """What a trial is judged by: its best point under polarity_weight * P + (1 - polarity_weight) * S, and its front."""
 
-    polarity_weight: float = Field(0.5, ge=0, le=1)
-    similarity: Literal["similarity", "retention"] = "similarity"
-    constraints: ConstraintsConfig = ConstraintsConfig()
+    polarity_weight: float = Field(0.5, ge=0, le=1, description="weight of P in the weighted sum; S has the rest of 1")
+    similarity: Literal["similarity", "retention"] = Field(
+        "similarity", description="what stands for S: the score itself, or retention, S over S of the reference"
+    )
+    constraints: ConstraintsConfig = Field(
+        ConstraintsConfig(), description="lowest scores that an operating point has to reach"
+    )
     proposals: Aim = Field(
         "area",
-        description="what the sampler maximises: the weighted objective, the hypervolume of a trial's own points, a "
-        "Tchebycheff scalarisation that varies from trial to trial, or P and S as two objectives",
+        description="what the sampler maximises. combined: the weighted sum; area: the hypervolume of a trial's own "
+        "points; parego: a Tchebycheff scalarisation that varies from trial to trial; both: P and S as two objectives",
     )
 
 
@@ -145,8 +176,13 @@ Policy = Literal["growth", "pareto", "asha", "median", "none"]
 class PlateauConfig(Frozen):
     """The sweep ends when the front's hypervolume has not grown by more than a fraction while trials were held or ended."""
 
-    trials: int = Field(ge=1, description="so many times; under growth a trial is held many times")
-    growth: float = Field(0.01, ge=0, description="relative; 0.01 is one percent")
+    trials: int = Field(
+        ge=1,
+        description="how many times in a row trials are held or end; under the policy growth a trial is held often",
+    )
+    growth: float = Field(
+        0.01, ge=0, description="growth of the hypervolume that counts, relative; 0.01 is one percent"
+    )
 
 
 class EarlyStoppingConfig(Frozen):
@@ -154,26 +190,41 @@ class EarlyStoppingConfig(Frozen):
 
     policy: Policy = Field(
         "growth",
-        description="the next rung where the front is expected to grow most; successive halving on the front, or on the "
-        "objective; the median rule on the objective; or none",
+        description="growth: the next rung goes where the front is expected to grow most; pareto: successive halving on "
+        "the front; asha: successive halving on the objective; median: the median rule on the objective; none",
     )
-    first_examples: int = Field(2048, ge=1, description="examples seen before a trial may be stopped; not of growth")
-    reduction_factor: int = Field(2, ge=2, description="one in this many goes on at each milestone of pareto and asha")
-    plateau: PlateauConfig | None = None
+    first_examples: int = Field(
+        2048, ge=1, description="examples seen before a trial may be stopped; the policy growth does not use it"
+    )
+    reduction_factor: int = Field(
+        2, ge=2, description="one in this many trials goes on at each milestone of the policies pareto and asha"
+    )
+    plateau: PlateauConfig | None = Field(
+        None, description="when to end the sweep because its front no longer grows; never if not given"
+    )
 
 
 class BudgetConfig(Frozen):
     """What a sweep may spend; running trials end at their next rung when a limit is reached."""
 
-    trials: int = Field(20, ge=1)
+    trials: int = Field(20, ge=1, description="configurations that the search tries")
     rungs: int = Field(6, ge=1, description="evaluations per trial; a trial sees rungs * examples_per_rung examples")
-    examples_per_trial: int | None = Field(None, ge=1, description="in place of rungs: what every trial sees in all")
-    minutes: float | None = Field(None, gt=0, description="wall-clock limit of the search")
-    cpu_hours: float | None = Field(None, gt=0, description="limit of the CPUs that trials hold, in hours of one")
-    gpu_hours: float | None = Field(None, gt=0, description="limit of the GPUs that trials hold, in hours of one")
-    money: float | None = Field(None, gt=0, description="limit of what trials cost by prices")
+    examples_per_trial: int | None = Field(
+        None, ge=1, description="examples that every trial sees in all, in place of rungs; rungs decides if not given"
+    )
+    minutes: float | None = Field(None, gt=0, description="wall-clock limit of the search; no limit if not given")
+    cpu_hours: float | None = Field(
+        None, gt=0, description="limit of the time that trials hold CPUs, in hours of one CPU; no limit if not given"
+    )
+    gpu_hours: float | None = Field(
+        None, gt=0, description="limit of the time that trials hold GPUs, in hours of one GPU; no limit if not given"
+    )
+    money: float | None = Field(
+        None, gt=0, description="limit of what trials cost, in the currency of prices; no limit if not given"
+    )
     prices: dict[str, Annotated[float, Field(ge=0)]] = Field(
-        {}, description="of a node an hour, by node type of the cluster's file; default for any other"
+        {},
+        description="price of a node an hour, by node type of the cluster's file; the key default stands for any other",
     )
 
     @model_validator(mode="after")
@@ -190,8 +241,8 @@ class BudgetConfig(Frozen):
 class ReplicatesConfig(Frozen):
     """Noise: when the search is over, configurations near the front run again with other seeds, and count by their means."""
 
-    trials: int = Field(0, ge=0, description="replicates, beyond budget.trials, at most; 0 for none")
-    runs: int = Field(3, ge=2, description="of one configuration at most, its first included")
+    trials: int = Field(0, ge=0, description="most replicates, in addition to budget.trials; 0 for none")
+    runs: int = Field(3, ge=2, description="most runs of one configuration, its first included")
 
 
 class ResourcesConfig(Frozen):
@@ -199,17 +250,27 @@ class ResourcesConfig(Frozen):
 
     address: str | None = Field(None, description="Ray cluster to join; a local one is started if not given")
     num_cpus: int | None = Field(None, ge=1, description="CPUs of the local cluster; all of this machine if not given")
-    cpus_per_trial: float | None = Field(None, gt=0)
+    cpus_per_trial: float | None = Field(
+        None, gt=0, description="CPUs that a trial holds; derived from the cluster if not given"
+    )
     gpus_per_trial: float | Literal["measured"] | None = Field(
-        None, description="below 1 packs several trials on one GPU; measured packs as many as its memory holds"
+        None,
+        description="GPUs that a trial holds: below 1 packs several trials on one GPU, measured packs as many as its "
+        "memory holds; one GPU if the cluster has any and this is not given",
     )
-    max_concurrent_trials: int | None = Field(None, ge=1)
-    stall_seconds: float = Field(300, gt=0, description="prepare gives up after so long without progress")
+    max_concurrent_trials: int | None = Field(
+        None, ge=1, description="most trials that run at once; as many as the cluster holds if not given"
+    )
+    stall_seconds: float = Field(300, gt=0, description="prepare gives up after so many seconds without progress")
     cache_gib: float = Field(
-        2, ge=0, description="memory of a running trial for what a frozen part of the encoder gives"
+        2, ge=0, description="memory in GiB in which a running trial caches the outputs of a frozen part of the encoder"
     )
-    max_failures: int = Field(2, ge=0, description="times that a trial whose process died goes on from its checkpoint")
-    checkpoint_seconds: float = Field(300, gt=0, description="a trial saves its state so often, and at each rung")
+    max_failures: int = Field(
+        2, ge=0, description="how many times a trial whose process died is resumed from its checkpoint"
+    )
+    checkpoint_seconds: float = Field(
+        300, gt=0, description="seconds between checkpoints of a trial, which also saves its state at each rung"
+    )
 
     @property
     def gpus_asked(self) -> float | None:
@@ -230,10 +291,17 @@ class ResourcesConfig(Frozen):
 class StorageConfig(Frozen):
     """Where runs and artifacts are kept; on a cluster, folders that every node sees."""
 
-    runs: Folder = Field(Path("raysweep-runs"), strict=False, validate_default=True)
-    artifacts: Folder | None = Field(None, strict=False, description="RUNS/artifacts if not given")
+    runs: Folder = Field(
+        Path("raysweep-runs"), strict=False, validate_default=True, description="folder that holds one folder a run"
+    )
+    artifacts: Folder | None = Field(
+        None, strict=False, description="folder of what prepare makes; artifacts in the folder of runs if not given"
+    )
     max_gib: float = Field(
-        20, gt=0, description="of a run's weights and checkpoints; beyond, the front's least needed weights are dropped"
+        20,
+        gt=0,
+        description="limit in GiB of a run's weights and checkpoints; beyond it, the weights that the front needs least "
+        "are dropped",
     )
 
     @property
@@ -242,27 +310,36 @@ class StorageConfig(Frozen):
 
 
 class SweepConfig(Frozen):
-    """One YAML file: a sweep. ``space`` is kept as plain values here; :mod:`raysweep.config.space` reads it."""
+    """A sweep, as one YAML file describes it."""
 
-    name: str = Field("sweep", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="names the run's folder")
-    seed: int = Field(0, ge=0, lt=2**32)
+    name: str = Field("sweep", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="name of the run's folder")
+    seed: int = Field(0, ge=0, lt=2**32, description="every random draw of the sweep derives from it")
     sampler: str = Field(
-        "mfgp", description=f"{', '.join(SAMPLERS)}, or an Optuna sampler's import path, package:Class"
+        "mfgp",
+        description=f"what proposes configurations: {', '.join(SAMPLERS)}, or an Optuna sampler's import path, "
+        "package:Class",
     )
-    data: DataConfig
-    model: Encoder
+    data: DataConfig = Field(description="where labelled sentences come from")
+    model: Encoder = Field(description="the encoder to tune: its name, or a mapping")
     reference: Encoder | None = Field(
         None, description="the frozen encoder that defines similarity; the model if not given"
     )
-    examples: ExamplesConfig = ExamplesConfig()
-    evaluation: EvaluationConfig = EvaluationConfig()
-    space: dict[str, Any]
-    objective: ObjectiveConfig = ObjectiveConfig()
-    early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
-    budget: BudgetConfig = BudgetConfig()
-    replicates: ReplicatesConfig = ReplicatesConfig()
-    resources: ResourcesConfig = ResourcesConfig()
-    storage: StorageConfig = StorageConfig()
+    examples: ExamplesConfig = Field(ExamplesConfig(), description="how training examples are mined")
+    evaluation: EvaluationConfig = Field(EvaluationConfig(), description="how the scores P and S are computed")
+    # Plain values here, which raysweep.config.space_parser reads.
+    space: dict[str, Any] = Field(
+        description="parameters of a trial, each a plain value, a range {low, high, log} or {choices: ...}"
+    )
+    objective: ObjectiveConfig = Field(ObjectiveConfig(), description="what a trial is judged by")
+    early_stopping: EarlyStoppingConfig = Field(
+        EarlyStoppingConfig(), description="when trials and the sweep end early"
+    )
+    budget: BudgetConfig = Field(BudgetConfig(), description="what the sweep may spend")
+    replicates: ReplicatesConfig = Field(
+        ReplicatesConfig(), description="repeated runs of good configurations with other seeds"
+    )
+    resources: ResourcesConfig = Field(ResourcesConfig(), description="what the sweep runs on")
+    storage: StorageConfig = Field(StorageConfig(), description="where runs and artifacts are kept")
 
     @property
     def reference_encoder(self) -> EncoderConfig:

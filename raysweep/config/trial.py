@@ -16,43 +16,66 @@ SCHEDULES = ("constant", "linear", "quadratic", "cosine", "exponential")
 class TrialConfig(Frozen):
     """One point of the space. A parameter that goes with one loss, optimizer or schedule is None under the others."""
 
-    loss: str
-    margin: float | None = None
-    scale: float | None = None
+    loss: str = Field(description=f"loss that is minimised: {', '.join(LOSSES)}")
+    margin: float | None = Field(
+        None,
+        description="margin of the losses that have one, in units of cosine distance; the loss's own default if not given",
+    )
+    scale: float | None = Field(
+        None,
+        description="factor of cosines in multiple_negatives, an inverse temperature; the loss's own default if not given",
+    )
     retention_weight: float = Field(
-        0.0, ge=0, description="times the mean squared distance of tuned from reference cosines, added to the loss"
+        0.0, ge=0, description="weight of the mean squared distance of tuned from reference cosines, added to the loss"
     )
-    learning_rate: float = Field(gt=0, le=1)
+    learning_rate: float = Field(
+        gt=0, le=1, description="highest learning rate of the schedule, before learning_rate_rule applies"
+    )
     learning_rate_rule: Literal["none", "linear", "square_root"] = Field(
-        "none", description="how the rate follows the examples per optimizer step; it is meant for base_batch_size"
+        "none", description="how the rate follows the examples per optimizer step, relative to base_batch_size"
     )
-    base_batch_size: int = Field(64, ge=1)
-    optimizer: Literal["adamw", "adamax", "sgd"] = "adamw"
-    momentum: float | None = Field(None, ge=0, lt=1, description="of sgd, 0 if not given; the others have their own")
-    weight_decay: float = Field(0.01, ge=0, lt=1)
-    max_gradient_norm: float = Field(1.0, gt=0)
-    freezing: str = "none"
+    base_batch_size: int = Field(
+        64, ge=1, description="examples per optimizer step at which learning_rate_rule leaves learning_rate as it is"
+    )
+    optimizer: Literal["adamw", "adamax", "sgd"] = Field("adamw", description="optimizer of PyTorch")
+    momentum: float | None = Field(
+        None, ge=0, lt=1, description="momentum of sgd, 0 if not given; the other optimizers have their own"
+    )
+    weight_decay: float = Field(0.01, ge=0, lt=1, description="weight decay of the optimizer")
+    max_gradient_norm: float = Field(1.0, gt=0, description="gradients of a greater norm are scaled down to it")
+    freezing: str = Field(
+        "none",
+        description=f"part of the encoder, counted from its input, that is not trained: {', '.join(freezing.FORMS)}",
+    )
     freeze_output_dense: bool = Field(False, description="also freeze output.dense in every block")
     dropout: float | None = Field(
-        None, ge=0, lt=1, description="of every dropout layer; the encoder's own if not given"
+        None, ge=0, lt=1, description="rate of every dropout layer; the encoder's own if not given"
     )
     frozen_dropout: bool = Field(False, description="dropout in the frozen part too, which can then not be cached")
-    batch_size: int = Field(64, ge=2, le=65536)
+    batch_size: int = Field(64, ge=2, le=65536, description="examples per batch")
     accumulation_steps: int = Field(1, ge=1, description="batches per optimizer step")
-    examples_per_rung: int = Field(2048, ge=1, description="examples of one epoch, which a rung ends")
-    schedule: str = "linear"
-    decay: float | None = Field(None, gt=0, lt=1, description="of the exponential schedule: the factor of each rung")
-    warmup_fraction: float = Field(
-        0.1, ge=0, le=1, description="share of all steps; not used when warmup_steps is given"
+    examples_per_rung: int = Field(2048, ge=1, description="examples that a trial sees from one evaluation to the next")
+    schedule: str = Field("linear", description=f"course of the learning rate after warm-up: {', '.join(SCHEDULES)}")
+    decay: float | None = Field(
+        None, gt=0, lt=1, description="factor of the learning rate at each rung, of the exponential schedule only"
     )
-    warmup_steps: int | None = Field(None, ge=0)
+    warmup_fraction: float = Field(
+        0.1, ge=0, le=1, description="share of all steps that warm up; not used when warmup_steps is given"
+    )
+    warmup_steps: int | None = Field(
+        None, ge=0, description="optimizer steps that warm up; warmup_fraction decides if not given"
+    )
     restart_each_rung: bool = Field(False, description="begin the schedule anew at each rung")
     idle_rungs: int | None = Field(
-        None, ge=1, description="stop after so many rungs without improvement of validation loss and errors"
+        None,
+        ge=1,
+        description="the trial ends after so many rungs without improvement of validation loss and errors; never if not "
+        "given",
     )
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto",
-        description="of training; auto takes bf16 on GPUs, and on CPUs where it is measured to pay. Scores are fp32",
+        description="arithmetic of training; auto takes bf16 on GPUs, and on CPUs where it is measured to pay. Scores "
+        "are computed in fp32",
     )
 
     @model_validator(mode="after")

@@ -1,0 +1,119 @@
+"""A JSON schema of a sweep's YAML file, by which editors complete and check what one writes.
+
+It is made from the models that read the file, so it knows every key. It is broader than they are where a rule concerns
+several keys, such as which parameters go with a loss.
+"""
+
+import re
+from typing import Any
+
+from raysweep.config.freezing import FIXED_LEVELS
+from raysweep.config.losses import LOSSES
+from raysweep.config.sweep import EncoderConfig, SweepConfig
+from raysweep.config.trial import LOSS_PARAMETERS, SCHEDULES, TrialConfig
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+Schema = dict[str, Any]
+
+
+_NUMBERS = ("number", "integer")
+
+
+_NULL: Schema = {"type": "null"}
+
+
+_PARAMETERS: Schema = {"$ref": "#/$defs/Parameters"}
+
+
+def sweep_schema() -> Schema:
+    """The JSON schema (draft 2020-12) of a sweep's file, as plain values. The same on every machine."""
+    schema = _without_titles(SweepConfig.model_json_schema())
+    definitions = schema.pop("$defs")
+    encoder = definitions[EncoderConfig.__name__]
+    by_name = {**encoder["properties"]["name"], "minLength": 1}
+    definitions[EncoderConfig.__name__] = {"description": encoder["description"], "anyOf": [by_name, encoder]}
+    definitions["Parameters"] = _parameters()
+    space = schema["properties"]["space"]
+    schema["properties"]["space"] = {"description": space["description"], **_PARAMETERS, "required": ["loss"]}
+    return {"$schema": DIALECT, "title": "raysweep sweep", **schema, "$defs": definitions}
+
+
+def _without_titles(schema: Any) -> Any:
+    """Without titles, which repeat the keys, and without defaults of whole sections, whose keys have their own."""
+    if isinstance(schema, list):
+        return [_without_titles(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {key: value for key, value in schema.items() if not (key == "title" and isinstance(value, str))}
+    if "$ref" in kept:
+        kept.pop("default", None)
+    return {key: _without_titles(value) for key, value in kept.items()}
+
+
+def _parameters() -> Schema:
+    """Parameters of a trial: those of the space, or those under one of a parameter's choices."""
+    fields = _without_titles(TrialConfig.model_json_schema())["properties"]
+    return {
+        "description": "Parameters of a trial, each a plain value, a range or choices.",
+        "type": "object",
+        "properties": {name: _parameter(name, field) for name, field in fields.items()},
+        "additionalProperties": False,
+    }
+
+
+def _parameter(name: str, field: Schema) -> Schema:
+    about = {key: field.pop(key) for key in ("description", "default") if key in field}
+    alternatives = field.get("anyOf", [field])
+    value = next(schema for schema in alternatives if schema != _NULL) | _allowed(name)
+    nullable = _NULL in alternatives and name not in LOSS_PARAMETERS
+    plain = [value, _NULL] if nullable else [value]
+    ranges = [_range(value)] if value.get("type") in _NUMBERS else []
+    return {**about, "anyOf": [*plain, *ranges, _choices(value, plain)]}
+
+
+def _allowed(name: str) -> Schema:
+    """What the model checks in code, and its own schema does not tell."""
+    if name == "loss":
+        return {"enum": list(LOSSES)}
+    if name == "schedule":
+        return {"enum": list(SCHEDULES)}
+    if name == "freezing":
+        levels = "|".join(re.escape(level) for level in FIXED_LEVELS)
+        return {"pattern": f"^({levels}|emb\\+B0-[1-9][0-9]*)$"}
+    return {}
+
+
+def _range(end: Schema) -> Schema:
+    log = {"type": "boolean", "default": False, "description": "draw uniformly on a logarithmic scale; low is above 0"}
+    return {
+        "description": "A range: any value from low to high, both included.",
+        "type": "object",
+        "properties": {
+            "low": {**end, "description": "lowest value"},
+            "high": {**end, "description": "highest value"},
+            "log": log,
+        },
+        "required": ["low", "high"],
+        "additionalProperties": False,
+    }
+
+
+def _choices(value: Schema, plain: list[Schema]) -> Schema:
+    listed = {"type": "array", "items": {"anyOf": plain}, "minItems": 1, "uniqueItems": True}
+    conditional: Schema = {
+        "description": "Each choice, with the parameters that exist only under it.",
+        "type": "object",
+        "additionalProperties": {"anyOf": [_PARAMETERS, _NULL]},
+        "minProperties": 1,
+    }
+    if value.get("type") == "string":
+        conditional["propertyNames"] = value
+    return {
+        "description": "Choices: a list of values, or a mapping of values to parameters.",
+        "type": "object",
+        "properties": {"choices": {"anyOf": [listed, conditional]}},
+        "required": ["choices"],
+        "additionalProperties": False,
+    }
