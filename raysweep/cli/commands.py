@@ -297,11 +297,12 @@ def _report(folder: Path) -> bool:
 
     from raysweep.report import terminal
     from raysweep.report import write as reports
+    from raysweep.report.notes import notes
 
     written = reports.write(folder)
     if written.summary.members:
         Console().print(terminal.terminal_table(written.summary))
-    for note in written.summary.notes:
+    for note in notes(written.summary):
         typer.echo(f"note: {note}")
     typer.echo(f"report: {written.folder / 'report.html'}")
     return bool(written.summary.members)

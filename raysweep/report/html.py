@@ -1,30 +1,31 @@
 """The report as one HTML page that needs nothing else: styles and figures are inside, and there is no script."""
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 
-from raysweep.report.summary import Summary, goal_text
+from raysweep.report.notes import notes
+from raysweep.report.summary import Member, Summary
 from raysweep.report.tables import (
-    ABSENT,
     MISSES,
     TextTable,
     area_table,
     cost_table,
     front_table,
     mean_table,
-    settings,
+    settings_table,
     show,
+    show_area,
+    show_share,
     trial_counts,
     trial_table,
 )
-from raysweep.results.account import sentence
+from raysweep.report.texts import HYPERVOLUME_TEXT, MEANS_TEXT, SCORES_TEXT, cost_text, objective_text
 
 MAX_OPEN_TRIALS = 30  # longer tables of trials start folded
 
-
 MAX_OPEN_ROWS = 20  # longer tables scroll under their head
-
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2329; --soft: #5b6670; --line: #dfe3e8; --back: #ffffff; --card: #f6f7f9;
@@ -70,123 +71,122 @@ summary { cursor: pointer; font-weight: 600; padding: .3rem 0; }
 
 def render(summary: Summary, front_png: bytes, progress_png: bytes) -> str:
     """The page. All text of the run is escaped; the figures are embedded."""
-    info = summary.results.info
-    subtitle = f"{info.model} on {info.dataset}, {summary.results.status}; raysweep {info.version}"
-    parts = [
-        f"<h1>{escape(info.name)}</h1>",
-        f'<p class="soft">{escape(subtitle)}</p>',
-        f"<p>{escape(goal_text(info))}</p>",
-        _notes(summary.notes),
+    sections = [
+        _head(summary),
+        _note_list(notes(summary)),
         _tiles(summary),
-        "<h2>Front</h2>",
-        _figure(
-            front_png, "Polarity against similarity", _front_caption(summary), "" if summary.has_test else "narrow"
-        ),
-    ]
-    if summary.members:
-        parts += [_front_text(summary), _table(front_table(summary))]
-    means = mean_table(summary)
-    if means.rows:
-        parts += ["<h2>Replicates</h2>", f"<p>{escape(MEANS_TEXT)}</p>", _table(means, "fit")]
-    areas = area_table(summary)
-    if areas.rows:
-        parts += ["<h2>Hypervolume</h2>", f"<p>{escape(HYPERVOLUME_TEXT)}</p>", _table(areas, "fit")]
-    if summary.members:
-        caption = f"{goal_text(info)} On dev, of each rung's best point. {_PROGRESS_CAPTION}"
-        figure = _figure(progress_png, "Objective against training examples seen", caption, "narrow")
-        parts += ["<h2>Training and early stopping</h2>", figure]
-    if summary.trials:
-        parts += ["<h2>Cost</h2>", f"<p>{escape(cost_text(summary))}</p>", _table(cost_table(summary), "fit")]
-    parts += [
-        "<h2>Trials</h2>",
+        _front(summary, front_png),
+        _explained_table("Replicates", MEANS_TEXT, mean_table(summary)),
+        _explained_table("Hypervolume", HYPERVOLUME_TEXT, area_table(summary)),
+        _progress(summary, progress_png),
+        _costs(summary),
         _trials(summary),
-        "<h2>Settings</h2>",
-        _table(TextTable(("setting", "value"), tuple(settings(summary)), frozenset({"setting", "value"})), "fit"),
+        _section("Settings", _table(settings_table(summary), "fit")),
     ]
-    title = escape(f"raysweep: {info.name}")
+    return _page(title=f"raysweep: {summary.results.info.name}", body=_joined(sections))
+
+
+def _page(title: str, body: str) -> str:
+    """``body`` is HTML already."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(part for part in parts if part)
-        + "\n</main>\n</body>\n</html>\n"
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n"
+        f"{body}\n</main>\n</body>\n</html>\n"
     )
 
 
-HYPERVOLUME_TEXT = (
-    "The area that the front dominates above the stated point: P of the reference encoder R and half of its S, on the "
-    "same split, with scores x100. The oracle front is the limit no encoder can pass; the share is the part of its "
-    "area that the front reaches. On test it is the front chosen on dev that is measured. Points that miss a constraint of "
-    "the sweep count for nothing."
-)
+def _section(title: str, *parts: str) -> str:
+    return _joined([f"<h2>{title}</h2>", *parts])
 
 
-MEANS_TEXT = (
-    "Front members whose configuration was trained more than once, each time with another seed: P and S of the member "
-    "itself, and their means over the runs, ± one standard deviation over the runs. A member that is above its mean is so "
-    "partly by luck. All on dev."
-)
+def _explained_table(title: str, text: str, table: TextTable) -> str:
+    """A section, or nothing where the table has no rows."""
+    if not table.rows:
+        return ""
+    return _section(title, _paragraph(text), _table(table, "fit"))
 
 
-SCORES_TEXT = (
-    "P is the weighted share of retrieved sentences with the query's label, S their weighted mean cosine under the "
-    "reference encoder, retention S divided by that encoder's own S; all x100, means over queries. ± is the half-width "
-    "of the mean's 95% interval over queries; it does not cover the choice of the front on dev, nor training seeds. "
-    "The knee is the point farthest beyond the chord between the front's ends, both objectives scaled to the front."
-)
+def _joined(parts: Iterable[str]) -> str:
+    """One part a line, without those that are empty."""
+    return "\n".join(part for part in parts if part)
 
 
-def cost_text(summary: Summary) -> str:
-    """The account in words, and what its numbers mean."""
-    text = sentence(summary.account)
-    return f"{text[0].upper()}{text[1:]}. {_COST_TEXT}"
+def _paragraph(text: str) -> str:
+    return f"<p>{escape(text)}</p>"
 
 
-_COST_TEXT = (
-    "Seconds are those for which trials held their CPUs and GPUs. What was saved is an estimate: what trials that were "
-    "stopped would have taken to their end, at the pace of the rungs they did."
-)
+def _head(summary: Summary) -> str:
+    info = summary.results.info
+    subtitle = f"{info.model} on {info.dataset}, {summary.results.status}; raysweep {info.version}"
+    title = f"<h1>{escape(info.name)}</h1>"
+    return _joined([title, f'<p class="soft">{escape(subtitle)}</p>', _paragraph(objective_text(info))])
 
 
-_PROGRESS_CAPTION = "A line is a trial; the marker at its end says how the trial ended."
-
-
-def _front_text(summary: Summary) -> str:
-    return f"<p>By falling similarity on dev, where the front was chosen. {escape(SCORES_TEXT)}</p>"
-
-
-def _front_caption(summary: Summary) -> str:
-    caption = "Thin lines join the points of one trial in the order of training (of the best trials only)."
-    return caption if summary.members else ""
-
-
-def _notes(notes: Iterable[str]) -> str:
-    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+def _note_list(texts: Sequence[str]) -> str:
+    items = "".join(f"<li>{escape(text)}</li>" for text in texts)
     return f'<ul class="notes">{items}</ul>' if items else ""
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """A number in large print; ``detail`` says what it is of."""
+
+    name: str
+    value: str
+    detail: str
+
+    def render(self) -> str:
+        value = f"{escape(self.value)}<small>{escape(self.detail)}</small>"
+        return f"<div><dt>{escape(self.name)}</dt><dd>{value}</dd></div>"
 
 
 def _tiles(summary: Summary) -> str:
     begun, _, most = trial_counts(summary).partition(" of ")
-    tiles = [("trials", begun, f"of {most}")]
-    tiles.append(("front members", str(len(summary.members)), "chosen on dev"))
+    tiles = [
+        _Tile("trials", begun, f"of {most}"),
+        _Tile("front members", str(len(summary.members)), "chosen on dev"),
+    ]
     for member in summary.members:
-        split, point = ("test", member.test) if member.test else ("dev", member.dev)
-        for name, on in (("knee", member.is_knee), ("best objective", member.is_best)):
-            if on:
-                where = f"P / S on {split}, trial {point.trial}, step {point.step}"
-                tiles.append((name, f"{show(point.polarity)} / {show(point.similarity)}", where))
-    found = summary.account
-    if found.total.cost.seconds:
-        saved = f"; stopping early saved about {found.total.saved_seconds:,.0f}" if found.total.saved_seconds else ""
-        tiles.append(("trial-seconds", f"{found.total.cost.seconds:,.0f}", f"of workers{saved}"))
+        tiles += _member_tiles(member)
+    total = summary.account.total
+    if total.cost.seconds:
+        saved = f"; stopping early saved about {total.saved_seconds:,.0f}" if total.saved_seconds else ""
+        tiles.append(_Tile("trial-seconds", f"{total.cost.seconds:,.0f}", f"of workers{saved}"))
     for split, area in summary.areas.items():
-        share = ABSENT if area.share is None else f"{100 * area.share:.1f}%"
-        tiles.append((f"of the oracle's hypervolume, {split}", share, f"front {1e4 * area.front:.1f}"))
-    cells = (
-        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(detail)}</small></dd></div>"
-        for name, value, detail in tiles
-    )
-    return f'<dl class="tiles">{"".join(cells)}</dl>'
+        front = f"front {show_area(area.front)}"
+        tiles.append(_Tile(f"of the oracle's hypervolume, {split}", show_share(area.share), front))
+    return f'<dl class="tiles">{"".join(tile.render() for tile in tiles)}</dl>'
+
+
+def _member_tiles(member: Member) -> Iterator[_Tile]:
+    """Of the knee and of the best point, which may be one member."""
+    split, point = ("test", member.test) if member.test else ("dev", member.dev)
+    scores = f"{show(point.polarity)} / {show(point.similarity)}"
+    where = f"P / S on {split}, trial {point.trial}, step {point.step}"
+    if member.is_knee:
+        yield _Tile("knee", scores, where)
+    if member.is_best:
+        yield _Tile("best objective", scores, where)
+
+
+def _front(summary: Summary, png: bytes) -> str:
+    title = "Polarity against similarity"
+    style = "" if summary.has_test else "narrow"
+    if not summary.members:
+        return _section("Front", _figure(png, title, "", style))
+    caption = "Thin lines join the points of one trial in the order of training (of the best trials only)."
+    text = f"By falling similarity on dev, where the front was chosen. {SCORES_TEXT}"
+    return _section("Front", _figure(png, title, caption, style), _paragraph(text), _table(front_table(summary)))
+
+
+def _progress(summary: Summary, png: bytes) -> str:
+    if not summary.members:
+        return ""
+    objective = f"{objective_text(summary.results.info)} On dev, of each rung's best point."
+    caption = f"{objective} A line is a trial; the marker at its end says how the trial ended."
+    figure = _figure(png, "Objective against training examples seen", caption, "narrow")
+    return _section("Training and early stopping", figure)
 
 
 def _figure(png: bytes, title: str, caption: str, style: str = "") -> str:
@@ -197,32 +197,51 @@ def _figure(png: bytes, title: str, caption: str, style: str = "") -> str:
     )
 
 
+def _costs(summary: Summary) -> str:
+    if not summary.trials:
+        return ""
+    return _explained_table("Cost", cost_text(summary.account), cost_table(summary))
+
+
 def _trials(summary: Summary) -> str:
     if not summary.trials:
-        return "<p>No trial was proposed.</p>"
+        return _section("Trials", _paragraph("No trial was proposed."))
     is_open = " open" if len(summary.trials) <= MAX_OPEN_TRIALS else ""
     text = f"All ({len(summary.trials)}), with the best dev point of each under the objective"
     if summary.results.info.constraints:
         text += ", in parentheses where it misses a constraint"
-    return f"<details{is_open}><summary>{text}</summary>{_table(trial_table(summary))}</details>"
+    table = _table(trial_table(summary))
+    return _section("Trials", f"<details{is_open}><summary>{text}</summary>{table}</details>")
 
 
 def _table(table: TextTable, style: str = "") -> str:
-    kinds = ["t" if column in table.text else "n" for column in table.columns]
-    head = "".join(f'<th class="{kind}">{escape(c)}</th>' for kind, c in zip(kinds, table.columns, strict=True))
-    rows = []
-    for row in table.rows:
-        cells = "".join(f'<td class="{kind}">{_cell(cell)}</td>' for kind, cell in zip(kinds, row, strict=True))
-        marked = ""
-        if table.columns[0] == "mark" and row[0]:
-            marked = ' class="misses"' if row[0] == MISSES else ' class="mark"'
-        rows.append(f"<tr{marked}>{cells}</tr>")
-    body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
+    head = _cells("th", table, [escape(column) for column in table.columns])
+    rows = [_row(table, row) for row in table.rows]
+    content = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
     box = "scroll long" if len(table.rows) > MAX_OPEN_ROWS else "scroll"
-    return f'<div class="{box}"><table class="{style}">{body}</table></div>'
+    return f'<div class="{box}"><table class="{style}">{content}</table></div>'
 
 
-def _cell(text: str) -> str:
+def _row(table: TextTable, row: Sequence[str]) -> str:
+    cells = _cells("td", table, [_broken(cell) for cell in row])
+    mark = row[0] if table.columns[0] == "mark" else ""
+    if not mark:
+        return f"<tr>{cells}</tr>"
+    style = "misses" if mark == MISSES else "mark"
+    return f'<tr class="{style}">{cells}</tr>'
+
+
+def _cells(tag: str, table: TextTable, contents: Sequence[str]) -> str:
+    """``contents``, HTML already, as the cells of one row."""
+    cells = []
+    for column, content in zip(table.columns, contents, strict=True):
+        style = "t" if column in table.text else "n"
+        cells.append(f'<{tag} class="{style}">{content}</{tag}>')
+    return "".join(cells)
+
+
+def _broken(text: str) -> str:
     """Escaped, and broken where it lists things rather than inside ``1e-05``."""
-    *parts, last = text.split(", ")
-    return " ".join(f"<span>{escape(part)}</span>" for part in (*(f"{part}," for part in parts), last))
+    *terms, last = text.split(", ")
+    pieces = [*(f"{term}," for term in terms), last]
+    return " ".join(f"<span>{escape(piece)}</span>" for piece in pieces)

@@ -1,47 +1,49 @@
 """The report as Markdown."""
 
-from typing import TYPE_CHECKING
-
-from raysweep.report.html import HYPERVOLUME_TEXT, MEANS_TEXT, SCORES_TEXT, cost_text
-from raysweep.report.summary import Summary, goal_text
-from raysweep.report.tables import TextTable, area_table, cost_table, front_table, mean_table, settings, trial_table
-
-if TYPE_CHECKING:
-    pass
+from raysweep.report.notes import notes
+from raysweep.report.summary import Summary
+from raysweep.report.tables import (
+    TextTable,
+    area_table,
+    cost_table,
+    front_table,
+    mean_table,
+    settings_table,
+    trial_table,
+)
+from raysweep.report.texts import HYPERVOLUME_TEXT, MEANS_TEXT, SCORES_TEXT, cost_text, objective_text
 
 
 def markdown(summary: Summary) -> str:
     """``front.md``: what is missing, the front, its hypervolume and the settings."""
     info = summary.results.info
-    lines = [f"# {_plain(info.name)}", "", _plain(goal_text(info)), ""]
-    lines += [f"> {_plain(note)}\n>" for note in summary.notes]
+    lines = [f"# {_plain(info.name)}", "", _plain(objective_text(info)), ""]
+    lines += [f"> {_plain(note)}\n>" for note in notes(summary)]
     if summary.members:
-        lines += ["", "## Front", "", SCORES_TEXT, ""]
-        lines += _markdown_table(front_table(summary))
+        lines += _section("Front", front_table(summary), SCORES_TEXT)
     means = mean_table(summary)
     if means.rows:
-        lines += ["", "## Replicates", "", MEANS_TEXT, "", *_markdown_table(means)]
+        lines += _section("Replicates", means, MEANS_TEXT)
     areas = area_table(summary)
     if areas.rows:
-        lines += ["", "## Hypervolume", "", HYPERVOLUME_TEXT, "", *_markdown_table(areas)]
+        lines += _section("Hypervolume", areas, HYPERVOLUME_TEXT)
     if summary.trials:
-        lines += ["", "## Cost", "", cost_text(summary), "", *_markdown_table(cost_table(summary))]
-    rows = tuple(settings(summary))
-    lines += [
-        "",
-        "## Settings",
-        "",
-        *_markdown_table(TextTable(("setting", "value"), rows, frozenset({"setting", "value"}))),
-    ]
+        lines += _section("Cost", cost_table(summary), cost_text(summary.account))
+    lines += _section("Settings", settings_table(summary))
     if summary.trials:
-        lines += ["", "## Trials", "", *_markdown_table(trial_table(summary))]
+        lines += _section("Trials", trial_table(summary))
     return "\n".join(lines) + "\n"
 
 
-def _markdown_table(table: TextTable) -> list[str]:
+def _section(title: str, table: TextTable, text: str = "") -> list[str]:
+    paragraph = [text, ""] if text else []
+    return ["", f"## {title}", "", *paragraph, *_table_lines(table)]
+
+
+def _table_lines(table: TextTable) -> list[str]:
     rule = ["---" if column in table.text else "---:" for column in table.columns]
-    cells = [table.columns, rule, *([_plain(cell) for cell in row] for row in table.rows)]
-    return ["| " + " | ".join(row) + " |" for row in cells]
+    rows = [[_plain(cell) for cell in row] for row in table.rows]
+    return ["| " + " | ".join(cells) + " |" for cells in (table.columns, rule, *rows)]
 
 
 def _plain(text: str) -> str:

@@ -1,9 +1,11 @@
 """The front as a table for a terminal."""
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from raysweep.report.summary import Summary, constraints_text
-from raysweep.report.tables import front_table, show
+from raysweep.report.summary import Summary
+from raysweep.report.tables import TextTable, front_table, show, show_area, show_share
+from raysweep.report.texts import constraints_text
 
 if TYPE_CHECKING:
     import rich.table
@@ -15,32 +17,17 @@ def terminal_table(summary: Summary) -> "rich.table.Table":
     Configurations stand below the table, one line a trial of the front.
     """
     from rich.box import SIMPLE_HEAD
-    from rich.table import Table as RichTable
+    from rich.table import Table
     from rich.text import Text
 
-    info = summary.results.info
-    table = front_table(summary, intervals=False)
+    front = front_table(summary, intervals=False)
     omitted = {"dev retention", "test retention", "configuration"}
     if all(member.dev.kind == "plain" for member in summary.members):
         omitted |= {"kind", "width"}
-    shown = [column for column in table.columns if column not in omitted]
-    configurations = {
-        row[table.columns.index("trial")]: row[table.columns.index("configuration")] for row in table.rows
-    }
-    caption = [
-        f"trial {trial}: {text}" for trial, text in sorted(configurations.items(), key=lambda item: int(item[0]))
-    ]
-    if info.constraints:
-        caption.append(f"constraints: {constraints_text(info)}")
-    caption += [
-        f"R on {split}: P {show(p.polarity)}, S {show(p.similarity)}" for split, p in summary.references.items()
-    ]
-    for split, area in summary.areas.items():
-        share = "" if area.share is None else f", {100 * area.share:.1f}% of the oracle's"
-        caption.append(f"hypervolume on {split}: {1e4 * area.front:.1f}{share}")
-    rich_table = RichTable(
-        title=Text(f"Front of {info.name}, scores x100"),
-        caption=Text("\n".join(caption)),
+    shown = [column for column in front.columns if column not in omitted]
+    table = Table(
+        title=Text(f"Front of {summary.results.info.name}, scores x100"),
+        caption=Text("\n".join(_caption_lines(summary, front))),
         box=SIMPLE_HEAD,
         title_justify="left",
         caption_justify="left",
@@ -48,10 +35,30 @@ def terminal_table(summary: Summary) -> "rich.table.Table":
         pad_edge=False,
     )
     for column in shown:
-        justify: Literal["left", "right"] = "left" if column in table.text else "right"
-        rich_table.add_column(column, justify=justify, no_wrap=column != "mark", overflow="fold")
-    rich_table.columns[shown.index("mark")].max_width = 6
-    for row in table.rows:
-        cells = dict(zip(table.columns, row, strict=True))
-        rich_table.add_row(*(Text(cells[column]) for column in shown))
-    return rich_table
+        table.add_column(
+            column,
+            justify="left" if column in front.text else "right",
+            no_wrap=column != "mark",
+            max_width=6 if column == "mark" else None,
+            overflow="fold",
+        )
+    for row in front.rows:
+        cells = dict(zip(front.columns, row, strict=True))
+        table.add_row(*(Text(cells[column]) for column in shown))
+    return table
+
+
+def _caption_lines(summary: Summary, front: TextTable) -> Iterator[str]:
+    trial_at = front.columns.index("trial")
+    configuration_at = front.columns.index("configuration")
+    configurations = {int(row[trial_at]): row[configuration_at] for row in front.rows}
+    for trial, configuration in sorted(configurations.items()):
+        yield f"trial {trial}: {configuration}"
+    info = summary.results.info
+    if info.constraints:
+        yield f"constraints: {constraints_text(info)}"
+    for split, reference in summary.references.items():
+        yield f"R on {split}: P {show(reference.polarity)}, S {show(reference.similarity)}"
+    for split, area in summary.areas.items():
+        share = "" if area.share is None else f", {show_share(area.share)} of the oracle's"
+        yield f"hypervolume on {split}: {show_area(area.front)}{share}"

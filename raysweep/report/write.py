@@ -3,20 +3,20 @@
 import dataclasses
 import json
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from raysweep.errors import InputError
 from raysweep.report import figures, html
 from raysweep.report.markdown import markdown
 from raysweep.report.summary import SPLITS, Summary, summarise
+from raysweep.results.account import Account
 from raysweep.results.reader import load
-from raysweep.results.types import Point
+from raysweep.results.types import Point, Trial
 
-if TYPE_CHECKING:
-    pass
-
+Row = dict[str, Any]  # of a table, its cells by column
 
 SCORES = ("polarity", "polarity_std", "similarity", "similarity_std", "retention")
 
@@ -52,17 +52,18 @@ def write(run_folder: Path) -> Report:
 
 
 def _contents(summary: Summary) -> dict[str, bytes]:
+    """What each file holds, by its name."""
     results = summary.results
     front_png, progress_png = figures.front_figure(summary), figures.progress_figure(summary)
-    points = [_scaled(point) for point in results.points]
-    trials = [{**dataclasses.asdict(t), "config": json.dumps(dict(t.config), sort_keys=True)} for t in results.trials]
+    points = [_point_row(point) for point in results.points]
+    rungs = [dataclasses.asdict(rung) for rung in results.rungs]
     return {
         "front.json": _json(_front_rows(summary)),
         "points.json": _json(points),
-        "costs.json": _json(_cost_rows(summary)),
+        "costs.json": _json(_cost_rows(summary.account)),
         "points.parquet": _parquet(points, _POINT_TYPES),
-        "rungs.parquet": _parquet([dataclasses.asdict(rung) for rung in results.rungs], _RUNG_TYPES),
-        "trials.parquet": _parquet(trials, _TRIAL_TYPES),
+        "rungs.parquet": _parquet(rungs, _RUNG_TYPES),
+        "trials.parquet": _parquet([_trial_row(trial) for trial in results.trials], _TRIAL_TYPES),
         "front.md": markdown(summary).encode(),
         "front.png": front_png,
         "progress.png": progress_png,
@@ -70,32 +71,48 @@ def _contents(summary: Summary) -> dict[str, bytes]:
     }
 
 
-def _front_rows(summary: Summary) -> list[dict[str, Any]]:
+def _front_rows(summary: Summary) -> list[Row]:
     names = ("trial", "step", "kind", "value", "split", "polarity", "similarity", "retention")
-    points = [point for split in SPLITS for member in summary.members if (point := member.on(split))]
-    return [{name: row[name] for name in names} for row in map(_scaled, points)]
-
-
-def _cost_rows(summary: Summary) -> list[dict[str, Any]]:
-    """By kind of trial, and last of all trials; money is null where nothing has a price."""
     rows = []
-    for entry in (*summary.account.entries, summary.account.total):
-        cost = dataclasses.asdict(entry.cost) | ({} if summary.account.priced else {"money": None})
-        counts = {"kind": entry.kind, "num_trials": entry.num_trials, "num_rungs": entry.num_rungs}
-        rows.append({**counts, **cost, "saved_seconds": entry.saved_seconds})
+    for split in SPLITS:
+        for member in summary.members:
+            point = member.on(split)
+            if point is not None:
+                row = _point_row(point)
+                rows.append({name: row[name] for name in names})
     return rows
 
 
-def _scaled(point: Point) -> dict[str, Any]:
+def _cost_rows(account: Account) -> list[Row]:
+    """By kind of trial, and last of all trials; money is null where nothing has a price."""
+    rows: list[Row] = []
+    for entry in (*account.entries, account.total):
+        row = {"kind": entry.kind, "num_trials": entry.num_trials, "num_rungs": entry.num_rungs}
+        row |= dataclasses.asdict(entry.cost)
+        if not account.priced:
+            row["money"] = None
+        rows.append({**row, "saved_seconds": entry.saved_seconds})
+    return rows
+
+
+def _point_row(point: Point) -> Row:
     row = dataclasses.asdict(point)
-    return {**row, **{name: round(100 * row[name], 4) for name in SCORES}}
+    for name in SCORES:
+        row[name] = round(100 * row[name], 4)
+    return row
 
 
-def _json(rows: list[dict[str, Any]]) -> bytes:
+def _trial_row(trial: Trial) -> Row:
+    config = json.dumps(dict(trial.config), sort_keys=True)
+    return {**dataclasses.asdict(trial), "config": config}
+
+
+def _json(rows: Sequence[Row]) -> bytes:
+    """A row a line."""
     return ("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n").encode()
 
 
-# Stated, since a column of which every row is null, or a table without rows, tells Arrow no type.
+# Types are stated because Arrow cannot infer one from a table without rows, or from a column whose every cell is null.
 _POINT_TYPES = {
     "trial": "int64",
     "step": "int64",
@@ -124,7 +141,7 @@ _TRIAL_TYPES = {
 }
 
 
-def _parquet(rows: list[dict[str, Any]], types: dict[str, str]) -> bytes:
+def _parquet(rows: Sequence[Row], types: Mapping[str, str]) -> bytes:
     import pyarrow
     import pyarrow.parquet
 

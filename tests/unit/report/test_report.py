@@ -19,6 +19,8 @@ from raysweep.errors import InputError
 from raysweep.metrics.objective import Objective
 from raysweep.metrics.pareto import hypervolume
 from raysweep.report import figures, tables, terminal, write
+from raysweep.report.notes import notes
+from raysweep.report.statuses import STATUS_STYLES, with_sign
 from raysweep.report.summary import half_width, summarise
 from raysweep.report.tables import describe, front_table, varied_parameters
 from raysweep.results.account import sentence
@@ -217,7 +219,7 @@ def test_hypervolume_is_above_the_stated_point_of_each_split(run):
     for split in ("dev", "test"):
         area = summary.areas[split]
         reference_point = (REFERENCE[split][0], REFERENCE[split][1] / 2)
-        assert area.reference == reference_point
+        assert area.reference_point == reference_point
         for points, found in (
             ([m.on(split) for m in summary.members], area.front),
             (summary.oracles[split], area.oracle),
@@ -349,7 +351,7 @@ def test_ledger_cut_inside_its_last_line_reports_what_came_before(tmp_path):
         ledger.write('{"event": "rung", "trial": 3, "st')
     summary = write.write(tmp_path).summary
     assert summary.members == before.members
-    assert any("killed" in note for note in summary.notes)
+    assert any("killed" in note for note in notes(summary))
 
 
 @pytest.mark.parametrize(
@@ -410,8 +412,8 @@ def test_a_run_with_a_trial_that_is_no_configuration_is_not_resumed(run):
 def test_no_finished_rung_is_said_and_leaves_valid_empty_files(tmp_path):
     write_ledger(tmp_path, [({"loss": "triplet"}, "failed", "out of memory", [])], finish=("completed", ""))
     summary = write.write(tmp_path).summary
-    assert "No rung finished, so there is no front." in summary.notes
-    assert any("1 of 1 trials failed" in note for note in summary.notes)
+    assert "No rung finished, so there is no front." in notes(summary)
+    assert any("1 of 1 trials failed" in note for note in notes(summary))
     assert json.loads((tmp_path / "report" / "front.json").read_text()) == []
     assert pq.read_table(tmp_path / "report" / "rungs.parquet").num_rows == 0
     assert "No rung finished" in (tmp_path / "report" / "report.html").read_text()
@@ -430,7 +432,7 @@ def test_single_point_without_reference_and_oracle(tmp_path):
     summary = write.write(tmp_path).summary
     (member,) = summary.members
     assert member.is_knee and member.is_best and not summary.areas
-    text = " ".join(summary.notes)
+    text = " ".join(notes(summary))
     assert "no hypervolume on dev" in text and "oracle front on dev is not stored" in text
 
 
@@ -553,7 +555,7 @@ def test_every_status_has_a_sign_of_its_own(tmp_path):
     trials = of_every_status()
     write_ledger(tmp_path, trials, finish=("budget", "the budget's 1 minutes are spent"))
     summary = write.write(tmp_path).summary
-    signs = [{tables.signed(status), figures.ENDS[status]} for _, status, *_ in trials]
+    signs = [{with_sign(status), STATUS_STYLES[status].marker} for _, status, *_ in trials]
     assert len(set(map(frozenset, signs))) == len({status for _, status, *_ in trials}) == 6
     held = sum(status == "held" for _, status, *_ in trials)
     for name in ("front.md", "report.html"):
@@ -612,5 +614,5 @@ def test_where_no_point_meets_the_constraints_the_best_misses_by_least(tmp_path)
     assert best.dev.polarity == max(member.dev.polarity for member in summary.members)
     assert sum(member.is_knee for member in summary.members) == 1
     assert summary.areas["dev"].front == 0
-    assert any(note.startswith("No point meets the constraints (P ≥ 95.0)") for note in summary.notes)
+    assert any(note.startswith("No point meets the constraints (P ≥ 95.0)") for note in notes(summary))
     assert "misses" in rendered(summary, width=80) and "P ≥ 95.0" in rendered(summary, width=80)

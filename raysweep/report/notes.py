@@ -1,0 +1,78 @@
+"""What a reader of a report must know before the numbers: how the sweep ended, and what is absent."""
+
+from collections.abc import Iterator
+
+from raysweep.report.summary import Summary
+from raysweep.report.texts import constraints_text
+from raysweep.results.types import Results
+from raysweep.trial_status import TrialStatus
+
+_ENDINGS = {"interrupted": "was interrupted", "budget": "ended at its budget", "plateau": "ended on a plateau"}
+
+
+def notes(summary: Summary) -> list[str]:
+    """One or two sentences each, the most important first; none where the sweep completed and nothing is absent."""
+    return [
+        *_on_the_ending(summary.results),
+        *_on_constraints(summary),
+        *_on_test_scores(summary),
+        *_on_what_the_front_is_compared_with(summary),
+        *_on_failures(summary.results),
+    ]
+
+
+def _on_the_ending(results: Results) -> Iterator[str]:
+    if results.status == "running":
+        yield "The sweep is still running, or it was killed: this is what it has stored so far."
+        return
+    if results.status != "completed":
+        ending = _ENDINGS.get(results.status, results.status)
+        reason = f": {results.reason.rstrip('.')}" if results.reason else ""
+        yield f"The sweep {ending}{reason}."
+    held = _count(results, TrialStatus.HELD)
+    if held:
+        yield f"{held} of {len(results.trials)} trials are held: raysweep run --resume may go on with them."
+
+
+def _on_constraints(summary: Summary) -> Iterator[str]:
+    constraints = constraints_text(summary.results.info)
+    num_members = len(summary.members)
+    num_missing = sum(not member.is_feasible for member in summary.members)
+    if not num_missing:
+        return
+    if num_missing == num_members:
+        yield f"No point meets the constraints ({constraints}); the best is the one that misses by least."
+    else:
+        yield (
+            f"{num_missing} of the {num_members} front members miss a constraint ({constraints}): they are "
+            "neither knee nor best, and count for no hypervolume."
+        )
+
+
+def _on_test_scores(summary: Summary) -> Iterator[str]:
+    num_members = len(summary.members)
+    num_scored = sum(member.test is not None for member in summary.members)
+    if not num_members:
+        yield "No rung finished, so there is no front."
+    elif not num_scored:
+        yield "The test split was not scored: every score here is on dev, on which the front was also chosen."
+    elif num_scored < num_members:
+        yield f"Only {num_scored} of the {num_members} front members were scored on test."
+
+
+def _on_what_the_front_is_compared_with(summary: Summary) -> Iterator[str]:
+    for split in summary.splits:
+        if split not in summary.references:
+            yield f"The reference encoder's scores on {split} are not stored, so there is no hypervolume on {split}."
+        if not summary.oracles[split]:
+            yield f"The oracle front on {split} is not stored, so the front is not compared with its limit on {split}."
+
+
+def _on_failures(results: Results) -> Iterator[str]:
+    failed = _count(results, TrialStatus.FAILED)
+    if failed:
+        yield f"{failed} of {len(results.trials)} trials failed; their reasons are in the table of trials."
+
+
+def _count(results: Results, status: TrialStatus) -> int:
+    return sum(trial.status == status for trial in results.trials)

@@ -1,0 +1,54 @@
+"""Sentences that the tables, the pages and the terminal share."""
+
+from raysweep.results.account import Account, sentence
+from raysweep.results.types import RunInfo
+
+HYPERVOLUME_TEXT = (
+    "The area that the front dominates above the stated point: P of the reference encoder R and half of its S, on the "
+    "same split, with scores x100. The oracle front is the limit no encoder can pass; the share is the part of its "
+    "area that the front reaches. On test it is the front chosen on dev that is measured. Points that miss a constraint of "
+    "the sweep count for nothing."
+)
+
+MEANS_TEXT = (
+    "Front members whose configuration was trained more than once, each time with another seed: P and S of the member "
+    "itself, and their means over the runs, ± one standard deviation over the runs. A member that is above its mean is so "
+    "partly by luck. All on dev."
+)
+
+SCORES_TEXT = (
+    "P is the weighted share of retrieved sentences with the query's label, S their weighted mean cosine under the "
+    "reference encoder, retention S divided by that encoder's own S; all x100, means over queries. ± is the half-width "
+    "of the mean's 95% interval over queries; it does not cover the choice of the front on dev, nor training seeds. "
+    "The knee is the point farthest beyond the chord between the front's ends, both objectives scaled to the front."
+)
+
+COST_TEXT = (
+    "Seconds are those for which trials held their CPUs and GPUs. What was saved is an estimate: what trials that were "
+    "stopped would have taken to their end, at the pace of the rungs they did."
+)
+
+
+def objective_formula(info: RunInfo) -> str:
+    """The objective as a reader would write it, such as ``0.5 P + 0.5 S``."""
+    other = "retention" if info.similarity == "retention" else "S"
+    return f"{info.polarity_weight:g} P + {1 - info.polarity_weight:g} {other}"
+
+
+def constraints_text(info: RunInfo) -> str:
+    """What a point has to reach, such as ``P ≥ 70.0, retention ≥ 90.0``; empty where the sweep has no constraints."""
+    symbols = {"polarity": "P", "similarity": "S"}
+    terms = [f"{symbols.get(name, name)} ≥ {100 * least:.1f}" for name, least in info.constraints.items()]
+    return ", ".join(terms)
+
+
+def objective_text(info: RunInfo) -> str:
+    """What the sweep optimised, in a sentence or two."""
+    constraints = f" Constraints: {constraints_text(info)}." if info.constraints else ""
+    return f"Objective: {objective_formula(info)}.{constraints}"
+
+
+def cost_text(account: Account) -> str:
+    """The account in words, and what its numbers mean."""
+    text = sentence(account)
+    return f"{text[0].upper()}{text[1:]}. {COST_TEXT}"
