@@ -22,17 +22,11 @@ from ray.tune.schedulers import ASHAScheduler, TrialScheduler
 from ray.tune.search.optuna import OptunaSearch
 
 from raysweep.config.space import Choices, Parameters, Range, Scalar
-from raysweep.config.sweep import Aim, Policy
 from raysweep.metrics.objective import Pair
-from raysweep.replay.simulator import Peer, Search
+from raysweep.replay.simulator import Peer, Search, SearchSettings
 from raysweep.replay.table import RecordedSweep
 
-DEFAULT: tuple[str, Policy, Aim, int] = (
-    "mfgp",
-    "growth",
-    "area",
-    2,
-)  # raysweep's sampler, policy, aim and reduction factor
+DEFAULT = SearchSettings("mfgp", "growth", "area", reduction_factor=2)
 SYNE_TUNE = "syne_tune"
 MOASHA = f"{SYNE_TUNE}.optimizer.schedulers.multiobjective.moasha"
 
@@ -53,33 +47,36 @@ class Entry:
 
 def entries() -> list[Entry]:
     """Every peer; raysweep's default comes first."""
-    kinds: list[tuple[str, Policy, Aim, int]] = [
-        *((name, "pareto", "area", 2) for name in ("mfgp", "tpe", "gp", "nsga2", "random")),
-        *((name, "asha", "combined", 2) for name in ("mfgp", "tpe")),
-        *((name, "growth", "area", 2) for name in ("tpe", "random")),
-    ]
     return [
-        _own("raysweep default", *DEFAULT, slow=False),
-        *(_own("raysweep", *kind, slow=kind[0] not in ("mfgp", "tpe")) for kind in kinds if kind != DEFAULT),
-        Entry("Optuna TPE, P and S", lambda t, s: OptunaAlone(t, optuna.samplers.TPESampler(seed=s))),
-        Entry("Optuna NSGA-II, P and S", lambda t, s: OptunaAlone(t, optuna.samplers.NSGAIISampler(seed=s))),
-        Entry("Ray Tune OptunaSearch, ASHA (4)", lambda t, s: Tune(t, s, 4)),
-        Entry("Ray Tune OptunaSearch, ASHA 2", lambda t, s: Tune(t, s, 2)),
+        _own("raysweep default", DEFAULT),
+        *(
+            _own("raysweep", SearchSettings(name, "pareto", "area"))
+            for name in ("mfgp", "tpe", "gp", "nsga2", "random")
+        ),
+        *(_own("raysweep", SearchSettings(name, "asha", "combined")) for name in ("mfgp", "tpe")),
+        *(_own("raysweep", SearchSettings(name, "growth", "area")) for name in ("tpe", "random")),
+        Entry("Optuna TPE, P and S", lambda table, seed: OptunaAlone(table, optuna.samplers.TPESampler(seed=seed))),
+        Entry(
+            "Optuna NSGA-II, P and S", lambda table, seed: OptunaAlone(table, optuna.samplers.NSGAIISampler(seed=seed))
+        ),
+        Entry("Ray Tune OptunaSearch, ASHA (4)", lambda table, seed: Tune(table, seed, 4)),
+        Entry("Ray Tune OptunaSearch, ASHA 2", lambda table, seed: Tune(table, seed, 2)),
         _moasha("(3)", 3, ranks=False),
         _moasha("2", 2, ranks=False),
         _moasha("(3), ranks", 3, ranks=True),
         _moasha("2, ranks", 2, ranks=True),
-        Entry("random", lambda t, s: Listed(t, np.random.default_rng(s).permutation(len(t.trials)).tolist())),
-        Entry("grid", lambda t, s: Listed(t, _in_order(t)), seeded=False),
+        Entry("random", lambda table, seed: Listed(table, _shuffled(table, seed))),
+        Entry("grid", lambda table, seed: Listed(table, _in_order(table)), seeded=False),
     ]
 
 
-def _own(name: str, sampler: str, policy: Policy, aim: Aim, factor: int, *, slow: bool) -> Entry:
+def _own(name: str, settings: SearchSettings) -> Entry:
+    factor = "" if settings.policy == "growth" else f" {settings.reduction_factor}"
     return Entry(
-        f"{name}: {policy}{'' if policy == 'growth' else f' {factor}'}, {sampler} on {aim}",
-        lambda table, seed: ours(table, sampler, policy, aim, seed, factor),
+        f"{name}: {settings.policy}{factor}, {settings.sampler} on {settings.proposals}",
+        lambda table, seed: Search(table, settings, seed),
         outside=False,
-        slow=slow,
+        slow=settings.sampler not in ("mfgp", "tpe"),
     )
 
 
@@ -100,11 +97,6 @@ def seed_globals(seed: int) -> None:
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
 
 
-def ours(table: RecordedSweep, sampler: str, policy: Policy, proposals: Aim, seed: int, factor: int) -> Peer:
-    """raysweep's search of a table."""
-    return Search(table, sampler=sampler, policy=policy, proposals=proposals, seed=seed, factor=factor)
-
-
 class Listed:
     """The recorded configurations one after the other, each run to its end."""
 
@@ -118,14 +110,19 @@ class Listed:
         self._num_asked += 1
         return number, dict(self._table.trials[self._order[number]].values)
 
-    def begin(self, trial: int, values: Mapping[str, Any]) -> None:
+    def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
         pass
 
-    def rung(self, trial: int, budget: float, points: Points, ahead: Sequence[int]) -> bool:
+    def on_rung(self, trial: int, budget: float, points: Points, ahead: Sequence[int]) -> bool:
         return False
 
-    def rest(self, trial: int, completed: bool) -> None:
+    def on_rest(self, trial: int, completed: bool) -> None:
         pass
+
+
+def _shuffled(table: RecordedSweep, seed: int) -> list[int]:
+    order: list[int] = np.random.default_rng(seed).permutation(len(table.trials)).tolist()
+    return order
 
 
 def _in_order(table: RecordedSweep) -> list[int]:
@@ -133,16 +130,22 @@ def _in_order(table: RecordedSweep) -> list[int]:
     names = list(dict.fromkeys(name for trial in table.trials for name in trial.values))
 
     def place(value: Scalar | None) -> tuple[int, Any]:
-        return (0, 0) if value is None else (2, value) if isinstance(value, str) else (1, value)
+        if value is None:
+            return 0, 0
+        return (2 if isinstance(value, str) else 1), value
 
-    return sorted(range(len(table.trials)), key=lambda i: [place(table.trials[i].values.get(name)) for name in names])
+    def places(index: int) -> list[tuple[int, Any]]:
+        values = table.trials[index].values
+        return [place(values.get(name)) for name in names]
+
+    return sorted(range(len(table.trials)), key=places)
 
 
 class OptunaAlone:
     """Optuna's ask-and-tell with two objectives and no stopping; a trial is worth its best point of all rungs."""
 
     def __init__(self, table: RecordedSweep, sampler: optuna.samplers.BaseSampler) -> None:
-        self._table, self._goal = table, table.objective()
+        self._table, self._objective = table, table.objective()
         self._study = optuna.create_study(directions=["maximize", "maximize"], sampler=sampler)
         self._asked: list[optuna.Trial] = []
         self._points: dict[int, list[Pair]] = {}
@@ -153,7 +156,7 @@ class OptunaAlone:
         self._asked.append(self._study.ask())
         return len(self._asked) - 1, self._table.space.draw(self._asked[-1])
 
-    def begin(self, trial: int, values: Mapping[str, Any]) -> None:
+    def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
         params = self._table.space.recall(values).params
         if params != self._asked[trial].params:
             self._study.tell(self._asked[trial], state=TrialState.FAIL)
@@ -161,12 +164,12 @@ class OptunaAlone:
             self._asked[trial] = self._study.ask()
             self._table.space.draw(self._asked[trial])
 
-    def rung(self, trial: int, budget: float, points: Points, ahead: Sequence[int]) -> bool:
+    def on_rung(self, trial: int, budget: float, points: Points, ahead: Sequence[int]) -> bool:
         self._points.setdefault(trial, []).extend(points)
         return False
 
-    def rest(self, trial: int, completed: bool) -> None:
-        self._study.tell(self._asked[trial], self._goal.best_point(self._points.pop(trial)))
+    def on_rest(self, trial: int, completed: bool) -> None:
+        self._study.tell(self._asked[trial], self._objective.best_point(self._points.pop(trial)))
 
 
 class Tune:
@@ -179,7 +182,7 @@ class Tune:
     """
 
     def __init__(self, table: RecordedSweep, seed: int, factor: int) -> None:
-        self._table, self._goal = table, table.objective()
+        self._table, self._objective = table, table.objective()
         score: Any = {"metric": "score", "mode": "max"}
         self._searcher: Any = OptunaSearch(table.space.draw, **score, seed=seed)
         self._scheduler: Any = ASHAScheduler("time", **score, max_t=_longest(table), reduction_factor=factor)
@@ -195,7 +198,7 @@ class Tune:
         self._scheduler.on_trial_add(None, trial)
         return number, dict(values)
 
-    def begin(self, trial: int, values: Mapping[str, Any]) -> None:
+    def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
         params = self._table.space.recall(values).params
         suggested = self._searcher._ot_trials[str(trial)]
         if params != suggested.params:
@@ -204,9 +207,9 @@ class Tune:
             del self._searcher._ot_trials[str(trial)]
             self._searcher.suggest(str(trial))
 
-    def rung(self, trial: int, budget: float, points: Points, ahead: Sequence[int]) -> bool:
+    def on_rung(self, trial: int, budget: float, points: Points, ahead: Sequence[int]) -> bool:
         run = self._trials[trial]
-        score = self._goal.weighted_sum(self._goal.best_point(points))
+        score = self._objective.weighted_sum(self._objective.best_point(points))
         iteration = run.last_result["training_iteration"] + 1
         run.last_result = {
             "score": score,
@@ -218,7 +221,7 @@ class Tune:
             self._searcher.on_trial_result(run.trial_id, run.last_result)
         return stops
 
-    def rest(self, trial: int, completed: bool) -> None:
+    def on_rest(self, trial: int, completed: bool) -> None:
         run = self._trials[trial]
         self._scheduler.on_trial_complete(None, run, run.last_result)
         self._searcher.on_trial_complete(run.trial_id, run.last_result)
@@ -234,7 +237,7 @@ class SyneTune:
     def __init__(self, table: RecordedSweep, factor: int, ranks: bool) -> None:
         moasha = importlib.import_module(MOASHA)  # typed nowhere, and not everywhere installed
         order = moasha.NonDominatedPriority()
-        self._table, self._goal = table, table.objective()
+        self._table, self._objective = table, table.objective()
         self._scheduler = moasha.MOASHA(
             _domains(table.space.parameters, ""),
             metrics=["P", "S"],
@@ -259,11 +262,11 @@ class SyneTune:
         self._scheduler.on_trial_add(self._trials[-1])
         return number, self._table.space.draw(_Drawn(drawn))
 
-    def begin(self, trial: int, values: Mapping[str, Any]) -> None:
+    def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
         """Its proposals do not depend on what was tried."""
 
-    def rung(self, trial: int, budget: float, points: Points, ahead: Sequence[int]) -> bool:
-        polarity, similarity = self._goal.best_point(points)
+    def on_rung(self, trial: int, budget: float, points: Points, ahead: Sequence[int]) -> bool:
+        polarity, similarity = self._objective.best_point(points)
         self._results[trial] = {"P": polarity, "S": similarity, "time": budget / self._table.first_budget}
         stops: bool = self._scheduler.on_trial_result(self._trials[trial], self._results[trial]) == "STOP"
         if stops:
@@ -271,7 +274,7 @@ class SyneTune:
             self._stopped.add(trial)
         return stops
 
-    def rest(self, trial: int, completed: bool) -> None:
+    def on_rest(self, trial: int, completed: bool) -> None:
         if trial not in self._stopped:
             self._scheduler.on_trial_complete(self._trials[trial], self._results[trial])
 
@@ -292,10 +295,17 @@ def _domains(parameters: Parameters, prefix: str) -> dict[str, Any]:
             for option, children in parameter.options.items():
                 found |= _domains(children, f"{prefix}{name}={option}.")
         elif isinstance(parameter, Range):
-            kinds = (space.uniform, space.loguniform, space.randint, space.lograndint)
-            ends = (int(parameter.low), int(parameter.high)) if parameter.integer else (parameter.low, parameter.high)
-            found[prefix + name] = kinds[2 * parameter.integer + parameter.log](*ends)
+            found[prefix + name] = _domain(parameter)
     return found
+
+
+def _domain(parameter: Range) -> Any:
+    space = importlib.import_module(f"{SYNE_TUNE}.config_space")
+    if parameter.integer:
+        kind = space.lograndint if parameter.log else space.randint
+        return kind(int(parameter.low), int(parameter.high))
+    kind = space.loguniform if parameter.log else space.uniform
+    return kind(parameter.low, parameter.high)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ training budget spent, rungs of stopped trials included, until the hypervolume o
 table's: the median over seeds, with 1 and with 8 simulated workers. ``never`` is a search that had stopped too much.
 
 Everybody has the same tables, space and seeds, and may propose as many trials as the table has. A proposal stands for the
-nearest recorded configuration that none has stood for yet (:class:`raysweep.replay.table.Positions`), and whoever proposed
+nearest recorded configuration that none has stood for yet (:class:`raysweep.replay.table.FreeTrials`), and whoever proposed
 it is told which. Peers that take one (P, S) a rung are given the rung's best point under 0.5 P + 0.5 S; what counts are
 all points of all rungs, for everyone.
 
@@ -19,6 +19,7 @@ recorded configurations, so they follow how densely the table covers the space; 
 """
 
 import argparse
+import dataclasses
 import math
 import os
 import statistics
@@ -139,16 +140,15 @@ def _run(arguments: argparse.Namespace, tables: Sequence[Recorded]) -> dict[str,
     figures: dict[str, Any] = {}
     for recorded in tables:
         table = recorded.table
-        whole = sum(trial.rungs[-1].budget for trial in table.trials)
         num_points = sum(len(rung.points) for trial in table.trials for rung in trial.rungs)
         print(
             f"\n{recorded.name}: {len(table.trials)} configurations of up to {table.num_rungs} rungs, {num_points} points; "
-            f"all of it costs {_number(whole)}",
+            f"all of it costs {_number(table.whole_budget)}",
             flush=True,
         )
         rows = [_row(table, peer, arguments) for peer in peers]
         print(_shown(rows))
-        figures[recorded.name] = _compared(rows) | {"whole_budget": whole}
+        figures[recorded.name] = _compared(rows) | {"whole_budget": table.whole_budget}
     return _concluded(arguments, figures)
 
 
@@ -243,7 +243,7 @@ def _concluded(arguments: argparse.Namespace, figures: dict[str, Any]) -> dict[s
         "ratio_of": ["best outside peer's budget", "raysweep default's budget"],
         "ratio_on": name,
         "ratio_by_table": {table: compared["ratio"] for table, compared in figures.items()},
-        "default": list(search_peers.DEFAULT),
+        "default": list(dataclasses.astuple(search_peers.DEFAULT)),
         "default_worse_than_random": worse,
         "seeds": arguments.seeds,
         "share": arguments.share,

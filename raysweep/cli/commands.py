@@ -1,26 +1,29 @@
-"""The command line: one subcommand a stage. torch and Ray are imported only by the commands that use them."""
+"""The command line: one subcommand a stage. A command imports what it uses when it is called, so --help is fast."""
 
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from raysweep.api.functions import load_sweep
-from raysweep.cli.options import natural, one_of, where_of, with_trials
-from raysweep.config.load import LoadedSweep, find_space, parse_overrides
-from raysweep.errors import InputError
-from raysweep.terminal import undisturbed, working
 from raysweep.version import __version__
+from raysweep.cli.options import naturals, not_empty, one_of, several_of, where_of, with_trials
+from raysweep.errors import InputError
+
+if TYPE_CHECKING:
+    import rich.table
+
+    from raysweep.config.load import LoadedSweep
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 
+FORMATS = ("table", "json")
 
 OVERRIDE_HELP = (
     "Any key of the file can be overridden by its dotted path: --budget.trials 40, --data.train reviews.csv, "
     "--space.learning_rate '{low: 1e-6, high: 1e-4, log: true}'."
 )
-
 
 app = typer.Typer(
     name="raysweep",
@@ -32,11 +35,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-
 SpaceFile = Annotated[
     str, typer.Argument(metavar="SPACE", help="A YAML file, or the name of a shipped space such as demo.")
 ]
 
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 
 Trials = Annotated[int | None, typer.Option(min=1, help="Short for --budget.trials.")]
 
@@ -61,7 +64,7 @@ def run(
     ] = None,
     warm_start: Annotated[
         list[Path] | None,
-        typer.Option(metavar="RUN", help="Learn from this older run, also of other data or models; repeatable."),
+        typer.Option(metavar="RUN", help="Learn from this older run, even of other data or models; repeatable."),
     ] = None,
     trials: Trials = None,
 ) -> None:
@@ -70,7 +73,8 @@ def run(
     What was prepared before for the same data, encoder and mining is reused. Ctrl-C ends the search and still reports.
     A resumed run may be given more budget, and a SPACE that only adds to its own.
     """
-    from raysweep.runner import run as runner
+    from raysweep.config.load import find_space, parse_overrides
+    from raysweep.terminal import undisturbed, working
 
     arguments = with_trials(context.args, trials)
     if space is not None and space.startswith("--"):  # an override, where SPACE was left out
@@ -87,6 +91,8 @@ def run(
         raise InputError("SPACE is missing: a YAML file or the name of a shipped space, or --resume RUN")
     else:
         loaded = _load(space, arguments)
+    from raysweep.runner import run as runner
+
     with working() as (display, log):
         folder, interrupted = runner.run(
             loaded.config,
@@ -106,11 +112,12 @@ def run(
 
 @app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
 def prepare(context: typer.Context, space: SpaceFile) -> None:
-    """Only prepare: sentences, tokens, reference embeddings, neighbours and examples.
+    """Prepare, and no more: sentences, tokens, reference embeddings, neighbours and examples.
 
     Prints the file that raysweep.data.prepared.Prepared.open takes, for running trials in-process from Python.
     """
     from raysweep.runner import run as runner
+    from raysweep.terminal import working
 
     loaded = _load(space, context.args)
     config = loaded.config
@@ -133,27 +140,29 @@ def evaluate(
     num_pool: Annotated[
         int | None, typer.Option(min=1, help="Pool size; min(train, 5 * queries) if not given.")
     ] = None,
-    pool_seed: Annotated[int, typer.Option(min=0, help="Seed of the pool's sample.")] = 42,
+    pool_seed: Annotated[int, typer.Option(min=0, help="Seed with which the pool is sampled.")] = 42,
     text_column: Annotated[str, typer.Option(help="Column of the sentence.")] = "text",
     label_column: Annotated[str, typer.Option(help="Column of the class.")] = "label",
     prompt: Annotated[str, typer.Option(help="Text put before every sentence, such as 'query: '.")] = "",
-    precision: Annotated[str, typer.Option(help="fp32, or bf16 (autocast) of the encoder that is scored.")] = "fp32",
+    precision: Annotated[
+        str, typer.Option(help="Arithmetic of the scored encoder: fp32, or bf16 (autocast).")
+    ] = "fp32",
     format: Annotated[str, typer.Option(help="table or json.")] = "table",
 ) -> None:
     """Score any encoder by retrieval, with no training: polarity P and similarity S, x100."""
     from raysweep.config.sweep import EncoderConfig
-    from raysweep.evaluation import score_files
+    from raysweep.metrics.retrieval import RankWeights
+    from raysweep.terminal import working
 
     for flag, text in (("--model", model), ("--train", train), ("--test", test)):
-        if not text:
-            raise InputError(f"{flag} is empty")
-    ks = [natural("--k", text) for text in k.split(",")]
-    kinds: list[Any] = rank_weights.split(",")
-    for kind in kinds:
-        one_of("--rank-weights", kind, ("uniform", "linear"))
-    one_of("--format", format, ("table", "json"))
-    one_of("--precision", precision, ("fp32", "bf16"))
-    arithmetic: Any = precision
+        not_empty(flag, text)
+    ks = naturals("--k", k)
+    all_weights: tuple[RankWeights, ...] = get_args(RankWeights)
+    kinds = several_of("--rank-weights", rank_weights, all_weights)
+    one_of("--format", format, FORMATS)
+    arithmetic: Literal["fp32", "bf16"] = one_of("--precision", precision, ("fp32", "bf16"))
+    from raysweep.evaluation import score_files
+
     with working() as (display, _):
         results = score_files.score_files(
             EncoderConfig(name=model, prompt=prompt, precision=arithmetic),
@@ -163,22 +172,14 @@ def evaluate(
             display,
         )
     if format == "json":
-        import json
-
-        typer.echo(json.dumps(results, indent=1))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("k", "rank weights", "P", "std", "S", "std")
-    for row in results:
-        table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()))
-    Console().print(table)
+        _print_json(results)
+    else:
+        _print_table(_scores_table(results))
 
 
 @app.command()
 def report(run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, finished or not.")]) -> None:
-    """Write the report of a run from its stored results: front tables, figures, report.html. Needs no cluster."""
+    """Write a run's report from its stored results: tables of the front, figures, report.html. Needs no cluster."""
     _report(run)
 
 
@@ -186,23 +187,15 @@ def report(run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder o
 def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) -> None:
     """Check a sweep's file and show what it would search, without touching data, models or a cluster."""
     loaded = _load(space, with_trials(context.args, trials))
-    config = loaded.config
     typer.echo(f"{space}: valid")
-    examples = config.budget.examples_per_trial
-    length = f"up to {config.budget.rungs} rungs each" if examples is None else f"{examples:,} examples each"
-    typer.echo(
-        f"sweep {config.name}: {config.budget.trials} trials ({config.sampler}), {length}, "
-        f"early stopping: {config.early_stopping.policy}"
-        + (f", up to {config.replicates.trials} replicates" if config.replicates.trials else "")
-    )
-    for line in [f"limits: {', '.join(config.limits) or 'none'}", *loaded.space.describe()]:
-        typer.echo(f"  {line}")
+    for line in _description(loaded):
+        typer.echo(line)
     typer.echo("Freezing levels are checked against the encoder, and k against the pool, when the sweep prepares.")
 
 
 @app.command()
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    run: RunFolder,
     to: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write the model; must not exist.")],
     point: Annotated[
         str,
@@ -211,6 +204,7 @@ def export(
 ) -> None:
     """Write a front member as an ordinary sentence-transformers model, for SentenceTransformer(FOLDER)."""
     from raysweep.export.export import export as write
+    from raysweep.terminal import working
 
     with working():
         described = write(run, point, to)
@@ -219,7 +213,7 @@ def export(
 
 @app.command()
 def table(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    run: RunFolder,
     to: Annotated[Path, typer.Argument(metavar="FILE", help="A .csv or .parquet file to write.")],
 ) -> None:
     """Write a run as a recorded table: every configuration, rung and operating point, numbers only, for replay."""
@@ -235,77 +229,105 @@ def table(
 def replay(
     table: Annotated[Path, typer.Argument(metavar="TABLE", help="A recorded table, or the folder of a run.")],
     sampler: Annotated[
-        str, typer.Option(help="mfgp, tpe, gp, nsga2, random or package:Class; several by commas.")
+        str, typer.Option(help="mfgp, tpe, gp, nsga2, random or package:Class; several separated by commas.")
     ] = "mfgp",
     policy: Annotated[
         str, typer.Option(help="growth, pareto, asha, median or none; several separated by commas.")
     ] = "growth",
-    proposals: Annotated[str, typer.Option(help="combined, area, parego or both.")] = "area",
-    reduction_factor: Annotated[int, typer.Option(min=2, help="Of pareto and asha.")] = 2,
+    proposals: Annotated[str, typer.Option(help="What proposals aim at: combined, area, parego or both.")] = "area",
+    reduction_factor: Annotated[int, typer.Option(min=2, help="Reduction factor of pareto and asha.")] = 2,
     workers: Annotated[int, typer.Option(min=1, help="Simulated workers.")] = 1,
-    seeds: Annotated[int, typer.Option(min=1, help="Searches, of which medians are shown.")] = 20,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of searches; medians over them are shown.")] = 20,
     where: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="Only rows of this value; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="COLUMN=VALUE", help="Use only rows whose column has this value; repeatable."),
     ] = None,
     format: Annotated[str, typer.Option(help="table or json.")] = "table",
 ) -> None:
     """Run searches against a recorded sweep, in seconds each and without training: hypervolume against training
     budget.
 
-    A proposal stands for the nearest recorded configuration that was not taken yet, as the sampler is told.
+    Each proposal is replaced by the nearest recorded configuration that none has stood for yet, and the sampler is told.
     """
-    from typing import get_args
-
     from raysweep.config.sweep import Aim, Policy
-    from raysweep.replay import compare
+    from raysweep.replay.compare import CompareSettings, compare_searches
+    from raysweep.terminal import working
 
-    for text in policy.split(","):
-        one_of("--policy", text, get_args(Policy))
-    one_of("--proposals", proposals, get_args(Aim))
-    one_of("--format", format, ("table", "json"))
+    all_policies: tuple[Policy, ...] = get_args(Policy)
+    all_aims: tuple[Aim, ...] = get_args(Aim)
+    one_of("--format", format, FORMATS)
+    settings = CompareSettings(
+        samplers=sampler.split(","),
+        policies=several_of("--policy", policy, all_policies),
+        proposals=one_of("--proposals", proposals, all_aims),
+        reduction_factor=reduction_factor,
+        num_workers=workers,
+        num_seeds=seeds,
+    )
     with working() as (display, _):
-        found = compare.compare_files(
-            table,
-            where_of(where or []),
-            samplers=sampler.split(","),
-            policies=policy.split(","),
-            proposals=proposals,
-            factor=reduction_factor,
-            num_workers=workers,
-            num_seeds=seeds,
-            display=display,
-        )
+        found = compare_searches(table, where_of(where or []), settings, display)
     if format == "json":
-        import json
-
-        typer.echo(json.dumps(found.figures, indent=1))
-        return
-    from rich.console import Console
-
-    typer.echo(found.title)
-    Console().print(found.table)
+        _print_json(found.figures)
+    else:
+        typer.echo(found.title)
+        _print_table(found.table)
 
 
-def _load(space: str, arguments: list[str]) -> LoadedSweep:
+def _load(space: str, arguments: list[str]) -> "LoadedSweep":
     """The sweep of SPACE under the overrides that stand on the command line."""
+    from raysweep.api.functions import load_sweep
+    from raysweep.config.load import parse_overrides
+
     return load_sweep(space, parse_overrides(arguments))
+
+
+def _description(loaded: "LoadedSweep") -> Iterator[str]:
+    config = loaded.config
+    budget = config.budget
+    examples = budget.examples_per_trial
+    length = f"up to {budget.rungs} rungs each" if examples is None else f"{examples:,} examples each"
+    search = f"{budget.trials} trials ({config.sampler}), {length}, early stopping: {config.early_stopping.policy}"
+    replicates = f", up to {config.replicates.trials} replicates" if config.replicates.trials else ""
+    yield f"sweep {config.name}: {search}{replicates}"
+    yield f"  limits: {', '.join(config.limits) or 'none'}"
+    for line in loaded.space.describe():
+        yield f"  {line}"
 
 
 def _report(folder: Path) -> bool:
     """Write and show the report; whether there is a front."""
-    from rich.console import Console
-
-    from raysweep.report import terminal
     from raysweep.report import write as reports
     from raysweep.report.notes import notes
+    from raysweep.report.terminal import terminal_table
 
     written = reports.write(folder)
     if written.summary.members:
-        Console().print(terminal.terminal_table(written.summary))
+        _print_table(terminal_table(written.summary))
     for note in notes(written.summary):
         typer.echo(f"note: {note}")
     typer.echo(f"report: {written.folder / 'report.html'}")
     return bool(written.summary.members)
+
+
+def _scores_table(results: Sequence[Mapping[str, Any]]) -> "rich.table.Table":
+    from rich.table import Table
+
+    table = Table("k", "rank weights", "P", "std", "S", "std")
+    for row in results:
+        table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()))
+    return table
+
+
+def _print_table(table: "rich.table.Table") -> None:
+    from rich.console import Console
+
+    Console().print(table)
+
+
+def _print_json(value: object) -> None:
+    import json
+
+    typer.echo(json.dumps(value, indent=1))
 
 
 def main() -> None:

@@ -1,6 +1,11 @@
-"""From a command's arguments to what they name; every misuse is an InputError."""
+"""From a command's options to what they name; every misuse is an InputError that names the option."""
+
+from collections.abc import Sequence
+from typing import TypeVar
 
 from raysweep.errors import InputError
+
+Choice = TypeVar("Choice", bound=str)
 
 
 def with_trials(arguments: list[str], trials: int | None) -> list[str]:
@@ -8,20 +13,39 @@ def with_trials(arguments: list[str], trials: int | None) -> list[str]:
     return arguments if trials is None else [*arguments, "--budget.trials", str(trials)]
 
 
+def not_empty(flag: str, text: str) -> str:
+    """What an option was given, if that is anything."""
+    if not text:
+        raise InputError(f"{flag} is empty")
+    return text
+
+
+def naturals(flag: str, text: str) -> list[int]:
+    """Whole numbers above 0, separated by commas."""
+    return [natural(flag, part) for part in text.split(",")]
+
+
 def natural(flag: str, text: str) -> int:
-    """The whole number above 0 that an option was given."""
+    """A whole number above 0."""
     if not text.strip().isdigit() or int(text) < 1:
         raise InputError(f"{flag}: {text!r} is no whole number above 0")
     return int(text)
 
 
-def one_of(flag: str, value: str, allowed: tuple[str, ...]) -> None:
-    """InputError unless the option's value is an allowed one."""
-    if value not in allowed:
-        raise InputError(f"{flag} is {value!r}; allowed: {', '.join(allowed)}")
+def several_of(flag: str, text: str, allowed: Sequence[Choice]) -> list[Choice]:
+    """Allowed values, separated by commas."""
+    return [one_of(flag, part, allowed) for part in text.split(",")]
 
 
-def where_of(arguments: list[str]) -> dict[str, str]:
+def one_of(flag: str, text: str, allowed: Sequence[Choice]) -> Choice:
+    """An allowed value."""
+    for choice in allowed:
+        if text == choice:
+            return choice
+    raise InputError(f"{flag} is {text!r}; allowed: {', '.join(allowed)}")
+
+
+def where_of(arguments: Sequence[str]) -> dict[str, str]:
     """The values of columns that ``--where COLUMN=VALUE`` asks for."""
     wanted: dict[str, str] = {}
     for text in arguments:

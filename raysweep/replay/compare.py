@@ -1,7 +1,8 @@
 """The command ``replay``: searches side by side on a recorded table, and what they reached for which budget."""
 
+import itertools
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,103 +10,170 @@ from typing import Any
 from rich import box
 from rich.table import Table as Grid
 
-from raysweep.config.sweep import SAMPLERS
+from raysweep.config.sweep import SAMPLERS, Aim, Policy
 from raysweep.errors import InputError
 from raysweep.replay import table_io
-from raysweep.replay.simulator import Search, budget_to, replay, share_at
+from raysweep.replay.simulator import Search, SearchSettings, Step, budget_to, replay, share_at
 from raysweep.replay.table import RecordedSweep
-from raysweep.replay.table_io import frame_of
 from raysweep.results.reader import load
 from raysweep.search.proposer import try_out
 from raysweep.terminal import Display
 
 FRACTIONS = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the budget that the whole table cost
 
-
 SHARES = (0.9, 0.95, 0.99)  # of the whole table's hypervolume
 
 
 @dataclass(frozen=True)
+class CompareSettings:
+    """Every sampler is tried with every policy, ``num_seeds`` times."""
+
+    samplers: Sequence[str]
+    policies: Sequence[Policy]
+    proposals: Aim
+    reduction_factor: int
+    num_workers: int
+    num_seeds: int
+
+    def searches(self) -> Iterator[SearchSettings]:
+        for sampler, policy in itertools.product(self.samplers, self.policies):
+            yield SearchSettings(sampler, policy, self.proposals, self.reduction_factor)
+
+
+@dataclass(frozen=True)
 class Comparison:
+    """What came out, for people (``title`` and ``table``) and for programs (``figures``, which JSON can hold)."""
+
     title: str
     table: Grid
     figures: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """Medians over the seeds of one search.
+
+    ``shares`` of the table's hypervolume were reached after FRACTIONS of its budget. ``budgets`` were spent when SHARES of
+    it were reached: infinity where they never were.
+    """
+
+    search: SearchSettings
+    shares: tuple[float, ...]
+    budgets: tuple[float, ...]
+
+    def cells(self) -> list[str]:
+        sampler = self.search.sampler.rpartition(":")[2]
+        shares = [f"{100 * share:.1f}" for share in self.shares]
+        budgets = [f"{budget:,.0f}" if budget < float("inf") else "never" for budget in self.budgets]
+        return [sampler, self.search.policy, *shares, *budgets]
+
+    def figures(self) -> dict[str, Any]:
+        budgets = [budget if budget < float("inf") else None for budget in self.budgets]
+        return {
+            "sampler": self.search.sampler,
+            "policy": self.search.policy,
+            "hypervolume_share_by_budget_fraction": dict(zip(_percentages(FRACTIONS), self.shares, strict=True)),
+            "budget_to_share": dict(zip(_percentages(SHARES), budgets, strict=True)),
+        }
+
+
 def read(source: Path, where: Mapping[str, str]) -> RecordedSweep:
     """The table in a file, or of the run in a folder."""
     if source.is_dir():
-        return table_io.from_frame(frame_of(load(source)), str(source), where)
+        return table_io.from_frame(table_io.frame_of(load(source)), str(source), where)
     return table_io.read(source, where)
 
 
-def compare_files(
-    source: Path,
-    where: Mapping[str, str],
-    *,
-    samplers: Sequence[str],
-    policies: Sequence[str],
-    proposals: Any,
-    factor: int,
-    num_workers: int,
-    num_seeds: int,
-    display: Display,
-) -> Comparison:
-    """Replay every sampler with every policy."""
+def compare_searches(source: Path, where: Mapping[str, str], settings: CompareSettings, display: Display) -> Comparison:
+    """Replay searches on a table, of its rows those whose columns have the values ``where`` gives.
+
+    Raises InputError where the table cannot be read, or a sampler cannot search it.
+    """
     table = read(source, where)
-    if short := sum(len(trial.rungs) < table.num_rungs for trial in table.trials):
+    _warn_of_short_trials(table, source, display)
+    for sampler in settings.samplers:
+        _check_sampler(sampler, table, settings.proposals)
+    searches = list(settings.searches())
+    num_replays = len(searches) * settings.num_seeds
+    outcomes = []
+    with display.stage("replay") as advance:
+        for index, search in enumerate(searches):
+            runs = []
+            for seed in range(settings.num_seeds):
+                runs.append(_replay(table, search, seed, settings.num_workers))
+                advance(index * settings.num_seeds + seed + 1, num_replays, "searches")
+            outcomes.append(_outcome(table, search, runs))
+    figures = {
+        "budget": table.whole_budget,
+        "trials": len(table.trials),
+        "hypervolume": table.area,
+        "searches": [outcome.figures() for outcome in outcomes],
+    }
+    return Comparison(_title(table, settings), _grid(outcomes), figures)
+
+
+def _warn_of_short_trials(table: RecordedSweep, source: Path, display: Display) -> None:
+    num_short = sum(len(trial.rungs) < table.num_rungs for trial in table.trials)
+    if num_short:
         display.warn(
-            f"{source}: {short} of {len(table.trials)} recorded trials have fewer than {table.num_rungs} rungs; "
+            f"{source}: {num_short} of {len(table.trials)} recorded trials have fewer than {table.num_rungs} rungs; "
             "a search that would have trained them longer cannot"
         )
-    for sampler in samplers:
-        if sampler == "grid":
-            allowed = ", ".join(name for name in SAMPLERS if name != "grid")
-            raise InputError(f"--sampler: a recorded table has no grid; allowed: {allowed}, package:Class")
-        try:
-            try_out(sampler, table.space, proposals)
-        except InputError as error:
-            raise InputError(f"--sampler: {error}") from None
-    whole = sum(trial.rungs[-1].budget for trial in table.trials)
-    names = [(sampler, policy) for sampler in samplers for policy in policies]
-    columns = [f"{100 * fraction:g}%" for fraction in FRACTIONS]
+
+
+def _check_sampler(sampler: str, table: RecordedSweep, proposals: Aim) -> None:
+    if sampler == "grid":
+        allowed = ", ".join(name for name in SAMPLERS if name != "grid")
+        raise InputError(f"--sampler: a recorded table has no grid; allowed: {allowed}, package:Class")
+    try:
+        try_out(sampler, table.space, proposals)
+    except InputError as error:
+        raise InputError(f"--sampler: {error}") from None
+
+
+def _replay(table: RecordedSweep, search: SearchSettings, seed: int, num_workers: int) -> list[Step]:
+    peer = Search(table, search, seed)
+    try:
+        return list(replay(table, peer, num_workers))
+    except Exception as error:
+        if search.sampler in SAMPLERS:
+            raise
+        # A user's own sampler failed, so its message helps more than our traceback.
+        raise InputError(f"--sampler: {search.sampler!r} failed: {type(error).__name__}: {error}") from None
+
+
+def _outcome(table: RecordedSweep, search: SearchSettings, runs: Sequence[Sequence[Step]]) -> Outcome:
+    shares = []
+    for fraction in FRACTIONS:
+        budget = fraction * table.whole_budget
+        shares.append(statistics.median(share_at(run, budget, table) for run in runs))
+    budgets = [statistics.median(budget_to(share, table, run) for run in runs) for share in SHARES]
+    return Outcome(search, tuple(shares), tuple(budgets))
+
+
+def _grid(outcomes: Iterable[Outcome]) -> Grid:
     grid = Grid("sampler", "policy", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in [*columns, *(f"to {100 * share:g}%" for share in SHARES)]:
-        grid.add_column(name, justify="right", no_wrap=True)
-    figures: dict[str, Any] = {"budget": whole, "trials": len(table.trials), "hypervolume": table.area, "searches": []}
-    with display.stage("replay") as advance:
-        for index, (sampler, policy) in enumerate(names):
-            runs = []
-            for seed in range(num_seeds):
-                peer = Search(table, sampler=sampler, policy=policy, proposals=proposals, seed=seed, factor=factor)  # type: ignore[arg-type]
-                try:
-                    runs.append(list(replay(table, peer, num_workers)))
-                except Exception as error:
-                    if sampler in SAMPLERS:
-                        raise
-                    raise InputError(f"--sampler: {sampler!r} failed: {type(error).__name__}: {error}") from None
-                advance(index * num_seeds + seed + 1, len(names) * num_seeds, "searches")
-            shares = [statistics.median(share_at(run, f * whole, table) for run in runs) for f in FRACTIONS]
-            budgets = [statistics.median(budget_to(share, table, run) for run in runs) for share in SHARES]
-            cells = [f"{100 * share:.1f}" for share in shares] + [_number(one) for one in budgets]
-            grid.add_row(sampler.rpartition(":")[2], policy, *cells)
-            figures["searches"].append(
-                {
-                    "sampler": sampler,
-                    "policy": policy,
-                    "hypervolume_share_by_budget_fraction": dict(zip(columns, shares, strict=True)),
-                    "budget_to_share": {
-                        f"{100 * s:g}%": b if b < float("inf") else None for s, b in zip(SHARES, budgets, strict=True)
-                    },
-                }
-            )
-    workers, seeds = (f"{n} {name}{'s' * (n > 1)}" for n, name in ((num_workers, "worker"), (num_seeds, "seed")))
-    title = (
+    goals = [f"to {percentage}" for percentage in _percentages(SHARES)]
+    for column in (*_percentages(FRACTIONS), *goals):
+        grid.add_column(column, justify="right", no_wrap=True)
+    for outcome in outcomes:
+        grid.add_row(*outcome.cells())
+    return grid
+
+
+def _title(table: RecordedSweep, settings: CompareSettings) -> str:
+    workers = _counted(settings.num_workers, "worker")
+    seeds = _counted(settings.num_seeds, "seed")
+    return (
         f"{len(table.trials)} recorded trials, up to {table.num_rungs} rungs; {workers}, medians over {seeds}.\n"
-        f"Hypervolume in % of the whole table's after so much of its budget ({whole:,}), and what it takes to reach so much:"
+        f"Hypervolume in % of the whole table's once so much of its budget ({table.whole_budget:,}) is spent, "
+        "and the budget spent when it first reaches so much:"
     )
-    return Comparison(title, grid, figures)
 
 
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value < float("inf") else "never"
+def _counted(number: int, name: str) -> str:
+    return f"{number} {name}" if number == 1 else f"{number} {name}s"
+
+
+def _percentages(fractions: Iterable[float]) -> list[str]:
+    return [f"{100 * fraction:g}%" for fraction in fractions]

@@ -10,52 +10,63 @@ import numpy as np
 from raysweep.config.sweep import Aim, EarlyStoppingConfig, Policy
 from raysweep.metrics.objective import Pair, front_of
 from raysweep.metrics.pareto import hypervolume
-from raysweep.replay.table import Positions, RecordedSweep, RecordedTrial
+from raysweep.replay.table import FreeTrials, RecordedRung, RecordedSweep, RecordedTrial
 from raysweep.search.proposer import Proposer
 from raysweep.search.scheduler import Scheduler
 from raysweep.search.stopping.factory import make_early_stopper
 
 
 class Peer(Protocol):
-    """Anything that searches: raysweep's own decisions, or another library behind the same calls."""
+    """Anything that searches: raysweep's own scheduler, or another library behind the same calls."""
 
     def ask(self) -> tuple[int, Mapping[str, Any]] | None:
         """A trial to run or to go on with, and its configuration; None when there is none for now."""
 
-    def begin(self, trial: int, values: Mapping[str, Any]) -> None:
+    def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
         """The new trial stands for this recorded configuration, the nearest to what was asked for."""
 
-    def rung(self, trial: int, budget: int, points: Sequence[Pair], ahead: Sequence[int]) -> bool:
+    def on_rung(self, trial: int, budget: int, points: Sequence[Pair], ahead: Sequence[int]) -> bool:
         """Take a rung's points; whether the trial stops here. ``ahead`` are the budgets of its further rungs."""
 
-    def rest(self, trial: int, completed: bool) -> None:
-        """The trial runs no more: it was told to stop, or its recorded rungs are over."""
+    def on_rest(self, trial: int, completed: bool) -> None:
+        """The trial runs no more, at least for now: its recorded rungs are over, or it was told to stop."""
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """What a search of raysweep's is made of, by the names of a sweep's file."""
+
+    sampler: str
+    policy: Policy
+    proposals: Aim
+    reduction_factor: int = 2
 
 
 class Search:
-    """raysweep's own decisions, as a peer."""
+    """raysweep's own scheduler, as a peer."""
 
-    def __init__(
-        self, table: RecordedSweep, *, sampler: str, policy: Policy, proposals: Aim, seed: int, factor: int = 2
-    ) -> None:
+    def __init__(self, table: RecordedSweep, settings: SearchSettings, seed: int) -> None:
         objective = table.objective()
-        rule = EarlyStoppingConfig(policy=policy, first_examples=table.first_budget, reduction_factor=factor)
-        studied = Proposer(table.space, sampler, seed, objective, proposals)
-        self.scheduler = Scheduler(
-            studied, make_early_stopper(rule, objective, table.reference), objective, len(table.trials)
+        rule = EarlyStoppingConfig(
+            policy=settings.policy,
+            first_examples=table.first_budget,
+            reduction_factor=settings.reduction_factor,
         )
+        self.proposer = Proposer(table.space, settings.sampler, seed, objective, settings.proposals)
+        early_stopper = make_early_stopper(rule, objective, table.reference)
+        self.scheduler = Scheduler(self.proposer, early_stopper, objective, len(table.trials))
 
     def ask(self) -> tuple[int, Mapping[str, Any]] | None:
-        course = self.scheduler.ask()
-        return None if course is None else (course.number, course.values)
+        trial = self.scheduler.ask()
+        return None if trial is None else (trial.number, trial.values)
 
-    def begin(self, trial: int, values: Mapping[str, Any]) -> None:
+    def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
         self.scheduler.amend(trial, values)
 
-    def rung(self, trial: int, budget: int, points: Sequence[Pair], ahead: Sequence[int]) -> bool:
+    def on_rung(self, trial: int, budget: int, points: Sequence[Pair], ahead: Sequence[int]) -> bool:
         return self.scheduler.rung(trial, budget, points, ahead) is not None
 
-    def rest(self, trial: int, completed: bool) -> None:
+    def on_rest(self, trial: int, completed: bool) -> None:
         if completed:
             self.scheduler.end(trial, "completed")
         else:
@@ -76,45 +87,90 @@ def replay(table: RecordedSweep, peer: Peer, num_workers: int) -> Iterator[Step]
 
     The spent budget counts each rung when it ends, on whichever worker.
     """
-    positions = Positions(table)
-    chosen: dict[int, RecordedTrial] = {}
-    done: dict[int, int] = {}  # rungs
-    queue: list[tuple[float, int, int]] = []  # when, order, trial
-    clock, spent = 0.0, 0
-    order = 0
+    free_trials = FreeTrials(table)
+    runs: dict[int, _Run] = {}
+    workers = _Workers()
+    spent = 0
     front: tuple[Pair, ...] = ()
-    area = 0.0
-
-    def launch(trial: int) -> None:
-        nonlocal order
-        rungs, index = chosen[trial].rungs, done[trial]
-        before = rungs[index - 1].seconds if index else 0.0
-        heapq.heappush(queue, (clock + max(0.0, rungs[index].seconds - before), order, trial))
-        order += 1
-
     while True:
-        while len(queue) < num_workers and (asked := peer.ask()) is not None:
+        while len(workers) < num_workers and (asked := peer.ask()) is not None:
             trial, values = asked
-            if trial not in chosen:
-                chosen[trial] = table.trials[positions.take(values)]
-                done[trial] = 0
-                peer.begin(trial, chosen[trial].values)
-            launch(trial)
-        if not queue:
+            if trial not in runs:
+                recorded = table.trials[free_trials.take_nearest(values)]
+                runs[trial] = _Run(recorded)
+                peer.on_begin(trial, recorded.values)
+            workers.start(trial, runs[trial].next_seconds)
+        if not len(workers):
             return
-        clock, _, trial = heapq.heappop(queue)
-        rungs, index = chosen[trial].rungs, done[trial]
-        rung = rungs[index]
-        done[trial] += 1
-        spent += rung.budget - (rungs[index - 1].budget if index else 0)
-        ahead = [further.budget for further in rungs[index + 1 :]]
+        trial = workers.wait()
+        run = runs[trial]
+        spent += run.next_budget
+        rung = run.finish_rung()
         front = front_of([*front, *rung.points])
-        area = hypervolume(front, table.reference_point)
-        yield Step(spent, clock, area)
-        if peer.rung(trial, rung.budget, rung.points, ahead) or not ahead:
-            peer.rest(trial, not ahead)
+        yield Step(spent, workers.clock, hypervolume(front, table.reference_point))
+        ahead = run.budgets_ahead
+        if peer.on_rung(trial, rung.budget, rung.points, ahead) or not ahead:
+            peer.on_rest(trial, completed=not ahead)
         else:
-            launch(trial)
+            workers.start(trial, run.next_seconds)
+
+
+@dataclass
+class _Run:
+    """A trial of the search, which does what a recorded trial did."""
+
+    recorded: RecordedTrial
+    num_finished: int = 0
+
+    @property
+    def next_seconds(self) -> float:
+        """How long the next rung takes."""
+        before = self._last.seconds if self._last else 0.0
+        return max(0.0, self._next.seconds - before)
+
+    @property
+    def next_budget(self) -> int:
+        """What the next rung costs."""
+        return self._next.budget - (self._last.budget if self._last else 0)
+
+    @property
+    def budgets_ahead(self) -> list[int]:
+        return [rung.budget for rung in self.recorded.rungs[self.num_finished :]]
+
+    def finish_rung(self) -> RecordedRung:
+        rung = self._next
+        self.num_finished += 1
+        return rung
+
+    @property
+    def _next(self) -> RecordedRung:
+        return self.recorded.rungs[self.num_finished]
+
+    @property
+    def _last(self) -> RecordedRung | None:
+        return self.recorded.rungs[self.num_finished - 1] if self.num_finished else None
+
+
+class _Workers:
+    """Those that train now, each at one rung of a trial, and the clock that they share."""
+
+    def __init__(self) -> None:
+        self.clock = 0.0
+        self._ends: list[tuple[float, int, int]] = []  # a heap: when the rung ends, in which order it began, trial
+        self._num_started = 0
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def start(self, trial: int, seconds: float) -> None:
+        """Begin a rung of ``seconds``."""
+        heapq.heappush(self._ends, (self.clock + seconds, self._num_started, trial))
+        self._num_started += 1
+
+    def wait(self) -> int:
+        """Let time pass until a rung ends; its trial."""
+        self.clock, _, trial = heapq.heappop(self._ends)
+        return trial
 
 
 def budget_to(share: float, table: RecordedSweep, steps: Iterable[Step]) -> float:

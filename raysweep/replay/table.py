@@ -1,21 +1,23 @@
 """Recorded sweeps: what every configuration scored at every rung, for replaying searches without training."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Scalar, Space
 from raysweep.errors import InputError
+from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.objective import Objective, Pair
 from raysweep.metrics.pareto import hypervolume
 from raysweep.search.encoding import Scale
 
-MAX_CHOICES = 16  # numbers of no more different values, that come twice or more, are choices; otherwise a range
-
+# Numbers are choices where they have no more different values than this, each twice or more on average; otherwise a range.
+MAX_CHOICES = 16
 
 LOG_RATIO = 10.0  # a range whose ends differ by this factor is searched in logarithms
 
@@ -35,11 +37,10 @@ class RecordedTrial:
 
 @dataclass(frozen=True)
 class RecordedSweep:
-    """A recorded sweep.
+    """What every configuration scored at every rung.
 
-    ``reference_point`` is where hypervolumes begin: P of R and half its S, or the worst scores recorded.
-
-    ``reference`` are R's own scores, where the table has them.
+    ``reference_point`` is where hypervolumes begin: P of the reference encoder and half its S, or the worst scores
+    recorded. ``reference`` are the reference encoder's own scores, where the table has them.
     """
 
     trials: tuple[RecordedTrial, ...]
@@ -49,7 +50,8 @@ class RecordedSweep:
     @cached_property
     def area(self) -> float:
         """The hypervolume of everything recorded."""
-        return hypervolume([p for t in self.trials for r in t.rungs for p in r.points], self.reference_point)
+        points = [point for trial in self.trials for rung in trial.rungs for point in rung.points]
+        return hypervolume(points, self.reference_point)
 
     @cached_property
     def space(self) -> Space:
@@ -61,15 +63,22 @@ class RecordedSweep:
         return max(len(trial.rungs) for trial in self.trials)
 
     @property
+    def whole_budget(self) -> int:
+        """What it cost to run every trial to its last recorded rung."""
+        return sum(trial.rungs[-1].budget for trial in self.trials)
+
+    @property
     def first_budget(self) -> int:
+        """Of the earliest rung of any trial."""
         return min(trial.rungs[0].budget for trial in self.trials)
 
     def objective(self) -> Objective:
+        """P and S in equal parts."""
         return Objective(0.5, self.reference_point)
 
 
-class Positions:
-    """Which recorded configuration a proposal stands for: the nearest that no proposal has stood for yet.
+class FreeTrials:
+    """The recorded trials that no proposal stands for yet. A proposal stands for the nearest of them.
 
     Distances are sums over parameters: of numbers the difference (in logarithms where the range is wide), of all else 0 or
     1, either over its mean between two of the recorded configurations, so that no parameter outweighs another by its kind.
@@ -77,37 +86,68 @@ class Positions:
     """
 
     def __init__(self, table: RecordedSweep) -> None:
-        self._free = np.ones(len(table.trials), dtype=bool)
-        self._columns: dict[str, tuple[Scale | None, Any, float]] = {}
-        for name in sorted({name for trial in table.trials for name in trial.values}):
-            values = [trial.values.get(name) for trial in table.trials]
-            scale = _scale([value for value in values if value is not None])
-            places = [None if value is None else scale(value) if scale else value for value in values]
-            there = [place for place in places if place is not None]
-            weight = 1 / ((_mean_difference(there) if scale else _mean_unlikeness(there)) or 1.0)
-            self._columns[name] = scale, np.array(places, dtype=np.float64 if scale else object), weight
+        self._is_free = np.ones(len(table.trials), dtype=bool)
+        names = {name for trial in table.trials for name in trial.values}
+        self._columns: dict[str, _Column] = {}
+        for name in sorted(names):
+            self._columns[name] = _column([trial.values.get(name) for trial in table.trials])
 
-    def take(self, values: Mapping[str, Any]) -> int:
-        """The index of the recorded trial that a proposal stands for; it is free no more."""
-        distances = np.zeros(len(self._free))
-        for name, (scale, recorded, weight) in self._columns.items():
-            value = values.get(name)
-            if scale is None:
-                distances += weight * (recorded != value)
-            elif value is None:
-                distances += weight * ~np.isnan(recorded)
-            else:
-                distances += weight * np.nan_to_num(np.abs(recorded - scale(value)), nan=1.0)
-        distances[~self._free] = np.inf
+    def take_nearest(self, values: Mapping[str, Any]) -> int:
+        """The index of the recorded trial that a proposal stands for; it is free no more. IndexError if none is free."""
+        distances = np.zeros(len(self._is_free))
+        for name, column in self._columns.items():
+            distances += column.distances(values.get(name))
+        distances[~self._is_free] = np.inf
         index = int(np.argmin(distances))
-        if not self._free[index]:
+        if not self._is_free[index]:
             raise IndexError("every recorded configuration was taken")
-        self._free[index] = False
+        self._is_free[index] = False
         return index
 
 
-def _mean_difference(numbers: Sequence[Any]) -> float:
-    """Between any two of them, each with itself included."""
+@dataclass(frozen=True)
+class _NumberColumn:
+    """A parameter of numbers. ``places``, shape (trials,): where they lie within their range; nan without a value."""
+
+    scale: Scale
+    places: Float64Array
+    weight: float
+
+    def distances(self, value: Any) -> Float64Array:
+        if value is None:
+            return self.weight * ~np.isnan(self.places)
+        return self.weight * np.nan_to_num(np.abs(self.places - self.scale(value)), nan=1.0)
+
+
+@dataclass(frozen=True)
+class _ChoiceColumn:
+    """A parameter of words. ``values``: shape (trials,), of objects; None without a value."""
+
+    values: npt.NDArray[np.object_]
+    weight: float
+
+    def distances(self, value: Any) -> Float64Array:
+        distances: Float64Array = self.weight * (self.values != value)
+        return distances
+
+
+_Column = _NumberColumn | _ChoiceColumn
+
+
+def _column(values: Sequence[Scalar | None]) -> _Column:
+    """One parameter of all recorded trials, None where a trial has no value of it."""
+    given = [value for value in values if value is not None]
+    scale = _scale(given)
+    if scale is None:
+        mean_distance = _mean_unlikeness(given)
+        return _ChoiceColumn(np.array(values, dtype=object), weight=1 / (mean_distance or 1.0))
+    mean_distance = _mean_difference([scale(value) for value in given])
+    places = np.array([np.nan if value is None else scale(value) for value in values])
+    return _NumberColumn(scale, places, weight=1 / (mean_distance or 1.0))
+
+
+def _mean_difference(numbers: Sequence[float]) -> float:
+    """Between two of them, over all pairs, each with itself included."""
     count = len(numbers)
     return float(2 * ((2 * np.arange(count) - count + 1) * np.sort(numbers)).sum() / count**2)
 
@@ -118,14 +158,14 @@ def _mean_unlikeness(values: Sequence[Any]) -> float:
 
 
 def _scale(values: Sequence[Any]) -> Scale | None:
-    """Of these values, where they are numbers."""
+    """The range of these values, where they are numbers; None of words, and of nothing."""
     if any(isinstance(value, bool | str) for value in values) or not values:
         return None
     low, high = float(min(values)), float(max(values))
     return Scale(low, high, low > 0 and high / low >= LOG_RATIO)
 
 
-def _parameters(rows: list[dict[str, Scalar]]) -> Parameters:
+def _parameters(rows: Sequence[Mapping[str, Scalar]]) -> Parameters:
     """The parameters of these configurations; one that only some have stands under the choice that decides it."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     everywhere = [name for name in names if all(name in row for row in rows)]
@@ -133,15 +173,12 @@ def _parameters(rows: list[dict[str, Scalar]]) -> Parameters:
     waiting = [name for name in names if name not in found]
     for parent in sorted(everywhere, key=lambda name: len({row[name] for row in rows})):
         parameter = found[parent]
-        under = [name for name in waiting if _decided(rows, parent, name)]
-        if not under or not isinstance(parameter, Choices):
+        if not isinstance(parameter, Choices):
             continue
-        options = {}
-        for option in parameter.options:
-            chosen = [{n: row[n] for n in under if n in row} for row in rows if row[parent] == option]
-            options[option] = _parameters(chosen)
-        found[parent] = Choices(options)
-        waiting = [name for name in waiting if name not in under]
+        children = [name for name in waiting if _decides(rows, parent, name)]
+        if children:
+            found[parent] = Choices({o: _below(rows, parent, o, children) for o in parameter.options})
+            waiting = [name for name in waiting if name not in children]
     if waiting:
         raise InputError(
             f"column {waiting[0]!r} is empty in some rows, and no other column's value decides in which; fill it or drop it"
@@ -149,19 +186,27 @@ def _parameters(rows: list[dict[str, Scalar]]) -> Parameters:
     return found
 
 
-def _decided(rows: list[dict[str, Scalar]], parent: str, name: str) -> bool:
-    present: dict[Scalar, set[bool]] = {}
+def _decides(rows: Iterable[Mapping[str, Scalar]], parent: str, name: str) -> bool:
+    """Whether the parent's value says if a configuration has the parameter ``name``."""
+    presence: dict[Scalar, set[bool]] = {}
     for row in rows:
-        present.setdefault(row[parent], set()).add(name in row)
-    return all(len(seen) == 1 for seen in present.values())
+        presence.setdefault(row[parent], set()).add(name in row)
+    return all(len(seen) == 1 for seen in presence.values())
 
 
-def _parameter(values: list[Scalar]) -> Parameter:
+def _below(rows: Iterable[Mapping[str, Scalar]], parent: str, option: Scalar, children: Sequence[str]) -> Parameters:
+    """The parameters, among ``children``, of the configurations whose parent has this value."""
+    chosen = [row for row in rows if row[parent] == option]
+    return _parameters([{name: row[name] for name in children if name in row} for row in chosen])
+
+
+def _parameter(values: Sequence[Scalar]) -> Parameter:
     different = sorted(set(values), key=lambda value: (isinstance(value, str), value))
     if len(different) == 1:
         return Fixed(different[0])
     scale = _scale(different)
-    if scale is None or len(different) <= min(MAX_CHOICES, len(values) // 2):
+    are_few = len(different) <= min(MAX_CHOICES, len(values) // 2)
+    if scale is None or are_few:
         return Choices({value: {} for value in different})
-    integer = all(isinstance(value, int) for value in different)
-    return Range(scale.low, scale.high, scale.log, integer)
+    is_integer = all(isinstance(value, int) for value in different)
+    return Range(scale.low, scale.high, scale.log, is_integer)

@@ -9,8 +9,8 @@ from optuna.trial import TrialState
 from typer.testing import CliRunner
 
 from raysweep.cli.commands import app
-from raysweep.replay.simulator import Search, budget_to, replay
-from raysweep.replay.table import Positions, RecordedSweep
+from raysweep.replay.simulator import Search, SearchSettings, budget_to, replay
+from raysweep.replay.table import FreeTrials, RecordedSweep
 from raysweep.replay.table_io import read
 
 RUNGS = 3
@@ -69,7 +69,7 @@ def expected(table: RecordedSweep, values: dict[str, object], taken: set[int]) -
 
 
 def test_a_proposal_stands_for_the_nearest_that_is_free(table: RecordedSweep) -> None:
-    random, positions, taken = np.random.default_rng(1), Positions(table), set[int]()
+    random, free_trials, taken = np.random.default_rng(1), FreeTrials(table), set[int]()
     for _ in range(len(table.trials)):
         loss = LOSSES[random.integers(3)]
         values = {
@@ -80,21 +80,21 @@ def test_a_proposal_stands_for_the_nearest_that_is_free(table: RecordedSweep) ->
         if loss == "triplet":
             values["margin"] = 10 ** random.uniform(-2, 0)
         nearest = expected(table, values, taken)
-        assert positions.take(values) == nearest
+        assert free_trials.take_nearest(values) == nearest
         taken.add(nearest)
     with pytest.raises(IndexError):
-        positions.take({"loss": "softmax"})
+        free_trials.take_nearest({"loss": "softmax"})
 
 
 def test_a_recorded_configuration_stands_for_itself(table: RecordedSweep) -> None:
-    positions = Positions(table)
-    assert [positions.take(trial.values) for trial in table.trials] == list(range(len(table.trials)))
+    free_trials = FreeTrials(table)
+    assert [free_trials.take_nearest(trial.values) for trial in table.trials] == list(range(len(table.trials)))
 
 
 @pytest.mark.parametrize("workers", [1, 4])
 @pytest.mark.parametrize("sampler", ["mfgp", "tpe", "random"])
 def test_a_sampler_learns_what_its_proposals_stand_for(table: RecordedSweep, sampler: str, workers: int) -> None:
-    search = Search(table, sampler=sampler, policy="pareto", proposals="area", seed=0)
+    search = Search(table, SearchSettings(sampler, "pareto", "area"), seed=0)
     steps = list(replay(table, search, workers))
     recorded = sorted(str(sorted(table.space.recall(trial.values).params.items())) for trial in table.trials)
     proposals = search.scheduler.proposer
@@ -111,7 +111,7 @@ def test_a_sampler_learns_what_its_proposals_stand_for(table: RecordedSweep, sam
 
 def test_a_replay_is_determined_by_its_seed(table: RecordedSweep) -> None:
     def steps(seed: int) -> list[object]:
-        return list(replay(table, Search(table, sampler="mfgp", policy="growth", proposals="area", seed=seed), 2))
+        return list(replay(table, Search(table, SearchSettings("mfgp", "growth", "area"), seed), 2))
 
     assert steps(1) == steps(1) != steps(2)
 
