@@ -186,7 +186,7 @@ def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colours: Col
     if split == "dev":
         # Falling similarity: a step goes up at the lower similarity, so the corner is what both points dominate.
         axis.step(*_xy(points), where="post", zorder=3, **FRONT)
-    else:
+    elif split in summary.results.info.num_queries:
         _draw_intervals(axis, points, summary.results.info.num_queries[split])
     loss_by_trial = _loss_by_trial(summary)
     size = 34 if len(scored) <= MAX_LARGE else 16

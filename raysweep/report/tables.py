@@ -70,7 +70,7 @@ def front_table(summary: Summary, *, intervals: bool = True) -> TextTable:
     for member in summary.members:
         row = _encoder_cells(member, configurations)
         for split in summary.splits:
-            num_queries = summary.results.info.num_queries[split] if intervals else None
+            num_queries = summary.results.info.num_queries.get(split) if intervals else None
             row += _score_cells(member.on(split), num_queries)
         rows.append(row)
     scores = [f"{split} {score}" for split in summary.splits for score in _SCORES]

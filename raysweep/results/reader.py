@@ -35,6 +35,7 @@ from pydantic import TypeAdapter, ValidationError
 from raysweep.errors import InputError
 from raysweep.results.ledger import events
 from raysweep.results.types import SCHEMA, Mean, Point, Results, Rung, RunInfo, Trial
+from raysweep.trial_status import TrialStatus
 
 
 def checked(kind: Any, values: Mapping[str, Any]) -> Any:
@@ -122,15 +123,20 @@ class _Reading:
         elif kind == "trial":
             self.trials[number] = checked(Trial, event)
         elif kind == "rung":
+            if event["step"] < 1:
+                raise ValueError(f"step is {event['step']}, not a whole number above 0")
             self._add(points_of(self._trial(number).trial, event))
             self.rungs.append(checked(Rung, event))
         elif kind in _STATUS:
-            self._change(number, {"status": event.get("status", _STATUS[kind]), "reason": event.get("reason", "")})
+            status = TrialStatus(event.get("status", _STATUS[kind]))
+            self._change(number, {"status": status, "reason": event.get("reason", "")})
         elif kind == "mean":
             self.means[number] = [checked(Mean, {**point, "trial": number}) for point in event["points"]]
         elif kind == "points":
             self._add(checked(Point, point) for point in event["points"])
         elif kind == "finish":
+            if not isinstance(event["status"], str):
+                raise ValueError(f"status is {event['status']!r}, not a word")
             self.status, self.reason, self.seconds = event["status"], event["reason"], float(event["seconds"])
         else:
             raise ValueError(f"there is no event {kind!r}")

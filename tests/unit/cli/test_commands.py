@@ -1,0 +1,73 @@
+"""Each command's misuse ends before any work, with one message that says what is allowed."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from raysweep import __version__
+from raysweep.cli import commands
+from raysweep.errors import InputError
+
+EVALUATE = ["evaluate", "--model", "demo", "--train", "a.csv", "--test", "b.csv"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run"], "SPACE is missing: a YAML file or the name of a shipped space, or --resume RUN"),
+        (["run", "nowhere"], "nowhere: no such file, and no shipped space of this name; shipped: "),
+        (["run", "demo", "--budget.trials"], "--budget.trials needs a value; "),
+        (["run", "--resume", "RUN", "--warm-start", "OTHER"], "--warm-start is for new runs; "),
+        (["validate", "demo", "loose"], "unexpected argument 'loose'; an override is --KEY VALUE"),
+        ([*EVALUATE[:-1], ""], "--test is empty"),
+        ([*EVALUATE, "--k", "none"], "--k: 'none' is no whole number above 0"),
+        ([*EVALUATE, "--rank-weights", "equal"], "--rank-weights is 'equal'; allowed: uniform, linear"),
+        ([*EVALUATE, "--precision", "fp16"], "--precision is 'fp16'; allowed: fp32, bf16"),
+        ([*EVALUATE, "--format", "yaml"], "--format is 'yaml'; allowed: table, json"),
+        (["report", "FOLDER"], "FOLDER: not a run folder"),
+        (["table", "FOLDER", "table.csv"], "FOLDER: not a run folder"),
+        (["table", "RUN", "FOLDER"], "FOLDER: exists already"),
+        (["replay", "table.json"], "table.json: no such file"),
+        (["replay", "t.csv", "--policy", "growth,best"], "--policy is 'best'; allowed: growth, pareto"),
+        (["replay", "t.csv", "--proposals", "all"], "--proposals is 'all'; allowed: combined, area"),
+        (["replay", "t.csv", "--format", "yaml"], "--format is 'yaml'; allowed: table, json"),
+        (["replay", "t.csv", "--where", "model"], "--where is 'model'; it is COLUMN=VALUE"),
+    ],
+)
+def test_misuse_is_an_input_error(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "FOLDER").mkdir()
+    done = CliRunner().invoke(commands.app, arguments)
+    assert isinstance(done.exception, InputError), done.output
+    assert str(done.exception).startswith(message)
+
+
+@pytest.mark.parametrize("command", ["run", "prepare", "evaluate", "report", "validate", "export", "table", "replay"])
+def test_every_command_has_help(command: str) -> None:
+    done = CliRunner().invoke(commands.app, [command, "--help"])
+    assert done.exit_code == 0
+    assert f"raysweep {command} " in done.output.replace("root", "raysweep")
+
+
+def test_bad_input_ends_with_one_message_and_exit_code_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["raysweep", "run"])
+    with pytest.raises(SystemExit) as ended:
+        commands.main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("error: SPACE is missing")
+
+
+def test_the_version_is_printed() -> None:
+    assert CliRunner().invoke(commands.app, ["--version"]).output == f"raysweep {__version__}\n"
+
+
+def test_a_shipped_space_is_valid_and_described() -> None:
+    done = CliRunner().invoke(commands.app, ["validate", "demo", "--trials", "3"])
+    assert done.exit_code == 0
+    first, second, *_ = done.output.splitlines()
+    assert (first, second.partition(" trials")[0]) == ("demo: valid", "sweep demo: 3")

@@ -1,0 +1,31 @@
+"""Quick figures and one finished run for the tests of reports."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from raysweep.report import figures
+from support.ledgers import StoredSweep, StoredTrial, dev_front, random_trials, write_ledger
+
+
+@pytest.fixture(autouse=True)
+def quick_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes most of a report's time; the tests of figures draw with functions that they imported before."""
+    monkeypatch.setattr(figures, "front_figure", lambda _: b"front")
+    monkeypatch.setattr(figures, "progress_figure", lambda _: b"progress")
+
+
+@dataclass(frozen=True)
+class Run:
+    folder: Path
+    trials: Sequence[StoredTrial]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """A sweep of 14 trials that completed, and whose front was scored on test."""
+    trials = random_trials(14)
+    write_ledger(tmp_path, trials, StoredSweep(test_of=dev_front(trials)))
+    return Run(tmp_path, trials)

@@ -1,0 +1,92 @@
+"""Reports of ledgers that somebody changed by hand: what is wrong is said, or it changes nothing that matters."""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raysweep.errors import InputError
+from raysweep.report import write
+from raysweep.results.reader import load
+from raysweep.sweep.resume import Resumed
+from support.ledgers import read_lines, write_lines
+
+
+@pytest.mark.parametrize(
+    ("event", "key", "value", "said"),
+    [
+        ("rung", "points.0.polarity", "abc", "polarity is 'abc'"),
+        ("rung", "points.0.polarity", math.nan, "polarity nan, not a finite number"),
+        ("rung", "points.0.polarity", 7, "beyond their ranges"),
+        ("rung", "points", None, "there is no 'points'"),
+        ("rung", "trial", 99, "trial 99 has not begun"),
+        ("rung", "event", "holdd", "there is no event 'holdd'"),
+        ("run", "k", "x", "k is 'x'"),
+        ("end", "trial", 99, "trial 99 has not begun"),
+    ],
+)
+def test_a_ledger_that_does_not_fit_is_refused_with_its_line(run, event, key, value, said):
+    folder = run.folder
+    path = folder / "ledger.jsonl"
+    lines = read_lines(folder)
+    number = next(i for i, line in enumerate(lines) if line["event"] == event)
+    *way, last = key.split(".")
+    holder = lines[number]
+    for step in way:
+        holder = holder[int(step) if step.isdigit() else step]
+    if value is None:
+        del holder[last]
+    else:
+        holder[last] = value
+    write_lines(folder, lines)
+    with pytest.raises(InputError, match=re.escape(f"{path}: line {number + 1}: ") + ".*" + re.escape(said)):
+        load(folder)
+
+
+def written_front(folder: Path) -> Any:
+    write.write(folder)
+    return json.loads((folder / "report" / "front.json").read_text())
+
+
+@pytest.mark.parametrize("value", [None, "x", -7, [], {}, math.inf], ids=repr)
+def test_whatever_is_wrong_with_a_ledger_is_said_or_harmless(run: Any, value: Any) -> None:
+    """Each key of the last event of each kind takes a wrong value, one at a time.
+
+    Harmless is what leaves the front as it was. Where it is the event's points that are gone, the front is that of the
+    ledger without the event.
+    """
+    lines = read_lines(run.folder)
+    whole_front = written_front(run.folder)
+    last = {line["event"]: number for number, line in enumerate(lines)}
+    assert set(last) == {"run", "points", "trial", "rung", "end", "finish"}
+    refused = []
+    for number in last.values():
+        before, line, after = lines[:number], lines[number], lines[number + 1 :]
+        for key in line:
+            write_lines(run.folder, [*before, {**line, key: value}, *after])
+            try:
+                front = written_front(run.folder)
+            except InputError as error:
+                refused.append(str(error))
+                continue
+            expected = whole_front
+            if key == "points":
+                write_lines(run.folder, [*before, *after])
+                expected = written_front(run.folder)
+            assert front == expected, f"{line['event']}: {key} is {value!r}"
+    place = re.escape(f"{run.folder / 'ledger.jsonl'}: ") + r"(line \d+: |written with schema)"
+    assert refused
+    assert all(re.match(place, message) for message in refused)
+
+
+def test_a_run_with_a_trial_that_is_no_configuration_is_not_resumed(run):
+    folder = run.folder
+    path = folder / "ledger.jsonl"
+    path.write_text(re.sub(r'"learning_rate": [-0-9.e]+', '"learning_rate": "abc"', path.read_text()))
+    for name in ("config.yaml", "prepared.json"):
+        (folder / name).touch()
+    with pytest.raises(InputError, match=re.escape(f"{path}: trial 0: learning_rate: ")):
+        Resumed(folder)

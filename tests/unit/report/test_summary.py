@@ -1,0 +1,126 @@
+"""The numbers of a report against brute force: fronts, hypervolumes, best points, constraints."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from raysweep.metrics.objective import Objective
+from raysweep.metrics.pareto import hypervolume
+from raysweep.report import tables, write
+from raysweep.report.notes import notes
+from raysweep.report.summary import half_width, summarise
+from raysweep.report.tables import front_table
+from raysweep.report.terminal import terminal_table
+from raysweep.results.reader import load
+from support.consoles import printed
+from support.ledgers import INFO, REFERENCE, StoredSweep, StoredTrial, dev_front, random_trials, write_ledger
+
+
+def test_hypervolume_is_above_the_stated_point_of_each_split(run):
+    folder = run.folder
+    summary = write.write(folder).summary
+    grid = np.stack(np.meshgrid(np.arange(0.0005, 1, 0.001), np.arange(0.0005, 1, 0.001)), axis=-1)
+    for split in ("dev", "test"):
+        area = summary.areas[split]
+        reference_point = (REFERENCE[split][0], REFERENCE[split][1] / 2)
+        assert area.reference_point == reference_point
+        for points, found in (
+            ([m.on(split) for m in summary.members], area.front),
+            (summary.oracles[split], area.oracle),
+        ):
+            dominated = np.zeros(grid.shape[:2], dtype=bool)
+            for each in points:
+                dominated |= (grid < (each.polarity, each.similarity)).all(axis=-1)
+            assert found == pytest.approx((dominated & (grid > reference_point).all(axis=-1)).sum() * 1e-6, abs=1e-3)
+        assert area.share == pytest.approx(area.front / area.oracle)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("similarity", ["similarity", "retention"])
+def test_best_point_is_the_best_of_all_points(tmp_path, weight, similarity):
+    info = dataclasses.replace(INFO, polarity_weight=weight, similarity=similarity)
+    write_ledger(tmp_path, random_trials(20), StoredSweep(info=info))
+    summary = summarise(load(tmp_path))
+    everything = [each for each in summary.results.points if each.trial is not None]
+
+    def score(each):
+        return weight * each.polarity + (1 - weight) * getattr(each, similarity)
+
+    best = [member.dev for member in summary.members if member.is_best]
+    assert len(best) == 1
+    assert score(best[0]) == max(map(score, everything)) == info.objective(best[0])
+    assert max(max(each.objectives) for each in summary.trials if each.objectives) == score(best[0])
+    assert sum(member.is_knee for member in summary.members) == 1
+
+
+def test_intervals_cover_the_mean_19_times_in_20():
+    rng = np.random.default_rng(0)
+    samples = rng.uniform(size=(4000, 200))
+    widths = [half_width(row.std(), 200) for row in samples]
+    assert np.mean(np.abs(samples.mean(axis=1) - 0.5) <= widths) == pytest.approx(0.95, abs=0.015)
+
+
+def test_single_point_without_reference_and_oracle(tmp_path):
+    trials = [StoredTrial({"loss": "triplet"}, "completed", "", [(0.8, 0.4)])]
+    write_ledger(tmp_path, trials, StoredSweep(reference=False, oracle=False))
+    summary = write.write(tmp_path).summary
+    (member,) = summary.members
+    assert member.is_knee and member.is_best and not summary.areas
+    text = " ".join(notes(summary))
+    assert "no hypervolume on dev" in text and "oracle front on dev is not stored" in text
+
+
+@pytest.mark.parametrize("similarity", ["similarity", "retention"])
+@pytest.mark.parametrize("least", [{"retention": 0.8}, {"polarity": 0.75, "similarity": 0.3}])
+def test_what_misses_a_constraint_is_marked_and_counts_as_for_the_sweep(tmp_path, least, similarity):
+    info = dataclasses.replace(INFO, constraints=least, similarity=similarity)
+    trials = random_trials(20)
+    write_ledger(tmp_path, trials, StoredSweep(info=info, test_of=dev_front(trials)))
+    summary = write.write(tmp_path).summary
+    objective = Objective.of(0.5, similarity, least, REFERENCE["dev"])
+    points = [p for p in summary.results.points if p.trial is not None and p.split == "dev"]
+    pairs = [(p.polarity, p.similarity) for p in points]
+    members = {(m.dev.polarity, m.dev.similarity): m for m in summary.members}
+    assert 0 < sum(m.is_feasible for m in summary.members) < len(dev_front(trials)) == len(members)
+    for pair, member in members.items():
+        assert member.is_feasible == all(getattr(member.dev, name) >= value for name, value in least.items())
+        assert member.is_best == (pair == objective.best_point(pairs))
+        assert member.is_feasible or not member.is_knee
+    assert summary.areas["dev"].front == pytest.approx(objective.area(pairs))
+    limit = [(p.polarity, p.similarity) for p in summary.oracles["dev"]]
+    assert summary.areas["dev"].oracle == pytest.approx(objective.area(limit))
+    kept = [(m.test.polarity, m.test.similarity) for m in summary.members if m.is_feasible]
+    assert summary.areas["test"].front == pytest.approx(
+        hypervolume(kept, summary.objectives_by_split["test"].reference_point)
+    )
+    for each in summary.trials:
+        own = [(p.polarity, p.similarity) for p in points if p.trial == each.trial.trial]
+        if own:
+            assert (each.best.polarity, each.best.similarity) == objective.best_point(own)
+            assert each.objective == pytest.approx(objective.weighted_sum(objective.best_point(own)))
+            assert each.is_feasible == (objective.best_value(own) >= 0)
+    texts = {
+        "retention": "Constraints: retention ≥ 80.0.",
+        "polarity": "Constraints: P ≥ 75.0, S ≥ 30.0.",
+    }
+    for name in ("front.md", "report.html"):
+        text = (tmp_path / "report" / name).read_text()
+        assert texts[next(iter(least))] in text.split("Front</h2>" if name == "report.html" else "## Front")[0]
+        assert "front members miss a constraint" in text
+    marks = [row[0] for row in front_table(summary).rows]
+    assert [tables.MISSES in mark for mark in marks] == [not member.is_feasible for member in summary.members]
+
+
+def test_where_no_point_meets_the_constraints_the_best_misses_by_least(tmp_path):
+    info = dataclasses.replace(INFO, constraints={"polarity": 0.95})
+    write_ledger(tmp_path, random_trials(10), StoredSweep(info=info))
+    summary = write.write(tmp_path).summary
+    (best,) = [member for member in summary.members if member.is_best]
+    assert best.dev.polarity == max(member.dev.polarity for member in summary.members)
+    assert sum(member.is_knee for member in summary.members) == 1
+    assert summary.areas["dev"].front == 0
+    assert any(note.startswith("No point meets the constraints (P ≥ 95.0)") for note in notes(summary))
+    assert "misses" in printed(terminal_table(summary), width=80) and "P ≥ 95.0" in printed(
+        terminal_table(summary), width=80
+    )

@@ -1,0 +1,35 @@
+"""What the cells of a report say."""
+
+from raysweep.report import write
+from raysweep.report.statuses import STATUS_STYLES, with_sign
+from raysweep.report.tables import describe
+from raysweep.results.reader import load
+from raysweep.results.views import varied_parameters
+from support.ledgers import StoredSweep, StoredTrial, trials_of_every_status, write_ledger
+
+
+def test_configurations_show_what_differs_the_main_parameters_first(tmp_path):
+    configs = [
+        {"weight_decay": 0.01, "learning_rate": 3e-5, "loss": "triplet", "margin": 0.1, "batch_size": 64},
+        {"weight_decay": 0.02, "learning_rate": 3e-5, "loss": "multiple_negatives", "margin": None, "batch_size": 64},
+    ]
+    write_ledger(tmp_path, [StoredTrial(config, "completed", "", [(0.8, 0.4)]) for config in configs])
+    names = varied_parameters(load(tmp_path).trials)
+    assert names == ("loss", "margin", "weight_decay")
+    assert describe(configs[0], names) == "triplet, margin 0.1, weight_decay 0.01"
+    assert describe(configs[1], names) == "multiple_negatives, weight_decay 0.02"
+    assert varied_parameters(load(tmp_path).trials[:1]) == ("loss", "margin", "learning_rate", "batch_size")
+
+
+def test_every_status_has_a_sign_of_its_own(tmp_path):
+    trials = trials_of_every_status()
+    write_ledger(tmp_path, trials, StoredSweep(finish=("budget", "the budget's 1 minutes are spent")))
+    summary = write.write(tmp_path).summary
+    signs = [{with_sign(status), STATUS_STYLES[status].marker} for _, status, *_ in trials]
+    assert len(set(map(frozenset, signs))) == len({status for _, status, *_ in trials}) == 6
+    held = sum(status == "held" for _, status, *_ in trials)
+    for name in ("front.md", "report.html"):
+        text = (tmp_path / "report" / name).read_text().replace("\N{NO-BREAK SPACE}", " ")
+        assert f"{held} of 40 trials are held: raysweep run --resume may go on with them." in text
+        assert text.count("■ held") == held + 1  # and once among the costs
+    assert summary.account.of("held").num_trials == held
