@@ -194,6 +194,14 @@ def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) ->
 
 
 @app.command()
+def schema() -> None:
+    """Print the JSON schema of a sweep's file, by which editors complete and check YAML."""
+    from raysweep.config.schema import sweep_schema
+
+    _print_json(sweep_schema())
+
+
+@app.command()
 def export(
     run: RunFolder,
     to: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write the model; must not exist.")],

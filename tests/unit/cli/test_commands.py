@@ -45,7 +45,9 @@ def test_misuse_is_an_input_error(
     assert str(done.exception).startswith(message)
 
 
-@pytest.mark.parametrize("command", ["run", "prepare", "evaluate", "report", "validate", "export", "table", "replay"])
+@pytest.mark.parametrize(
+    "command", ["run", "prepare", "evaluate", "report", "validate", "schema", "export", "table", "replay"]
+)
 def test_every_command_has_help(command: str) -> None:
     done = CliRunner().invoke(commands.app, [command, "--help"])
     assert done.exit_code == 0
