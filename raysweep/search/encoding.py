@@ -1,7 +1,7 @@
-"""Configurations as numbers, for models that learn from them; and drawn at random."""
+"""Configurations as numbers, for models that learn from them, and configurations drawn at random."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,39 +11,45 @@ from raysweep.config.freezing import check_level, level_depth
 from raysweep.config.space import Choices, Fixed, Parameters, Scalar
 from raysweep.errors import InputError
 
-Params = dict[str, Any]  # of a configuration, as a sampler calls them
+Params = dict[str, Any]  # a configuration under the names that a sampler knows, such as ``loss=triplet.margin``
 
 
-LOG_RATIO = 4.0  # choices among positive numbers whose ends differ by this factor are taken by their logarithms
+LOG_RATIO = 4.0  # choices among positive numbers whose ends differ by this factor lie on a logarithmic scale
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Places of numbers within a range, from 0 to 1."""
+    """Where numbers lie within a range: ``low`` at 0, ``high`` at 1."""
 
     low: float
     high: float
     log: bool = False
 
     def __call__(self, value: Any) -> float:
-        low, high, at = map(math.log, (self.low, self.high, value)) if self.log else (self.low, self.high, value)
+        low, high, at = self.low, self.high, value
+        if self.log:
+            low, high, at = math.log(low), math.log(high), math.log(at)
         return (at - low) / (high - low) if high > low else 0.0
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A parameter as the model sees it: a number in [0, 1], or one of several that are all unlike."""
+    """A parameter as the model sees it: a number in [0, 1], or one of several choices that have no order."""
 
     name: str
-    scale: Scale | None  # None where all are unlike
+    scale: Scale | None  # None where the choices have no order
     ranks: Mapping[Scalar, float] | None = None  # of choices that are no numbers
 
     @property
-    def unlike(self) -> bool:
+    def is_categorical(self) -> bool:
+        """Whether the choices have no order, so that any two are equally far apart."""
         return self.scale is None
 
     def code(self, params: Params) -> float:
-        """Of a configuration: where the parameter lies, or the number of its choice; in between where it has none."""
+        """Where a configuration lies on a scale in [0, 1], in the middle where it lacks the parameter.
+
+        On a categorical axis the index of its choice, -1 where it lacks the parameter.
+        """
         if self.name not in params:
             return 0.5 if self.scale else -1.0
         value = params[self.name]
@@ -52,28 +58,38 @@ class Axis:
 
 
 def axes(parameters: Parameters, prefix: str) -> Iterator[Axis]:
-    """Of all parameters that are not fixed, also of those under choices; named after ``prefix``."""
+    """The axes of all parameters that are not fixed, those under choices included; ``prefix`` begins their names."""
     for name, parameter in parameters.items():
         if isinstance(parameter, Fixed):
             continue
         if not isinstance(parameter, Choices):
-            yield Axis(prefix + name, Scale(parameter.low, parameter.high, parameter.log))
+            scale = Scale(parameter.low, parameter.high, parameter.log)
+            yield Axis(prefix + name, scale)
             continue
-        options = list(parameter.options)
-        if all(isinstance(option, int | float) and not isinstance(option, bool) for option in options):
-            low, high = min(map(float, options)), max(map(float, options))
-            yield Axis(prefix + name, Scale(low, high, low > 0 and high / low >= LOG_RATIO))
-        elif name == "freezing" and all(map(_is_level, options)):  # which are ordered by depth
-            ordered = sorted(options, key=lambda level: level_depth(str(level)))
-            yield Axis(prefix + name, Scale(0, len(ordered) - 1), {level: i for i, level in enumerate(ordered)})
-        else:
-            yield Axis(prefix + name, None, {option: i for i, option in enumerate(options)})
+        yield _axis_of_choices(name, prefix, list(parameter.options))
         for option, children in parameter.options.items():
             yield from axes(children, f"{prefix}{name}={option}.")
 
 
-def _is_level(option: Scalar) -> bool:
-    """A recorded table may call by this name what it likes."""
+def _axis_of_choices(name: str, prefix: str, options: Sequence[Scalar]) -> Axis:
+    numbers = [float(option) for option in options if _is_number(option)]
+    if len(numbers) == len(options):
+        low, high = min(numbers), max(numbers)
+        log = low > 0 and high / low >= LOG_RATIO
+        return Axis(prefix + name, Scale(low, high, log))
+    if name == "freezing" and all(map(_is_freezing_level, options)):
+        by_depth = sorted(options, key=lambda level: level_depth(str(level)))
+        ranks = {level: rank for rank, level in enumerate(by_depth)}
+        return Axis(prefix + name, Scale(0, len(options) - 1), ranks)
+    return Axis(prefix + name, None, {option: index for index, option in enumerate(options)})
+
+
+def _is_number(option: Scalar) -> bool:
+    return isinstance(option, int | float) and not isinstance(option, bool)
+
+
+def _is_freezing_level(option: Scalar) -> bool:
+    """A recorded table may call anything it likes "freezing"."""
     try:
         check_level(str(option))
     except InputError:
@@ -82,7 +98,7 @@ def _is_level(option: Scalar) -> bool:
 
 
 class RandomSuggester:
-    """A Suggester that draws uniformly and notes what."""
+    """A Suggester that draws uniformly, and keeps what it drew in ``params``."""
 
     def __init__(self, random: np.random.Generator) -> None:
         self._random = random
@@ -93,7 +109,7 @@ class RandomSuggester:
         return float(self.params[name])
 
     def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
-        # as if each whole number were the range half a unit around it
+        # Each whole number stands for the range half a unit around it.
         self.params[name] = min(max(round(self._uniform(low - 0.5, high + 0.5, log)), low), high)
         return int(self.params[name])
 

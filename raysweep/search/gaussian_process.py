@@ -1,65 +1,294 @@
-"""The Gaussian process of the sampler ``mfgp``: kernel settings, training data, fits."""
+"""The Gaussian process of the sampler ``mfgp``: its kernel, the kernel's parameters, the fit, and the predictions.
+
+Notation, after Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), chapters 2 and 5:
+
+    x           a configuration: each parameter a number in [0, 1], or the index of a choice where choices have no order
+    r           doublings of the smallest budget that a trial was trained for, 0 at the smallest
+    d           squared distance of two configurations along one axis: (x - x')^2; of unordered choices 0 or 1
+    w           precision of an axis: 1 over its squared length scale
+    a           additive variance of an axis; those of all axes add up to ADDITIVE_VARIANCE
+    k(x, x')    kernel: prod exp(-w d / 2) + sum a exp(-w d / 2), both over the axes
+    f(x)        what a configuration is worth at the smallest budget: f ~ GP(0, k)
+    g(x, r)     its worth after r doublings: f(x) (1 + s r) + c r, where s is the ``slope`` and c ~ N(0, s^2)
+    y           what was observed: g(x, r) + the trial's own deviation + noise; each of the two has half of the variance
+                ``noise_variance``, and both rungs of a trial share its deviation
+    K           covariance of the observed y, noise included
+    K_*         cross-covariance of the observed y with g at the queries
+    alpha       K^-1 y
+    mean        K_*' alpha, the posterior mean of g at the queries
+    variance    k_** - diag(K_*' K^-1 K_*), the posterior variance, with the prior variance k_**
+    log p(y)    -y' alpha / 2 - log |K| / 2, the log marginal likelihood without its constant
+
+f's kernel has the axes' squared-exponential kernels added up, and multiplied: few trials teach what each parameter does by
+itself, more what they do together (Duvenaud, Nickisch and Rasmussen, "Additive Gaussian Processes", 2011).
+"""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raysweep.metrics.arrays import Float64Array
 
-MIN_WEIGHT = 0.05  # of the likeliest's weight: settings that have less are passed over
+ADDITIVE_VARIANCE = 5.0  # prior variance of the sum over single axes; that of their product is 1
 
 
-LENGTH, LENGTH_SPREAD = math.log(4.0), 1.2  # prior of a squared length scale's logarithm
-ADDITIVE_VARIANCE = 5.0  # prior variance of the sum over single parameters; their product's is 1
+# Priors: the logarithms of squared length scales and of the two deviations are normal, the additive variances come from
+# gamma variables of this shape, divided by their sum.
+LOG_SQUARED_LENGTH_MEAN = math.log(4.0)
+LOG_SQUARED_LENGTH_DEVIATION = 1.2
+LOG_DEVIATION_MEAN = math.log(0.5)
+LOG_DEVIATION_DEVIATION = 0.5
+ADDITIVE_SHAPE = 0.5
+
+
+NUM_TRIED = 24  # kernel parameters that each fit tries, a quarter of them fresh draws from the prior
+NUM_ROWS_TRIED_IN_FULL = 32  # with more rows fewer are tried: each takes longer, and the likeliest so far are surer
+NUM_KEPT = 4  # kernel parameters that a fit hands on to the next: the likeliest
+MIN_WEIGHT = 0.05  # of the likeliest's; kernel parameters that have less are left out of a prediction
+
+
+TINY = 1e-300  # keeps logarithms and divisors from 0
+MIN_VARIANCE = 1e-9  # of a prediction; rounding may leave less
 
 
 class KernelParams:
-    """Of the kernel, by their logarithms: the parameters' coded to [0, 1], values standardised."""
+    """The parameters of the kernel and of the noise, made from their logarithms.
+
+    ``logs`` (2 * axes + 2,) are the logarithms of the squared length scales (axes,), of the additive variances (axes,)
+    before they are scaled to their sum, of the standard deviation of the noise, and of the slope.
+    """
 
     def __init__(self, logs: Float64Array) -> None:
-        self._logs = logs  # of squared length scales, of unscaled shares, of the deviations ``noise`` and ``slope``
         num_axes = (len(logs) - 2) // 2
-        shares = np.exp(logs[num_axes:-2])
-        self.precisions = np.exp(-logs[:num_axes])
-        self.shares = (
-            ADDITIVE_VARIANCE * shares / max(shares.sum(), 1e-300)
-        )  # variances in the sum over single parameters
-        self.noise = math.exp(2 * logs[-2])  # variance, half of it a trial's own
-        self.slope = math.exp(logs[-1])  # s, and the standard deviation of c
-        squares = ((logs[:num_axes] - LENGTH) / LENGTH_SPREAD) ** 2
-        last = ((logs[-2:] - math.log(0.5)) / 0.5) ** 2
-        self.prior = float((0.5 * logs[num_axes:-2] - shares).sum() - 0.5 * (squares.sum() + last.sum()))  # log density
+        self._logs = logs
+        self._log_squared_lengths = logs[:num_axes]
+        self._log_shares = logs[num_axes:-2]
+        self._log_deviations = logs[-2:]
+
+        shares = np.exp(self._log_shares)
+        self.precisions = np.exp(-self._log_squared_lengths)
+        self.additive_variances = ADDITIVE_VARIANCE * shares / max(shares.sum(), TINY)
+        self.noise_variance = math.exp(2 * self._log_deviations[0])
+        self.slope = math.exp(self._log_deviations[1])
+
+    @cached_property
+    def log_prior(self) -> float:
+        """The logarithm of the prior density, without its constant."""
+        lengths = (self._log_squared_lengths - LOG_SQUARED_LENGTH_MEAN) / LOG_SQUARED_LENGTH_DEVIATION
+        deviations = (self._log_deviations - LOG_DEVIATION_MEAN) / LOG_DEVIATION_DEVIATION
+        of_shares = (ADDITIVE_SHAPE * self._log_shares - np.exp(self._log_shares)).sum()
+        of_normals = -0.5 * ((lengths**2).sum() + (deviations**2).sum())
+        return float(of_shares + of_normals)
 
     @classmethod
     def draw(cls, random: np.random.Generator, num_axes: int) -> "KernelParams":
-        """From the prior."""
-        shares = np.log(np.maximum(random.gamma(0.5, 1.0, num_axes), 1e-300))
-        lengths = random.normal(LENGTH, LENGTH_SPREAD, num_axes)
-        return cls(np.concatenate([lengths, shares, random.normal(math.log(0.5), 0.5, 2)]))
+        """A draw from the prior."""
+        log_shares = np.log(np.maximum(random.gamma(ADDITIVE_SHAPE, 1.0, num_axes), TINY))
+        log_squared_lengths = random.normal(LOG_SQUARED_LENGTH_MEAN, LOG_SQUARED_LENGTH_DEVIATION, num_axes)
+        log_deviations = random.normal(LOG_DEVIATION_MEAN, LOG_DEVIATION_DEVIATION, 2)
+        return cls(np.concatenate([log_squared_lengths, log_shares, log_deviations]))
 
-    def moved(self, random: np.random.Generator) -> "KernelParams":
-        """Some of them a little: a step of a Metropolis walk."""
-        steps = np.full(len(self._logs), 0.7)
-        steps[-2:] = 0.3
-        return KernelParams(self._logs + steps * random.normal(size=len(steps)) * (random.random(len(steps)) < 0.3))
+    def step(self, random: np.random.Generator) -> "KernelParams":
+        """A random step of a Metropolis walk, which moves about three in ten of the parameters."""
+        lengths = np.full(len(self._logs), 0.7)
+        lengths[-2:] = 0.3
+        steps = lengths * random.normal(size=len(lengths))
+        moves = random.random(len(lengths)) < 0.3
+        return KernelParams(self._logs + steps * moves)
+
+
+def squared_distances(some: Float64Array, others: Float64Array, categorical: NDArray[np.bool_]) -> Float64Array:
+    """Squared distances (axes, some, others) of codes (some, axes) and (others, axes); 1 between unlike choices."""
+    between: Float64Array = some.T[:, :, None] - others.T[:, None, :]
+    np.multiply(between, between, out=between)
+    between[categorical] = between[categorical] > 0
+    return between
+
+
+def kernel(distances: Float64Array, params: KernelParams) -> Float64Array:
+    """k(x, x') of the squared ``distances`` (axes, some, others): (some, others)."""
+    covariance: Float64Array = np.exp(np.tensordot(-0.5 * params.precisions, distances, 1))
+    for precision, variance, distance in zip(params.precisions, params.additive_variances, distances, strict=True):
+        covariance += variance * np.exp(-0.5 * precision * distance)
+    return covariance
 
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """What the model learns from: trials, and of some of them two rungs, each a row."""
+    """What the process is fitted to: trials, and of each of them one or two rungs, each of which is a row."""
 
     codes: Float64Array  # (trials, axes)
-    index: NDArray[np.int64]  # (rows,), the row's trial
+    categorical: NDArray[np.bool_]  # (axes,), whether an axis has choices without an order
+    trial_index: NDArray[np.int64]  # (rows,), each row's trial
     doublings: Float64Array  # (rows,), of the smallest budget
-    values: Float64Array  # (rows,), standardised
-    top: float  # doublings of the largest budget that any trial has seen
+    values: Float64Array  # (rows,), y: standardised
+    max_doublings: float  # of the largest budget that any trial has seen; predictions are for it
+
+    @cached_property
+    def distances(self) -> Float64Array:
+        """Squared distances (axes, trials, trials) of the trials from each other."""
+        return squared_distances(self.codes, self.codes, self.categorical)
+
+    @cached_property
+    def noise_pattern(self) -> Float64Array:
+        """How often two rows (rows, rows) share half of the noise variance: 2 of a row itself, 1 of one trial's rows."""
+        same_trial = np.equal.outer(self.trial_index, self.trial_index)
+        return same_trial + np.eye(len(self.trial_index))
 
 
-@dataclass(frozen=True)
-class _Fit:
-    settings: KernelParams
-    likelihood: float  # its logarithm
-    covariance: Float64Array  # of what was learnt
-    weights: Float64Array  # its inverse times the values
+class Queries:
+    """Configurations whose worth is predicted, and how far they are from those of a training set.
+
+    ``pending`` (pending trials, axes) are the codes of trials that run and have shown nothing yet, ``candidates``
+    (candidates, axes) those of what may be proposed. Predictions are for the candidates, as if each pending trial had
+    turned out as predicted, which lowers the variance near it.
+    """
+
+    def __init__(self, training: TrainingSet, pending: Float64Array, candidates: Float64Array) -> None:
+        both = np.concatenate([pending, candidates])
+        self.num_pending = len(pending)
+        self.num_candidates = len(candidates)
+        # Squared distances are the same under all kernel parameters.
+        self.from_training = squared_distances(training.codes, both, training.categorical)  # (axes, trials, both)
+        self.from_pending = squared_distances(pending, both, training.categorical)  # (axes, pending trials, both)
+
+
+class Posterior:
+    """The process under one set of kernel parameters, conditioned on a training set."""
+
+    def __init__(self, params: KernelParams, training: TrainingSet) -> None:
+        self.params = params
+        self._training = training
+        self._growth = params.slope * training.doublings  # s r, (rows,)
+        self._final_growth = params.slope * training.max_doublings  # s r where predictions are for
+        self._covariance = self._observed_covariance()
+        self._alpha = np.asarray(np.linalg.solve(self._covariance, training.values), dtype=np.float64)
+        data_fit = -0.5 * float(training.values @ self._alpha)
+        self.log_marginal_likelihood = data_fit - self._half_log_determinant()
+
+    def predict(self, queries: Queries) -> tuple[Float64Array, Float64Array]:
+        """Posterior mean and variance (candidates,) of g at the largest budget, given the pending trials."""
+        cross_covariance = self._cross_covariance(queries)
+        solved = np.linalg.inv(self._covariance) @ cross_covariance  # faster than solving for as many columns
+        mean = cross_covariance.T @ self._alpha
+        prior_variance = (1 + ADDITIVE_VARIANCE) * (1 + self._final_growth) ** 2 + self._final_growth**2
+        variance = prior_variance - (cross_covariance * solved).sum(axis=0)
+        if not queries.num_pending:
+            return mean, variance
+        pending = slice(queries.num_pending)
+        prior = self._pending_prior_covariance(queries)
+        posterior = prior - cross_covariance[:, pending].T @ solved
+        candidates = slice(queries.num_pending, None)
+        return mean[candidates], variance[candidates] - self._explained_by_pending(posterior)
+
+    def _observed_covariance(self) -> Float64Array:
+        """K (rows, rows)."""
+        rows, growth = self._training.trial_index, self._growth
+        trial_covariance = kernel(self._training.distances, self.params)
+        covariance: Float64Array = trial_covariance[rows[:, None], rows]
+        covariance *= np.outer(1 + growth, 1 + growth)
+        jitter = 1e-6 * float(np.trace(covariance)) / len(rows)
+        covariance += np.outer(growth, growth)
+        covariance += self._noise_covariance(jitter)
+        return covariance
+
+    def _noise_covariance(self, jitter: float) -> Float64Array:
+        """(rows, rows): trials' own deviations and noise, and ``jitter`` on the diagonal, for the sake of the inverse."""
+        noise = 0.5 * self.params.noise_variance * self._training.noise_pattern
+        noise[np.diag_indices_from(noise)] += jitter
+        return noise
+
+    def _half_log_determinant(self) -> float:
+        """log |K| / 2."""
+        cholesky = np.linalg.cholesky(self._covariance)
+        return float(np.log(np.diag(cholesky)).sum())
+
+    def _cross_covariance(self, queries: Queries) -> Float64Array:
+        """K_* (rows, pending trials + candidates)."""
+        growth = self._growth[:, None]
+        trial_covariance = kernel(queries.from_training, self.params)
+        covariance: Float64Array = trial_covariance[self._training.trial_index]
+        covariance *= 1 + growth
+        covariance *= 1 + self._final_growth
+        covariance += growth * self._final_growth
+        return covariance
+
+    def _pending_prior_covariance(self, queries: Queries) -> Float64Array:
+        """Of g at the largest budget, (pending trials, pending trials + candidates)."""
+        growth = self._final_growth
+        return kernel(queries.from_pending, self.params) * (1 + growth) ** 2 + growth**2
+
+    def _explained_by_pending(self, covariance: Float64Array) -> Float64Array:
+        """What of the variance (candidates,) would go if the pending trials were observed, with their noise.
+
+        ``covariance`` is the posterior one (pending trials, pending trials + candidates).
+        """
+        num_pending = len(covariance)
+        noise = self.params.noise_variance * np.eye(num_pending)
+        observed = covariance[:, :num_pending] + noise
+        cross = covariance[:, num_pending:]
+        explained: Float64Array = (cross * np.linalg.solve(observed, cross)).sum(axis=0)
+        return explained
+
+
+def predict(posteriors: Sequence[Posterior], queries: Queries) -> tuple[Float64Array, Float64Array]:
+    """Mean and standard deviation (candidates,) of the posteriors' mixture, each weighted by its marginal likelihood."""
+    highest = max(posterior.log_marginal_likelihood for posterior in posteriors)
+    total_weight = 0.0
+    mean, second_moment = np.zeros(queries.num_candidates), np.zeros(queries.num_candidates)
+    for posterior in posteriors:
+        weight = math.exp(posterior.log_marginal_likelihood - highest)
+        if weight < MIN_WEIGHT:
+            continue
+        own_mean, own_variance = posterior.predict(queries)
+        total_weight += weight
+        mean += weight * own_mean
+        second_moment += weight * (np.maximum(own_variance, MIN_VARIANCE) + own_mean**2)
+    mean /= total_weight
+    variance = second_moment / total_weight - mean**2
+    return mean, np.sqrt(np.maximum(variance, MIN_VARIANCE))
+
+
+class KernelFitter:
+    """Finds likely kernel parameters for one training set after the other, each time from where it got to.
+
+    The likeliest parameters so far, kept and freshly drawn, take some steps of a Metropolis walk, which goes on with the
+    next training set. That is short of a sample of the parameters' posterior, but near it where there are many trials, and
+    it is fast.
+    """
+
+    def __init__(self, num_axes: int, random: np.random.Generator) -> None:
+        self._num_axes = num_axes
+        self._random = random
+        self._kept: list[KernelParams] = []
+
+    def fit(self, training: TrainingSet) -> list[Posterior]:
+        """The posteriors under the likeliest kernel parameters that were found, which are kept for the next fit."""
+        num_rows = len(training.trial_index)
+        num_tried = NUM_TRIED * NUM_ROWS_TRIED_IN_FULL // max(NUM_ROWS_TRIED_IN_FULL, num_rows)
+        num_fresh = num_tried // 4
+        starts = [*self._kept, *self._draw(num_fresh if self._kept else num_tried)]
+        posteriors = [Posterior(params, training) for params in starts]
+        posteriors.sort(key=lambda posterior: -posterior.log_marginal_likelihood)
+        likeliest = posteriors[:NUM_KEPT]
+        for step in range(num_tried - num_fresh):
+            place = step % len(likeliest)
+            likeliest[place] = self._walk(likeliest[place], training)
+        self._kept = [posterior.params for posterior in likeliest]
+        return likeliest
+
+    def _draw(self, count: int) -> list[KernelParams]:
+        return [KernelParams.draw(self._random, self._num_axes) for _ in range(count)]
+
+    def _walk(self, now: Posterior, training: TrainingSet) -> Posterior:
+        """One step of the Metropolis walk: to another posterior, or none."""
+        then = Posterior(now.params.step(self._random), training)
+        log_ratio = (
+            then.log_marginal_likelihood + then.params.log_prior - now.log_marginal_likelihood - now.params.log_prior
+        )
+        accepted = self._random.random() < math.exp(min(0.0, log_ratio))
+        return then if accepted else now

@@ -22,7 +22,7 @@ from raysweep.config.space import Space
 from raysweep.config.sweep import SAMPLERS, Aim
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Objective, Pair
-from raysweep.search.mfgp import Surrogate
+from raysweep.search.mfgp import MultiFidelitySampler
 from raysweep.search.samplers import _said, make_sampler
 
 
@@ -94,7 +94,7 @@ class ScalarisedStudy:
     study: optuna.Study
     storage: RecentTrialsStorage
     weight: float | None = None  # of Tchebycheff's
-    surrogate: Surrogate | None = None  # what proposes in place of the study's sampler
+    surrogate: MultiFidelitySampler | None = None  # what proposes in place of the study's sampler
     told: dict[int, int] = field(default_factory=dict)  # the study's number of each of the sweep's trials
     num_trials: int = 0
 
@@ -129,7 +129,9 @@ class Proposer:
         study = optuna.create_study(
             directions=["maximize" for _ in self.names], sampler=make_sampler(sampler, seed), storage=storage
         )
-        return ScalarisedStudy(study, storage, weight, Surrogate(self.space, seed) if sampler == "mfgp" else None)
+        return ScalarisedStudy(
+            study, storage, weight, MultiFidelitySampler(self.space, seed) if sampler == "mfgp" else None
+        )
 
     def try_first(self, number: int) -> None:
         """Propose what the adopted trial ``number`` had, before any of the sampler's own."""

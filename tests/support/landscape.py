@@ -4,7 +4,7 @@ import heapq
 import math
 from typing import Any
 
-from raysweep.config.space import Choices, Range, Space
+from raysweep.config.space import Choices, Fixed, Range, Space
 from raysweep.config.sweep import EarlyStoppingConfig
 from raysweep.metrics.objective import Objective
 from raysweep.search.proposer import Aim, Proposer
@@ -40,6 +40,18 @@ CHOICES = Space(
     {
         "loss": Choices({"a": {"margin": Choices({0.1: {}, 0.5: {}, 1.0: {}})}, "b": {"scale": Choices({5: {}, 20: {}})}, "c": {}}),
         "learning_rate": Choices({1e-5: {}, 1e-4: {}, 1e-3: {}}),
+    }
+)  # fmt: skip
+
+
+MIXED = Space(
+    {
+        "loss": Choices({"a": {"margin": Range(0.01, 1.0, True, False)}, "b": {"scale": Range(5, 50, False, True)}, "c": {}}),
+        "learning_rate": Range(1e-6, 1e-3, True, False),
+        "freezing": Choices({"emb+B0": {}, "none": {}, "emb+B0-10": {}, "emb+B0-2": {}}),
+        "batch_size": Choices({32: {}, 128: {}, 64: {}}),
+        "warmup_fraction": Choices({0.0: {}, 0.1: {}, 0.2: {}}),
+        "optimizer": Fixed("adamw"),
     }
 )  # fmt: skip
 

@@ -1,0 +1,49 @@
+"""The Gaussian process against the closed form of the joint normal distribution."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raysweep.search.gaussian_process import KernelParams, Posterior, Queries, TrainingSet, predict
+
+
+def covariance(one: tuple[np.ndarray, float], other: tuple[np.ndarray, float], params: KernelParams) -> float:
+    """Of g at two configurations and doublings, as the legend of the module states it: f(x) (1 + s r) + c r."""
+    (x, r), (y, q) = one, other
+    single = [math.exp(-0.5 * w * (a - b) ** 2) for w, a, b in zip(params.precisions, x, y, strict=True)]
+    kernel = math.prod(single) + sum(a * k for a, k in zip(params.additive_variances, single, strict=True))
+    s = params.slope
+    return kernel * (1 + s * r) * (1 + s * q) + s * r * s * q
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 3))
+def test_predictions_are_those_of_the_joint_normal_distribution(seed: int, num_pending: int) -> None:
+    random = np.random.default_rng(seed)
+    params = KernelParams.draw(random, 2)
+    codes, ahead = random.random((4, 2)), random.random((num_pending + 3, 2))
+    index, doublings = np.array([0, 0, 1, 2, 3, 3]), np.array([0.0, 2.0, 0.0, 0.0, 0.0, 1.0])
+    values = random.normal(size=6)
+    training = TrainingSet(codes, np.zeros(2, dtype=bool), index, doublings, values, max_doublings=2.5)
+    queries = Queries(training, ahead[:num_pending], ahead[num_pending:])
+    mean, deviation = predict([Posterior(params, training)], queries)
+
+    at = [*((codes[i], r) for i, r in zip(index, doublings, strict=True)), *((x, 2.5) for x in ahead)]
+    joint = np.array([[covariance(one, other, params) for other in at] for one in at])
+    kernel = 1 + params.additive_variances.sum()  # of a configuration with itself
+    jitter = 1e-6 * np.mean(kernel * (1 + params.slope * doublings) ** 2)
+    joint[:6, :6] += jitter * np.eye(6)
+    for i in range(6):
+        for j in range(6):
+            joint[i, j] += 0.5 * params.noise_variance * (index[i] == index[j]) + 0.5 * params.noise_variance * (i == j)
+    for i in range(6, 6 + num_pending):
+        joint[i, i] += params.noise_variance
+    inverse = np.linalg.inv(joint[:6, :6])
+    first = 6 + num_pending
+    assert mean == pytest.approx(joint[first:, :6] @ inverse @ values, abs=1e-5)
+    inverse = np.linalg.inv(joint[:first, :first])
+    cross = joint[first:, :first]
+    assert deviation**2 == pytest.approx(np.diag(joint[first:, first:] - cross @ inverse @ cross.T), abs=1e-5)
