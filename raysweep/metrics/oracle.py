@@ -15,7 +15,7 @@ DEFAULT_BONUSES = (
 """Bonuses of the oracle front. Cosines lie in [-1, 1], so a bonus of 2 ranks the whole class first: P has its limit."""
 
 
-_CHUNK_ELEMENTS = 1 << 21  # of a (queries, pool) block: 16 MB in float64
+BLOCK_ELEMENTS = 1 << 21  # of a (queries, pool) block: 16 MB in float64
 
 
 def oracle_front(
@@ -36,7 +36,7 @@ def oracle_front(
     if not 1 <= k <= num_pool or same_label.shape != cosines.shape or num_queries == 0:
         raise ValueError(f"k is {k}, cosines are {cosines.shape}, same_label is {same_label.shape}")
     totals: Float64Array = np.zeros((len(bonuses), 2))
-    num_rows = max(1, _CHUNK_ELEMENTS // num_pool)
+    num_rows = max(1, BLOCK_ELEMENTS // num_pool)
     for start in range(0, num_queries, num_rows):
         block = np.asarray(cosines[start : start + num_rows], dtype=np.float64)
         same = np.asarray(same_label[start : start + num_rows])

@@ -1,4 +1,4 @@
-"""From a sweep's configuration to what decides it: the goal, the proposals, the stopper."""
+"""The policy of early stopping that a sweep's configuration names."""
 
 from raysweep.config.sweep import EarlyStoppingConfig
 from raysweep.metrics.objective import Objective, Pair
@@ -9,7 +9,7 @@ from raysweep.search.stopping.median import Median
 
 
 def make_early_stopper(rule: EarlyStoppingConfig, objective: Objective, reference: Pair | None) -> EarlyStopper:
-    """A fresh stopper of the policy that the configuration names.
+    """A new policy, as the configuration names it.
 
     ``reference`` is what a trial scores before it is trained, None if that is not known.
     """

@@ -8,12 +8,15 @@ early on is noise, and from any later budget so many of those that reached it th
 much as any other: the fewer, the further it is to the next rung. Once all are begun, trials go on while they promise any
 growth; before the search ends, so do the good ones that promise none, for slow starters are easily underrated. So budgets
 are never compared unequal, and an end of the front counts as much as its middle.
+
+Curves and predictions are in :mod:`raysweep.search.stopping.learning_curve`. A trial's promise is the hypervolume that it is
+expected to add to the front, for each example of its further training.
 """
 
 import bisect
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,252 +25,250 @@ from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.objective import Pair
 from raysweep.metrics.staircase import Staircase
 from raysweep.search.stopping.base import Standing
+from raysweep.search.stopping.learning_curve import Forecaster, LearningCurve
 
-CANDIDATES = 24  # held trials, the most promising, whose promise is worked out anew, beside all whose is unknown
+NUM_CANDIDATES = (
+    24  # held trials, the most promising, whose promises are kept up to date, beside all that have none yet
+)
 
 
-MIN_RELATIVE_GAIN = 0.0001  # of the front's area: a trial that promises no more is not gone on with
+MIN_RELATIVE_GAIN = 0.0001  # of the front's area: a trial that promises no more is not resumed
 
 
 PROMOTED_ONE_IN = 4  # one in so many, by their own area, may go on from its first rung before all are begun
 
 
-LATEST = 12  # trials that say what a new one may add
+NUM_LATEST = 12  # trials that say what a new one may add
 
 
-FIRST = 3  # trials begun before any goes on
+NUM_BEGUN_FIRST = 3  # trials begun before any goes on
 
 
-LARGEST = 32  # trials, those of the largest fronts of their own, that stand for all that a new one has to surpass
+NUM_LARGEST = 32  # trials, those of the largest fronts of their own, that stand for all that a new one has to surpass
 
 
 @dataclass
-class LearningCurve:
-    """A trial's points, rung after rung, in one order."""
+class _Trial:
+    curve: LearningCurve = field(default_factory=LearningCurve)
+    promise: float = math.inf  # as last worked out; infinite from a rung until it is
+    running: bool = True
+    ended: bool = False
 
-    budgets: list[int] = field(default_factory=list)
-    points: list[Float64Array] = field(default_factory=list)  # (points, 2) each
-    rate: Float64Array | None = None  # (points, 2), for each example, over the last rung
-    ahead: tuple[int, ...] = ()  # budgets of the rungs to come
-    promise: float = math.inf  # of area for each example, when last worked out, which is when something has happened
-    goes: bool = True
-    over: bool = False
-    front: tuple[Pair, ...] = ()  # of all its rungs
-    area: float = 0.0  # under it
-    predicted: tuple[int, list[Float64Array]] = (
-        -1,
-        [],
-    )  # its points at the rungs ahead, and after how many moves were known
+    @property
+    def is_held(self) -> bool:
+        return bool(self.curve.budgets_ahead) and not (self.running or self.ended)
+
+    @property
+    def runs_on(self) -> bool:
+        """Whether it runs, has had a rung, and will have another."""
+        return self.running and bool(self.curve.points) and bool(self.curve.budgets_ahead)
 
 
 class Growth:
-    """A Stopper; see the module's docstring. Hypervolumes begin at ``reference_point``; untrained, trials score ``origin``.
+    """An EarlyStopper; see the module's docstring.
 
-    Until a point lies above ``reference_point``, which constraints may have raised, they begin at ``wider``.
+    Hypervolumes begin at ``reference_point``, which constraints may have raised; until a point lies above it, at ``wider``.
+    An untrained trial scores ``origin``, None if that is not known. ``num_candidates`` bounds how many
+    promises are worked out at once, beside those of trials that have none yet.
     """
 
-    def __init__(self, reference_point: Pair, origin: Pair | None, wider: Pair | None = None) -> None:
-        self._fronts = [Staircase(each) for each in dict.fromkeys((reference_point, wider or reference_point))]
-        self._origin = origin
-        self._paths: dict[int, LearningCurve] = {}
-        self._moves: dict[int, RateModel] = {}  # by the budget they began at
+    def __init__(
+        self,
+        reference_point: Pair,
+        origin: Pair | None,
+        wider: Pair | None = None,
+        num_candidates: int = NUM_CANDIDATES,
+    ) -> None:
+        reference_points = dict.fromkeys((reference_point, wider or reference_point))
+        self._fronts = [Staircase(each) for each in reference_points]
+        self.num_candidates = num_candidates
+        self._forecaster = Forecaster(origin)
+        self._trials: dict[int, _Trial] = {}
+        self._areas: dict[int, list[tuple[float, int]]] = {}  # by budget: minus the area of each trial there, rising
+        # Whether a new trial may begin, as of the last rung; and promises as things stand, by whether one may begin.
         self._may_begin = True
-        self._num_moves = 0
-        self._known: dict[bool, dict[int, float]] = {}  # promises as things stand, by whether trials may begin
-        self._known_of_new: float | None = None
-        self._reached: dict[int, list[tuple[float, int]]] = {}  # by budget: what trials had there, the best first
+        self._promises: dict[bool, dict[int, float]] = {}
+        self._promise_of_new: float | None = None
+
+    @property
+    def reference_point(self) -> Pair:
+        """Where hypervolumes begin for now."""
+        return self._front.reference_point
+
+    def promises(self, may_begin: bool) -> dict[int, float]:
+        """What the most promising of the held trials promise as things stand."""
+        if may_begin not in self._promises:
+            self._promises[may_begin] = self._promises_of_held(may_begin)
+        return self._promises[may_begin]
 
     def on_rung(
         self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
     ) -> str | None:
-        path = self._paths.setdefault(trial, LearningCurve())
-        points = np.asarray(standing.points, dtype=np.float64)
-        before, rate = path.budgets[-1] if path.budgets else 0, None
-        if path.points and path.points[-1].shape == points.shape:
-            rate = (points - path.points[-1]) / (examples_seen - before)
-            self._moves.setdefault(before, RateModel()).learn(path.rate, rate)
-            self._num_moves += 1
-        elif not path.points and self._origin is not None:
-            rate = (points - self._origin) / examples_seen
-        path.rate = rate
-        path.budgets.append(examples_seen)
-        path.points.append(points)
-        path.ahead, path.promise, path.predicted = tuple(ahead), math.inf, (-1, [])
-        path.front, path.area = standing.front, standing.area
-        bisect.insort(self._reached.setdefault(examples_seen, []), (-path.area, trial))
-        for front in self._fronts:
-            for pair in points.tolist():
-                front.add(tuple(pair))
-        path.goes = False
         self._may_begin = may_begin
-        self._work_out()
-        if self._next(may_begin) == trial:
+        self._take(trial, examples_seen, standing, ahead)
+        self._update_promises()
+        if self.next_to_resume(may_begin) == trial:
             self.set_running(trial, running=True)
             return None
         return f"after {examples_seen:,} examples the front promises to grow more elsewhere"
 
     def next_to_resume(self, may_begin: bool) -> int | None:
-        return self._next(may_begin)
+        if may_begin and len(self._trials) < NUM_BEGUN_FIRST:
+            return None
+        if not self._forecaster.has_learnt:
+            return self._first_to_go_on(may_begin)
+        promises = self.promises(may_begin)
+        candidates = list(promises)
+        if not may_begin:
+            worth_it = [trial for trial in promises if self._is_worth_resuming(trial, promises[trial])]
+            candidates = worth_it or [trial for trial in promises if self._is_good(trial)]  # which may start slowly
+        best = max(candidates, key=lambda trial: (promises[trial], self._area_of(trial), -trial), default=None)
+        if best is None:
+            return None
+        new_is_better = may_begin and self._promise_of_a_new_trial() > promises[best]
+        return None if new_is_better else best
 
     def set_running(self, trial: int, running: bool) -> None:
-        path = self._paths.setdefault(trial, LearningCurve())
-        if path.goes != running:
-            path.goes = running
-            self._work_out()
+        known = self._trials.setdefault(trial, _Trial())
+        if known.running != running:
+            known.running = running
+            self._update_promises()
 
     def end(self, trial: int) -> None:
-        path = self._paths.setdefault(trial, LearningCurve())
-        path.over, path.goes = True, False
-        self._known = {}
+        known = self._trials.setdefault(trial, _Trial())
+        known.ended, known.running = True, False
+        self._promises = {}
 
     @property
     def _front(self) -> Staircase:
         return next((front for front in self._fronts if front.area), self._fronts[-1])
 
-    def _held(self, may_begin: bool) -> list[int]:
-        """Trials that could go on; with ``may_begin`` the good ones."""
-        held = (trial for trial, path in self._paths.items() if path.ahead and not (path.goes or path.over))
-        return [trial for trial in held if not may_begin or self._is_good(trial)]
+    def _take(self, number: int, examples_seen: int, standing: Standing, ahead: Sequence[int]) -> None:
+        """Put down what a trial has shown at a rung; it is held for now."""
+        trial = self._trials.setdefault(number, _Trial())
+        points = np.asarray(standing.points, dtype=np.float64)
+        curve = trial.curve
+        self._forecaster.add_rung(curve, examples_seen, points)
+        curve.budgets_ahead = tuple(ahead)
+        curve.front, curve.area = standing.front, standing.area
+        trial.promise, trial.running = math.inf, False
+        bisect.insort(self._areas.setdefault(examples_seen, []), (-curve.area, number))
+        for front in self._fronts:
+            _add(front, points)
 
-    def _work_out(self) -> None:
+    def _update_promises(self) -> None:
         """Something has happened, so promises have changed. Only here they are kept: asking changes nothing."""
-        self._known, self._known_of_new = {}, None
-        for trial, promise in self._promises(self._may_begin).items():
-            self._paths[trial].promise = promise
+        self._promises, self._promise_of_new = {}, None
+        for trial, promise in self.promises(self._may_begin).items():
+            self._trials[trial].promise = promise
 
-    def _promises(self, may_begin: bool) -> dict[int, float]:
-        """What the most promising of the held trials promise as things stand."""
-        if may_begin not in self._known:
-            self._known[may_begin] = self._promised(may_begin)
-        return self._known[may_begin]
-
-    def _promised(self, may_begin: bool) -> dict[int, float]:
-        front = self._front.copy()
-        for path in self._paths.values():  # what runs is taken to keep its promise
-            if path.goes and path.points and path.ahead:
-                for pair in self._ahead(path)[0].tolist():
-                    front.add(tuple(pair))
-        held = sorted(self._held(may_begin), key=lambda trial: (-self._paths[trial].promise, trial))
-        enough = CANDIDATES + sum(math.isinf(self._paths[trial].promise) for trial in held)
-        # Nobody runs or may begin: all are asked, until one is worth it, before the search ends.
-        last = not may_begin and not any(path.goes for path in self._paths.values())
+    def _promises_of_held(self, may_begin: bool) -> dict[int, float]:
+        front = self._predicted_front()
+        held = self._held(may_begin)
+        held.sort(key=lambda number: (-self._trials[number].promise, number))
+        unknown = [number for number in held if math.isinf(self._trials[number].promise)]
+        num_enough = self.num_candidates + len(unknown)
+        # Where nobody runs or may begin, all are asked until one is worth it, before the search ends.
+        all_are_asked = not may_begin and not self._any_runs
         promises: dict[int, float] = {}
-        for trial in held:
-            if len(promises) >= enough and not last:
+        for number in held:
+            if len(promises) >= num_enough and not all_are_asked:
                 break
-            path = self._paths[trial]
-            promises[trial] = self._promise(front, path, path.budgets[-1], ())
-            last = last and not self._is_worth(trial, promises[trial])
+            promise = promises[number] = self._promise(number, front)
+            all_are_asked = all_are_asked and not self._is_worth_resuming(number, promise)
         return promises
 
-    def _next(self, may_begin: bool) -> int | None:
-        """The held trial to go on with, or None where a new one promises more, or none is held."""
-        if may_begin and len(self._paths) < FIRST:
-            return None
-        if not self._moves:  # nobody has gone on yet, and somebody must for there to be something to go by
-            if may_begin and any(path.goes and path.points and path.ahead for path in self._paths.values()):
-                return None
-            return max(self._held(may_begin), key=lambda trial: (self._paths[trial].area, -trial), default=None)
-        promises = self._promises(may_begin)
-        known = [trial for trial in promises if may_begin or self._is_worth(trial, promises[trial])]
-        known = known or [trial for trial in promises if self._is_good(trial)]  # slow starters, before the search ends
-        best = max(known, key=lambda trial: (promises[trial], self._paths[trial].area, -trial), default=None)
-        if best is None or (may_begin and self._promise_of_new() > promises[best]):
-            return None
-        return best
+    @property
+    def _any_runs(self) -> bool:
+        return any(trial.running for trial in self._trials.values())
 
-    def _is_worth(self, trial: int, promise: float) -> bool:
+    def _predicted_front(self) -> Staircase:
+        """The front as it will be if all that runs keeps its promise."""
+        front = self._front.copy()
+        for trial in self._trials.values():
+            if trial.runs_on:
+                next_points = self._forecaster.points_ahead(trial.curve)[0]
+                _add(front, next_points)
+        return front
+
+    def _held(self, may_begin: bool) -> list[int]:
+        """Trials that could go on; with ``may_begin`` the good ones."""
+        held = [number for number, trial in self._trials.items() if trial.is_held]
+        return [number for number in held if self._is_good(number)] if may_begin else held
+
+    def _first_to_go_on(self, may_begin: bool) -> int | None:
+        """While nobody has gone on, somebody must, for there to be something to predict from: the best."""
+        if may_begin and any(trial.runs_on for trial in self._trials.values()):
+            return None
+        return max(self._held(may_begin), key=lambda trial: (self._area_of(trial), -trial), default=None)
+
+    def _area_of(self, trial: int) -> float:
+        return self._trials[trial].curve.area
+
+    def _is_worth_resuming(self, trial: int, promise: float) -> bool:
         """Whether a trial that promises so much may go on with nothing else to begin."""
-        path = self._paths[trial]
-        return promise * (path.ahead[-1] - path.budgets[-1]) > MIN_RELATIVE_GAIN * self._front.area
+        curve = self._trials[trial].curve
+        examples_ahead = curve.budgets_ahead[-1] - curve.budgets[-1]
+        return promise * examples_ahead > MIN_RELATIVE_GAIN * self._front.area
 
     def _is_good(self, trial: int) -> bool:
         """Whether the trial is among the best that reached its budget."""
-        path = self._paths[trial]
-        budget = path.budgets[-1]
-        reached = self._reached[budget]
-        count = len(reached) // PROMOTED_ONE_IN if len(path.budgets) == 1 else len(reached) * budget // path.ahead[0]
-        return (-path.area, trial) <= reached[max(1, count) - 1]
+        curve = self._trials[trial].curve
+        budget = curve.budgets[-1]
+        areas = self._areas[budget]
+        num_reached = len(areas)
+        is_first_rung = len(curve.budgets) == 1
+        num_good = num_reached // PROMOTED_ONE_IN if is_first_rung else num_reached * budget // curve.budgets_ahead[0]
+        worst_good = areas[max(1, num_good) - 1]
+        return (-curve.area, trial) <= worst_good
 
-    def _promise(
-        self, front: Staircase, path: LearningCurve, begin: int, rungs: Sequence[tuple[int, Float64Array]]
-    ) -> float:
-        """The most area for each example that the trial may add from ``begin`` on: over ``rungs``, then what is ahead."""
-        front, added, best = front.copy(), 0.0, 0.0
-        for budget, points in [*rungs, *zip(path.ahead, self._ahead(path), strict=True)]:
-            for pair in points.tolist():
-                added += front.add(tuple(pair))
-            best = max(best, added / (budget - begin))
-        return best
+    def _promise(self, trial: int, front: Staircase) -> float:
+        """What a held trial is expected to add to the front from its last rung on, for each example."""
+        curve = self._trials[trial].curve
+        ahead = zip(curve.budgets_ahead, self._forecaster.points_ahead(curve), strict=True)
+        return _largest_gain(front, ahead, curve.budgets[-1])
 
-    def _promise_of_new(self) -> float:
+    def _promise_of_a_new_trial(self) -> float:
+        if self._promise_of_new is None:
+            self._promise_of_new = self._mean_promise_of_latest()
+        return self._promise_of_new
+
+    def _mean_promise_of_latest(self) -> float:
         """What the latest trials would have promised when they began, had all others been there."""
-        if self._known_of_new is None:
-            self._known_of_new = self._promised_of_new()
-        return self._known_of_new
-
-    def _promised_of_new(self) -> float:
-        begun = [trial for trial, path in self._paths.items() if path.points]
-        largest = heapq.nlargest(LARGEST, begun, key=lambda trial: self._paths[trial].area)
-        reference_point = self._front.reference_point
-        whole = Staircase(reference_point, (pair for other in largest for pair in self._paths[other].front))
+        begun = [number for number, trial in self._trials.items() if trial.curve.points]
+        largest = heapq.nlargest(NUM_LARGEST, begun, key=self._area_of)
+        front_of_largest = self._joint_front(largest)
         promises = []
-        for trial in begun[-LATEST:]:
-            path, others = self._paths[trial], whole
-            if trial in largest:
-                others = Staircase(
-                    reference_point, (p for other in largest if other != trial for p in self._paths[other].front)
-                )
-            promises.append(self._promise(others, path, 0, list(zip(path.budgets, path.points, strict=True))))
+        for number in begun[-NUM_LATEST:]:
+            front = front_of_largest
+            if number in largest:
+                others = [other for other in largest if other != number]
+                front = self._joint_front(others)
+            promises.append(_largest_gain(front, self._all_rungs(number), 0))
         return float(np.mean(promises)) if promises else math.inf
 
-    def _ahead(self, path: LearningCurve) -> list[Float64Array]:
-        """The points that a trial is predicted to have at its next rungs."""
-        known, predicted = path.predicted
-        if known == self._num_moves:
-            return predicted
-        points, at, rate = path.points[-1], path.budgets[-1], path.rate
-        predicted = []
-        for budget in path.ahead:
-            rate = self._rate(at, rate)
-            points = points + rate * (budget - at)
-            predicted.append(points)
-            at = budget
-        path.predicted = self._num_moves, predicted
-        return predicted
+    def _all_rungs(self, trial: int) -> Iterator[tuple[int, Float64Array]]:
+        """A trial's rungs so far and those ahead: examples seen, and points (points, 2) as they were or are predicted."""
+        curve = self._trials[trial].curve
+        yield from zip(curve.budgets, curve.points, strict=True)
+        yield from zip(curve.budgets_ahead, self._forecaster.points_ahead(curve), strict=True)
 
-    def _rate(self, at: int, own: Float64Array | None) -> Float64Array:
-        """How points are predicted to move from a budget on, for each example, having moved at rate ``own`` before it."""
-        if not self._moves:
-            return np.zeros((1, 2)) if own is None else own
-        moves = self._moves[min(self._moves, key=lambda known: abs(math.log(known / at)))]
-        return moves.mean[None] if own is None else own * moves.factor(own)
+    def _joint_front(self, trials: Iterable[int]) -> Staircase:
+        points = (pair for trial in trials for pair in self._trials[trial].curve.front)
+        return Staircase(self.reference_point, points)
 
 
-class RateModel:
-    """How trials' points moved from one budget on, for each example: in the mean, and against how they had moved before."""
+def _largest_gain(front: Staircase, rungs: Iterable[tuple[int, Float64Array]], begin: int) -> float:
+    """The most area for each example after ``begin`` that the points of rungs, by examples seen, add to a front."""
+    front = front.copy()
+    added = largest = 0.0
+    for examples_seen, points in rungs:
+        for pair in points.tolist():
+            added += front.add(tuple(pair))
+        largest = max(largest, added / (examples_seen - begin))
+    return largest
 
-    def __init__(self) -> None:
-        self._sum, self._count = np.zeros(2), 0
-        self._with_before, self._before = np.zeros(2), np.zeros(2)
 
-    def learn(self, before: Float64Array | None, rate: Float64Array) -> None:
-        """A trial's rates (points, 2), before and now."""
-        self._sum += rate.mean(axis=0)
-        self._count += 1
-        if before is not None:
-            self._with_before += (before * rate).mean(axis=0)
-            self._before += (before * before).mean(axis=0)
-
-    @property
-    def mean(self) -> Float64Array:
-        return self._sum / self._count
-
-    def factor(self, own: Float64Array) -> Float64Array:
-        """What rates (points, 2) are to be multiplied by, P and S apart, to be those from here on.
-
-        By least squares of the rates of others on theirs before; as one trial more counts the belief that ``own`` go on.
-        """
-        prior = (own * own).mean(axis=0)
-        factor: Float64Array = np.clip((self._with_before + prior) / np.maximum(self._before + prior, 1e-300), 0.0, 4.0)
-        return factor
+def _add(front: Staircase, points: Float64Array) -> None:
+    for pair in points.tolist():
+        front.add(tuple(pair))

@@ -1,4 +1,4 @@
-"""Which trials go on: successive halving on one objective or on the front, and the median rule. Plain objects, no Ray.
+"""Successive halving: which trials go on, by the objective or by the front.
 
 Trials are compared only where they have seen exactly as many examples: partial training flatters similarity. A trial
 counts with the operating points of all its rungs.
@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from raysweep.metrics.objective import Pair
 from raysweep.metrics.pareto import layers
 from raysweep.search.stopping.base import Standing
 
@@ -18,17 +19,17 @@ class SuccessiveHalving:
 
     Milestones are ``first * factor ** i`` examples seen. A trial goes on from one while it is among the best
     1 / ``factor`` of those that have reached it, and is held back otherwise; as more trials reach the milestone it may
-    belong to the best after all, and is then revived from its checkpoint. So nobody goes on for want of comparison, and
-    nobody is lost to an early judgement.
+    belong to the best after all, and is then resumed from its checkpoint. So no trial goes on only because there is nothing
+    to compare it with, and none is lost to an early judgement.
     """
 
     def __init__(self, first: int, factor: int) -> None:
         self.first, self.factor = first, factor
-        self._reached: dict[int, dict[int, Standing]] = defaultdict(dict)
-        self._gone_on: dict[int, set[int]] = defaultdict(set)
-        self._stands: dict[int, int] = {}  # the last milestone of each trial
+        self._reached: dict[int, dict[int, Standing]] = defaultdict(dict)  # by milestone, then by trial
+        self._promoted: dict[int, set[int]] = defaultdict(set)  # by milestone: the trials that went on from it
+        self._best: dict[int, list[int]] = {}  # by milestone, until another trial reaches it
+        self._last_milestone: dict[int, int] = {}  # of each trial
         self._ended: set[int] = set()
-        self._bests: dict[int, list[int]] = {}  # by milestone, until another trial reaches it
 
     def is_milestone(self, examples_seen: int) -> bool:
         quotient, rest = divmod(examples_seen, self.first)
@@ -45,10 +46,11 @@ class SuccessiveHalving:
             return None
         reached = self._reached[examples_seen]
         reached[trial] = standing
-        self._stands[trial] = examples_seen
-        self._bests[examples_seen] = self._order(reached)[: len(reached) // self.factor]
-        if trial in self._bests[examples_seen]:
-            self._gone_on[examples_seen].add(trial)
+        num_best = len(reached) // self.factor
+        best = self._best[examples_seen] = self.ranking(reached)[:num_best]
+        self._last_milestone[trial] = examples_seen
+        if trial in best:
+            self._promoted[examples_seen].add(trial)
             return None
         return (
             f"after {examples_seen:,} examples it is not among the best 1 in {self.factor} of {len(reached)} trials "
@@ -57,21 +59,25 @@ class SuccessiveHalving:
 
     def next_to_resume(self, may_begin: bool) -> int | None:
         for milestone in sorted(self._reached, reverse=True):
-            gone_on = self._gone_on[milestone]
-            for trial in self._bests[milestone]:
-                if trial not in gone_on and trial not in self._ended:
+            for trial in self._best[milestone]:
+                if trial not in self._promoted[milestone] and trial not in self._ended:
                     return trial
         return None
 
     def set_running(self, trial: int, running: bool) -> None:
-        if (milestone := self._stands.get(trial)) is not None:
-            (self._gone_on[milestone].add if running else self._gone_on[milestone].discard)(trial)
+        milestone = self._last_milestone.get(trial)
+        if milestone is None:
+            return
+        if running:
+            self._promoted[milestone].add(trial)
+        else:
+            self._promoted[milestone].discard(trial)
 
     def end(self, trial: int) -> None:
         self._ended.add(trial)
 
-    def _order(self, reached: Mapping[int, Standing]) -> list[int]:
-        """The trials, best first; of equal ones the earlier."""
+    def ranking(self, reached: Mapping[int, Standing]) -> list[int]:
+        """The trials that reached a milestone, best first; of equal ones the earlier."""
         return sorted(reached, key=lambda trial: (-reached[trial].objective, trial))
 
     def _measure(self, standing: Standing) -> str:
@@ -85,14 +91,25 @@ class ParetoHalving(SuccessiveHalving):
     comes first. Those without a feasible point, whose area is below 0, come after all others.
     """
 
-    def _order(self, reached: Mapping[int, Standing]) -> list[int]:
-        trials = list(reached)
-        points = [point for trial in trials for point in reached[trial].front]
-        owners = np.repeat(np.arange(len(trials)), [len(reached[trial].front) for trial in trials])
-        layer = np.full(len(trials), len(points))
-        np.minimum.at(layer, owners, layers(points))
-        ranks = {t: (reached[t].area < 0, int(layer[i]), -reached[t].area, t) for i, t in enumerate(trials)}
-        return sorted(trials, key=ranks.__getitem__)
+    def ranking(self, reached: Mapping[int, Standing]) -> list[int]:
+        fronts = [standing.front for standing in reached.values()]
+        layer_of = dict(zip(reached, _best_layers(fronts), strict=True))
+
+        def rank(trial: int) -> tuple[bool, int, float, int]:
+            area = reached[trial].area
+            return area < 0, layer_of[trial], -area, trial
+
+        return sorted(reached, key=rank)
 
     def _measure(self, standing: Standing) -> str:
         return f"area {1e4 * standing.area:.1f}"
+
+
+def _best_layers(fronts: Sequence[Sequence[Pair]]) -> list[int]:
+    """Of each front the non-dominated layer of its best-placed point, among the points of all; worse than any of none."""
+    points = [point for front in fronts for point in front]
+    owners = np.repeat(np.arange(len(fronts)), [len(front) for front in fronts])
+    best = np.full(len(fronts), len(points))
+    np.minimum.at(best, owners, layers(points))
+    found: list[int] = best.tolist()
+    return found

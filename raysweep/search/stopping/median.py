@@ -17,19 +17,19 @@ class Median(KeepAll):
 
     def __init__(self, first: int, least: int = 4) -> None:
         self.first, self.least = first, least
-        self._reached: dict[int, list[float]] = defaultdict(list)
+        self._objectives: dict[int, list[float]] = defaultdict(list)  # by examples seen
 
     def on_rung(
         self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
     ) -> str | None:
         if examples_seen < self.first:
             return None
-        others = self._reached[examples_seen]
-        bar = float(np.median(others)) if len(others) >= self.least else -np.inf
+        others = self._objectives[examples_seen]
+        median = float(np.median(others)) if len(others) >= self.least else -np.inf
         others.append(standing.objective)
-        if standing.objective >= bar:
+        if standing.objective >= median:
             return None
         return (
-            f"objective {100 * standing.objective:.2f} after {examples_seen:,} examples is below {100 * bar:.2f}, "
+            f"objective {100 * standing.objective:.2f} after {examples_seen:,} examples is below {100 * median:.2f}, "
             f"the median of {len(others) - 1} other trials"
         )

@@ -1,13 +1,11 @@
-"""Fronts against brute force, closed forms and a naive oracle."""
+"""Fronts against brute force and closed forms."""
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from raysweep.metrics import oracle
-from raysweep.metrics.oracle import DEFAULT_BONUSES, oracle_front
-from raysweep.metrics.pareto import hypervolume, knee, non_dominated
+from raysweep.metrics.pareto import hypervolume, knee, layers, non_dominated
 
 # Few distinct values, so that ties and duplicates are common.
 POINTS = st.lists(st.tuples(st.integers(-3, 6), st.integers(-3, 6)), max_size=25)
@@ -92,58 +90,14 @@ def test_points_must_be_finite_pairs():
         hypervolume([(0.5, 0.5, 0.5)], (0, 0))
 
 
-def naive_oracle(cosines, same_label, weights, bonuses):
-    rows = []
-    for bonus in bonuses:
-        polarity = similarity = 0.0
-        for query in range(len(cosines)):
-            sums = [c + bonus * s for c, s in zip(cosines[query], same_label[query], strict=True)]
-            ranked = sorted(range(len(sums)), key=lambda j, sums=sums: (-sums[j], j))[: len(weights)]
-            polarity += sum(w * same_label[query][j] for w, j in zip(weights, ranked, strict=True))
-            similarity += sum(w * cosines[query][j] for w, j in zip(weights, ranked, strict=True))
-        rows.append((polarity / len(cosines), similarity / len(cosines)))
-    return np.array(rows)
-
-
-@settings(deadline=None, max_examples=100)
-@given(st.integers(0, 2**31), st.integers(1, 6), st.integers(1, 12), st.data())
-def test_oracle_equals_a_loop(seed, num_queries, num_pool, data):
-    k = data.draw(st.integers(1, num_pool))
-    rng = np.random.default_rng(seed)
-    cosines = rng.integers(-4, 5, (num_queries, num_pool)) / 4  # ties, also between a bonus and a cosine, are common
-    same_label = rng.random((num_queries, num_pool)) < data.draw(st.sampled_from([0.0, 0.1, 0.5, 1.0]))
-    weights = rng.dirichlet(np.ones(k))
-    bonuses = (0.0, 0.25, 0.5, 2.0)
-    expected = naive_oracle(cosines, same_label, weights, bonuses)
-    np.testing.assert_allclose(oracle_front(cosines, same_label, weights, bonuses), expected, atol=1e-12)
-
-
-def test_oracle_is_monotone_saturates_and_does_not_depend_on_the_chunk(monkeypatch):
-    rng = np.random.default_rng(1)
-    cosines = rng.uniform(-1, 1, (50, 200)).astype(np.float32)
-    same_label = rng.random((50, 200)) < 0.5
-    weights = np.full(8, 1 / 8)
-    front = oracle_front(cosines, same_label, weights)
-    assert (np.diff(front[:, 0]) >= 0).all() and (np.diff(front[:, 1]) <= 1e-12).all()
-    assert front[-1, 0] == pytest.approx(1) and DEFAULT_BONUSES[-1] == 2
-    assert front[0, 1] == pytest.approx(np.sort(cosines, axis=1)[:, -8:].mean())
-    monkeypatch.setattr(oracle, "_CHUNK_ELEMENTS", 700)
-    np.testing.assert_allclose(oracle_front(cosines, same_label, weights), front, rtol=1e-12)
-
-
-def test_no_retrieval_passes_the_oracle():
-    rng = np.random.default_rng(2)
-    cosines = rng.uniform(-1, 1, (20, 60))
-    same_label = rng.random((20, 60)) < 0.4
-    bonuses = np.linspace(0, 2, 50)
-    front = oracle_front(cosines, same_label, np.full(5, 0.2), tuple(bonuses))
-    for _ in range(200):
-        ranked = np.argsort(-(cosines * rng.random() + same_label * rng.random() + rng.normal(0, 0.2, (20, 60))))[:, :5]
-        point = [np.take_along_axis(a, ranked, 1).mean() for a in (same_label, cosines)]
-        # A bonus b is the exact maximiser of S + b P.
-        assert all(s + b * p >= point[1] + b * point[0] - 1e-12 for b, (p, s) in zip(bonuses, front, strict=True))
-
-
-def test_oracle_refuses_shapes_that_do_not_fit():
-    with pytest.raises(ValueError, match="k is 4"):
-        oracle_front(np.zeros((2, 3)), np.zeros((2, 3), dtype=bool), np.full(4, 0.25))
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=30))
+def test_layers_are_fronts_peeled_one_after_the_other(points: list[tuple[int, int]]) -> None:
+    left = list(range(len(points)))
+    expected = {}
+    depth = 0
+    while left:
+        peeled = [left[i] for i in non_dominated([points[i] for i in left])]
+        expected |= dict.fromkeys(peeled, depth)
+        left = [i for i in left if i not in peeled]
+        depth += 1
+    assert layers(points).tolist() == [expected[i] for i in range(len(points))]

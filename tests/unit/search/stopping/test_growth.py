@@ -4,25 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from raysweep.metrics.pareto import hypervolume
-from raysweep.metrics.staircase import Staircase
-from raysweep.search.stopping import growth
 from raysweep.search.stopping.base import Standing
 from raysweep.search.stopping.growth import Growth
-
-points = st.lists(st.tuples(st.integers(-1, 8), st.integers(-1, 8)), max_size=25)
-
-
-@given(points, points)
-def test_a_staircase_adds_up_to_the_exact_hypervolume(
-    first: list[tuple[int, int]], more: list[tuple[int, int]]
-) -> None:
-    stairs = Staircase((0.0, 0.0), first)
-    assert sum(stairs.add(point) for point in more) == hypervolume([*first, *more], (0, 0)) - hypervolume(first, (0, 0))
-    assert [stairs.add(point) for point in (*first, *more)] == [0] * len([*first, *more])
 
 
 def rung(policy: Growth, trial: int, seen: int, *pairs: tuple[float, float], may_begin: bool = True) -> bool:
@@ -111,7 +96,7 @@ def test_before_all_are_begun_ever_fewer_go_on() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_search_does_not_end_while_a_held_trial_promises_more(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_does_not_end_while_a_held_trial_promises_more(seed: int) -> None:
     """The first forty trials are weak, and come first where nothing else tells trials apart."""
     draws = np.random.default_rng(seed).uniform(size=(80, 2))
     draws[:40, 0] *= 0.3
@@ -135,7 +120,7 @@ def test_the_search_does_not_end_while_a_held_trial_promises_more(seed: int, mon
         if trial is None and len(seen) < 80:
             trial = len(seen)
     assert len(seen) == 80
-    monkeypatch.setattr(growth, "CANDIDATES", 1000)
+    policy.num_candidates = 1000
     policy.set_running(0, running=True)  # to have promises worked out anew, now all of them
     policy.set_running(0, running=False)
     assert next_to_resume(policy, may_begin=False) is None
@@ -157,7 +142,7 @@ def test_the_search_does_not_end_before_good_trials_that_promise_nothing_went_on
     for trial in range(8):
         rung(policy, trial, 10, (0.60 + 0.01 * trial, 0.40))
     rung(policy, 7, 20, (0.67, 0.40), may_begin=False)
-    assert policy._promises(False)[6] == 0
+    assert policy.promises(False)[6] == 0
     revived = {next_to_resume(policy, may_begin=False) for _ in range(8)}
     assert {6} <= revived <= {6, 7, None}
 
@@ -171,4 +156,4 @@ def test_where_no_point_meets_the_constraints_trials_go_on_for_the_front_without
     first = next_to_resume(policy, may_begin=False)
     assert first is not None and first == next_to_resume(plain, may_begin=False)
     rung(policy, 2, 30, (0.95, 0.3), may_begin=False)
-    assert policy._front.reference_point == (0.9, 0.2), "as soon as one meets them, it is what meets them that counts"
+    assert policy.reference_point == (0.9, 0.2), "as soon as one meets them, it is what meets them that counts"

@@ -1,14 +1,10 @@
-"""Who goes on: successive halving with revival, on the objective and on the front; the median rule."""
+"""Who goes on: successive halving with revival, on the objective and on the front."""
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from raysweep.metrics.pareto import layers, non_dominated
-from raysweep.search.stopping.base import EarlyStopper, KeepAll, Standing
+from raysweep.search.stopping.base import EarlyStopper, Standing
 from raysweep.search.stopping.halving import ParetoHalving, SuccessiveHalving
-from raysweep.search.stopping.median import Median
 
 
 def at(objective: float) -> Standing:
@@ -79,35 +75,6 @@ def test_one_in_the_factor_goes_on_and_they_are_the_best(factor: int, kind: type
     assert len(gone_on) < 300 / factor + 40, "early ones that were overtaken are few"
 
 
-def test_the_median_rule_is_viziers() -> None:
-    rule = Median(10, least=3)
-    assert [rule.on_rung(t, 10, at(v), (40,), True) for t, v in enumerate((0.1, 0.2, 0.3))] == [None, None, None]
-    assert rule.on_rung(3, 10, at(0.19), (40,), True) is not None
-    assert rule.on_rung(4, 10, at(0.2), (40,), True) is None
-    assert rule.on_rung(5, 5, at(0.0), (40,), True) is None, "before the first budget"
-    assert next_to_resume(rule) is None
-
-
-def test_without_a_policy_everything_goes_on() -> None:
-    assert KeepAll().on_rung(0, 10, at(0.0), (40,), True) is None
-
-
-pairs = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=30)
-
-
-@given(pairs)
-def test_layers_are_fronts_peeled_one_after_the_other(points: list[tuple[int, int]]) -> None:
-    left = list(range(len(points)))
-    expected = {}
-    depth = 0
-    while left:
-        peeled = [left[i] for i in non_dominated([points[i] for i in left])]
-        expected |= dict.fromkeys(peeled, depth)
-        left = [i for i in left if i not in peeled]
-        depth += 1
-    assert layers(points).tolist() == [expected[i] for i in range(len(points))]
-
-
 def test_a_front_of_many_points_ranks_by_its_best_layer_then_by_area() -> None:
     rule = ParetoHalving(1, 2)
     standings = {
@@ -116,7 +83,7 @@ def test_a_front_of_many_points_ranks_by_its_best_layer_then_by_area() -> None:
         2: Standing(((0.1, 0.8), (0.8, 0.1)), 0.9, 0.9),  # dominated with both its points
         3: Standing(((0.1, 0.1), (0.6, 0.6)), 0.1, 0.3),  # on the front with one
     }
-    assert rule._order(standings) == [3, 1, 0, 2]
+    assert rule.ranking(standings) == [3, 1, 0, 2]
 
 
 def test_what_misses_the_constraints_comes_after_all_that_meet_them() -> None:
