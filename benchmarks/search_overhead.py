@@ -20,6 +20,7 @@ from raysweep.config import sweep as configuration
 from raysweep.config.document import Document
 from raysweep.metrics.objective import Pair
 from raysweep.search.scheduler import make_scheduler
+from raysweep.trial_status import TrialStatus
 
 RUNGS = 5
 REFERENCE = (0.63, 0.466)
@@ -72,8 +73,8 @@ def _play(sampler: str, policy: str, num_trials: int, num_workers: int) -> list[
     clock, idle = 0.0, True
     began = time.perf_counter()
     while idle or queue:
-        while len(queue) < num_workers and (course := scheduler.ask()) is not None:
-            heapq.heappush(queue, (clock + 1 + random.random(), course.number))
+        while len(queue) < num_workers and (trial := scheduler.ask()) is not None:
+            heapq.heappush(queue, (clock + 1 + random.random(), trial.number))
         if not idle:
             taken.append(time.perf_counter() - began)
         if not queue:
@@ -87,7 +88,7 @@ def _play(sampler: str, policy: str, num_trials: int, num_workers: int) -> list[
         if held:
             scheduler.hold(number)
         elif step == RUNGS:
-            scheduler.end(number, "completed")
+            scheduler.end(number, TrialStatus.COMPLETED)
         else:
             heapq.heappush(queue, (clock + 1 + random.random(), number))
     return taken

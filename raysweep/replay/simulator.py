@@ -14,6 +14,7 @@ from raysweep.replay.table import FreeTrials, RecordedRung, RecordedSweep, Recor
 from raysweep.search.proposer import Proposer
 from raysweep.search.scheduler import Scheduler
 from raysweep.search.stopping.factory import make_early_stopper
+from raysweep.trial_status import TrialStatus
 
 
 class Peer(Protocol):
@@ -68,7 +69,7 @@ class Search:
 
     def on_rest(self, trial: int, completed: bool) -> None:
         if completed:
-            self.scheduler.end(trial, "completed")
+            self.scheduler.end(trial, TrialStatus.COMPLETED)
         else:
             self.scheduler.hold(trial)
 

@@ -1,7 +1,7 @@
-"""Configurations proposed by Optuna through ask-and-tell: a conditional space, seeded, told how each trial stands.
+"""Configurations proposed by Optuna through ask-and-tell, over a conditional space, with a seed.
 
-A study is told of a trial that was held back as pruned at its rung, never as complete. Where the trial goes on later and is
-told again, only the latest word counts towards the sampler.
+A study is told of a held trial that it was pruned at its rung, never that it is complete. Where the trial goes on later and
+the study is told again, the sampler sees only the latest.
 """
 
 import copy
@@ -22,54 +22,97 @@ from raysweep.config.space import Space
 from raysweep.config.sweep import SAMPLERS, Aim
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Objective, Pair
+from raysweep.search.encoding import Params
 from raysweep.search.mfgp import MultiFidelitySampler
-from raysweep.search.samplers import _said, make_sampler
+from raysweep.search.samplers import first_line, make_sampler
+from raysweep.trial_status import TrialStatus
+
+PAREGO_WEIGHTS = (0.1, 0.3, 0.5, 0.7, 0.9)  # on P, of the scalarisations that ParEGO draws from
 
 
-def check_sampler(loaded: LoadedSweep) -> None:
-    """InputError, saying where it was given, unless the sampler that a sweep names can search its space."""
-    config = loaded.config
-    try:
-        try_out(config.sampler, loaded.space, config.objective.proposals)
-    except InputError as error:
-        raise loaded.document.error(("sampler",), str(error)) from None
+MAX_SHOWN = 256  # trials that a sampler learns from: the latest, and the best among the older
+NUM_BEST_SHOWN = 64
 
 
-PAREGO_WEIGHTS = (0.1, 0.3, 0.5, 0.7, 0.9)
+NUM_TRIED_OUT = 12  # invented trials; most samplers draw their first ten at random
 
 
-MEMORY = 256  # trials that a sampler learns from: the latest, and the best among the older
+STUDY_STATES = {
+    TrialStatus.COMPLETED: TrialState.COMPLETE,
+    TrialStatus.HELD: TrialState.PRUNED,
+    TrialStatus.STOPPED: TrialState.PRUNED,
+    TrialStatus.FAILED: TrialState.FAIL,
+}
 
 
-BEST = 64
+Front = tuple[Pair, ...]  # a trial's non-dominated points
 
 
-TRIED = 12  # invented trials; most samplers draw their first ten at random
+@dataclass
+class KnownTrial:
+    """A trial that was proposed or adopted, and what it has shown."""
+
+    params: Params
+    distributions: dict[str, optuna.distributions.BaseDistribution]
+    fronts: dict[int, Front] = field(default_factory=dict)  # by examples seen: the front so far
+
+    @property
+    def last_front(self) -> Front:
+        """The front at the rung of the most examples."""
+        return self.fronts[max(self.fronts)]
+
+
+@dataclass(frozen=True)
+class Scalarisation:
+    """What a study maximises: one number made of a trial's front, or P and S themselves."""
+
+    objective: Objective
+    aim: Aim
+    weight: float | None = None  # of P in ParEGO's augmented Tchebycheff value; None for the weighted objective
+
+    @property
+    def names(self) -> list[str]:
+        if self.aim == "both":
+            return ["P", "S"]
+        return ["hypervolume"] if self.aim == "area" else ["objective"]
+
+    def values(self, front: Front) -> list[float]:
+        """One value a name."""
+        if self.weight is not None:
+            return [self.objective.tchebycheff(front, self.weight)]
+        if self.aim == "both":
+            return list(self.objective.best_point(front))
+        return [self.objective.area(front) if self.aim == "area" else self.objective.best_value(front)]
+
+    def single_value(self, front: Front) -> float:
+        """The value, or where P and S are maximised apart the area, which stands for both."""
+        return self.objective.area(front) if self.aim == "both" else self.values(front)[0]
 
 
 class RecentTrialsStorage(optuna.storages.InMemoryStorage):
-    """Shows a sampler the trials that are still worth learning from.
+    """Shows a sampler only the trials that are still worth learning from.
 
-    Not those that a later word on the same trial has replaced. And of thousands only so many that a proposal takes no
-    longer and longer: a sampler such as TPE gives old trials next to no weight anyhow, but for the best.
+    It hides those of which the study was told again later. And of thousands it shows at most MAX_SHOWN, so that proposals
+    do not take longer and longer: a sampler such as TPE gives old trials next to no weight anyhow, but for the best.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._shown: dict[int, None] = {}  # numbers, rising
-        self._told: dict[int, float] = {}  # what each shown trial that rests is worth, the oldest first
+        self._told: dict[int, float] = {}  # what each shown trial that was told is worth, the oldest first
 
     def tell(self, number: int, worth: float, replaces: int | None) -> None:
-        """A trial of the study was told."""
+        """The study was told of trial ``number``, in place of its trial ``replaces``, if any."""
         if replaces is not None:
             self.hide(replaces)
         self._told[number] = worth
-        if len(self._told) > MEMORY:
-            best = set(heapq.nlargest(BEST, self._told, key=self._told.__getitem__))
-            self.hide(next(old for old in self._told if old not in best))
+        if len(self._told) > MAX_SHOWN:
+            best = set(heapq.nlargest(NUM_BEST_SHOWN, self._told, key=self._told.__getitem__))
+            oldest = next(old for old in self._told if old not in best)
+            self.hide(oldest)
 
     def hide(self, number: int) -> None:
-        """The trial is learnt from no more."""
+        """Let the sampler learn from this trial no more."""
         self._shown.pop(number, None)
         self._told.pop(number, None)
 
@@ -79,7 +122,7 @@ class RecentTrialsStorage(optuna.storages.InMemoryStorage):
         return trial_id
 
     def get_all_trials(self, study_id: int, deepcopy: bool = True, states: Any = None) -> list[Any]:
-        if states == (TrialState.WAITING,):  # which the storage finds without looking at every trial
+        if states == (TrialState.WAITING,):  # the base class finds these without a look at every trial
             return super().get_all_trials(study_id, deepcopy, states)
         trials = super().get_all_trials(study_id, False, None)
         shown = [trials[number] for number in self._shown]
@@ -87,51 +130,141 @@ class RecentTrialsStorage(optuna.storages.InMemoryStorage):
         return copy.deepcopy(shown) if deepcopy else shown
 
 
-@dataclass
 class ScalarisedStudy:
-    """One view of the trials: a study whose values are theirs under one scalarisation, or P and S themselves."""
+    """A study of the sweep's trials under one scalarisation, which numbers them as it comes to know them.
 
-    study: optuna.Study
-    storage: RecentTrialsStorage
-    weight: float | None = None  # of Tchebycheff's
-    surrogate: MultiFidelitySampler | None = None  # what proposes in place of the study's sampler
-    told: dict[int, int] = field(default_factory=dict)  # the study's number of each of the sweep's trials
-    num_trials: int = 0
+    The study's sampler proposes, or ``mfgp``, which learns from all trials whichever study was asked for them.
+    """
 
+    def __init__(self, space: Space, sampler: str, seed: int, scalarisation: Scalarisation) -> None:
+        self.scalarisation = scalarisation
+        self.storage = RecentTrialsStorage()
+        self.study = optuna.create_study(
+            directions=["maximize" for _ in scalarisation.names],
+            sampler=make_sampler(sampler, seed),
+            storage=self.storage,
+        )
+        self.numbers: dict[int, int] = {}  # the study's latest number of each of the sweep's trials that it knows
+        self._space = space
+        self._mfgp = MultiFidelitySampler(space, seed) if sampler == "mfgp" else None
+        self._waiting: dict[int, optuna.Trial] = {}  # asked for and not told yet, by the sweep's number
+        self._num_trials = 0
 
-@dataclass
-class KnownTrial:
-    params: dict[str, Any]
-    distributions: dict[str, Any]
-    asked: tuple[ScalarisedStudy, Any] | None = None  # while the study waits to be told
-    standings: dict[int, tuple[Pair, ...]] = field(default_factory=dict)  # by examples seen: the front so far
+    def propose(self) -> Params | None:
+        """What ``mfgp`` would try next; None where that is left to the study's sampler."""
+        return self._mfgp.propose() if self._mfgp else None
+
+    def ask(self, number: int, params: Params | None) -> tuple[KnownTrial, dict[str, Any]]:
+        """A trial with these parameters, or those of the study's sampler; also the values of its configuration."""
+        if params is not None:
+            self.study.enqueue_trial(params)
+        trial = self.study.ask()
+        self._number(number, trial.number)
+        self._waiting[number] = trial
+        values = self._space.draw(trial)
+        return KnownTrial(trial.params, trial.distributions), values
+
+    def waits_for(self, number: int) -> bool:
+        """Whether this study was asked for the trial and has not been told of it yet."""
+        return number in self._waiting
+
+    def withdraw(self, number: int) -> None:
+        """The trial that was asked for does not run."""
+        trial = self._waiting.pop(number)
+        self.study.tell(trial.number, state=TrialState.FAIL)
+        self.storage.hide(trial.number)
+
+    def begin(self, number: int, params: Params) -> None:
+        """A trial runs, whichever study was asked for it, or ran elsewhere."""
+        if self._mfgp:
+            self._mfgp.begin(number, params)
+
+    def report(self, number: int, examples_seen: int, front: Front) -> None:
+        """A trial's front so far, at a rung."""
+        if self._mfgp:
+            self._mfgp.report(number, examples_seen, self.scalarisation.single_value(front))
+
+    def tell(self, number: int, known: KnownTrial, state: TrialState) -> None:
+        """How a trial stands. Where the study had been told before, this takes the place of it."""
+        if self._mfgp and state == TrialState.FAIL:
+            self._mfgp.fail(number)
+        replaces = None
+        if self.waits_for(number):
+            self._tell_waiting(self._waiting.pop(number), known, state)
+        elif known.fronts:
+            replaces = self.numbers.get(number)
+            self._number(number, self._num_trials)
+            self.study.add_trial(self._frozen(known, state))
+        else:
+            return
+        worth = self.scalarisation.values(known.last_front)[0] if known.fronts else -math.inf
+        self.storage.tell(self.numbers[number], worth, replaces)
+
+    def _number(self, number: int, number_in_study: int) -> None:
+        self.numbers[number] = number_in_study
+        self._num_trials += 1
+
+    def _tell_waiting(self, trial: optuna.Trial, known: KnownTrial, state: TrialState) -> None:
+        for examples_seen, value in self._intermediate_values(known).items():
+            trial.report(value, examples_seen)
+        self.study.tell(trial.number, self._final_values(known, state), state)
+
+    def _frozen(self, known: KnownTrial, state: TrialState) -> optuna.trial.FrozenTrial:
+        return optuna.trial.create_trial(
+            state=state,
+            params=known.params,
+            distributions=known.distributions,
+            values=self._final_values(known, state),
+            intermediate_values=self._intermediate_values(known),
+        )
+
+    def _final_values(self, known: KnownTrial, state: TrialState) -> list[float] | None:
+        return self.scalarisation.values(known.last_front) if state == TrialState.COMPLETE else None
+
+    def _intermediate_values(self, known: KnownTrial) -> dict[int, float]:
+        """By examples seen; none where there are several objectives, since Optuna takes none then."""
+        if self.scalarisation.aim == "both":
+            return {}
+        return {seen: self.scalarisation.values(front)[0] for seen, front in known.fronts.items()}
 
 
 class Proposer:
-    """The studies of one sweep. Trials are known by the number that :meth:`ask` is given."""
+    """The studies of one sweep. Trials are known by the number that :meth:`ask` or :meth:`adopt` is given.
+
+    ``limit`` is how many trials there are to propose, None where there is no end. ``views`` are the studies: one, or with
+    ParEGO one for each of its weights, of which each proposal asks one at random.
+    """
 
     def __init__(self, space: Space, sampler: str, seed: int, objective: Objective, aim: Aim = "combined") -> None:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-        self.space, self.objective, self.aim = space, objective, aim
+        self.space = space
         self.limit: int | None = None
-        self._queue: deque[dict[str, Any]] = deque()
+        self._scalarisation = Scalarisation(objective, aim)
         self._random = np.random.default_rng(seed)
-        weights: Sequence[float | None] = PAREGO_WEIGHTS if aim == "parego" else (None,)
-        self._views = [self._make_view(sampler, seed + 7919 * i, weight) for i, weight in enumerate(weights)]
         self._known: dict[int, KnownTrial] = {}
+        self._queue: deque[Params] = deque()  # to be proposed before anything else
         if sampler == "grid":
             self._queue.extend(space.grid())
             self.limit = len(self._queue)
+        weights: Sequence[float | None] = PAREGO_WEIGHTS if aim == "parego" else (None,)
+        self.views = tuple(
+            ScalarisedStudy(space, sampler, seed + 7919 * i, Scalarisation(objective, aim, weight))
+            for i, weight in enumerate(weights)
+        )
 
-    def _make_view(self, sampler: str, seed: int, weight: float | None) -> ScalarisedStudy:
-        storage = RecentTrialsStorage()
-        study = optuna.create_study(
-            directions=["maximize" for _ in self.names], sampler=make_sampler(sampler, seed), storage=storage
-        )
-        return ScalarisedStudy(
-            study, storage, weight, MultiFidelitySampler(self.space, seed) if sampler == "mfgp" else None
-        )
+    @property
+    def names(self) -> list[str]:
+        """What the sampler maximises."""
+        return self._scalarisation.names
+
+    def values(self, front: Front) -> list[float]:
+        """What the sampler maximises, of a trial with this front; with ParEGO the weighted objective."""
+        return self._scalarisation.values(front)
+
+    def known_trial(self, number: int) -> KnownTrial:
+        """A trial as the sampler knows it. KeyError where it was neither asked for nor adopted."""
+        return self._known[number]
 
     def try_first(self, number: int) -> None:
         """Propose what the adopted trial ``number`` had, before any of the sampler's own."""
@@ -139,72 +272,17 @@ class Proposer:
 
     def ask(self, number: int) -> dict[str, Any]:
         """The configuration of the sweep's trial ``number``."""
-        view = self._views[int(self._random.integers(len(self._views)))]
-        params = self._queue.popleft() if self._queue else view.surrogate.propose() if view.surrogate else None
+        view = self.views[int(self._random.integers(len(self.views)))]
+        params = self._queue.popleft() if self._queue else view.propose()
         return self._ask(view, number, params)
 
     def amend(self, number: int, values: Mapping[str, Any]) -> None:
         """Trial ``number``, just asked for, runs with these values in place of those proposed."""
-        known = self._known[number]
-        assert known.asked is not None
-        view, trial = known.asked
         params = self.space.recall(values).params
-        if params != known.params:
-            view.study.tell(trial.number, state=TrialState.FAIL)
-            view.storage.hide(trial.number)
+        if params != self._known[number].params:
+            view = next(view for view in self.views if view.waits_for(number))
+            view.withdraw(number)
             self._ask(view, number, params)
-
-    def _ask(self, view: ScalarisedStudy, number: int, params: dict[str, Any] | None) -> dict[str, Any]:
-        if params is not None:
-            view.study.enqueue_trial(params)
-        trial = view.study.ask()
-        view.told[number] = trial.number
-        view.num_trials += 1
-        values = self.space.draw(trial)
-        self._begin(number, KnownTrial(trial.params, trial.distributions, (view, trial)))
-        return values
-
-    def _begin(self, number: int, known: KnownTrial) -> None:
-        self._known[number] = known
-        for view in self._views:
-            if view.surrogate:
-                view.surrogate.begin(number, known.params)
-
-    def report(self, number: int, examples_seen: int, front: tuple[Pair, ...]) -> None:
-        """A trial's non-dominated points so far, at a rung."""
-        self._known[number].standings[examples_seen] = front
-        for view in self._views:
-            if view.surrogate:
-                # With both objectives apart there is no one value: the area stands for them.
-                value = self.objective.area(front) if self.aim == "both" else self._values(view, front)[0]
-                view.surrogate.report(number, examples_seen, value)
-
-    def tell(self, number: int, status: str) -> None:
-        """How a trial stands: completed, stopped (for now or for good: pruned where it stands), or else failed."""
-        known = self._known[number]
-        state = {"completed": TrialState.COMPLETE, "stopped": TrialState.PRUNED}.get(status, TrialState.FAIL)
-        if not known.standings:
-            state = TrialState.FAIL
-        asked, known.asked = known.asked, None
-        for view in self._views:
-            if view.surrogate and state == TrialState.FAIL:
-                view.surrogate.fail(number)
-            if asked is not None and asked[0] is view:
-                if self.aim != "both":
-                    for seen, front in known.standings.items():
-                        asked[1].report(self._values(view, front)[0], seen)
-                values = self._values(view, self._last(known)) if state == TrialState.COMPLETE else None
-                view.study.tell(asked[1].number, values, state)
-                replaces = None
-            elif known.standings:
-                replaces = view.told.get(number)
-                view.told[number] = view.num_trials
-                view.num_trials += 1
-                view.study.add_trial(self._frozen(view, known, state))
-            else:
-                continue
-            worth = self._values(view, self._last(known))[0] if known.standings else -math.inf
-            view.storage.tell(view.told[number], worth, replaces)
 
     def adopt(self, number: int, values: Mapping[str, Any]) -> None:
         """A trial that was proposed elsewhere. ValueError when it does not lie in the space."""
@@ -212,39 +290,28 @@ class Proposer:
         distributions = {name: _distribution(*kind) for name, kind in recall.distributions.items()}
         self._begin(number, KnownTrial(recall.params, distributions))
 
-    @property
-    def names(self) -> list[str]:
-        """What the sampler maximises."""
-        return {"both": ["P", "S"], "area": ["hypervolume"]}.get(self.aim, ["objective"])
+    def report(self, number: int, examples_seen: int, front: Front) -> None:
+        """A trial's non-dominated points so far, at a rung."""
+        self._known[number].fronts[examples_seen] = front
+        for view in self.views:
+            view.report(number, examples_seen, front)
 
-    def known(self, number: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """A trial's parameters as the sampler calls them, and their distributions."""
-        return self._known[number].params, self._known[number].distributions
+    def tell(self, number: int, status: TrialStatus) -> None:
+        """How a trial stands; for the studies it is complete, or pruned where it stands (held or stopped), or failed."""
+        known = self._known[number]
+        state = STUDY_STATES[status] if known.fronts else TrialState.FAIL
+        for view in self.views:
+            view.tell(number, known, state)
 
-    def values(self, front: tuple[Pair, ...]) -> list[float]:
-        """What the sampler maximises, of a trial with this front; of ParEGO's scalarisations the weighted objective."""
-        if self.aim == "both":
-            return list(self.objective.best_point(front))
-        return [self.objective.area(front) if self.aim == "area" else self.objective.best_value(front)]
+    def _ask(self, view: ScalarisedStudy, number: int, params: Params | None) -> dict[str, Any]:
+        known, values = view.ask(number, params)
+        self._begin(number, known)
+        return values
 
-    def _frozen(self, view: ScalarisedStudy, known: KnownTrial, state: TrialState) -> Any:
-        several = self.aim == "both"
-        return optuna.trial.create_trial(
-            state=state,
-            params=known.params,
-            distributions=known.distributions,
-            values=self._values(view, self._last(known)) if state == TrialState.COMPLETE else None,
-            intermediate_values={}
-            if several
-            else {seen: self._values(view, front)[0] for seen, front in known.standings.items()},
-        )
-
-    @staticmethod
-    def _last(known: KnownTrial) -> tuple[Pair, ...]:
-        return known.standings[max(known.standings)]
-
-    def _values(self, view: ScalarisedStudy, front: tuple[Pair, ...]) -> list[float]:
-        return self.values(front) if view.weight is None else [self.objective.tchebycheff(front, view.weight)]
+    def _begin(self, number: int, known: KnownTrial) -> None:
+        self._known[number] = known
+        for view in self.views:
+            view.begin(number, known.params)
 
 
 def _distribution(kind: str, *details: Any) -> optuna.distributions.BaseDistribution:
@@ -257,17 +324,26 @@ def _distribution(kind: str, *details: Any) -> optuna.distributions.BaseDistribu
 
 
 def try_out(name: str, space: Space, aim: Aim) -> None:
-    """InputError where a sampler is none, or cannot search this space with this aim: a few invented trials tell."""
+    """InputError unless ``name`` is a sampler that can search this space with this aim: a few invented trials tell."""
     if name in SAMPLERS:
         return
-    scores = np.random.default_rng(0).uniform(0.3, 0.9, (TRIED, 2)).tolist()
+    scores = np.random.default_rng(0).uniform(0.3, 0.9, (NUM_TRIED_OUT, 2)).tolist()
     try:
-        proposals = Proposer(space, name, 0, Objective(0.5, (0.5, 0.25)), aim)
+        proposer = Proposer(space, name, 0, Objective(0.5, (0.5, 0.25)), aim)
         for number, (polarity, similarity) in enumerate(scores):
-            proposals.ask(number)
-            proposals.report(number, 1, ((polarity, similarity),))
-            proposals.tell(number, "completed")
+            proposer.ask(number)
+            proposer.report(number, 1, ((polarity, similarity),))
+            proposer.tell(number, TrialStatus.COMPLETED)
     except InputError:
         raise
-    except Exception as error:  # of somebody else's code
-        raise InputError(f"{name!r} cannot search this space: {_said(error)}") from None
+    except Exception as error:  # whatever the code of others raises
+        raise InputError(f"{name!r} cannot search this space: {first_line(error)}") from None
+
+
+def check_sampler(loaded: LoadedSweep) -> None:
+    """InputError, saying where it was given, unless the sampler that a sweep names can search its space."""
+    config = loaded.config
+    try:
+        try_out(config.sampler, loaded.space, config.objective.proposals)
+    except InputError as error:
+        raise loaded.document.error(("sampler",), str(error)) from None

@@ -11,8 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.objective import Pair, front_of
 from raysweep.metrics.pareto import non_dominated
+
+Front = tuple[Pair, ...]  # non-dominated points
+Area = Callable[[Sequence[Pair]], float]  # what a front is worth
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,25 @@ class _Run:
     points: dict[int, dict[Any, Pair]] = field(default_factory=dict)  # by examples seen, then by name
 
 
+@dataclass(frozen=True)
+class _MeanPoints:
+    """The points of the fronts of means, of all configurations that compete."""
+
+    points: Float64Array  # (points, 2)
+    owners: NDArray[np.int64]  # (points,), the original of each
+    num_runs: NDArray[np.int64]  # (points, 1), how many runs of its configuration count
+
+    def shifted(self, deviation: Float64Array) -> Float64Array:
+        """The points (points, 2), each better by its standard error, where one run deviates by ``deviation`` (2,)."""
+        return self.points + deviation / np.sqrt(self.num_runs)
+
+    def gain(self, original: int, shifted: Float64Array, area: Area) -> float:
+        """What the joint front is worth more with a configuration's shifted points than without the configuration."""
+        others = self.points[self.owners != original]
+        with_own = np.concatenate([others, shifted[self.owners == original]])
+        return _area_of(with_own, area) - _area_of(others, area)
+
+
 class Replicates:
     """At most ``trials`` replicates are begun; ``runs`` is the most that one configuration gets, its original included."""
 
@@ -37,9 +60,9 @@ class Replicates:
         self.trials, self.runs = trials, runs
         self.num_begun = 0
         self._runs: dict[int, dict[int, _Run]] = {}  # by original, then by trial
-        self._keys: dict[int, Hashable] = {}
+        self._keys: dict[int, Hashable] = {}  # of originals
         self._original: dict[int, int] = {}  # of each trial
-        self._fronts: dict[int, tuple[Pair, ...]] = {}  # of means, by original, until something changes them
+        self._fronts: dict[int, Front] = {}  # of means, by original, until something changes them
 
     def original(self, number: int, key: Hashable) -> None:
         """A trial of the search begins; trials of an equal configuration have an equal ``key``."""
@@ -59,7 +82,7 @@ class Replicates:
         self._run(number).points[examples_seen] = dict(points)
 
     def end(self, number: int, failed: bool) -> None:
-        """A run is over; what failed counts no more, whatever it has scored."""
+        """A run is over; one that failed counts no more, whatever it has scored."""
         self._run(number).counts = not failed
 
     def _run(self, number: int) -> _Run:
@@ -69,9 +92,12 @@ class Replicates:
 
     def has_any(self, original: int) -> bool:
         """Whether a replicate of this configuration counts."""
-        return sum(run.counts for run in self._runs[original].values()) > 1
+        return self._num_counting(original) > 1
 
-    def next(self, rests: Callable[[int], bool], area: Callable[[Sequence[Pair]], float]) -> int | None:
+    def _num_counting(self, original: int) -> int:
+        return sum(run.counts for run in self._runs[original].values())
+
+    def next(self, rests: Callable[[int], bool], area: Area) -> int | None:
         """The original that is to be run once more, or None.
 
         A configuration is worth it that lies on the front of means; when all of those have had their runs, one that would
@@ -80,83 +106,121 @@ class Replicates:
         """
         if self.num_begun >= self.trials:
             return None
-        fronts = self._distinct()
-        # What misses a constraint is worth a negative area, and a replicate only where nothing else is there.
-        feasible = {n: tuple(pair for pair in front if area([pair]) >= 0) for n, front in fronts.items()}
-        fronts = {n: front for n, front in feasible.items() if front} or fronts
+        fronts = _feasible(self._distinct_fronts(), area)
         if not fronts:
             return None
-        points = np.array([pair for front in fronts.values() for pair in front])
-        lengths = [len(front) for front in fronts.values()]
-        owners = np.repeat(list(fronts), lengths)
-        counts = np.repeat([[sum(run.counts for run in self._runs[n].values())] for n in fronts], lengths, axis=0)
-        for error in (np.zeros(2), self._deviation()):
-            shifted = points + error / np.sqrt(counts)
-            near: set[int] = set(owners[_undominated(shifted, points)].tolist())
-            lacking = {n: len(self._runs[n]) for n in sorted(near) if rests(n) and len(self._runs[n]) < self.runs}
-            worth = {}
-            for number in (n for n, count in lacking.items() if count == min(lacking.values())):
-                others = points[owners != number]
-                both = np.concatenate([others, shifted[owners == number]])
-                worth[number] = _area_of(both, area) - _area_of(others, area)
-            if worth:
-                return max(worth, key=lambda number: (worth[number], -number))
+        means = self._mean_points(fronts)
+        for deviation in (np.zeros(2), self._deviation_of_a_run()):
+            shifted = means.shifted(deviation)
+            on_front = means.owners[_undominated(shifted, means.points)]
+            gains = {
+                original: means.gain(original, shifted, area)
+                for original in self._least_run(set(on_front.tolist()), rests)
+            }
+            if gains:
+                return max(gains, key=lambda original: (gains[original], -original))
         return None
 
-    def _distinct(self) -> dict[int, tuple[Pair, ...]]:
-        """The fronts of means by original. Of equal configurations, that have equal seeds, one stands for all."""
-        chosen: dict[Hashable, tuple[tuple[int, int], int]] = {}
-        for number, runs in self._runs.items():
-            if self._front(number):
-                rank = len(runs), max(runs[number].points)
-                before = chosen.get(self._keys[number])
-                if before is None or rank > before[0]:
-                    chosen[self._keys[number]] = rank, number
-        return {number: self._front(number) for _, number in chosen.values()}
+    def _least_run(self, originals: set[int], rests: Callable[[int], bool]) -> list[int]:
+        """Of those at rest that lack runs, the ones with the fewest, by number."""
+        num_runs = {original: len(self._runs[original]) for original in sorted(originals) if rests(original)}
+        lacking = {original: count for original, count in num_runs.items() if count < self.runs}
+        fewest = min(lacking.values(), default=0)
+        return [original for original, count in lacking.items() if count == fewest]
 
-    def _front(self, original: int) -> tuple[Pair, ...]:
+    def _mean_points(self, fronts: Mapping[int, Front]) -> _MeanPoints:
+        lengths = [len(front) for front in fronts.values()]
+        num_runs = [[self._num_counting(original)] for original in fronts]
+        return _MeanPoints(
+            points=np.array([pair for front in fronts.values() for pair in front]),
+            owners=np.repeat(list(fronts), lengths),
+            num_runs=np.repeat(num_runs, lengths, axis=0),
+        )
+
+    def _distinct_fronts(self) -> dict[int, Front]:
+        """The fronts of means by original. Equal configurations have equal seeds, so one of them stands for all.
+
+        It is the one with the most runs, then the one that got furthest, then the first.
+        """
+        chosen: dict[Hashable, int] = {}
+        ranks: dict[Hashable, tuple[int, int]] = {}
+        for original, runs in self._runs.items():
+            if not self._front(original):
+                continue
+            key = self._keys[original]
+            rank = len(runs), max(runs[original].points)
+            if key not in ranks or rank > ranks[key]:
+                chosen[key], ranks[key] = original, rank
+        return {original: self._front(original) for original in chosen.values()}
+
+    def _front(self, original: int) -> Front:
         if original not in self._fronts:
-            standings = self.standings(original)
-            self._fronts[original] = standings[max(standings)] if standings else ()
+            fronts = self.mean_fronts(original)
+            self._fronts[original] = fronts[max(fronts)] if fronts else ()
         return self._fronts[original]
 
-    def _deviation(self) -> NDArray[np.float64]:
-        """The standard deviation of one run, pooled over all points of several."""
-        replicated = [number for number, runs in self._runs.items() if len(runs) > 1]
-        found = [each for n in replicated for points in self.means(n).values() for each in points.values()]
-        spreads = np.array([each.spread for each in found if each.runs > 1]).reshape(-1, 2)
-        return np.sqrt((spreads**2).mean(axis=0)) if len(spreads) else np.zeros(2)
+    def _deviation_of_a_run(self) -> Float64Array:
+        """The standard deviations (2,) of one run's P and S, pooled over all points that several runs have reached."""
+        spreads = [scores.spread for scores in self._replicated_scores() if scores.runs > 1]
+        if not spreads:
+            return np.zeros(2)
+        variances = np.array(spreads) ** 2
+        deviation: Float64Array = np.sqrt(variances.mean(axis=0))
+        return deviation
+
+    def _replicated_scores(self) -> list[MeanScores]:
+        replicated = [original for original, runs in self._runs.items() if len(runs) > 1]
+        by_budget = [points for original in replicated for points in self.means(original).values()]
+        return [scores for points in by_budget for scores in points.values()]
 
     def means(self, original: int, ending: int | None = None) -> dict[int, dict[Any, MeanScores]]:
-        """A configuration's points by examples seen, rising, and by name; ``ending`` counts as if it had ended."""
-        found: dict[int, dict[Any, list[Pair]]] = {}
+        """A configuration's points by examples seen, rising, and by name; run ``ending`` counts as if it had ended."""
+        pairs: dict[int, dict[Any, list[Pair]]] = {}
         for number, run in self._runs[original].items():
-            if run.counts or number == ending:
-                for seen, points in run.points.items():
-                    for name, pair in points.items():
-                        found.setdefault(seen, {}).setdefault(name, []).append(pair)
-        return {seen: {name: _average(pairs) for name, pairs in found[seen].items()} for seen in sorted(found)}
+            if not run.counts and number != ending:
+                continue
+            for examples_seen, points in run.points.items():
+                by_name = pairs.setdefault(examples_seen, {})
+                for name, pair in points.items():
+                    by_name.setdefault(name, []).append(pair)
+        return {
+            examples_seen: {name: _mean_scores(found) for name, found in pairs[examples_seen].items()}
+            for examples_seen in sorted(pairs)
+        }
 
-    def standings(self, original: int) -> dict[int, tuple[Pair, ...]]:
-        """By examples seen, the front of a configuration's means up to there."""
-        front: tuple[Pair, ...] = ()
-        standings = {}
-        for seen, points in self.means(original).items():
-            standings[seen] = front = front_of([*front, *(each.mean for each in points.values())])
-        return standings
+    def mean_fronts(self, original: int) -> dict[int, Front]:
+        """By examples seen, rising: the front of all of a configuration's means up to there."""
+        front: Front = ()
+        fronts = {}
+        for examples_seen, points in self.means(original).items():
+            means = [scores.mean for scores in points.values()]
+            front = front_of([*front, *means])
+            fronts[examples_seen] = front
+        return fronts
 
 
-def _average(pairs: list[Pair]) -> MeanScores:
+def _mean_scores(pairs: list[Pair]) -> MeanScores:
     array = np.array(pairs)
-    mean, spread = array.mean(axis=0), array.std(axis=0, ddof=1) if len(array) > 1 else np.zeros(2)
-    return MeanScores(len(array), (float(mean[0]), float(mean[1])), (float(spread[0]), float(spread[1])))
+    mean = array.mean(axis=0)
+    spread = array.std(axis=0, ddof=1) if len(pairs) > 1 else np.zeros(2)
+    return MeanScores(len(pairs), (float(mean[0]), float(mean[1])), (float(spread[0]), float(spread[1])))
 
 
-def _area_of(points: NDArray[np.float64], area: Callable[[Sequence[Pair]], float]) -> float:
-    return area([(p, s) for p, s in points[non_dominated(points)].tolist()]) if len(points) else 0.0
+def _feasible(fronts: dict[int, Front], area: Area) -> dict[int, Front]:
+    """The feasible points of those fronts that have some; where none has, all fronts as they are."""
+    feasible = {
+        original: tuple(pair for pair in front if area([pair]) >= 0)  # an infeasible point is worth a negative area
+        for original, front in fronts.items()
+    }
+    return {original: front for original, front in feasible.items() if front} or fronts
 
 
-def _undominated(points: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _area_of(points: Float64Array, area: Area) -> float:
+    front = points[non_dominated(points)].tolist()
+    return area([(p, s) for p, s in front]) if front else 0.0
+
+
+def _undominated(points: Float64Array, others: Float64Array) -> NDArray[np.bool_]:
     """Which of the points (n, 2) none of the others (m, 2) dominates."""
     front = others[non_dominated(others)]
     as_good: NDArray[np.bool_] = np.all(front >= points[:, None], axis=2)

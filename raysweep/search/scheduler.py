@@ -1,4 +1,4 @@
-"""What runs next and what stops: proposals, early stopping and the front, without a clock, files or Ray.
+"""What runs next and what stops: proposals, early stopping, replicates and the front, without a clock, files or Ray.
 
 The sweep feeds it what happens, and so does the simulator of ``raysweep replay``. Fed the same again it decides the same,
 which is how a sweep resumes.
@@ -6,67 +6,55 @@ which is how a sweep resumes.
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from raysweep.config.space import Space
-from raysweep.config.sweep import ObjectiveConfig, SweepConfig
+from raysweep.config.sweep import ObjectiveConfig, PlateauConfig, SweepConfig
 from raysweep.metrics.objective import Objective, Pair, front_of
 from raysweep.search.proposer import Proposer
 from raysweep.search.replicates import Replicates
 from raysweep.search.stopping.base import EarlyStopper, Standing
 from raysweep.search.stopping.factory import make_early_stopper
+from raysweep.trial_status import TrialStatus
 
-TrialStatus = Literal["running", "held", "completed", "stopped", "failed"]
+AT_REST = (TrialStatus.HELD, TrialStatus.COMPLETED, TrialStatus.STOPPED)
 
 
 @dataclass
 class TrialState:
-    """A trial as it goes; ``held`` is stopped for now, and may be revived."""
+    """A trial as it stands."""
 
     number: int
-    values: Mapping[str, Any]
-    status: TrialStatus = "running"
+    values: Mapping[str, Any]  # of its configuration
+    status: TrialStatus = TrialStatus.RUNNING
     front: tuple[Pair, ...] = ()  # non-dominated points of all its rungs
     reason: str = ""  # why it is held
     replicate_of: int | None = None
-    run: int = 0  # of the configuration; of its replicates from 1
+    run: int = 0  # of its configuration: 0 of an original, from 1 of its replicates
 
 
 @dataclass
 class Scheduler:
-    """Asked for trials, told their rungs and how they rest. Trials are numbered from 0 as they are proposed.
+    """Asked for trials; told their rungs, and when they are held or end. Trials are numbered from 0 as they are proposed.
 
-    ``plateau`` is (trials, growth): the search is over when the front's hypervolume has not grown by more than this
-    fraction while so many trials came to rest.
+    On a ``plateau`` no further trial of the search begins or is resumed.
     """
 
     proposer: Proposer
     early_stopper: EarlyStopper
     objective: Objective
     num_trials: int
-    plateau: tuple[int, float] | None = None
+    plateau: PlateauConfig | None = None
     replicates: Replicates = field(default_factory=Replicates)
     trials: dict[int, TrialState] = field(default_factory=dict)
-    front: tuple[Pair, ...] = ()
-    _rests: int = 0
-    _grown_at: int = 0  # of the rests
-    _area: float | None = None
+    front: tuple[Pair, ...] = ()  # of the whole search
+    _num_rests: int = 0  # how often a trial was held or ended
+    _num_rests_at_growth: int = 0  # when the front last grew enough
+    _area_at_growth: float | None = None
 
     def __post_init__(self) -> None:
         if self.proposer.limit is not None:
             self.num_trials = min(self.num_trials, self.proposer.limit)
-
-    def ask(self) -> TrialState | None:
-        """The trial to run next, one that was held or a new one, or a replicate; None when there is none for now."""
-        course: TrialState | None = None
-        if not self.on_plateau:
-            if (revived := self.early_stopper.next_to_resume(self.may_begin)) is not None:
-                course = self.go_on(revived)
-            elif self.may_begin:
-                course = self.propose()
-        if course is None and (original := self.replicates.next(self._at_rest, self.objective.area)) is not None:
-            course = self.replicate(original)
-        return course
 
     @property
     def num_begun(self) -> int:
@@ -78,54 +66,70 @@ class Scheduler:
         """Whether there are trials left to propose."""
         return self.num_begun < self.num_trials
 
-    def _at_rest(self, number: int) -> bool:
-        return self.trials[number].status in ("held", "completed", "stopped")
-
-    def go_on(self, number: int) -> TrialState:
-        """A trial that was held, or would be, goes on."""
-        course = self.trials[number]
-        course.status, course.reason = "running", ""
-        self.early_stopper.set_running(number, running=True)
-        return course
-
-    def propose(self) -> TrialState:
-        """A new trial."""
-        number = len(self.trials)
-        return self._begin(TrialState(number, self.proposer.ask(number)))
-
-    def amend(self, number: int, values: Mapping[str, Any]) -> None:
-        """A trial just proposed runs with these values instead, as it does where a table has no others."""
-        self.proposer.amend(number, values)
-        self._begin(TrialState(number, values))
-
-    def adopt(self, values: Mapping[str, Any]) -> TrialState:
-        """A trial that was proposed elsewhere, as the next. ValueError when it does not lie in the space."""
-        number = len(self.trials)
-        self.proposer.adopt(number, values)
-        return self._begin(TrialState(number, values))
-
-    def _begin(self, course: TrialState) -> TrialState:
-        self.trials[course.number] = course
-        params, _ = self.proposer.known(course.number)
-        self.replicates.original(course.number, tuple(sorted(params.items())))
-        return course
-
-    def replicate(self, original: int) -> TrialState:
-        """The configuration of a trial once more, with another seed."""
-        number = len(self.trials)
-        run = self.replicates.replicate(number, original)
-        course = TrialState(number, self.trials[original].values, replicate_of=original, run=run)
-        self.trials[number] = course
-        return course
-
     @property
     def has_more(self) -> bool:
-        """Whether a trial could begin or be revived."""
+        """Whether a trial could begin or be resumed."""
         return self.may_begin or self.early_stopper.next_to_resume(self.may_begin) is not None
 
     @property
     def on_plateau(self) -> bool:
-        return self.plateau is not None and self._rests - self._grown_at >= self.plateau[0]
+        """Whether so many trials came to rest since the front last grew that the search is over."""
+        return self.plateau is not None and self._num_rests - self._num_rests_at_growth >= self.plateau.trials
+
+    def ask(self) -> TrialState | None:
+        """The trial to run next: one that was held, or a new one, or a replicate. None when there is none for now."""
+        trial = None if self.on_plateau else self._ask_search()
+        if trial is None:
+            original = self.replicates.next(self._is_at_rest, self.objective.area)
+            trial = None if original is None else self.replicate(original)
+        return trial
+
+    def _ask_search(self) -> TrialState | None:
+        """A trial of the search itself."""
+        resumed = self.early_stopper.next_to_resume(self.may_begin)
+        if resumed is not None:
+            return self.go_on(resumed)
+        return self.propose() if self.may_begin else None
+
+    def _is_at_rest(self, number: int) -> bool:
+        return self.trials[number].status in AT_REST
+
+    def go_on(self, number: int) -> TrialState:
+        """Resume a trial that was held, or would be."""
+        trial = self.trials[number]
+        trial.status, trial.reason = TrialStatus.RUNNING, ""
+        self.early_stopper.set_running(number, running=True)
+        return trial
+
+    def propose(self) -> TrialState:
+        """Begin a new trial."""
+        number = len(self.trials)
+        return self._begin(number, self.proposer.ask(number))
+
+    def amend(self, number: int, values: Mapping[str, Any]) -> None:
+        """A trial just proposed runs with these values instead, where a recorded table lacks those proposed."""
+        self.proposer.amend(number, values)
+        self._begin(number, values)
+
+    def adopt(self, values: Mapping[str, Any]) -> TrialState:
+        """Begin a trial that was proposed elsewhere. ValueError when it does not lie in the space."""
+        number = len(self.trials)
+        self.proposer.adopt(number, values)
+        return self._begin(number, values)
+
+    def _begin(self, number: int, values: Mapping[str, Any]) -> TrialState:
+        trial = self.trials[number] = TrialState(number, values)
+        params = self.proposer.known_trial(number).params
+        self.replicates.original(number, tuple(sorted(params.items())))
+        return trial
+
+    def replicate(self, original: int) -> TrialState:
+        """Begin a run of a trial's configuration with another seed."""
+        number = len(self.trials)
+        run = self.replicates.replicate(number, original)
+        trial = TrialState(number, self.trials[original].values, replicate_of=original, run=run)
+        self.trials[number] = trial
+        return trial
 
     def rung(
         self,
@@ -136,89 +140,99 @@ class Scheduler:
         names: Sequence[Hashable] | None = None,
         may_begin: bool | None = None,
     ) -> str | None:
-        """Take the points (P, S) of a trial's rung. The reason to hold it, or None.
+        """Take the points (P, S) of a trial's rung. The reason to hold the trial, or None.
 
         ``ahead`` are the examples that it will have seen at its further rungs, none at its last. ``names`` tell the points
-        apart, the same in each run of a configuration; their places do if not given. ``may_begin`` is what it was when the
-        rung was taken, if that was before. A replicate is judged by nobody.
+        apart, the same in each run of a configuration; their positions do if not given. ``may_begin`` is what it was when
+        the rung was taken, if that was before. Early stopping leaves replicates alone.
         """
-        course = self.trials[number]
-        course.front = front_of([*course.front, *points])
-        self.replicates.rung(number, examples_seen, dict(zip(names or range(len(points)), points, strict=True)))
-        if course.replicate_of is not None:
+        trial = self.trials[number]
+        trial.front = front_of([*trial.front, *points])
+        named_points = dict(zip(names or range(len(points)), points, strict=True))
+        self.replicates.rung(number, examples_seen, named_points)
+        if trial.replicate_of is not None:
             return None
         self.front = front_of([*self.front, *points])
         if self.replicates.has_any(number):
             self._report_means(number)
         else:
-            self.proposer.report(number, examples_seen, course.front)
-        objective, area = self.objective.best_value(course.front), self.objective.area(course.front)
-        feasible = tuple(point for point in course.front if not self.objective.violation(point)) or course.front
-        standing = Standing(feasible, objective, area, tuple(points))
+            self.proposer.report(number, examples_seen, trial.front)
         may_begin = self.may_begin if may_begin is None else may_begin
+        standing = self._standing(trial, points)
         reason = self.early_stopper.on_rung(number, examples_seen, standing, ahead, may_begin)
-        course.reason = reason or "" if ahead else ""
-        return course.reason or None
+        trial.reason = reason or "" if ahead else ""
+        return trial.reason or None
+
+    def _standing(self, trial: TrialState, points: Sequence[Pair]) -> Standing:
+        feasible = tuple(point for point in trial.front if not self.objective.violation(point))
+        return Standing(
+            front=feasible or trial.front,
+            objective=self.objective.best_value(trial.front),
+            area=self.objective.area(trial.front),
+            points=tuple(points),
+        )
 
     def hold(self, number: int) -> None:
         """The trial was stopped, for now."""
-        self.proposer.tell(number, "stopped")
+        self.proposer.tell(number, TrialStatus.HELD)
         self.early_stopper.set_running(number, running=False)
-        self._rest(number, "held")
+        self._rest(number, TrialStatus.HELD)
 
-    def end(self, number: int, status: Literal["completed", "stopped", "failed"]) -> None:
-        """The trial will not go on."""
-        course = self.trials[number]
-        self.replicates.end(number, status == "failed")
-        if course.replicate_of is not None:
-            course.status = status
-            if status != "failed":
-                self._tell_means(course.replicate_of)
+    def end(self, number: int, status: TrialStatus) -> None:
+        """The trial is over: completed, stopped for good, or failed."""
+        trial, status = self.trials[number], TrialStatus(status)
+        failed = status == TrialStatus.FAILED
+        self.replicates.end(number, failed)
+        if trial.replicate_of is not None:
+            trial.status = status
+            if not failed:
+                self._tell_means(trial.replicate_of)
             return
-        if course.status == "running":
+        if trial.status == TrialStatus.RUNNING:
             self.proposer.tell(number, status)
             self._rest(number, status)
-        course.status = status
+        trial.status = status
         self.early_stopper.end(number)
 
     def _report_means(self, original: int) -> None:
-        for seen, front in self.replicates.standings(original).items():
-            self.proposer.report(original, seen, front)
+        for examples_seen, front in self.replicates.mean_fronts(original).items():
+            self.proposer.report(original, examples_seen, front)
 
     def _tell_means(self, original: int) -> None:
         """Let the means over a configuration's runs replace what the sampler was told of it."""
         self._report_means(original)
-        if self._at_rest(original):
-            self.proposer.tell(original, "completed" if self.trials[original].status == "completed" else "stopped")
+        if self._is_at_rest(original):
+            self.proposer.tell(original, self.trials[original].status)
 
     def _rest(self, number: int, status: TrialStatus) -> None:
         self.trials[number].status = status
-        self._rests += 1
+        self._num_rests += 1
         if not self.front:
             return
-        area, least = self.objective.area(self.front), self.plateau[1] if self.plateau else 0.0
-        if self._area is None or area > self._area + least * abs(self._area):
-            self._area, self._grown_at = area, self._rests
+        area = self.objective.area(self.front)
+        min_growth = self.plateau.growth if self.plateau else 0.0
+        before = self._area_at_growth
+        if before is None or area > before + min_growth * abs(before):
+            self._area_at_growth = area
+            self._num_rests_at_growth = self._num_rests
 
 
 def make_objective(objective: ObjectiveConfig, reference: Pair) -> Objective:
-    """The goal under an objective, where the reference encoder scores ``reference`` (P, S) on dev."""
+    """A sweep's objective, where the reference encoder scores ``reference`` (P, S) on dev."""
     return Objective.of(objective.polarity_weight, objective.similarity, objective.constraints.model_dump(), reference)
 
 
 def make_scheduler(config: SweepConfig, space: Space, reference: Pair, *, seed_offset: int = 0) -> Scheduler:
-    """All that decides a sweep, at its beginning."""
+    """The scheduler of a sweep that begins, whose reference encoder scores ``reference`` (P, S) on dev."""
     objective = make_objective(config.objective, reference)
     seed = (config.seed + seed_offset) % 2**32
-    proposals = Proposer(space, config.sampler, seed, objective, config.objective.proposals)
-    plateau = config.early_stopping.plateau
     # An untrained trial scores as the reference does, unless that is another encoder.
     untrained = reference if config.reference_encoder == config.model else None
     return Scheduler(
-        proposals,
-        make_early_stopper(config.early_stopping, objective, untrained),
-        objective,
-        config.budget.trials,
-        (plateau.trials, plateau.growth) if plateau else None,
-        Replicates(config.replicates.trials, config.replicates.runs),
+        proposer=Proposer(space, config.sampler, seed, objective, config.objective.proposals),
+        early_stopper=make_early_stopper(config.early_stopping, objective, untrained),
+        objective=objective,
+        num_trials=config.budget.trials,
+        plateau=config.early_stopping.plateau,
+        replicates=Replicates(config.replicates.trials, config.replicates.runs),
     )

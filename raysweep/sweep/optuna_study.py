@@ -37,11 +37,14 @@ class StudyFile:
 
     def begin(self, course: TrialState) -> None:
         original = course.replicate_of
-        params, distributions = self._proposals.known(course.number if original is None else original)
+        known = self._proposals.known_trial(course.number if original is None else original)
         attributes = {} if original is None else {"replicate_of": original}
         self._study.add_trial(
             optuna.trial.create_trial(
-                state=optuna.trial.TrialState.RUNNING, params=params, distributions=distributions, user_attrs=attributes
+                state=optuna.trial.TrialState.RUNNING,
+                params=known.params,
+                distributions=known.distributions,
+                user_attrs=attributes,
             )
         )
 

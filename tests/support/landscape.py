@@ -10,6 +10,7 @@ from raysweep.metrics.objective import Objective
 from raysweep.search.proposer import Aim, Proposer
 from raysweep.search.scheduler import Scheduler
 from raysweep.search.stopping.factory import make_early_stopper
+from raysweep.trial_status import TrialStatus
 
 ANY_SAMPLER = ("mfgp", "tpe", "gp", "nsga2", "random", "grid", "optuna.samplers:QMCSampler")
 
@@ -85,9 +86,9 @@ class Player:
 
     def play(self, stop_after: float = math.inf) -> "Player":
         while len(self.events) < stop_after:
-            while len(self.queue) < self.workers and (course := self.scheduler.ask()) is not None:
-                self.events.append(("ask", course.number, dict(course.values)))
-                heapq.heappush(self.queue, (self.clock + 1 + course.number % 3, course.number))
+            while len(self.queue) < self.workers and (trial := self.scheduler.ask()) is not None:
+                self.events.append(("ask", trial.number, dict(trial.values)))
+                heapq.heappush(self.queue, (self.clock + 1 + trial.number % 3, trial.number))
             if not self.queue:
                 break
             self.clock, number = heapq.heappop(self.queue)
@@ -99,7 +100,7 @@ class Player:
         step = self.steps[number]
         if number in self.failing and step == 2:
             self.events.append(("fail", number, None))
-            return self.scheduler.end(number, "failed")
+            return self.scheduler.end(number, TrialStatus.FAILED)
         points = landscape(dict(self.scheduler.trials[number].values), step)
         held = self.scheduler.rung(number, 10 * step, points, AHEAD[step:])
         self.events.append(("rung", number, points))
@@ -108,7 +109,7 @@ class Player:
             self.scheduler.hold(number)
         elif step == NUM_RUNGS:
             self.events.append(("end", number, None))
-            self.scheduler.end(number, "completed")
+            self.scheduler.end(number, TrialStatus.COMPLETED)
         else:
             heapq.heappush(self.queue, (self.clock + 1, number))
         return None

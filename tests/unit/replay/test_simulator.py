@@ -12,7 +12,6 @@ from raysweep.cli.commands import app
 from raysweep.replay.simulator import Search, SearchSettings, budget_to, replay
 from raysweep.replay.table import FreeTrials, RecordedSweep
 from raysweep.replay.table_io import read
-from raysweep.search.proposer import RecentTrialsStorage
 
 RUNGS = 3
 LOSSES = ("triplet", "softmax", "cosine_similarity")
@@ -94,23 +93,14 @@ def test_a_recorded_configuration_stands_for_itself(table: RecordedSweep) -> Non
 
 @pytest.mark.parametrize("workers", [1, 4])
 @pytest.mark.parametrize("sampler", ["mfgp", "tpe", "random"])
-def test_a_sampler_learns_what_its_proposals_stand_for(
-    table: RecordedSweep, sampler: str, workers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    storages: list[RecentTrialsStorage] = []
-
-    class ObservedStorage(RecentTrialsStorage):
-        def __init__(self) -> None:
-            super().__init__()
-            storages.append(self)
-
-    monkeypatch.setattr("raysweep.search.proposer.RecentTrialsStorage", ObservedStorage)
+def test_a_sampler_learns_what_its_proposals_stand_for(table: RecordedSweep, sampler: str, workers: int) -> None:
     search = Search(table, SearchSettings(sampler, "pareto", "area"), seed=0)
     steps = list(replay(table, search, workers))
     recorded = sorted(str(sorted(table.space.recall(trial.values).params.items())) for trial in table.trials)
-    params = [search.proposer.known(number)[0] for number in range(len(table.trials))]
+    proposer = search.scheduler.proposer
+    params = [proposer.known_trial(number).params for number in range(len(table.trials))]
     assert sorted(str(sorted(each.items())) for each in params) == recorded
-    told = [trial for trial in storages[0].get_all_trials(0) if trial.state != TrialState.FAIL]
+    told = [trial for trial in proposer.views[0].storage.get_all_trials(0) if trial.state != TrialState.FAIL]
     assert sorted(str(sorted(trial.params.items())) for trial in told) == recorded
     for trial in search.scheduler.trials.values():
         assert dict(trial.values) == dict(table.space.draw(table.space.recall(trial.values)))

@@ -10,6 +10,7 @@ import pytest
 from raysweep.errors import InputError
 from raysweep.search.proposer import Aim, try_out
 from raysweep.search.samplers import make_sampler
+from raysweep.trial_status import TrialStatus
 from support.landscape import AHEAD, AIMS, ANY_SAMPLER, NUM_RUNGS, POLICIES, RANGES, Player, make
 
 
@@ -47,19 +48,19 @@ def test_every_trial_is_proposed_once_within_the_space_and_comes_to_rest(
     scheduler = player.scheduler
     size = 18 if sampler == "grid" else 20
     assert list(scheduler.trials) == list(range(size))
-    for number, course in scheduler.trials.items():
-        scheduler.proposer.space.recall(course.values)  # ValueError if outside
+    for number, trial in scheduler.trials.items():
+        scheduler.proposer.space.recall(trial.values)  # ValueError if outside
         assert (
-            set(course.values) - {"loss", "learning_rate"}
-            == {"a": {"margin"}, "b": {"scale"}, "c": set()}[course.values["loss"]]
+            set(trial.values) - {"loss", "learning_rate"}
+            == {"a": {"margin"}, "b": {"scale"}, "c": set()}[trial.values["loss"]]
         )
         steps = [e for e in player.events if e[:2] == ("rung", number)]
         assert len(steps) == len({str(e) for e in steps}) <= NUM_RUNGS
-        assert course.status in ("completed", "held", "failed")
-        assert (course.status == "completed") == (len(steps) == NUM_RUNGS)
-        assert (course.status == "failed") == (number in (2, 5) and len(steps) == 1 and course.status != "held")
+        assert trial.status in ("completed", "held", "failed")
+        assert (trial.status == "completed") == (len(steps) == NUM_RUNGS)
+        assert (trial.status == "failed") == (number in (2, 5) and len(steps) == 1 and trial.status != "held")
     if policy == "none":
-        assert all(course.status != "held" for course in scheduler.trials.values())
+        assert all(trial.status != "held" for trial in scheduler.trials.values())
 
 
 @CONTRACT
@@ -73,16 +74,16 @@ def test_restored_in_the_middle_it_goes_on_the_same(sampler: str, policy: str, a
         steps: dict[int, int] = {}
         for kind, number, what in part.events:
             if kind == "ask":
-                course = restored.ask()
-                assert course is not None
-                assert (course.number, dict(course.values)) == (number, what)
+                trial = restored.ask()
+                assert trial is not None
+                assert (trial.number, dict(trial.values)) == (number, what)
             elif kind == "rung":
                 step = steps[number] = steps.get(number, 0) + 1
                 restored.rung(number, 10 * step, what, AHEAD[step:])
             elif kind == "hold":
                 restored.hold(number)
             else:
-                restored.end(number, "completed" if kind == "end" else "failed")
+                restored.end(number, TrialStatus.COMPLETED if kind == "end" else TrialStatus.FAILED)
         part.scheduler = restored
         assert part.play().events == expected
 
@@ -91,21 +92,21 @@ def test_restored_in_the_middle_it_goes_on_the_same(sampler: str, policy: str, a
 def test_what_optuna_is_told(aim: Aim) -> None:
     """Held trials are pruned, with the values at their rungs; none is complete that was not; failed ones failed."""
     scheduler = Player(make("tpe", "pareto", aim), 1, (2, 5)).play().scheduler
-    for view in scheduler.proposer._views:
+    for view in scheduler.proposer.views:
         told = {trial.number: trial for trial in view.study.get_trials()}
-        assert len(told) == len(view.told) - sum(
-            course.status == "failed" and number not in view.told for number, course in scheduler.trials.items()
+        assert len(told) == len(view.numbers) - sum(
+            trial.status == "failed" and number not in view.numbers for number, trial in scheduler.trials.items()
         )
-        for number, course in scheduler.trials.items():
-            if number not in view.told:
+        for number, trial in scheduler.trials.items():
+            if number not in view.numbers:
                 continue
-            trial = told[view.told[number]]
-            expected = {"completed": "COMPLETE", "held": "PRUNED", "failed": "FAIL"}[course.status]
-            assert trial.state.name == expected
+            in_study = told[view.numbers[number]]
+            expected = {"completed": "COMPLETE", "held": "PRUNED", "failed": "FAIL"}[trial.status]
+            assert in_study.state.name == expected
             if expected == "COMPLETE" and aim == "area":
-                assert trial.value == scheduler.objective.area(course.front)
+                assert in_study.value == scheduler.objective.area(trial.front)
             if expected == "PRUNED" and aim != "both":
-                assert trial.intermediate_values
+                assert in_study.intermediate_values
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from raysweep.config.sweep import PlateauConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Pair
@@ -134,8 +135,8 @@ def test_what_a_mean_knocks_off_the_front_makes_room_for_others() -> None:
     assert play_points(decide(2, num_trials=3), scores) == [0, 1]
     scheduler = decide(9, num_trials=3)
     assert play_points(scheduler, {**scores, 0: [*scores[0], [(0.6, 0.3)]]})[:3] == [0, 1, 1]
-    known = scheduler.proposer._known[0]
-    assert known.standings == {10: (pytest.approx((0.7, 1 / 3)),)}, "the sampler is told the mean"
+    known = scheduler.proposer.known_trial(0)
+    assert known.fronts == {10: (pytest.approx((0.7, 1 / 3)),)}, "the sampler is told the mean"
 
 
 def test_within_a_standard_error_of_the_front_is_near_it() -> None:
@@ -227,7 +228,7 @@ def test_they_come_after_the_search_and_leave_it_as_it_was(policy: str) -> None:
 
 def test_they_come_after_a_plateau_too() -> None:
     scheduler = decide(2, num_trials=99)
-    scheduler.plateau = (3, 0.0)
+    scheduler.plateau = PlateauConfig(trials=3, growth=0.0)
     assert play_points(scheduler, {number: [[(0.8, 0.4)]] * 3 for number in range(9)}) == [0, 1]
     assert len(scheduler.trials) == 6
 
@@ -290,7 +291,7 @@ def test_a_run_that_reaches_another_rung_is_averaged_where_it_went(tmp_path: Pat
     sweep.rest(1)
     sweep.finish("completed", "")
     assert {mean.step for mean in load(tmp_path).means} == {1}
-    assert set(sweep.scheduler.proposer._known[0].standings) == {2048 * step for step in range(1, reached + 1)}
+    assert set(sweep.scheduler.proposer.known_trial(0).fronts) == {2048 * step for step in range(1, reached + 1)}
 
 
 def test_without_a_budget_of_replicates_nothing_changes(tmp_path: Path) -> None:
@@ -350,6 +351,12 @@ def test_a_failed_replicate_is_left_out_of_the_mean(tmp_path: Path) -> None:
         assert {mean.runs for mean in results.means if mean.trial == original} == ({count} if count > 1 else set())
 
 
+def fronts_known_to_the_sampler(scheduler: Scheduler) -> dict[int, dict[int, tuple[Pair, ...]]]:
+    """By trial of the search, then by examples seen."""
+    originals = [number for number, trial in scheduler.trials.items() if trial.replicate_of is None]
+    return {number: scheduler.proposer.known_trial(number).fronts for number in originals}
+
+
 @pytest.mark.parametrize("adopt", [False, True])
 @pytest.mark.ray  # takes long
 def test_killed_after_any_event_it_comes_to_the_same_end(tmp_path: Path, adopt: bool) -> None:
@@ -368,8 +375,8 @@ def test_killed_after_any_event_it_comes_to_the_same_end(tmp_path: Path, adopt: 
         again.replay(list(events(folder / "ledger.jsonl")), adopt=adopt)
         play(again, failing=(6,))
         assert story(folder) == story(tmp_path / "whole"), (cut_after, kinds[cut_after - 1]["event"])
-        known, expected = (sweep.scheduler.proposer._known for sweep in (again, whole))
-        assert {n: known[n].standings for n in known} == {n: expected[n].standings for n in expected}
+        known, expected = (fronts_known_to_the_sampler(sweep.scheduler) for sweep in (again, whole))
+        assert known == expected
 
 
 def test_more_replicates_may_be_asked_for_on_resume(tmp_path: Path) -> None:
@@ -388,13 +395,13 @@ def test_trials_after_replicates_are_new_and_the_sampler_knows_the_means(tmp_pat
     play(make(tmp_path, **OVERRIDES)[0])
     again, _ = assemble(*settings(tmp_path, **{**OVERRIDES, "budget__trials": "15"}), Ledger(tmp_path))
     again.replay(list(events(tmp_path / "ledger.jsonl")))
-    (view,) = again.scheduler.proposer._views
+    (view,) = again.scheduler.proposer.views
     told = {trial.number: trial for trial in view.study.get_trials(deepcopy=False)}
     originals = {mean.trial for mean in load(tmp_path).means}
     for original in originals:
-        standings = again.scheduler.replicates.standings(original)
+        standings = again.scheduler.replicates.mean_fronts(original)
         worth = {seen: again.scheduler.objective.area(front) for seen, front in standings.items()}
-        assert told[view.told[original]].intermediate_values == pytest.approx(worth)
+        assert told[view.numbers[original]].intermediate_values == pytest.approx(worth)
     assert len(told) == 12, "a replicate is no trial of the sampler's"
     play(again)
     trials = load(tmp_path).trials
