@@ -2,20 +2,39 @@
 
 from dataclasses import dataclass, field
 
-from raysweep.results.types import Cost, Results
+from raysweep.results.types import Cost, Results, Trial
+from raysweep.trial_status import TrialStatus
 
-KINDS = ("completed", "stopped", "held", "interrupted", "failed", "running", "replicates")
+REPLICATES = "replicates"
+
+KINDS: tuple[str, ...] = (
+    TrialStatus.COMPLETED,
+    TrialStatus.STOPPED,
+    TrialStatus.HELD,
+    TrialStatus.INTERRUPTED,
+    TrialStatus.FAILED,
+    TrialStatus.RUNNING,
+    REPLICATES,
+)
+"""What trials are told apart by: their status, or that they are replicates."""
 
 
 @dataclass
 class Entry:
-    """Trials of one kind: those of a status, or the replicates, or all of them."""
+    """Trials of one of the KINDS, or all of them. ``saved_seconds`` is what early stopping saved."""
 
     kind: str
     num_trials: int = 0
     num_rungs: int = 0
     cost: Cost = field(default_factory=Cost)
     saved_seconds: float = 0.0
+
+    def add(self, trial: Trial, num_rungs: int, saved_seconds: float) -> None:
+        """Count one more trial, which has done so many rungs."""
+        self.num_trials += 1
+        self.num_rungs += num_rungs
+        self.cost.add(Cost(trial.seconds, trial.cpu_seconds, trial.gpu_seconds, trial.money))
+        self.saved_seconds += saved_seconds
 
 
 @dataclass(frozen=True)
@@ -30,42 +49,63 @@ class Account:
         """Whether trials cost any money."""
         return self.total.cost.money > 0
 
+    @property
+    def incomplete_seconds(self) -> float:
+        """The trial-seconds of trials of the search that did not complete."""
+        complete = (TrialStatus.COMPLETED, REPLICATES)
+        return sum(entry.cost.seconds for entry in self.entries if entry.kind not in complete)
+
     def of(self, kind: str) -> Entry:
         """The trials of one kind, perhaps none."""
         return next((entry for entry in self.entries if entry.kind == kind), Entry(kind))
 
 
 def account_of(results: Results) -> Account:
-    """Add up the trials. Early stopping saved what trials that it stopped would have taken to their end.
-
-    That is estimated at the pace of the rungs they did. What failed, was cut off or may go on has saved nothing.
-    """
-    done: dict[int, int] = {}
-    for rung in results.rungs:
-        done[rung.trial] = max(rung.step, done.get(rung.trial, 0))
+    """Add up the trials. What failed, was interrupted or may go on has saved nothing."""
+    num_rungs_by_trial = _rungs_done(results)
     entries = {kind: Entry(kind) for kind in KINDS}
     total = Entry("all")
     for trial in results.trials:
-        kind = trial.status if trial.replicate_of is None else "replicates"
-        num_rungs = done.get(trial.trial, 0)
-        left = max(0, trial.num_rungs - num_rungs) if num_rungs and kind == "stopped" else 0
+        kind = trial.status if trial.replicate_of is None else REPLICATES
+        num_rungs = num_rungs_by_trial[trial.trial]
+        saved_seconds = _saved_seconds(trial, num_rungs) if kind == TrialStatus.STOPPED else 0.0
         for entry in (entries[kind], total):
-            entry.num_trials += 1
-            entry.num_rungs += num_rungs
-            entry.cost.add(Cost(trial.seconds, trial.cpu_seconds, trial.gpu_seconds, trial.money))
-            entry.saved_seconds += trial.seconds / num_rungs * left if left else 0.0
+            entry.add(trial, num_rungs, saved_seconds)
     return Account(tuple(entry for entry in entries.values() if entry.num_trials), total)
 
 
-def sentence(found: Account, most_replicates: int | None = None) -> str:
+def _rungs_done(results: Results) -> dict[int, int]:
+    """How many rungs each trial has done."""
+    num_rungs = {trial.trial: 0 for trial in results.trials}
+    for rung in results.rungs:
+        num_rungs[rung.trial] = max(rung.step, num_rungs[rung.trial])
+    return num_rungs
+
+
+def _saved_seconds(trial: Trial, num_rungs: int) -> float:
+    """What a trial that was stopped would have taken to its end, at the pace of the ``num_rungs`` rungs it did."""
+    num_left = trial.num_rungs - num_rungs
+    if num_rungs == 0 or num_left <= 0:
+        return 0.0
+    return trial.seconds / num_rungs * num_left
+
+
+def sentence(account: Account, max_replicates: int | None = None) -> str:
     """The account in a line: what all cost, what went into trials that did not complete, what early stopping saved."""
-    cost = found.total.cost
-    text = f"{cost.seconds:,.0f} trial-seconds, {cost.cpu_seconds / 3600:.2f} CPU-hours"
-    text += f", {cost.gpu_seconds / 3600:.2f} GPU-hours" if cost.gpu_seconds else ""
-    text += f", {cost.money:{'.2f' if cost.money >= 0.1 else '.2g'}} in money" if found.priced else ""
-    incomplete = sum(e.cost.seconds for e in found.entries if e.kind not in ("completed", "replicates"))
-    text += f"; {incomplete:,.0f} of them in trials that did not complete"
-    if (replicates := found.of("replicates")).num_trials:
-        most = "" if most_replicates is None else f" of at most {most_replicates}"
-        text += f", {replicates.cost.seconds:,.0f} in {replicates.num_trials}{most} replicates"
-    return text + f"; early stopping saved about {found.total.saved_seconds:,.0f}"
+    uses = [f"{account.incomplete_seconds:,.0f} of them in trials that did not complete"]
+    replicates = account.of(REPLICATES)
+    if replicates.num_trials:
+        at_most = "" if max_replicates is None else f" of at most {max_replicates}"
+        uses.append(f"{replicates.cost.seconds:,.0f} in {replicates.num_trials}{at_most} replicates")
+    saved = f"early stopping saved about {account.total.saved_seconds:,.0f}"
+    return "; ".join([_cost_text(account.total.cost), ", ".join(uses), saved])
+
+
+def _cost_text(cost: Cost) -> str:
+    amounts = [f"{cost.seconds:,.0f} trial-seconds", f"{cost.cpu_seconds / 3600:.2f} CPU-hours"]
+    if cost.gpu_seconds:
+        amounts.append(f"{cost.gpu_seconds / 3600:.2f} GPU-hours")
+    if cost.money > 0:
+        digits = ".2f" if cost.money >= 0.1 else ".2g"
+        amounts.append(f"{cost.money:{digits}} in money")
+    return ", ".join(amounts)

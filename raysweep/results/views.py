@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any
 
 from raysweep.metrics.pareto import non_dominated
 from raysweep.results.types import Mean, Point, Results, Trial
@@ -11,18 +10,28 @@ from raysweep.results.types import Mean, Point, Results, Trial
 def averaged(results: Results) -> list[Point]:
     """A run's points without those of replicates: on dev each is the mean over its configuration's runs."""
     replicates = {trial.trial for trial in results.trials if trial.replicate_of is not None}
-    means: dict[Any, Mean] = {(mean.trial, mean.step, mean.kind, mean.value): mean for mean in results.means}
+    means = {(mean.trial, mean.step, mean.kind, mean.value): mean for mean in results.means}
     points = []
     for point in results.points:
         if point.trial in replicates:
             continue
-        mean = means.get((point.trial, point.step, *point.key)) if point.split == "dev" else None
-        if mean is not None:
-            unit = point.retention / point.similarity if point.similarity else 0.0
-            retention = unit * mean.similarity
-            point = dataclasses.replace(point, polarity=mean.polarity, similarity=mean.similarity, retention=retention)
-        points.append(point)
+        if point.split == "dev" and point.trial is not None and point.step is not None:
+            mean = means.get((point.trial, point.step, *point.key))
+            points.append(point if mean is None else _with_mean(point, mean))
+        else:
+            points.append(point)
     return points
+
+
+def _with_mean(point: Point, mean: Mean) -> Point:
+    """The point with the mean's scores, and the retention that goes with them."""
+    retention_of_similarity = point.retention / point.similarity if point.similarity else 0.0
+    return dataclasses.replace(
+        point,
+        polarity=mean.polarity,
+        similarity=mean.similarity,
+        retention=retention_of_similarity * mean.similarity,
+    )
 
 
 MAIN_PARAMETERS = ("loss", "margin", "scale", "learning_rate", "freezing", "batch_size")
@@ -40,5 +49,7 @@ def varied_parameters(trials: Iterable[Trial]) -> tuple[str, ...]:
     configs = [trial.config for trial in trials]
     names = list(dict.fromkeys(name for config in configs for name in config))
     varied = [name for name in names if any(config.get(name) != configs[0].get(name) for config in configs)]
-    chosen = varied or [name for name in names if name in MAIN_PARAMETERS]
-    return tuple(sorted(chosen, key=lambda n: MAIN_PARAMETERS.index(n) if n in MAIN_PARAMETERS else len(names)))
+    chosen = varied or names
+    main = [name for name in MAIN_PARAMETERS if name in chosen]
+    others = [name for name in varied if name not in MAIN_PARAMETERS]
+    return (*main, *others)

@@ -5,17 +5,18 @@ from dataclasses import dataclass
 
 from raysweep.metrics.objective import Pair
 from raysweep.terminal import duration
+from raysweep.trial_status import TrialStatus
 
 
 @dataclass(frozen=True)
 class SweepStatus:
-    """A running sweep at one moment. ``counts`` are trials by how they stand, ``running`` first."""
+    """A running sweep at one moment. ``counts`` are trials by how they stand, those that run first."""
 
     num_begun: int  # trials of the search, replicates aside
     num_trials: int  # that the search may begin
     num_replicates: int
     max_replicates: int
-    counts: Mapping[str, int]
+    counts: Mapping[TrialStatus, int]
     best: Pair | None  # P and S of the best point, once there is one
     front_size: int
     seconds: float
@@ -28,17 +29,43 @@ class SweepStatus:
 
     @property
     def text(self) -> str:
-        """What runs, is held and has ended; the best point; the front; the time left."""
-        begun = f"{self.num_begun} of {self.num_trials} trials begun"
-        if self.num_replicates:
-            begun += f", {self.num_replicates} of at most {self.max_replicates} replicates"
-        counts = ", ".join(f"{count} {name}" for name, count in self.counts.items() if count or name == "running")
-        parts = [f"search: {begun}, {counts}"]
+        """How many trials have begun, run, are held and have ended; the best point; the front; the time left."""
+        parts = [f"search: {self._begun_text}, {self._counts_text}"]
         if self.best is not None:
             polarity, similarity = self.best
             parts.append(f"best P {100 * polarity:.2f} S {100 * similarity:.2f}")
             parts.append(f"front {self.front_size}")
-        return " | ".join([*parts, self._time_left])
+        parts.append(self._time_text)
+        return " | ".join(parts)
+
+    @property
+    def _begun_text(self) -> str:
+        text = f"{self.num_begun} of {self.num_trials} trials begun"
+        if self.num_replicates:
+            text += f", {self.num_replicates} of at most {self.max_replicates} replicates"
+        return text
+
+    @property
+    def _counts_text(self) -> str:
+        shown = [status for status, count in self.counts.items() if count or status == TrialStatus.RUNNING]
+        return ", ".join(f"{self.counts[status]} {status}" for status in shown)
+
+    @property
+    def _time_text(self) -> str:
+        left = self._seconds_left
+        return f"about {duration(left)} left" if left >= 1 else f"{duration(self.seconds)} so far"
+
+    @property
+    def _seconds_left(self) -> float:
+        """At the pace so far, within the budget; 0 where only held trials may go on, which nobody can foretell."""
+        estimates = []
+        if self._all_begun > self.counts[TrialStatus.RUNNING]:
+            seconds_per_trial = self.seconds / self._all_begun
+            num_left = self._all_trials - self._all_begun
+            estimates.append(seconds_per_trial * num_left)
+        if self.limit_seconds is not None:
+            estimates.append(self.limit_seconds - self.seconds)
+        return min(estimates, default=0.0)
 
     @property
     def _all_begun(self) -> int:
@@ -47,14 +74,3 @@ class SweepStatus:
     @property
     def _all_trials(self) -> int:
         return max(self._all_begun, self.num_trials + self.max_replicates)
-
-    @property
-    def _time_left(self) -> str:
-        estimates = []
-        if self._all_begun > self.counts["running"]:
-            seconds_per_trial = self.seconds / self._all_begun
-            estimates.append(seconds_per_trial * (self._all_trials - self._all_begun))
-        if self.limit_seconds is not None:
-            estimates.append(self.limit_seconds - self.seconds)
-        left = min(estimates, default=0.0)  # none where only held trials may go on, which nobody can foretell
-        return f"about {duration(left)} left" if left >= 1 else f"{duration(self.seconds)} so far"

@@ -5,115 +5,171 @@ share of R's. An older trial that does not lie in the new space is left out.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from raysweep.config.space import Space
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Pair, front_of
 from raysweep.metrics.pareto import hypervolume
-from raysweep.results.types import Results
+from raysweep.results.types import Point, Results, Rung, Trial
 from raysweep.results.views import averaged
 from raysweep.search.proposer import Proposer
+from raysweep.trial_status import TrialStatus
 
 FILE = "warm_start.json"
 
+NUM_FIRST = 5  # configurations to try before any of the sampler's own
 
-NUM_FIRST = 5  # points to try before any of the sampler's own
+
+@dataclass(frozen=True)
+class Observation:
+    """An older trial as the new sweep's sampler learns from it."""
+
+    values: Mapping[str, Any]
+    fronts: Mapping[int, tuple[Pair, ...]]  # its non-dominated points so far, by rising number of examples seen
+    status: TrialStatus  # completed or stopped
+
+    @property
+    def last_front(self) -> tuple[Pair, ...]:
+        """The non-dominated points of all its rungs."""
+        return self.fronts[max(self.fronts)]
 
 
 @dataclass(frozen=True)
 class WarmStart:
-    """``observations`` are trials: ``values``, ``fronts`` (by examples seen) and ``status``; ``first`` indexes some."""
+    """``first`` are indices of observations whose configurations are tried before any of the sampler's own."""
 
-    observations: list[dict[str, Any]]
+    observations: list[Observation]
     first: list[int]
     num_left_out: int
 
     @property
     def summary(self) -> str:
-        left = f"; {self.num_left_out} do not lie in this space" if self.num_left_out else ""
-        return f"warm start from {len(self.observations)} trials, the best {len(self.first)} to be tried first{left}"
+        """How many trials there are to learn from, for the display."""
+        left_out = f"; {self.num_left_out} do not lie in this space" if self.num_left_out else ""
+        return (
+            f"warm start from {len(self.observations)} trials, the best {len(self.first)} to be tried first{left_out}"
+        )
 
 
 def gather(runs: Sequence[Results], space: Space, reference: Pair) -> WarmStart:
     """What the runs teach a sweep over ``space`` whose reference encoder scores ``reference`` (P, S) on dev."""
-    observations: list[dict[str, Any]] = []
-    left_out = 0
+    observations: list[Observation] = []
+    num_left_out = 0
     for run in runs:
-        own = next((p for p in run.points if p.kind == "reference" and p.split == "dev"), None)
-        if own is None:
-            raise InputError(f"{run.folder}: holds no scores of its reference encoder to compare by")
+        old_reference = _reference_of(run)
         points = averaged(run)
-        for trial in run.trials:
-            rungs = sorted((r for r in run.rungs if r.trial == trial.trial), key=lambda rung: rung.step)
-            if not rungs or trial.status == "failed" or trial.replicate_of is not None:
-                continue
-            try:
-                space.recall(trial.config)
-            except ValueError:
-                left_out += 1
-                continue
-            front: tuple[Pair, ...] = ()
-            fronts = {}
-            for rung in rungs:
-                pairs = [
-                    _carried((point.polarity, point.similarity), (own.polarity, own.similarity), reference)
-                    for point in points
-                    if (point.trial, point.step, point.split) == (trial.trial, rung.step, "dev")
-                ]
-                front = front_of([*front, *pairs])
-                fronts[str(rung.examples_seen)] = front
-            status = "completed" if trial.status == "completed" else "stopped"
-            observations.append({"values": dict(trial.config), "fronts": fronts, "status": status})
-    return WarmStart(observations, _best(observations, (reference[0], reference[1] / 2)), left_out)
+        for trial, rungs in _finished_rungs(run):
+            if _lies_in(space, trial):
+                own = [point for point in points if point.trial == trial.trial and point.split == "dev"]
+                observations.append(_observation(trial, rungs, own, old_reference, reference))
+            else:
+                num_left_out += 1
+    reference_point = reference[0], reference[1] / 2
+    return WarmStart(observations, _best(observations, reference_point), num_left_out)
 
 
-def _carried(point: Pair, reference: Pair, onto: Pair) -> Pair:
-    polarity = onto[0] + (point[0] - reference[0]) * (1 - onto[0]) / max(1e-9, 1 - reference[0])
-    return polarity, point[1] * onto[1] / reference[1]
+def _reference_of(run: Results) -> Pair:
+    """P and S of the run's reference encoder on dev."""
+    for point in run.points:
+        if point.kind == "reference" and point.split == "dev":
+            return point.polarity, point.similarity
+    raise InputError(f"{run.folder}: holds no scores of its reference encoder to compare by")
 
 
-def _best(observations: Sequence[dict[str, Any]], reference_point: Pair) -> list[int]:
-    """The observations that the joint front is worth most by, greedily."""
+def _finished_rungs(run: Results) -> Iterator[tuple[Trial, list[Rung]]]:
+    """The trials to learn from, each with its rungs in order. Failed trials and replicates are none."""
+    for trial in run.trials:
+        rungs = sorted((rung for rung in run.rungs if rung.trial == trial.trial), key=lambda rung: rung.step)
+        if rungs and trial.status != TrialStatus.FAILED and trial.replicate_of is None:
+            yield trial, rungs
+
+
+def _lies_in(space: Space, trial: Trial) -> bool:
+    try:
+        space.recall(trial.config)
+    except ValueError:
+        return False
+    return True
+
+
+def _observation(
+    trial: Trial, rungs: Iterable[Rung], points: Sequence[Point], old_reference: Pair, new_reference: Pair
+) -> Observation:
+    """A trial with its ``points`` on dev carried over from one reference encoder's scores to another's."""
+    front: tuple[Pair, ...] = ()
+    fronts = {}
+    for rung in rungs:
+        at_rung = [(point.polarity, point.similarity) for point in points if point.step == rung.step]
+        carried = [_carried(pair, old_reference, new_reference) for pair in at_rung]
+        front = front_of([*front, *carried])
+        fronts[rung.examples_seen] = front
+    is_completed = trial.status == TrialStatus.COMPLETED
+    status = TrialStatus.COMPLETED if is_completed else TrialStatus.STOPPED
+    return Observation(dict(trial.config), fronts, status)
+
+
+def _carried(point: Pair, old_reference: Pair, new_reference: Pair) -> Pair:
+    old_polarity, old_similarity = old_reference
+    new_polarity, new_similarity = new_reference
+    polarity = new_polarity + (point[0] - old_polarity) * (1 - new_polarity) / max(1e-9, 1 - old_polarity)
+    similarity = point[1] * new_similarity / old_similarity
+    return polarity, similarity
+
+
+def _best(observations: Sequence[Observation], reference_point: Pair) -> list[int]:
+    """The observations of different configurations that add most hypervolume to a joint front, one after the other."""
     chosen: list[int] = []
     front: list[Pair] = []
-    seen: list[Any] = []
     while len(chosen) < NUM_FIRST:
+        chosen_values = [observations[index].values for index in chosen]
         areas = {
-            index: hypervolume([*front, *one["fronts"][max(one["fronts"], key=int)]], reference_point)
-            for index, one in enumerate(observations)
-            if one["values"] not in seen
+            index: hypervolume([*front, *observation.last_front], reference_point)
+            for index, observation in enumerate(observations)
+            if observation.values not in chosen_values
         }
         best = max(areas, key=lambda index: areas[index], default=None)
         if best is None or (chosen and areas[best] <= hypervolume(front, reference_point)):
             return chosen
         chosen.append(best)
-        seen.append(observations[best]["values"])
-        front += observations[best]["fronts"][max(observations[best]["fronts"], key=int)]
+        front += observations[best].last_front
     return chosen
 
 
-def apply(proposals: Proposer, lesson: WarmStart, *, first: bool = True) -> None:
-    """Let the sampler know; with ``first`` also have the best tried before anything else."""
-    for index, one in enumerate(lesson.observations):
+def apply(proposer: Proposer, warm_start: WarmStart, *, first: bool = True) -> None:
+    """Let the sampler know; with ``first`` also have the best tried before anything else.
+
+    The sampler knows the observations by negative numbers, which no trial of the sweep has.
+    """
+    for index, observation in enumerate(warm_start.observations):
         number = -1 - index
-        proposals.adopt(number, one["values"])
-        for seen, front in one["fronts"].items():
-            proposals.report(number, int(seen), tuple((polarity, similarity) for polarity, similarity in front))
-        proposals.tell(number, one["status"])
-    for index in lesson.first if first else ():
-        proposals.try_first(-1 - index)
+        proposer.adopt(number, observation.values)
+        for examples_seen, front in observation.fronts.items():
+            proposer.report(number, examples_seen, front)
+        proposer.tell(number, observation.status)
+    if first:
+        for index in warm_start.first:
+            proposer.try_first(-1 - index)
 
 
-def write(folder: Path, lesson: WarmStart) -> None:
-    """Keep the lesson with the run: a resume needs the same."""
-    (folder / FILE).write_text(json.dumps(asdict(lesson), indent=1), encoding="utf-8")
+def write(folder: Path, warm_start: WarmStart) -> None:
+    """Keep the warm start with the run: a resume needs the same."""
+    (folder / FILE).write_text(json.dumps(asdict(warm_start), indent=1), encoding="utf-8")
 
 
 def read(folder: Path) -> WarmStart | None:
-    """The lesson that a run began with, or None."""
+    """The warm start that a run began with, or None. InputError where its file was changed."""
     path = folder / FILE
-    return WarmStart(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+    if not path.is_file():
+        return None
+    try:
+        return TypeAdapter(WarmStart).validate_json(path.read_text(encoding="utf-8"))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InputError(f"{path}: {where}: {first['msg'].lower()}; the file was changed by hand?") from None
