@@ -36,6 +36,7 @@ from raysweep.runner import tune as search
 from raysweep.search.scheduler import make_scheduler
 from raysweep.sweep.budget import CostTracker
 from raysweep.sweep.optuna_study import StudyFile
+from raysweep.trial_status import TrialStatus
 
 SLOTS = 2
 # A space such as people search: proposals cost what they do in a sweep.
@@ -190,8 +191,8 @@ def _ours(folder: Path, count: int, data: sst2.Data, prepared: Prepared, *, writ
         seconds = time.perf_counter() - began
         os.environ.clear()  # what raysweep switches off in Tune stays on for its peers
         os.environ.update(before)
-    if sweep.ended["completed"] != count:
-        raise RuntimeError(f"{count} trials ended so: {sweep.ended}")
+    if sweep.progress.ended[TrialStatus.COMPLETED] != count:
+        raise RuntimeError(f"{count} trials ended so: {sweep.progress.ended}")
     sweep.finish("completed", "all trials are done")
     spent = dict.fromkeys(PARTS, 0.0)
     for path in folder.glob("times-*.json"):

@@ -11,6 +11,7 @@ import numpy as np
 
 from raysweep.config.trial import TrialConfig
 from raysweep.metrics.retrieval import Scores
+from raysweep.results.events import Event
 from raysweep.results.ledger import Ledger, checkpoints_of
 from raysweep.runner import tune
 from raysweep.sweep.sweep import Sweep
@@ -110,7 +111,7 @@ class TimedSweep(Sweep):
 class TimedLedger(Ledger):
     seconds = 0.0
 
-    def append(self, event: str, **values: Any) -> None:
+    def append(self, event: Event) -> None:
         began = time.perf_counter()
-        super().append(event, **values)
+        super().append(event)
         self.seconds += time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""The append-only file of what happened in a sweep; :mod:`raysweep.results.reader` says what its events are."""
+"""The append-only file of what happened in a sweep; :mod:`raysweep.results.events` says what its events are."""
 
 import fcntl
 import json
@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 from raysweep.errors import InputError
+from raysweep.results.events import Event, read_event
 
 
 @dataclass
@@ -16,44 +17,63 @@ class Ledger:
     """Appends events to ``folder/ledger.jsonl``, each on disk before :meth:`append` returns. One process at a time."""
 
     folder: Path
-    _file: Any = field(default=None, repr=False)
+    _file: BinaryIO | None = field(default=None, repr=False)
 
-    def open(self) -> None:
-        """Take the ledger for this process, less a last line that a kill cut short. InputError where another has it."""
-        path = self.folder / "ledger.jsonl"
-        self._file = path.open("a+b")
+    @property
+    def path(self) -> Path:
+        return self.folder / "ledger.jsonl"
+
+    def open(self) -> BinaryIO:
+        """Take the ledger for this process and remove a last line that a kill cut short.
+
+        InputError where another process has it.
+        """
+        file = self.path.open("a+b")
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._file.close()
-            raise InputError(f"{path}: another process is running this sweep") from None
+            file.close()
+            raise InputError(f"{self.path}: another process is running this sweep") from None
         except OSError:  # a file system without locks
             pass
-        self._file.seek(0)
-        self._file.truncate(self._file.read().rfind(b"\n") + 1)
+        file.seek(0)
+        end_of_last_line = file.read().rfind(b"\n") + 1
+        file.truncate(end_of_last_line)
+        self._file = file
+        return file
 
-    def append(self, event: str, **values: Any) -> None:
-        if self._file is None:
-            self.open()
-        self._file.write(json.dumps({"event": event, **values}, allow_nan=False).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+    def append(self, event: Event) -> None:
+        """Write an event to disk. ValueError where it holds a number that is not finite."""
+        file = self._file or self.open()
+        file.write(json.dumps(event.to_json(), allow_nan=False).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
 
     def close(self) -> None:
+        """Let other processes have the ledger."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
 
-def events(path: Path) -> Iterator[dict[str, Any]]:
-    """A ledger's events. A last line without its end was being written when the driver was killed; it never counted."""
-    lines = path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines[:-1], 1):
+def read_events(path: Path) -> Iterator[Event]:
+    """The events of a ledger, one for each line. InputError names the line that is no event, and says why.
+
+    A last line without its end was being written when the driver was killed. It never counted.
+    """
+    *lines, _ = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, 1):
         try:
-            event = json.loads(line)
-            event["event"]
+            values = json.loads(line)
+            values["event"]
         except (ValueError, TypeError, KeyError):
             raise InputError(f"{path}: line {number} is no event; the ledger was changed by hand?") from None
+        try:
+            event = read_event(values)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+        except ValueError as error:
+            raise InputError(f"{path}: line {number}: {error}; the ledger was changed by hand?") from None
         yield event
 
 

@@ -2,16 +2,19 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-SCHEMA = 2
+from raysweep.trial_status import TrialStatus
 
+SCHEMA = 2  # of the ledger's format
+
+LOCAL = "local"  # the node type where the cluster names none
 
 ScoredSplit = Literal["dev", "test"]
-
 
 PointKey = tuple[str, float | None]  # an operating point's kind and value
 
@@ -80,10 +83,22 @@ def key_name(key: PointKey) -> str:
 
 
 def point_values(point: Point) -> dict[str, Any]:
-    """A point as a rung's event holds it: without the trial and step, which the event has."""
+    """A point as a ``rung`` event stores it: without the trial and step, which the event has."""
     values = dataclasses.asdict(point)
     del values["trial"], values["step"]
     return json.loads(json.dumps(values, allow_nan=False))  # type: ignore[no-any-return]
+
+
+def point_problem(values: Mapping[str, Any]) -> str | None:
+    """What is wrong with the scores of a point that is given by its fields, None if nothing is."""
+    for name in ("polarity", "polarity_std", "similarity", "similarity_std", "retention"):
+        value = values.get(name)
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            return f"{name} {value!r}, not a finite number"
+    polarity, similarity = values["polarity"], values["similarity"]
+    if not -0.001 <= polarity <= 1.001 or not -1.001 <= similarity <= 1.001:
+        return f"P {polarity} and S {similarity}, beyond their ranges"
+    return None
 
 
 def objective(point: Point, polarity_weight: float, similarity: str) -> float:
@@ -105,14 +120,11 @@ class Rung:
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration. ``reason`` says why it has its status.
-
-    ``status`` is running, held (stopped for now), completed, stopped, failed, or interrupted (running when the sweep ended).
-    """
+    """One configuration. ``reason`` says why it has its status."""
 
     trial: int
     config: Mapping[str, Any]
-    status: str = "running"
+    status: TrialStatus = TrialStatus.RUNNING
     reason: str = ""
     seconds: float = 0.0
     cpu_seconds: float = 0.0
@@ -146,15 +158,24 @@ class Results:
     trials: tuple[Trial, ...]
     rungs: tuple[Rung, ...]
     points: tuple[Point, ...]
-    status: str  # running, or as in the ``finish`` event
+    status: str  # running, or as :class:`raysweep.results.events.SessionFinished` has it
     reason: str
     seconds: float
     means: tuple[Mean, ...] = ()  # of trials that have replicates
 
 
+@dataclass(frozen=True)
+class Node:
+    """The node a trial ran on: its type in the cluster's file, and how many CPUs and GPUs it has in all."""
+
+    type: str = LOCAL
+    cpus: float = 0.0
+    gpus: float = 0.0
+
+
 @dataclass
 class Cost:
-    """Of one trial or of several."""
+    """What one trial or several have cost. The unit of ``money`` is that of the prices in the sweep's file."""
 
     seconds: float = 0.0
     cpu_seconds: float = 0.0

@@ -23,9 +23,10 @@ from raysweep.metrics.oracle import DEFAULT_BONUSES, oracle_front
 from raysweep.prepare.build import prepare
 from raysweep.prepare.plan import Plan
 from raysweep.results.account import account_of, sentence
+from raysweep.results.events import PointsScored, SessionStarted
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
-from raysweep.results.types import Point, Results, RunInfo, ScoredSplit, point_values
+from raysweep.results.types import Point, Results, RunInfo, ScoredSplit
 from raysweep.search.scheduler import Scheduler, make_scheduler
 from raysweep.sweep import warm_start as warm
 from raysweep.sweep.budget import CostTracker
@@ -144,8 +145,7 @@ def _begin(
         display.line(f"search: {lesson.summary}")
     sweep = _sweep(config, scheduler, ledger, display, request)
     _write_info(sweep, prepared, sets)
-    points = [point for one in sets.values() for point in _limits(one)]
-    ledger.append("points", points=[{"trial": None, "step": None, **point_values(point)} for point in points])
+    ledger.append(PointsScored(points=tuple(point for one in sets.values() for point in _limits(one))))
     _announce(sweep, request)
     return sweep
 
@@ -266,7 +266,7 @@ def _write_info(sweep: Sweep, prepared: Prepared, sets: Mapping[ScoredSplit, Eva
         seed=config.seed,
         constraints={name: least for name, least in config.objective.constraints.model_dump().items() if least},
     )
-    sweep.ledger.append("run", **dataclasses.asdict(info))
+    sweep.ledger.append(SessionStarted(info=info))
 
 
 def _limits(one: EvaluationSet) -> Iterator[Point]:

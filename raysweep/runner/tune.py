@@ -22,8 +22,8 @@ from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.results.ledger import checkpoints_of, point_name
+from raysweep.results.types import LOCAL
 from raysweep.runner.workers import _workbench
-from raysweep.sweep.budget import LOCAL
 from raysweep.sweep.sweep import Sweep
 from raysweep.training.trial import rungs, trial_seed
 from raysweep.training.weights import save_point

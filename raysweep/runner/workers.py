@@ -3,7 +3,6 @@
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import ray
 
@@ -12,8 +11,9 @@ from raysweep.config.sweep import EvaluationConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
+from raysweep.results.events import PointsScored
 from raysweep.results.ledger import point_name
-from raysweep.results.types import PointKey
+from raysweep.results.types import Point, PointKey
 from raysweep.sweep.sweep import Sweep
 from raysweep.training.weights import read_point, save_scores
 from raysweep.training.workbench import Workbench
@@ -84,7 +84,7 @@ def score_test(sweep: Sweep, prepared: Prepared, request: Request) -> None:
             finished, waiting = ray.wait(waiting, timeout=1.0)
             for reference in finished:
                 try:
-                    sweep.ledger.append("points", points=ray.get(reference))
+                    sweep.ledger.append(PointsScored(points=tuple(ray.get(reference))))
                 except ray.exceptions.RayError as error:  # hours of search are not to end without a report
                     sweep.display.warn(f"test: some front members were not scored: {str(error).splitlines()[-1]}")
             sweep.display.status(f"test: scoring {len(members)} rungs of the front, {time.monotonic() - began:.0f} s")
@@ -96,7 +96,7 @@ def _score_test(
     request: Request,
     folder: Path,
     members: Sequence[tuple[tuple[int, int], list[PointKey]]],
-) -> list[dict[str, Any]]:
+) -> list[Point]:
     bench = _workbench(prepared, evaluation, request)
     points = []
     for (trial, step), keys in members:
@@ -104,5 +104,5 @@ def _score_test(
         bench.reset(*read_point(place))
         scores = bench.measure(bench.test, keys)
         save_scores(place, "test", scores)
-        points += [{"trial": trial, "step": step, **values} for values in bench.describe(bench.test, scores)]
+        points += [Point(trial=trial, step=step, **values) for values in bench.describe(bench.test, scores)]
     return points

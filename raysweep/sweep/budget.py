@@ -1,22 +1,19 @@
 """What trials cost: seconds of the nodes' CPUs and GPUs they hold, and money by the nodes' prices."""
 
-from collections.abc import Mapping
+import dataclasses
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from raysweep.config.sweep import BudgetConfig
-from raysweep.results.types import Cost
+from raysweep.results.types import Cost, Node
 
-LOCAL = "local"  # the node type where the cluster names none
-
-
-@dataclass(frozen=True)
-class Node:
-    """The node a trial ran on: its type in the cluster's file, and all that it has."""
-
-    type: str = LOCAL
-    cpus: float = 0.0
-    gpus: float = 0.0
+REASONS = {
+    "minutes": "the budget of {:g} minutes is spent",
+    "cpu_hours": "the budget of {:g} CPU-hours is spent",
+    "gpu_hours": "the budget of {:g} GPU-hours is spent",
+    "money": "the money budget of {:g} is spent",
+}
+"""The limits that a sweep's file may set under ``budget``, and the reason that each gives when it is reached."""
 
 
 class ReachedLimit(NamedTuple):
@@ -35,17 +32,19 @@ class CostTracker:
     gpus: float
     trials: dict[int, Cost] = field(default_factory=dict)
     total: Cost = field(default_factory=Cost)
-    _free: set[str] = field(default_factory=set)
+    last_node: Node = field(default_factory=Node)  # where a trial is taken to run until it says where
+    _named_as_free: set[str] = field(default_factory=set)  # node types
 
-    def _price(self, node: Node) -> float | None:
-        """Of the whole node an hour; None where its type has none."""
-        return self.budget.prices.get(node.type, self.budget.prices.get("default"))
+    def of(self, trial: int) -> Cost:
+        """What a trial has cost so far."""
+        return dataclasses.replace(self.trials.get(trial, Cost()))
 
     def unpriced(self, node: Node) -> str | None:
-        """The first time that money is limited and a node's type has no price: words for people."""
-        if self.budget.money is None or self._price(node) is not None or node.type in self._free:
+        """Words for people, the first time that money is limited and a node's type has no price."""
+        is_free = self._price_per_hour(node) is None
+        if self.budget.money is None or not is_free or node.type in self._named_as_free:
             return None
-        self._free.add(node.type)
+        self._named_as_free.add(node.type)
         return (
             f"budget.prices has neither {node.type!r}, the type of a node that trials run on, nor default: there they are "
             "free, and budget.money does not bound them"
@@ -53,29 +52,48 @@ class CostTracker:
 
     def spend(self, trial: int, seconds: float, node: Node) -> None:
         """A trial held its resources on a node for so long."""
-        # A trial pays for its share of the node, by whichever of the two it takes more of.
-        shares = [part / whole for part, whole in ((self.cpus, node.cpus), (self.gpus, node.gpus)) if whole]
-        money = seconds / 3600 * (self._price(node) or 0.0) * min(1.0, max(shares, default=1.0))
+        hours = seconds / 3600
+        money = hours * (self._price_per_hour(node) or 0.0) * self._share_of(node)
         cost = Cost(seconds, seconds * self.cpus, seconds * self.gpus, money)
         self.trials.setdefault(trial, Cost()).add(cost)
         self.total.add(cost)
 
-    def restore(self, trial: int, cost: Mapping[str, float]) -> None:
-        """What a trial had cost by an event of the ledger, which replaces what earlier events said."""
-        before = self.trials.get(trial, Cost())
-        self.trials[trial] = Cost(**cost)
-        self.total.add(Cost(**{name: value - getattr(before, name) for name, value in cost.items()}))
+    def _price_per_hour(self, node: Node) -> float | None:
+        """Of the whole node; None where its type has no price."""
+        prices = self.budget.prices
+        return prices.get(node.type, prices.get("default"))
 
-    def spent(self, wall_seconds: float) -> ReachedLimit | None:
-        """Which limit is reached; None while there is budget left."""
-        budget, total = self.budget, self.total
-        limits = (
-            ("minutes", budget.minutes, wall_seconds / 60, "minutes"),
-            ("cpu_hours", budget.cpu_hours, total.cpu_seconds / 3600, "CPU-hours"),
-            ("gpu_hours", budget.gpu_hours, total.gpu_seconds / 3600, "GPU-hours"),
-            ("money", budget.money, total.money, "in money"),
+    def _share_of(self, node: Node) -> float:
+        """The share of the node that a trial pays for: of its CPUs or of its GPUs, whichever is more."""
+        shares = []
+        if node.cpus:
+            shares.append(self.cpus / node.cpus)
+        if node.gpus:
+            shares.append(self.gpus / node.gpus)
+        return min(1.0, max(shares, default=1.0))
+
+    def restore(self, trial: int, cost: Cost) -> None:
+        """What a trial had cost by an event of the ledger, which replaces what earlier events said."""
+        before = self.of(trial)
+        self.trials[trial] = dataclasses.replace(cost)
+        added = Cost(
+            seconds=cost.seconds - before.seconds,
+            cpu_seconds=cost.cpu_seconds - before.cpu_seconds,
+            gpu_seconds=cost.gpu_seconds - before.gpu_seconds,
+            money=cost.money - before.money,
         )
-        for key, limit, used, unit in limits:
-            if limit is not None and used >= limit:
-                return ReachedLimit(f"budget.{key}", f"the budget's {limit:g} {unit} are spent")
+        self.total.add(added)
+
+    def reached_limit(self, wall_seconds: float) -> ReachedLimit | None:
+        """The limit that is reached when the sweep has run for so long; None while there is budget left."""
+        used = {
+            "minutes": wall_seconds / 60,
+            "cpu_hours": self.total.cpu_seconds / 3600,
+            "gpu_hours": self.total.gpu_seconds / 3600,
+            "money": self.total.money,
+        }
+        for key, reason in REASONS.items():
+            limit = getattr(self.budget, key)
+            if limit is not None and used[key] >= limit:
+                return ReachedLimit(f"budget.{key}", reason.format(limit))
         return None

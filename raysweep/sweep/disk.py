@@ -16,50 +16,60 @@ class WeightStore:
 
     def __init__(self, points: Path, limit: int, checkpoints: Path) -> None:
         self._points, self._limit, self._checkpoints = points, limit, checkpoints
-        self._sizes: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}  # of folders, in bytes
 
     def holds(self, point: Point) -> bool:
         """Whether the weights behind the point are on disk."""
-        return (self._points / _name(point)).is_dir()
+        return (self._points / _folder_name(point)).is_dir()
 
-    def forget(self, front: Sequence[Point], points: Sequence[Point] | None = None) -> None:
-        """Remove folders that no member of ``front`` needs; of those of ``points`` alone if given.
+    def keep_only(self, front: Sequence[Point], among: Sequence[Point] | None = None) -> None:
+        """Remove the folders that no member of ``front`` needs; only those of the points ``among`` if given.
 
-        Others may hold rungs whose reports are on their way.
+        Other folders may hold rungs whose reports are on their way.
         """
-        candidates = {path.name for path in self._points.iterdir()} if points is None else set(map(_name, points))
-        for name in candidates - set(map(_name, front)):
+        if among is None:
+            candidates = {path.name for path in self._points.iterdir()}
+        else:
+            candidates = {_folder_name(point) for point in among}
+        needed = {_folder_name(point) for point in front}
+        for name in candidates - needed:
             shutil.rmtree(self._points / name, ignore_errors=True)
 
     def is_full(self, front: Sequence[Point]) -> bool:
         """Whether the front's weights and the checkpoints take more than the bound."""
-        return self._size(self._there(front)) > self._limit
+        return self._num_bytes(self._present(front)) > self._limit
 
-    def only(self, front: Sequence[Point], points: Sequence[Point] | None = None) -> list[Point]:
-        """:meth:`forget`, then while there is too much remove those of the front that it loses least by.
+    def shrink(self, front: Sequence[Point]) -> list[Point]:
+        """While there is too much on disk, remove the weights that the front loses least hypervolume by.
 
-        One rung's weights always stay. Returns a point of each rung whose weights were lost to the bound.
+        One rung's weights always stay. Returns a point of each rung whose weights were removed.
         """
-        self.forget(front, points)
+
+        def hypervolume_and_name(name: str) -> tuple[float, str]:
+            return _hypervolume_lost(front, name), name
+
         lost = []
-        there = self._there(front)
-        while len(there) > 1 and self._size(there) > self._limit:
-            least = min(there, key=lambda name: (_loss(front, name), name))
+        present = self._present(front)
+        while len(present) > 1 and self._num_bytes(present) > self._limit:
+            least = min(present, key=hypervolume_and_name)
             shutil.rmtree(self._points / least, ignore_errors=True)
-            there.discard(least)
-            lost.append(next(point for point in front if _name(point) == least))
+            present.remove(least)
+            lost.append(next(point for point in front if _folder_name(point) == least))
         return lost
 
-    def _there(self, front: Sequence[Point]) -> set[str]:
-        return {name for name in map(_name, front) if (self._points / name).is_dir()}
+    def _present(self, front: Sequence[Point]) -> set[str]:
+        """The names of the front's folders that are on disk."""
+        names = {_folder_name(point) for point in front}
+        return {name for name in names if (self._points / name).is_dir()}
 
-    def _size(self, names: set[str]) -> int:
+    def _num_bytes(self, names: set[str]) -> int:
+        """What these folders and the checkpoints take."""
         for name in names - self._sizes.keys():  # written once, never changed but by test scores
-            self._sizes[name] = _bytes(self._points / name)
-        return sum(self._sizes[name] for name in names) + _bytes(self._checkpoints)
+            self._sizes[name] = _num_bytes_in(self._points / name)
+        return sum(self._sizes[name] for name in names) + _num_bytes_in(self._checkpoints)
 
 
-def _bytes(folder: Path) -> int:
+def _num_bytes_in(folder: Path) -> int:
     total = 0
     for parent, _, names in os.walk(folder):  # which passes over folders that vanish: workers replace checkpoints
         for name in names:
@@ -68,15 +78,16 @@ def _bytes(folder: Path) -> int:
     return total
 
 
-def _name(point: Point) -> str:
+def _folder_name(point: Point) -> str:
     assert point.trial is not None and point.step is not None
     return point_name(point.trial, point.step)
 
 
-def _loss(front: Sequence[Point], name: str) -> float:
-    """The hypervolume that the front loses without the rung's points."""
-    whole, rest = (
-        hypervolume([(p.polarity, p.similarity) for p in points], (0.0, 0.0))
-        for points in (front, [point for point in front if _name(point) != name])
-    )
-    return whole - rest
+def _hypervolume_lost(front: Sequence[Point], name: str) -> float:
+    """The hypervolume that the front loses without the points of the rung in this folder."""
+    rest = [point for point in front if _folder_name(point) != name]
+    return _hypervolume(front) - _hypervolume(rest)
+
+
+def _hypervolume(points: Sequence[Point]) -> float:
+    return hypervolume([(point.polarity, point.similarity) for point in points], (0.0, 0.0))

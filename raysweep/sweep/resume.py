@@ -7,13 +7,14 @@ from typing import Any
 
 from raysweep.config.load import LoadedSweep, Override
 from raysweep.config.load import load as load_sweep
-from raysweep.config.space import Choices, Fixed, Parameters, Range, Space
+from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Space
 from raysweep.config.sweep import SweepConfig
 from raysweep.config.trial import trial_config
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Pair
-from raysweep.results.ledger import Ledger, events
+from raysweep.results.events import Event, PointsScored, TrialStarted
+from raysweep.results.ledger import Ledger, read_events
 from raysweep.results.reader import load
 from raysweep.search.proposer import check_sampler
 
@@ -31,35 +32,41 @@ class Resumed:
     folder: Path
     space_grew: bool = False
     ledger: Ledger = field(init=False)
-    events: list[dict[str, Any]] = field(init=False)
+    events: list[Event] = field(init=False)
 
     def __post_init__(self) -> None:
-        path = self.folder / "ledger.jsonl"
-        for needed in (path, self.folder / "config.yaml", self.folder / "prepared.json"):
-            if not needed.is_file():
-                raise InputError(f"{self.folder}: cannot be resumed: there is no {needed.name} in it")
         self.ledger = Ledger(self.folder)
+        self._check_files()
         self.ledger.open()
-        for trial in load(self.folder).trials:  # so that nothing is written to a run that cannot go on
+        self._check_configurations()
+        self.events = list(read_events(self.ledger.path))
+        if not any(isinstance(event, PointsScored) for event in self.events):
+            raise InputError(f"{self.ledger.path}: the sweep ended before it began; run it anew")
+
+    def _check_files(self) -> None:
+        for name in ("ledger.jsonl", "config.yaml", "prepared.json"):
+            if not (self.folder / name).is_file():
+                raise InputError(f"{self.folder}: cannot be resumed: there is no {name} in it")
+
+    def _check_configurations(self) -> None:
+        """InputError where a trial has none, so that nothing is written to a run that cannot go on."""
+        for trial in load(self.folder).trials:
             try:
                 trial_config(dict(trial.config))
             except InputError as error:
-                raise InputError(f"{path}: trial {trial.trial}: {error}") from None
-        self.events = list(events(path))
-        if not any(event["event"] == "points" for event in self.events):
-            raise InputError(f"{path}: the sweep ended before it began; run it anew")
+                raise InputError(f"{self.ledger.path}: trial {trial.trial}: {error}") from None
 
     @property
     def num_begun(self) -> int:
         """Trials of the search that have begun, replicates aside."""
-        return sum(event["event"] == "trial" and event.get("replicate_of") is None for event in self.events)
+        return sum(isinstance(event, TrialStarted) and event.replicate_of is None for event in self.events)
 
     @property
     def reference(self) -> Pair:
         """P and S of the reference encoder on dev."""
-        points = (point for event in self.events if event["event"] == "points" for point in event["points"])
-        point = next(one for one in points if one["kind"] == "reference" and one["split"] == "dev")
-        return point["polarity"], point["similarity"]
+        points = (point for event in self.events if isinstance(event, PointsScored) for point in event.points)
+        reference = next(point for point in points if point.kind == "reference" and point.split == "dev")
+        return reference.polarity, reference.similarity
 
     def next_log(self) -> Path:
         """Where this session's chatter goes: each has a file of its own."""
@@ -81,11 +88,8 @@ class Resumed:
 
 def check_changes(before: SweepConfig, after: SweepConfig, folder: Path) -> None:
     """InputError listing what differs, beside the space, and may not."""
-    wrong = [
-        f"{path} was {old!r} and is {new!r}"
-        for path, old, new in _differences(before.model_dump(mode="json"), after.model_dump(mode="json"))
-        if not any(path == allowed or path.startswith(f"{allowed}.") for allowed in (*CHANGEABLE, "space"))
-    ]
+    differences = _differences(before.model_dump(mode="json"), after.model_dump(mode="json"))
+    wrong = [f"{key} was {old!r} and is {new!r}" for key, old, new in differences if not _may_change(key)]
     if wrong:
         raise InputError(
             f"{folder}: cannot be resumed with another configuration: {'; '.join(wrong)}; what may change: "
@@ -93,12 +97,17 @@ def check_changes(before: SweepConfig, after: SweepConfig, folder: Path) -> None
         )
 
 
-def _differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(before, dict) and isinstance(after, dict) and path != "space":
-        for key in before | after:
-            yield from _differences(before.get(key), after.get(key), f"{path}.{key}" if path else key)
+def _may_change(key: str) -> bool:
+    return any(key == allowed or key.startswith(f"{allowed}.") for allowed in (*CHANGEABLE, "space"))
+
+
+def _differences(before: Any, after: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """The dotted keys whose values differ, with both values. The space counts as one value."""
+    if isinstance(before, dict) and isinstance(after, dict) and key != "space":
+        for name in before | after:
+            yield from _differences(before.get(name), after.get(name), f"{key}.{name}" if key else name)
     elif before != after:
-        yield path, before, after
+        yield key, before, after
 
 
 def check_space(before: Space, after: Space, folder: Path) -> None:
@@ -108,31 +117,51 @@ def check_space(before: Space, after: Space, folder: Path) -> None:
 
 
 def _missing(before: Parameters, after: Parameters, prefix: str) -> Iterator[str]:
+    """What the parameters of the new space lack of the old, one phrase each. ``prefix`` says under which choices."""
     for name, old in before.items():
         new = after.get(name)
         if new is None:
             yield f"{prefix}{name} is gone"
-        elif isinstance(old, Choices) and isinstance(new, Choices):
-            for option, children in old.options.items():
-                if option not in new.options:
-                    yield f"{prefix}{name} lacks {option}"
-                else:
-                    yield from _missing(children, new.options[option], f"{prefix}{name}={option}.")
-        elif isinstance(old, Range) and isinstance(new, Range):
-            if old.low < new.low or old.high > new.high or old.integer != new.integer:
-                yield f"{prefix}{name} was {old.low:g} to {old.high:g} and is {new.low:g} to {new.high:g}"
-        elif isinstance(old, Fixed):
-            yield from () if _holds(new, old.value) else (f"{prefix}{name} lacks {old.value}",)
-        elif isinstance(old, Choices) and isinstance(new, Range):
-            yield from (f"{prefix}{name} lacks {option}" for option in old.options if not _holds(new, option))
         else:
-            yield f"{prefix}{name} was a range"
+            yield from _narrowed(old, new, f"{prefix}{name}")
 
 
-def _holds(parameter: Any, value: Any) -> bool:
-    if isinstance(parameter, Range):
-        return isinstance(value, int | float) and parameter.low <= value <= parameter.high
-    return value in parameter.options if isinstance(parameter, Choices) else parameter == Fixed(value)
+def _narrowed(old: Parameter, new: Parameter, name: str) -> Iterator[str]:
+    """What a parameter no longer allows."""
+    match old, new:
+        case Choices(), Choices():
+            yield from _missing_options(old, new, name)
+        case Choices(), Range():
+            yield from (f"{name} lacks {option}" for option in old.options if not _allows(new, option))
+        case Choices(), Fixed():
+            yield f"{name} was a choice"
+        case Range(), Range():
+            if old.low < new.low or old.high > new.high or old.integer != new.integer:
+                yield f"{name} was {old.low:g} to {old.high:g} and is {new.low:g} to {new.high:g}"
+        case Range(), _:
+            yield f"{name} was a range"
+        case Fixed(), _:
+            if not _allows(new, old.value):
+                yield f"{name} lacks {old.value}"
+
+
+def _missing_options(old: Choices, new: Choices, name: str) -> Iterator[str]:
+    for option, parameters in old.options.items():
+        if option in new.options:
+            yield from _missing(parameters, new.options[option], f"{name}={option}.")
+        else:
+            yield f"{name} lacks {option}"
+
+
+def _allows(parameter: Parameter, value: Any) -> bool:
+    """Whether a parameter may take this value."""
+    match parameter:
+        case Range():
+            return isinstance(value, int | float) and parameter.low <= value <= parameter.high
+        case Choices():
+            return value in parameter.options
+        case Fixed():
+            return parameter == Fixed(value)
 
 
 def load_resumed(

@@ -1,66 +1,53 @@
-"""A sweep as it runs: trials out, rungs in, every event in the ledger before it counts. No Ray.
+"""A sweep as it runs: trials are handed out, rungs are taken in, and each event is in the ledger before it counts. No Ray.
 
-:class:`raysweep.search.scheduler.Scheduler` says what runs and what is held; this keeps the ledger, the weights, the
+:class:`raysweep.search.scheduler.Scheduler` says what runs and what is held. This keeps the ledger, the weights on disk, the
 accounts and the display. A sweep resumes by :meth:`Sweep.replay`, which takes in what its ledger holds.
 """
 
-import dataclasses
 import shutil
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from raysweep.config.sweep import SweepConfig
 from raysweep.config.trial import TrialConfig, trial_config
-from raysweep.errors import ReplayError
 from raysweep.metrics.objective import Pair
+from raysweep.results.events import (
+    Event,
+    ReplicatesAveraged,
+    RungFinished,
+    SessionFinished,
+    TrialContinued,
+    TrialEnded,
+    TrialHeld,
+    TrialInterrupted,
+    TrialRevived,
+    TrialStarted,
+)
 from raysweep.results.ledger import Ledger, checkpoints_of
-from raysweep.results.reader import point_problem, points_of
-from raysweep.results.types import Cost, Point
-from raysweep.results.views import front_members
+from raysweep.results.types import Mean, Node, Point, point_problem
 from raysweep.search.replicates import MeanScores
 from raysweep.search.scheduler import Scheduler, TrialState
-from raysweep.sweep.budget import CostTracker, Node, ReachedLimit
+from raysweep.sweep.budget import CostTracker, ReachedLimit
 from raysweep.sweep.disk import WeightStore
 from raysweep.sweep.optuna_study import StudyFile
+from raysweep.sweep.progress import PointName, Progress, Verdict
+from raysweep.sweep.replay_ledger import LedgerReplay
 from raysweep.sweep.status import SweepStatus
 from raysweep.terminal import Display
-
-
-def mean_points(means: Mapping[int, Mapping[Any, MeanScores]]) -> list[dict[str, Any]]:
-    """Means by name, which is (step, kind, value), as a ledger's ``mean`` event holds them: those over several runs."""
-    return [
-        {
-            "step": step,
-            "kind": kind,
-            "value": value,
-            "runs": each.runs,
-            "polarity": each.mean[0],
-            "polarity_spread": each.spread[0],
-            "similarity": each.mean[1],
-            "similarity_spread": each.spread[1],
-        }
-        for points in means.values()
-        for (step, kind, value), each in points.items()
-        if each.runs > 1
-    ]
-
-
-Leaving = Literal["completed", "held", "stopped", "failed", "cut"]
-"""How a trial leaves its worker; cut is by the budget."""
+from raysweep.trial_status import TrialStatus
 
 
 @dataclass
 class Assignment:
     """A trial's time on a worker, from being handed out to leaving it."""
 
-    paid_until: float  # on the sweep's clock
+    paid_until: float  # on the sweep's clock, in seconds
     node: Node
-    leaves: Leaving | None = None
-    reason: str = ""
+    verdict: Verdict | None = None  # set once the trial is to leave
 
 
 @dataclass
@@ -73,250 +60,232 @@ class Sweep:
     display: Display
     costs: CostTracker
     study: StudyFile
-    front: list[Point] = field(default_factory=list)
-    ended: dict[str, int] = field(default_factory=lambda: {"completed": 0, "stopped": 0, "failed": 0})
     assignments: dict[int, Assignment] = field(default_factory=dict)
-    tested: set[tuple[Any, ...]] = field(default_factory=set)  # (trial, step, kind, value), scored on test before
     cause: ReachedLimit | None = None  # why no more trials are handed out before all are done
 
     def __post_init__(self) -> None:
-        limit = int(self.config.storage.max_gib * 2**30)
-        self.kept = WeightStore(self.folder / "points", limit, self.folder / "checkpoints")
-        self._began = time.monotonic()
-        self._configs: dict[int, TrialConfig] = {}
-        self._steps: dict[int, int] = {}  # rungs done
-        self._num_rungs: dict[int, int] = {}  # to be done
-        self._node = Node()  # the last one that a trial ran on: what another is taken to run on until it says where
-        self._waiting: deque[int] = deque()  # trials that a budget or a crash cut off: they go on first
+        self.progress = Progress(self.config.budget, self.scheduler, self.study)
+        max_bytes = int(self.config.storage.max_gib * 2**30)
+        self._weights = WeightStore(self.folder / "points", max_bytes, self.folder / "checkpoints")
+        self._started_at = time.monotonic()  # as if all sessions had run without a break
+        self._interrupted: deque[int] = deque()  # trials that a budget or a crash cut off: they go on first
 
     @property
     def folder(self) -> Path:
+        """The run folder."""
         return self.ledger.folder
 
     @property
     def seconds(self) -> float:
         """How long the sweep has run, all its sessions together."""
-        return time.monotonic() - self._began
+        return time.monotonic() - self._started_at
+
+    @property
+    def front(self) -> list[Point]:
+        """The non-dominated points of all rungs on dev, by falling similarity."""
+        return self.progress.front
+
+    @property
+    def tested(self) -> set[PointName]:
+        """The points that an earlier session scored on test."""
+        return self.progress.tested
+
+    def kept_front(self) -> list[Point]:
+        """The front's members whose weights are on disk."""
+        return [point for point in self.front if self._weights.holds(point)]
+
+    # A trial's way: it is handed out, gives rungs, and leaves its worker.
 
     def ask(self) -> tuple[int, TrialConfig] | None:
         """The next trial to run or to go on with; None when there is none, at least while others run."""
-        self.cause = self.cause or self.costs.spent(self.seconds)
-        if self.cause:
+        self.cause = self.cause or self.costs.reached_limit(self.seconds)
+        if self.cause is not None:
             return None
-        if self._waiting:
-            number = self._waiting.popleft()
-            self._log("again", trial=number)
-        elif (course := self.scheduler.ask()) is None:
+        if self._interrupted:
+            number = self._interrupted.popleft()
+            self._log(TrialContinued(trial=number))
+        elif (trial := self.scheduler.ask()) is None:
             return None
-        elif (number := course.number) in self._configs:
-            self._log("revive", trial=number)
-            self.display.line(f"trial {number}: goes on; it is worth it by now")
+        elif (number := trial.number) in self.progress.configs:
+            self._log(TrialRevived(trial=number))
+            self.display.line(f"trial {number}: goes on, since it promises enough by now")
         else:
-            self._begin(course, trial_config(dict(course.values)))
-            origin: dict[str, Any] = {}
-            if (original := course.replicate_of) is not None:
-                origin = {"replicate_of": original, "run": course.run}
-                self.display.line(f"trial {number}: trial {original} again, with another seed")
-            config = self._configs[number].model_dump(mode="json", exclude_none=True)
-            self._log("trial", trial=number, config=config, num_rungs=self._num_rungs[number], **origin)
-        self.assignments[number] = Assignment(self.seconds, self._node)
-        return number, self._configs[number]
+            self._begin(trial)
+        self.assignments[number] = Assignment(self.seconds, self.costs.last_node)
+        return number, self.progress.configs[number]
 
-    def _begin(self, course: TrialState, config: TrialConfig) -> None:
-        self._configs[course.number] = config
-        self._num_rungs[course.number] = self.config.budget.rungs_of(config.examples_per_rung)
-        if course.replicate_of is not None:  # it is compared at an equal budget, under the schedule of a whole trial
-            self._num_rungs[course.number] = self._steps[course.replicate_of]
-        self.study.begin(course)
+    def _begin(self, trial: TrialState) -> None:
+        number, original = trial.number, trial.replicate_of
+        config = trial_config(dict(trial.values))
+        self.progress.begin(trial, config)
+        if original is not None:
+            self.display.line(f"trial {number}: repeats trial {original} with another seed")
+        event = TrialStarted(
+            trial=number,
+            config=config.model_dump(mode="json", exclude_none=True),
+            num_rungs=self.progress.num_rungs[number],
+            replicate_of=original,
+            run=None if original is None else trial.run,
+        )
+        self._log(event)
 
     def rung(self, number: int, rung: dict[str, Any]) -> bool:
         """Take a rung's result; whether the trial is to leave its worker.
 
-        ``rung`` has a ``rung`` event's keys but for ``trial``, ``at`` and ``cost``; also ``node``, where it ran. A trial
-        that went on from a checkpoint repeats its last rung, which counts once.
+        ``rung`` is a ``rung`` event as JSON, less what the sweep itself knows: the trial, ``may_begin``, the cost and the
+        time. A trial that went on from a checkpoint repeats its last rung, which counts once.
         """
         assignment = self.assignments[number]
-        num_rungs = self._num_rungs[number]
-        if rung["step"] <= self._steps.get(number, 0):
-            return assignment.leaves is not None
-        if problem := next((p for p in map(point_problem, rung["points"]) if p), None):
-            assignment.leaves, assignment.reason = "failed", f"rung {rung['step']} gave {problem}"
+        if rung["step"] <= self.progress.steps_done(number):
+            return assignment.verdict is not None
+        if problem := _first_problem(rung["points"]):
+            assignment.verdict = Verdict(TrialStatus.FAILED, f"rung {rung['step']} gave {problem}")
             return True
-        if "node" in rung:
-            assignment.node = self._node = Node(**rung["node"])
-            if free := self.costs.unpriced(assignment.node):
-                self.display.warn(free)
-        self._pay(number)
-        rung["may_begin"] = self.scheduler.may_begin
-        self._log("rung", trial=number, **rung, cost=self._cost(number))
-        before = self.front
-        verdict = self._count(number, rung)
-        points = points_of(number, rung)
-        self._bound_disk([*before, *points])
-        p, s = best = self._best_of(points)
-        self.display.line(
-            f"trial {number}: rung {rung['step']}/{num_rungs}, {rung['examples_seen']:,} examples, "
-            f"P {100 * p:.2f}, S {100 * s:.2f}, objective {100 * self.scheduler.objective.weighted_sum(best):.2f}"
-        )
-        assignment.leaves, assignment.reason = self._verdict(number, rung, verdict)
-        if assignment.leaves is None and rung["step"] < num_rungs and (spent := self.costs.spent(self.seconds)):
-            assignment.leaves, assignment.reason = "cut", spent.reason
+        event = RungFinished.from_json({**rung, "trial": number})
+        assignment.verdict = self._take_rung(event) or self._verdict_of_budget()
         self.show()
-        return assignment.leaves is not None
+        return assignment.verdict is not None
 
-    def _verdict(self, number: int, rung: Mapping[str, Any], held: str | None) -> tuple[Leaving | None, str]:
-        """What a rung that is in the ledger means for its trial, and why; None when it goes on."""
-        if rung["step"] == self._num_rungs[number]:
-            if rung["step"] < self.config.budget.rungs_of(self._configs[number].examples_per_rung):
-                return "stopped", f"trial {self.scheduler.trials[number].replicate_of} went no further"
-            return "completed", f"all {rung['step']} rungs done"
-        if rung["stop"]:
-            return "stopped", rung["stop"]
-        return ("held", held) if held else (None, "")
-
-    def _count(self, number: int, rung: Mapping[str, Any]) -> str | None:
-        """Let a rung that is in the ledger count. The reason to hold the trial, or None."""
-        points = points_of(number, rung)
-        self._steps[number] = rung["step"]
-        self.front = front_members([*self.front, *points])
-        config = self._configs[number]
-        further = range(rung["step"] + 1, self._num_rungs[number] + 1)
-        ahead = [] if rung["stop"] else [step * config.examples_per_rung for step in further]
-        pairs = [(point.polarity, point.similarity) for point in points]
-        names = [(point.step, *point.key) for point in points]
-        verdict = self.scheduler.rung(number, rung["examples_seen"], pairs, ahead, names, rung.get("may_begin"))
-        self.study.rung(number, rung["examples_seen"], self.scheduler.trials[number], self.scheduler.objective)
+    def _take_rung(self, rung: RungFinished) -> Verdict | None:
+        """Log a rung and let it count; what that means for its trial."""
+        if rung.node is not None:
+            self._set_node(rung.trial, rung.node)
+        self._pay(rung.trial)
+        rung = replace(rung, may_begin=self.scheduler.may_begin, cost=self.costs.of(rung.trial))
+        self._log(rung)
+        front_before = self.front
+        verdict = self.progress.count(rung)
+        self._bound_disk([*front_before, *rung.points])
+        self._announce(rung)
         return verdict
+
+    def _verdict_of_budget(self) -> Verdict | None:
+        limit = self.costs.reached_limit(self.seconds)
+        return None if limit is None else Verdict(TrialStatus.INTERRUPTED, limit.reason)
+
+    def _announce(self, rung: RungFinished) -> None:
+        best = self._best_of(rung.points)
+        polarity, similarity = best
+        objective = self.scheduler.objective.weighted_sum(best)
+        self.display.line(
+            f"trial {rung.trial}: rung {rung.step}/{self.progress.num_rungs[rung.trial]}, "
+            f"{rung.examples_seen:,} examples, "
+            f"P {100 * polarity:.2f}, S {100 * similarity:.2f}, objective {100 * objective:.2f}"
+        )
 
     def rest(self, number: int, failure: str | None = None) -> None:
         """A trial has left its worker: with ``failure``, because it was told to, or because it was done."""
         self._pay(number)
-        assignment = self.assignments.pop(number)
-        how, reason = ("failed", failure) if failure else (assignment.leaves, assignment.reason)
-        self._settle(number, how or "failed", reason or "its process ended before its last rung")
+        verdict = self.assignments.pop(number).verdict
+        if failure:
+            verdict = Verdict(TrialStatus.FAILED, failure)
+        self._settle(number, verdict or Verdict(TrialStatus.FAILED, "its process ended before its last rung"))
         self.show()
 
-    def _settle(self, number: int, how: Leaving, reason: str) -> None:
-        if how == "cut":
-            self._log("cut", trial=number, reason=reason, cost=self._cost(number))
-            self._waiting.append(number)
-        elif how == "held":
-            self._log("hold", trial=number, reason=reason, cost=self._cost(number))
-            self.scheduler.hold(number)
+    def _settle(self, number: int, verdict: Verdict) -> None:
+        """A trial that is on no worker any more gets the status of its verdict."""
+        status, reason = verdict
+        if status == TrialStatus.INTERRUPTED:
+            self._interrupt(number, reason)
+            self._interrupted.append(number)
+        elif status == TrialStatus.HELD:
+            self._log(TrialHeld(trial=number, reason=reason, cost=self.costs.of(number)))
+            self.progress.hold(number, reason)
         else:
-            self._end(number, how, reason)
-        self.display.line(f"trial {number}: {how}: {reason}")
+            self._end(number, verdict)
+        self.display.line(f"trial {number}: {status}: {reason}")
 
-    def _end(self, number: int, status: Any, reason: str) -> None:
+    def _interrupt(self, number: int, reason: str) -> None:
+        self._log(TrialInterrupted(trial=number, reason=reason, cost=self.costs.of(number)))
+
+    def _end(self, number: int, verdict: Verdict) -> None:
+        """A trial will not go on."""
+        status, reason = verdict
         original = self.scheduler.trials[number].replicate_of
-        if original is not None and status != "failed":  # first, so that a kill in between repeats it but loses nothing
-            means = mean_points(self.scheduler.replicates.means(original, ending=number))
-            self._log("mean", trial=original, runs=max((p["runs"] for p in means), default=1), points=means)
-        self._log("end", trial=number, status=status, reason=reason, cost=self._cost(number))
-        self._ended(number, status, reason)
-        shutil.rmtree(checkpoints_of(self.folder, number), ignore_errors=True)
+        if original is not None and status != TrialStatus.FAILED:
+            self._log_means(original, ending=number)  # first, so that a kill in between repeats it but loses nothing
+        self._log(TrialEnded(trial=number, status=status, reason=reason, cost=self.costs.of(number)))
+        self.progress.end(number, verdict)
+        self._remove_checkpoint(number)
 
-    def _ended(self, number: int, status: Any, reason: str) -> None:
-        self.ended[status] += 1
-        self.scheduler.end(number, status)
-        self.study.end(number, status, reason, self.scheduler.trials[number].front)
+    def _log_means(self, original: int, ending: int) -> None:
+        """Log the means over the runs of a trial, of which ``ending`` is about to be one."""
+        means = mean_points(original, self.scheduler.replicates.means(original, ending=ending))
+        num_runs = max((mean.runs for mean in means), default=1)
+        self._log(ReplicatesAveraged(trial=original, runs=num_runs, points=means))
+
+    # The sweep's beginning and end.
+
+    def replay(self, events: Iterable[Event], *, adopt: bool = False) -> None:
+        """Come to where these events of a ledger led; :class:`LedgerReplay` says what ``adopt`` means, and what may fail."""
+        replayed = LedgerReplay(self.scheduler, self.progress, self.costs, adopt=adopt)
+        replayed.take_all(events)
+        for number, trial in self.scheduler.trials.items():
+            if trial.status in self.progress.ended:
+                self._remove_checkpoint(number)  # a kill may have left it
+        self._started_at = time.monotonic() - replayed.seconds
+        for number, verdict in replayed.unfinished.items():
+            if verdict is None:
+                self._interrupted.append(number)
+            else:  # the driver died between a rung and what followed from it
+                self._settle(number, verdict)
 
     def finish(self, status: str, reason: str) -> None:
         """The sweep's last event, at least of this session. Unless all trials are done, what a resume needs stays."""
         if status == "completed":
-            for number in self._held():
-                self._end(number, "stopped", self.scheduler.trials[number].reason)
+            self._end_held()
         for number in list(self.assignments):  # what was cut off within a rung is paid for too
             self._pay(number)
-            self._log("cut", trial=number, reason=reason, cost=self._cost(number))
-        self.kept.only(self.front)  # all others, also a rung cut off between its weights and its report
+            self._interrupt(number, reason)
+        self._weights.keep_only(self.front)  # all others, also a rung cut off between its weights and its report
+        self._weights.shrink(self.front)
         shutil.rmtree(self.folder / "tune", ignore_errors=True)  # Tune's snapshots, which nothing reads
-        self._log("finish", status=status, reason=reason, seconds=self.seconds)
+        self._log(SessionFinished(status=status, reason=reason, seconds=self.seconds))
         self.ledger.close()
 
-    def replay(self, events: Iterable[Mapping[str, Any]], *, adopt: bool = False) -> None:
-        """Come to where these events of a ledger led.
+    def _end_held(self) -> None:
+        for number in self.progress.held:
+            reason_to_hold = self.scheduler.trials[number].reason
+            self._end(number, Verdict(TrialStatus.STOPPED, reason_to_hold))
 
-        With ``adopt`` old trials count as they stand in the ledger, for a space that has grown. Without, the sampler
-        proposes them all over again, so that it goes on as if it had never stopped; ReplayError when it does not give the
-        same.
-        """
-        running: dict[int, tuple[Leaving | None, str]] = {}  # with what its last rung meant for it
-        at = 0.0
-        for event in events:
-            kind, number, at = event["event"], event.get("trial", -1), event.get("at", at)
-            if "cost" in event:
-                self.costs.restore(number, event["cost"])
-            if kind == "trial":
-                config = trial_config(dict(event["config"]))
-                if "replicate_of" in event:
-                    course = self.scheduler.replicate(event["replicate_of"])
-                else:
-                    course = self.scheduler.adopt(event["config"]) if adopt else self.scheduler.propose()
-                if course.number != number or (not adopt and trial_config(dict(course.values)) != config):
-                    raise ReplayError(f"trial {number} is not what the sampler proposes now")
-                self._begin(course, config)
-            elif kind in ("rung", "revive", "again") and running.get(number, ("held", ""))[0] == "held":
-                self.scheduler.go_on(number)  # whatever would be decided now
-            if "node" in event:
-                self._node = Node(**event["node"])
-            if kind == "rung":
-                running[number] = self._verdict(number, event, self._count(number, event))
-            elif kind == "hold":
-                self.scheduler.trials[number].reason = event["reason"]
-                self.scheduler.hold(number)
-            elif kind == "end":
-                self._ended(number, event["status"], event["reason"])
-                shutil.rmtree(checkpoints_of(self.folder, number), ignore_errors=True)  # a kill may have left it
-            elif kind == "points":
-                self.tested |= {
-                    (p["trial"], p["step"], p["kind"], p["value"]) for p in event["points"] if p["split"] == "test"
-                }
-            if kind in ("trial", "revive", "again"):
-                running[number] = None, ""
-            elif kind == "cut":  # by an interruption, perhaps, that came after the last rung's verdict
-                running.setdefault(number, (None, ""))
-            elif kind in ("hold", "end"):
-                running.pop(number, None)
-        self._began = time.monotonic() - at
-        for number, (how, reason) in running.items():
-            if how is None:
-                self._waiting.append(number)
-            else:  # the driver died between a rung and what followed from it
-                self._settle(number, how, reason)
-
-    def kept_front(self) -> list[Point]:
-        """The front's members whose weights are on disk."""
-        return [point for point in self.front if self.kept.holds(point)]
-
-    def _held(self) -> list[int]:
-        return [number for number, course in self.scheduler.trials.items() if course.status == "held"]
-
-    def _bound_disk(self, points: list[Point]) -> None:
-        """Drop weights that the front does without; beyond the bound first checkpoints of held trials, the worst first."""
-        limit = self.config.storage.max_gib
-        self.kept.forget(self.front, points)
-        held: list[int] = []
-        if self.kept.is_full(self.front):
-            held = sorted(self._held(), key=lambda n: self.scheduler.objective.area(self.scheduler.trials[n].front))
-        while held and self.kept.is_full(self.front):
-            self._end(held.pop(0), "stopped", f"storage.max_gib, {limit:g}, is reached, and it was the worst one held")
-        for point in self.kept.only(self.front, points):
-            self.display.warn(
-                f"storage.max_gib, {limit:g}, is reached: the weights of {point.name}, which adds least to the front, "
-                "are dropped; its scores stay"
-            )
-
-    def _cost(self, number: int) -> dict[str, float]:
-        return dataclasses.asdict(self.costs.trials.get(number, Cost()))
+    # Accounts, disk, ledger and display.
 
     def _pay(self, number: int) -> None:
+        """Charge a trial for its time on the worker since it was last charged."""
         assignment, now = self.assignments[number], self.seconds
         self.costs.spend(number, now - assignment.paid_until, assignment.node)
         assignment.paid_until = now
 
-    def _log(self, event: str, **values: Any) -> None:
-        self.ledger.append(event, **values, at=self.seconds)
+    def _set_node(self, number: int, node: Node) -> None:
+        self.assignments[number].node = self.costs.last_node = node
+        if warning := self.costs.unpriced(node):
+            self.display.warn(warning)
+
+    def _bound_disk(self, points: Sequence[Point]) -> None:
+        """Remove weights of ``points`` that the front does without.
+
+        Beyond the bound first the checkpoints of held trials go, the worst first, and then weights of the front.
+        """
+        reached = f"storage.max_gib, {self.config.storage.max_gib:g}, is reached"
+        self._weights.keep_only(self.front, among=points)
+        held = self._held_from_the_worst() if self._weights.is_full(self.front) else []
+        while held and self._weights.is_full(self.front):
+            self._end(held.pop(0), Verdict(TrialStatus.STOPPED, f"{reached}, and it was the worst held trial"))
+        for point in self._weights.shrink(self.front):
+            self.display.warn(
+                f"{reached}: the weights of {point.name}, which adds least to the front, are removed; its scores stay"
+            )
+
+    def _held_from_the_worst(self) -> list[int]:
+        trials, objective = self.scheduler.trials, self.scheduler.objective
+        return sorted(self.progress.held, key=lambda number: objective.area(trials[number].front))
+
+    def _remove_checkpoint(self, number: int) -> None:
+        shutil.rmtree(checkpoints_of(self.folder, number), ignore_errors=True)
+
+    def _log(self, event: Event) -> None:
+        """Write an event to the ledger, with the time."""
+        self.ledger.append(replace(event, at=self.seconds))
 
     def show(self) -> None:
         """Bring the status line up to date."""
@@ -325,15 +294,16 @@ class Sweep:
 
     def status(self) -> SweepStatus:
         """How the sweep stands now."""
-        scheduler, replicates = self.scheduler, self.scheduler.replicates
-        num_held = len(scheduler.trials) - len(self.assignments) - sum(self.ended.values())
+        scheduler, ended = self.scheduler, self.progress.ended
+        num_running = len(self.assignments)
+        num_held = len(scheduler.trials) - num_running - sum(ended.values())
         minutes = self.config.budget.minutes
         return SweepStatus(
             num_begun=scheduler.num_begun,
             num_trials=scheduler.num_trials,
-            num_replicates=replicates.num_begun,
-            max_replicates=replicates.trials,
-            counts={"running": len(self.assignments), "held": num_held, **self.ended},
+            num_replicates=scheduler.replicates.num_begun,
+            max_replicates=scheduler.replicates.trials,
+            counts={TrialStatus.RUNNING: num_running, TrialStatus.HELD: num_held, **ended},
             best=self._best_of(self.front) if self.front else None,
             front_size=len(self.front),
             seconds=self.seconds,
@@ -343,3 +313,29 @@ class Sweep:
     def _best_of(self, points: Sequence[Point]) -> Pair:
         """P and S of the best of the points."""
         return self.scheduler.objective.best_point([(point.polarity, point.similarity) for point in points])
+
+
+def mean_points(original: int, means: Mapping[int, Mapping[Any, MeanScores]]) -> tuple[Mean, ...]:
+    """A trial's means by examples seen and then by name, which is (step, kind, value): those over several runs."""
+    by_name = [(name, scores) for points in means.values() for name, scores in points.items()]
+    return tuple(
+        Mean(
+            trial=original,
+            step=step,
+            kind=kind,
+            value=value,
+            runs=scores.runs,
+            polarity=scores.mean[0],
+            polarity_spread=scores.spread[0],
+            similarity=scores.mean[1],
+            similarity_spread=scores.spread[1],
+        )
+        for (step, kind, value), scores in by_name
+        if scores.runs > 1
+    )
+
+
+def _first_problem(points: Iterable[Mapping[str, Any]]) -> str | None:
+    """What is wrong with the first point, given by its fields, that has scores which are none."""
+    problems = (point_problem(point) for point in points)
+    return next((problem for problem in problems if problem), None)

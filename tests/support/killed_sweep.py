@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from raysweep.results.ledger import Ledger, events, point_name
+from raysweep.results.ledger import Ledger, point_name, read_events
 from support.sweeps import assemble, make, rung, settings
 
 OVERRIDES = {
@@ -22,13 +22,14 @@ def main(folder: Path, seconds: float) -> None:
     if (folder / "ledger.jsonl").is_file():
         sweep, _ = assemble(*settings(folder, **OVERRIDES), Ledger(folder))
         sweep.ledger.open()
-        told = list(events(folder / "ledger.jsonl"))
-        sweep.replay(told)
+        sweep.replay(list(read_events(folder / "ledger.jsonl")))
     else:
         sweep, _ = make(folder, **OVERRIDES)
     while (asked := sweep.ask()) is not None:
         number, config = asked
-        for step in range(sweep._steps.get(number, 0) + 1, sweep.config.budget.rungs_of(config.examples_per_rung) + 1):
+        for step in range(
+            sweep.progress.steps_done(number) + 1, sweep.config.budget.rungs_of(config.examples_per_rung) + 1
+        ):
             time.sleep(seconds)
             (folder / "points" / point_name(number, step)).mkdir(exist_ok=True)
             if sweep.rung(number, rung(config, step)):

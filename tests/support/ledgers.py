@@ -11,8 +11,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from raysweep.metrics.objective import Pair
+from raysweep.results.events import (
+    PointsScored,
+    RungFinished,
+    SessionFinished,
+    SessionStarted,
+    TrialEnded,
+    TrialHeld,
+    TrialInterrupted,
+    TrialStarted,
+)
 from raysweep.results.ledger import Ledger
-from raysweep.results.types import Point, Rung, RunInfo, ScoredSplit
+from raysweep.results.types import Cost, Point, Rung, RunInfo, ScoredSplit
+from raysweep.trial_status import TrialStatus
 
 INFO = RunInfo(
     name="night-run",
@@ -59,9 +70,9 @@ class StoredSweep:
 def write_ledger(folder: Path, trials: Iterable[StoredTrial], sweep: StoredSweep | None = None) -> None:
     sweep = sweep or StoredSweep()
     ledger = Ledger(folder)
-    ledger.append("run", **dataclasses.asdict(sweep.info))
+    ledger.append(SessionStarted(info=sweep.info))
     for split in REFERENCE if sweep.test_of else ("dev",):
-        ledger.append("points", points=_limits(sweep, split))
+        ledger.append(PointsScored(points=_limits(sweep, split)))
     for number, trial in enumerate(trials):
         _append_trial(ledger, number, trial, sweep)
     tested = [
@@ -69,10 +80,10 @@ def write_ledger(folder: Path, trials: Iterable[StoredTrial], sweep: StoredSweep
         for each in sweep.test_of
     ]
     if tested:
-        ledger.append("points", points=[dataclasses.asdict(each) for each in tested])
+        ledger.append(PointsScored(points=tuple(tested)))
     if sweep.finish:
         status, reason = sweep.finish
-        ledger.append("finish", status=status, reason=reason, seconds=321.0)
+        ledger.append(SessionFinished(status=status, reason=reason, seconds=321.0))
     ledger.close()
 
 
@@ -81,14 +92,14 @@ def point(trial: int, step: int, polarity: float, similarity: float) -> Point:
     return _point("dev", polarity, similarity, trial=trial, step=step, kind="plain", width=384)
 
 
-def _limits(sweep: StoredSweep, split: ScoredSplit) -> list[dict[str, Any]]:
+def _limits(sweep: StoredSweep, split: ScoredSplit) -> tuple[Point, ...]:
     polarity, similarity = REFERENCE[split]
     points = [_point(split, polarity, similarity, kind="reference", width=384)] if sweep.reference else []
     for bonus in BONUSES if sweep.oracle else ():
         share = 1 - math.exp(-8 * bonus)
         best = polarity + (1 - polarity) * share, similarity - 0.02 * share**2
         points.append(_point(split, *best, kind="oracle", value=bonus, width=None))
-    return [dataclasses.asdict(each) for each in points]
+    return tuple(points)
 
 
 def _point(split: ScoredSplit, polarity: float, similarity: float, **others: Any) -> Point:
@@ -105,29 +116,29 @@ def _point(split: ScoredSplit, polarity: float, similarity: float, **others: Any
 
 
 def _append_trial(ledger: Ledger, number: int, trial: StoredTrial, sweep: StoredSweep) -> None:
-    ledger.append("trial", trial=number, config=trial.config, num_rungs=NUM_RUNGS)
+    ledger.append(TrialStarted(trial=number, config=trial.config, num_rungs=NUM_RUNGS))
     for step, (polarity, similarity) in enumerate(trial.scores, 1):
         rung = dataclasses.asdict(Rung(number, step, 1024 * 2**step, 10.0 * step, 0.1))
-        points = [dataclasses.asdict(point(number, step, polarity, similarity))]
-        ledger.append("rung", **rung, points=points, cost=_cost(number, step, sweep))
+        points = (point(number, step, polarity, similarity),)
+        ledger.append(RungFinished(**rung, stop=None, points=points, cost=_cost(number, step, sweep)))
     cost = _cost(number, len(trial.scores) + 0.1, sweep)
     if trial.status == "held":
-        ledger.append("hold", trial=number, reason=trial.reason, cost=cost)
+        ledger.append(TrialHeld(trial=number, reason=trial.reason, cost=cost))
     elif trial.status == "interrupted":
-        ledger.append("cut", trial=number, reason=trial.reason, cost=cost)
+        ledger.append(TrialInterrupted(trial=number, reason=trial.reason, cost=cost))
     elif trial.status != "running":
-        ledger.append("end", trial=number, status=trial.status, reason=trial.reason, cost=cost)
+        ledger.append(TrialEnded(trial=number, status=TrialStatus(trial.status), reason=trial.reason, cost=cost))
 
 
-def _cost(number: int, num_rungs: float, sweep: StoredSweep) -> dict[str, float]:
+def _cost(number: int, num_rungs: float, sweep: StoredSweep) -> Cost:
     """Of a trial of 2 CPUs, whose rungs take from 10 to 16 seconds."""
     seconds = (10 + number % 7) * num_rungs
-    return {
-        "seconds": seconds,
-        "cpu_seconds": 2 * seconds,
-        "gpu_seconds": sweep.gpus * seconds,
-        "money": sweep.price * seconds / 3600,
-    }
+    return Cost(
+        seconds=seconds,
+        cpu_seconds=2 * seconds,
+        gpu_seconds=sweep.gpus * seconds,
+        money=sweep.price * seconds / 3600,
+    )
 
 
 def random_trials(num_trials: int, seed: int = 0) -> list[StoredTrial]:

@@ -12,6 +12,7 @@ from raysweep.config.document import Document
 from raysweep.config.space import Space
 from raysweep.config.sweep import SweepConfig
 from raysweep.config.trial import TrialConfig
+from raysweep.results.events import SessionStarted
 from raysweep.results.ledger import Ledger, point_name
 from raysweep.results.types import RunInfo
 from raysweep.search.scheduler import make_scheduler
@@ -43,7 +44,7 @@ def make(tmp_path: Path, **overrides: str) -> tuple[Sweep, io.StringIO]:
     (tmp_path / "points").mkdir(parents=True, exist_ok=True)
     ledger = Ledger(tmp_path)
     info = RunInfo("s", "0", "d", "m", "r", 16, "uniform", 0.5, "similarity", 12, {"dev": 9}, {"dev": 9}, ("0", "1"), 0)
-    ledger.append("run", **info.__dict__)
+    ledger.append(SessionStarted(info=info))
     return assemble(config, space, ledger)
 
 
@@ -71,11 +72,13 @@ def play(sweep: Sweep, finish: bool = True) -> list[TrialConfig]:
     """Run all that is asked for, one at a time; the configurations in the order in which they were proposed."""
     while (asked := sweep.ask()) is not None:
         number, config = asked
-        for step in range(sweep._steps.get(number, 0) + 1, sweep.config.budget.rungs_of(config.examples_per_rung) + 1):
+        for step in range(
+            sweep.progress.steps_done(number) + 1, sweep.config.budget.rungs_of(config.examples_per_rung) + 1
+        ):
             (sweep.folder / "points" / point_name(number, step)).mkdir()
             if sweep.rung(number, rung(config, step)):
                 break
         sweep.rest(number)
     if finish:
         sweep.finish("completed", "all trials are done")
-    return list(sweep._configs.values())
+    return list(sweep.progress.configs.values())

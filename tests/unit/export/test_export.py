@@ -24,6 +24,7 @@ from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.export.export import export
 from raysweep.metrics import retrieval
 from raysweep.prepare.build import prepare_here
+from raysweep.results.events import RungFinished, SessionStarted, TrialStarted
 from raysweep.results.ledger import Ledger, point_name
 from raysweep.results.reader import load
 from raysweep.results.types import Point, RunInfo
@@ -69,17 +70,17 @@ def run(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> t
     bench = workbench.Workbench(prepared, config.evaluation)
     info = RunInfo("s", "0", "d", "m", "r", 8, "uniform", 0.5, "similarity", 2, {"dev": 9}, {"dev": 9}, ("0", "1"), 0)
     ledger = Ledger(folder)
-    ledger.append("run", **dataclasses.asdict(info))
+    ledger.append(SessionStarted(info=info))
     for number, loss in enumerate(("softmax", "triplet")):
         trial = trial_config(
             {"loss": loss, "learning_rate": 3e-3, "examples_per_rung": 96, "batch_size": 16, "precision": "fp32"}
         )
-        ledger.append("trial", trial=number, config=trial.model_dump(exclude_none=True))
+        ledger.append(TrialStarted(trial=number, config=trial.model_dump(exclude_none=True)))
         (result,) = engine.rungs(trial, bench, seed=number, num_rungs=1)
         save_point(folder / "points" / point_name(number, 1), bench.model, bench.head, result.points)
         points = [Point(**{**p, "trial": number, "step": 1}) for p in bench.describe(bench.dev, result.points)]
-        described = [dataclasses.asdict(point) for point in points]
-        ledger.append("rung", trial=number, step=1, examples_seen=96, seconds=1.0, loss=result.loss, points=described)
+        rung = {"trial": number, "step": 1, "examples_seen": 96, "seconds": 1.0, "loss": result.loss}
+        ledger.append(RungFinished(**rung, stop=None, points=tuple(points)))
     ledger.close()
     return folder, prepared, bench.dev
 

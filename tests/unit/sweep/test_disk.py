@@ -36,20 +36,22 @@ def steps(folder: Path) -> set[int]:
 
 def test_dominated_rungs_go_and_unreported_ones_stay(tmp_path: Path) -> None:
     folder = fill(tmp_path)
-    kept = WeightStore(folder, 10**9, tmp_path / "checkpoints")
+    store = WeightStore(folder, 10**9, tmp_path / "checkpoints")
     front = [point for point in points() if point.step in (2, 4)]
     reported = [point for point in points() if point.step != 3]
-    assert kept.only(front, reported) == []
+    store.keep_only(front, among=reported)
+    assert store.shrink(front) == []
     assert steps(folder) == {2, 3, 4}
-    assert kept.only(front) == []
+    store.keep_only(front)
+    assert store.shrink(front) == []
     assert steps(folder) == {2, 4}
-    assert [kept.holds(point) for point in points()] == [False, False, True, True, False, True, True]
+    assert [store.holds(point) for point in points()] == [False, False, True, True, False, True, True]
 
 
 @pytest.mark.parametrize("room", [1, 2, 3, 4])
 def test_over_the_bound_the_front_loses_the_least_it_can(room: int, tmp_path: Path) -> None:
     folder = fill(tmp_path)
-    lost = WeightStore(folder, room * 1000, tmp_path / "checkpoints").only(points())
+    lost = WeightStore(folder, room * 1000, tmp_path / "checkpoints").shrink(points())
     assert len(steps(folder)) == room
     assert {point.step for point in lost} == set(FRONT) - steps(folder)
     if room == 3:  # the one whose loss costs least, by trying all
@@ -64,9 +66,9 @@ def test_checkpoints_count_and_one_rung_always_stays(tmp_path: Path) -> None:
     place = tmp_path / "checkpoints" / "trial-0007" / "000000064"
     place.mkdir(parents=True)
     (place / "tensors").write_bytes(bytes(2000))
-    WeightStore(folder, 4000, tmp_path / "checkpoints").only(points())
+    WeightStore(folder, 4000, tmp_path / "checkpoints").shrink(points())
     assert len(steps(folder)) == 2
-    WeightStore(folder, 1, tmp_path / "checkpoints").only(points())
+    WeightStore(folder, 1, tmp_path / "checkpoints").shrink(points())
     assert len(steps(folder)) == 1
 
 
@@ -74,6 +76,6 @@ def test_the_order_of_points_does_not_matter(tmp_path: Path) -> None:
     left = set()
     for number, order in enumerate(itertools.permutations(points()[::2])):
         folder = fill(tmp_path / str(number))
-        WeightStore(folder, 2000, tmp_path / "checkpoints").only(list(order))
+        WeightStore(folder, 2000, tmp_path / "checkpoints").shrink(list(order))
         left.add(frozenset(steps(folder)))
     assert len(left) == 1

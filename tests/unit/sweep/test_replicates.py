@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from raysweep import terminal
 from raysweep.config.sweep import PlateauConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.errors import InputError
@@ -21,7 +22,8 @@ from raysweep.report import write
 from raysweep.report.summary import summarise
 from raysweep.report.tables import kind_name, mean_table
 from raysweep.results.account import account_of, sentence
-from raysweep.results.ledger import Ledger, events, point_name
+from raysweep.results.events import TrialStarted
+from raysweep.results.ledger import Ledger, point_name, read_events
 from raysweep.results.reader import load
 from raysweep.results.views import averaged, varied_parameters
 from raysweep.search.replicates import Replicates
@@ -68,7 +70,7 @@ def play(
     while (asked := sweep.ask()) is not None:
         number, config = asked
         run = sweep.scheduler.trials[number].run
-        for step in range(sweep._steps.get(number, 0) + 1, 5):
+        for step in range(sweep.progress.steps_done(number) + 1, 5):
             if number in failing:
                 break
             (sweep.folder / "points" / point_name(number, step)).mkdir(exist_ok=True)
@@ -78,7 +80,7 @@ def play(
     if finish:
         sweep.finish("completed", "all trials are done")
     trials = sweep.scheduler.trials.values()
-    return [(course.number, course.replicate_of) for course in trials if course.replicate_of is not None]
+    return [(trial.number, trial.replicate_of) for trial in trials if trial.replicate_of is not None]
 
 
 def story(folder: Path) -> Any:
@@ -236,22 +238,23 @@ def test_they_come_after_a_plateau_too() -> None:
 # In a sweep.
 
 
-def test_a_sweep_stores_its_replicates_their_means_and_spreads(tmp_path: Path) -> None:
+def test_a_sweep_stores_its_replicates_their_means_and_spreads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep, out = make(tmp_path, **OVERRIDES)
     replicates = play(sweep)
     assert [number for number, _ in replicates] == list(range(12, 12 + len(replicates)))
     assert 0 < len(replicates) <= 9
     results = load(tmp_path)
-    told = {event["trial"]: event for event in events(tmp_path / "ledger.jsonl") if event["event"] == "trial"}
+    stored = read_events(tmp_path / "ledger.jsonl")
+    told = {event.trial: event for event in stored if isinstance(event, TrialStarted)}
     for number, original in replicates:
-        assert results.trials[number].replicate_of == told[number]["replicate_of"] == original
-        assert told[number]["config"] == told[original]["config"]
+        assert results.trials[number].replicate_of == told[number].replicate_of == original
+        assert told[number].config == told[original].config
         steps = [[r.step for r in results.rungs if r.trial == n] for n in (number, original)]
         assert steps[0] == steps[1], "at equal budgets"
         assert results.trials[number].status == ("completed" if len(steps[0]) == 4 else "stopped")
         if len(steps[0]) < 4:
-            assert results.trials[number].reason == f"trial {original} went no further"
-    assert "replicate_of" not in told[0]
+            assert results.trials[number].reason == f"trial {original}, which it repeats, went no further"
+    assert not {"replicate_of", "run"} & set(told[0].to_json())
     assert {mean.trial for mean in results.means} == {original for _, original in replicates}
     for mean in results.means:
         runs = [mean.trial, *(number for number, original in replicates if original == mean.trial)]
@@ -264,9 +267,9 @@ def test_a_sweep_stores_its_replicates_their_means_and_spreads(tmp_path: Path) -
         assert (mean.polarity, mean.similarity) == pytest.approx(np.mean(found, axis=0))
         assert (mean.polarity_spread, mean.similarity_spread) == pytest.approx(np.std(found, axis=0, ddof=1))
     text = out.getvalue()
-    assert f"trial 12: trial {replicates[0][1]} again, with another seed" in text
+    assert f"trial 12: repeats trial {replicates[0][1]} with another seed" in text
     assert re.search(rf"{len(replicates)} of at most 9 replicates", line_of(sweep))
-    sweep.display._last = -99.0
+    monkeypatch.setattr(terminal, "SECONDS_BETWEEN_LINES", 0.0)
     sweep.show()
     assert f"search: 12 of 12 trials begun, {len(replicates)} of at most 9 replicates" in out.getvalue()
 
@@ -284,7 +287,7 @@ def test_a_run_that_reaches_another_rung_is_averaged_where_it_went(tmp_path: Pat
             if asked is None or sweep.scheduler.trials[asked[0]].replicate_of is not None:
                 break
     assert asked is not None and asked[0] == 1
-    reached = sweep._steps[0]
+    reached = sweep.progress.steps_done(0)
     assert reached > 1
     (tmp_path / "points" / point_name(1, 1)).mkdir()
     assert sweep.rung(1, {**noisy(config, 1, 1), "stop": "idle for 2 rungs"})
@@ -372,7 +375,7 @@ def test_killed_after_any_event_it_comes_to_the_same_end(tmp_path: Path, adopt: 
         (folder / "points").mkdir(parents=True)
         (folder / "ledger.jsonl").write_bytes(b"".join(lines[:cut_after]))
         again, _ = assemble(*settings(tmp_path, **overrides), Ledger(folder))
-        again.replay(list(events(folder / "ledger.jsonl")), adopt=adopt)
+        again.replay(list(read_events(folder / "ledger.jsonl")), adopt=adopt)
         play(again, failing=(6,))
         assert story(folder) == story(tmp_path / "whole"), (cut_after, kinds[cut_after - 1]["event"])
         known, expected = (fronts_known_to_the_sampler(sweep.scheduler) for sweep in (again, whole))
@@ -386,7 +389,7 @@ def test_more_replicates_may_be_asked_for_on_resume(tmp_path: Path) -> None:
         folder = tmp_path / before
         play(make(folder, **{**OVERRIDES, "replicates__trials": before})[0])
         again, _ = assemble(*settings(tmp_path, **OVERRIDES), Ledger(folder))
-        again.replay(list(events(folder / "ledger.jsonl")))
+        again.replay(list(read_events(folder / "ledger.jsonl")))
         play(again)
         assert story(folder) == story(tmp_path / "longer")
 
@@ -394,7 +397,7 @@ def test_more_replicates_may_be_asked_for_on_resume(tmp_path: Path) -> None:
 def test_trials_after_replicates_are_new_and_the_sampler_knows_the_means(tmp_path: Path) -> None:
     play(make(tmp_path, **OVERRIDES)[0])
     again, _ = assemble(*settings(tmp_path, **{**OVERRIDES, "budget__trials": "15"}), Ledger(tmp_path))
-    again.replay(list(events(tmp_path / "ledger.jsonl")))
+    again.replay(list(read_events(tmp_path / "ledger.jsonl")))
     (view,) = again.scheduler.proposer.views
     told = {trial.number: trial for trial in view.study.get_trials(deepcopy=False)}
     originals = {mean.trial for mean in load(tmp_path).means}
@@ -413,9 +416,9 @@ def test_the_budget_cuts_a_replicate_like_any_trial(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, **OVERRIDES)
     while (asked := sweep.ask()) is not None:
         number, config = asked
-        if sweep.scheduler.trials[number].replicate_of is not None and sweep._num_rungs[number] > 1:
+        if sweep.scheduler.trials[number].replicate_of is not None and sweep.progress.num_rungs[number] > 1:
             break
-        for step in range(sweep._steps.get(number, 0) + 1, 5):
+        for step in range(sweep.progress.steps_done(number) + 1, 5):
             (tmp_path / "points" / point_name(number, step)).mkdir()
             if sweep.rung(number, noisy(config, step, sweep.scheduler.trials[number].run)):
                 break
@@ -426,10 +429,11 @@ def test_the_budget_cuts_a_replicate_like_any_trial(tmp_path: Path) -> None:
     assert sweep.rung(number, noisy(config, 1, 1))
     sweep.rest(number)
     assert sweep.ask() is None
-    sweep.finish("budget", sweep.cause or "")
+    assert sweep.cause is not None
+    sweep.finish("budget", sweep.cause.reason)
     assert load(tmp_path).trials[number].status == "interrupted"
     again, _ = assemble(*settings(tmp_path, **OVERRIDES), Ledger(tmp_path))
-    again.replay(list(events(tmp_path / "ledger.jsonl")))
+    again.replay(list(read_events(tmp_path / "ledger.jsonl")))
     assert (again.ask() or pytest.fail("nothing"))[0] == number, "it goes on first"
 
 

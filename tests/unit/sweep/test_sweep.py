@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from raysweep.config.trial import trial_config
-from raysweep.results.ledger import Ledger, events, point_name
+from raysweep.results.events import TrialHeld, TrialRevived
+from raysweep.results.ledger import Ledger, point_name, read_events
 from raysweep.results.reader import load
 from raysweep.search.scheduler import make_scheduler
 from raysweep.sweep.sweep import Sweep
@@ -32,7 +33,7 @@ def test_every_trial_is_in_the_ledger_once_with_its_ending(tmp_path: Path) -> No
         steps = [r.step for r in results.rungs if r.trial == trial.trial]
         assert steps == list(range(1, len(steps) + 1))
         assert (trial.status == "completed") == (len(steps) == 4)
-        assert "not among the best 1 in 2" in trial.reason or trial.reason == "all 4 rungs done"
+        assert "not among the best 1 in 2" in trial.reason or trial.reason == "all 4 rungs are done"
         assert trial.gpu_seconds == pytest.approx(trial.seconds / 2)
         assert trial.cpu_seconds == pytest.approx(trial.seconds * 2)
     assert results.status == "completed"
@@ -106,14 +107,18 @@ def test_a_line_cut_short_by_a_kill_does_not_count(tmp_path: Path) -> None:
     assert load(tmp_path) == whole
 
 
-def test_out_of_time_pauses_trials_at_their_next_rung_and_asks_no_more(tmp_path: Path) -> None:
+def test_out_of_time_pauses_trials_at_their_next_rung_and_asks_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     sweep, _ = make(tmp_path, budget__minutes="0.001", early_stopping__policy="none")
     number, config = sweep.ask() or pytest.fail("no trial")
-    sweep._began -= 60
+    now[0] += 60
     assert sweep.rung(number, rung(config, 1))
     sweep.rest(number)
     (trial,) = load(tmp_path).trials
-    assert (trial.status, trial.reason) == ("interrupted", "the budget's 0.001 minutes are spent")
+    assert (trial.status, trial.reason) == ("interrupted", "the budget of 0.001 minutes is spent")
     assert sweep.ask() is None
     assert sweep.cause == ("budget.minutes", trial.reason)
 
@@ -147,7 +152,9 @@ def test_each_budget_stops_within_a_rung_and_the_costs_add_up(
             if sweep.rung(number, {**rung(config, step), "node": {"type": "big", "cpus": 8, "gpus": 4}}):
                 break
         sweep.rest(number)
-    sweep.finish("budget", sweep.cause or "")
+    assert sweep.cause is not None
+    assert sweep.cause.key.replace(".", "__") in limit
+    sweep.finish("budget", sweep.cause.reason)
     assert minutes <= done < minutes + 1
     trials = load(tmp_path).trials
     assert sum(trial.seconds for trial in trials) == pytest.approx(sweep.costs.total.seconds) == 60 * done
@@ -238,7 +245,7 @@ def test_a_paused_sweep_goes_on_as_if_it_had_never_stopped(tmp_path: Path) -> No
         _play_some(sweep, cut_after)
         sweep.ledger.close()  # the driver is gone, with no word of farewell
         again, _ = assemble(*settings(tmp_path), Ledger(folder))
-        again.replay(list(events(folder / "ledger.jsonl")))
+        again.replay(list(read_events(folder / "ledger.jsonl")))
         assert play(again) == expected
         assert _story(load(folder)) == _story(load(tmp_path / "whole"))
 
@@ -254,7 +261,7 @@ def test_an_interruption_between_a_verdict_and_the_trials_leaving_undoes_nothing
     _play_some(sweep, cut_after, rest=False)
     sweep.finish("interrupted", "Ctrl-C")
     again, _ = assemble(*settings(tmp_path), Ledger(tmp_path / "run"))
-    again.replay(list(events(tmp_path / "run" / "ledger.jsonl")))
+    again.replay(list(read_events(tmp_path / "run" / "ledger.jsonl")))
     assert play(again) == expected
     assert _story(load(tmp_path / "run")) == _story(load(tmp_path / "whole"))
 
@@ -263,7 +270,7 @@ def _play_some(sweep: Sweep, num_rungs: int, *, rest: bool = True) -> None:
     """So many rungs; without ``rest`` the trial of the last does not leave its worker any more."""
     while (asked := sweep.ask()) is not None:
         number, config = asked
-        for step in range(sweep._steps.get(number, 0) + 1, 5):
+        for step in range(sweep.progress.steps_done(number) + 1, 5):
             if not num_rungs:
                 return
             num_rungs -= 1
@@ -291,10 +298,10 @@ def play_among(sweep: Sweep, num_workers: int, folder: Path) -> list[tuple[int, 
             running.append(asked[0])
         if not running:
             return moments
-        moments.append((sum(1 for _ in events(folder / "ledger.jsonl")), *revivals(sweep)))
+        moments.append((sum(1 for _ in read_events(folder / "ledger.jsonl")), *revivals(sweep)))
         number = running[int(turns.integers(len(running)))]
-        step = sweep._steps.get(number, 0) + 1
-        event = rung(sweep._configs[number], step)
+        step = sweep.progress.steps_done(number) + 1
+        event = rung(sweep.progress.configs[number], step)
         for name, value in zip(("polarity", "similarity"), noise[number, step].tolist(), strict=True):
             event["points"][0][name] += value
         (folder / "points" / point_name(number, step)).mkdir(exist_ok=True)
@@ -319,7 +326,7 @@ def test_a_long_sweep_comes_to_the_same_state_from_its_ledger(policy: str, num_w
     told = verdicts(sweep)
     moments = play_among(sweep, num_workers, tmp_path)
     sweep.ledger.close()
-    stored = list(events(tmp_path / "ledger.jsonl"))
+    stored = list(read_events(tmp_path / "ledger.jsonl"))
 
     def replayed(name: str, length: int, num_trials: str = "60") -> tuple[Sweep, list[tuple[int, str | None]]]:
         folder = tmp_path / name
@@ -355,7 +362,7 @@ def test_more_trials_on_resume_are_those_that_a_longer_sweep_would_have_had(tmp_
     longer = play(make(tmp_path / "longer", budget__trials="20", **policy)[0])
     play(make(tmp_path / "run", **policy)[0])
     again, _ = assemble(*settings(tmp_path, budget__trials="20", **policy), Ledger(tmp_path / "run"))
-    again.replay(list(events(tmp_path / "run" / "ledger.jsonl")))
+    again.replay(list(read_events(tmp_path / "run" / "ledger.jsonl")))
     assert play(again) == longer
     assert [trial.trial for trial in load(tmp_path / "run").trials] == list(range(20))
 
@@ -365,7 +372,7 @@ def test_a_space_that_grew_keeps_its_trials_and_proposes_from_the_new(tmp_path: 
     wider = {"budget__trials": "24", "space__learning_rate": "{low: 5e-7, high: 3e-4, log: true}"}
     again, _ = assemble(*settings(tmp_path, **wider), Ledger(tmp_path / "run"))
     before = load(tmp_path / "run")
-    again.replay(list(events(tmp_path / "run" / "ledger.jsonl")), adopt=True)
+    again.replay(list(read_events(tmp_path / "run" / "ledger.jsonl")), adopt=True)
     configs = play(again)
     assert [trial_config(dict(trial.config)) for trial in before.trials] == configs[:12]
     assert len(set(configs)) == 24
@@ -374,14 +381,16 @@ def test_a_space_that_grew_keeps_its_trials_and_proposes_from_the_new(tmp_path: 
 def test_a_held_trial_may_be_revived_and_goes_on_where_it_stood(tmp_path: Path) -> None:
     sweep, out = make(tmp_path, space__examples_per_rung="2048", early_stopping__first_examples="2048")
     play(sweep)
-    kinds = [(event["event"], event.get("trial")) for event in events(tmp_path / "ledger.jsonl")]
-    revived = [number for kind, number in kinds if kind == "revive"]
-    assert revived
-    for number in revived:
-        assert kinds.index(("hold", number)) < kinds.index(("revive", number))
+    stored = list(read_events(tmp_path / "ledger.jsonl"))
+    revivals = [event for event in stored if isinstance(event, TrialRevived)]
+    assert revivals
+    for number in {event.trial for event in revivals}:
+        held = next(i for i, event in enumerate(stored) if isinstance(event, TrialHeld) and event.trial == number)
+        revived = next(i for i, event in enumerate(stored) if event in revivals and event.trial == number)
+        assert held < revived
         steps = [r.step for r in load(tmp_path).rungs if r.trial == number]
         assert steps == list(range(1, len(steps) + 1))
-    assert "goes on; it is worth it by now" in out.getvalue()
+    assert "goes on, since it promises enough by now" in out.getvalue()
     assert sweep.status().text.endswith(" so far"), "once all are begun, nobody foretells how long held trials go on"
 
 

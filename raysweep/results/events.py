@@ -1,0 +1,307 @@
+"""The events of a run's ledger. Each is a dataclass with one method that writes it and one that reads it.
+
+``ledger.jsonl`` in the run folder holds one JSON object a line and is the source of truth. The key ``event`` names the
+kind of event; the other keys are the fields of its class:
+
+``run``     :class:`SessionStarted`
+``trial``   :class:`TrialStarted`
+``rung``    :class:`RungFinished`
+``hold``    :class:`TrialHeld`
+``revive``  :class:`TrialRevived`
+``cut``     :class:`TrialInterrupted`
+``again``   :class:`TrialContinued`
+``end``     :class:`TrialEnded`
+``mean``    :class:`ReplicatesAveraged`
+``points``  :class:`PointsScored`
+``finish``  :class:`SessionFinished`
+"""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from pydantic import TypeAdapter, ValidationError
+
+from raysweep.errors import InputError
+from raysweep.results.types import SCHEMA, Cost, Mean, Node, Point, RunInfo, point_problem
+from raysweep.trial_status import TrialStatus
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """What happened. ``at`` is how many seconds the sweep had run by then, all its sessions together."""
+
+    kind: ClassVar[str]  # the value of the key ``event``
+
+    at: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object that the ledger stores. An optional field without a value has no key; ``at`` comes last."""
+        values = dataclasses.asdict(self)
+        values["at"] = values.pop("at")
+        optional = {field.name for field in dataclasses.fields(self) if field.default is None}
+        absent = {name for name in optional if values[name] is None}
+        return {"event": self.kind} | {name: value for name, value in values.items() if name not in absent}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """The event that a ledger's JSON object describes. Keys that it does not know are ignored.
+
+        ValidationError or ValueError where a value is of another type or missing.
+        """
+        event: Self = _validated(cls, values)
+        return event
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionStarted(Event):
+    """The sweep's settings. It is a ledger's first event, and is written again at each resume."""
+
+    kind = "run"
+
+    info: RunInfo
+
+    def to_json(self) -> dict[str, Any]:
+        return {"event": self.kind, **dataclasses.asdict(self.info)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """InputError where another version of the ledger's format was written."""
+        if values.get("schema") != SCHEMA:
+            raise InputError(f"written with schema {values.get('schema')}; this version reads {SCHEMA}")
+        return cls(info=_validated(RunInfo, values))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialStarted(Event):
+    """A configuration was proposed, and its trial starts.
+
+    ``num_rungs`` is how many the trial has if it runs to its end; 0 where an older ledger does not say. A replicate, which
+    runs a configuration again with another seed, has ``replicate_of``, the trial it repeats, and ``run``, from 1, which
+    its seed derives from.
+    """
+
+    kind = "trial"
+
+    trial: int
+    config: Mapping[str, Any]
+    num_rungs: int = 0
+    replicate_of: int | None = None
+    run: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RungFinished(Event):
+    """A trial was evaluated at a training budget of ``examples_seen`` examples; ``seconds`` it took to get there.
+
+    ``stop`` is the trial's own reason to end here, if it has one. ``node`` is where it ran. ``may_begin`` says whether
+    there were trials left to begin, which early stopping goes by. ``cost`` is what the trial has cost so far.
+    """
+
+    kind = "rung"
+
+    trial: int
+    step: int
+    examples_seen: int
+    seconds: float
+    loss: float
+    stop: str | None
+    points: tuple[Point, ...]
+    node: Node | None = None
+    may_begin: bool | None = None
+    cost: Cost | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Its points have neither trial nor step, which the event itself has."""
+        values = super().to_json()
+        for point in values["points"]:
+            del point["trial"], point["step"]
+        return values
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        points = _objects_in(values, "points", trial=values["trial"], step=values["step"])
+        event = super().from_json({"stop": None, **values, "points": points})
+        _check_scores(event.points)
+        return event
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialHeld(Event):
+    """A trial was stopped for now."""
+
+    kind = "hold"
+    status: ClassVar = TrialStatus.HELD
+
+    trial: int
+    reason: str = ""
+    cost: Cost | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRevived(Event):
+    """A held trial goes on."""
+
+    kind = "revive"
+    status: ClassVar = TrialStatus.RUNNING
+    reason: ClassVar = ""
+
+    trial: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialInterrupted(Event):
+    """A running trial was cut off by the budget, or because the session ended."""
+
+    kind = "cut"
+    status: ClassVar = TrialStatus.INTERRUPTED
+
+    trial: int
+    reason: str = ""
+    cost: Cost | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialContinued(Event):
+    """A trial goes on that was interrupted, or was running when the driver died."""
+
+    kind = "again"
+    status: ClassVar = TrialStatus.RUNNING
+    reason: ClassVar = ""
+
+    trial: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialEnded(Event):
+    """A trial will not go on."""
+
+    kind = "end"
+
+    trial: int
+    status: TrialStatus
+    reason: str = ""
+    cost: Cost | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicatesAveraged(Event):
+    """A replicate of ``trial`` is about to end. ``points`` are those that several of the ``runs`` reached."""
+
+    kind = "mean"
+
+    trial: int
+    runs: int
+    points: tuple[Mean, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Its points do not name the trial, which the event itself does."""
+        values = super().to_json()
+        for point in values["points"]:
+            del point["trial"]
+        return values
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        points = _objects_in(values, "points", trial=values["trial"])
+        return super().from_json({**values, "points": points})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointsScored(Event):
+    """Operating points of no rung: the reference, the oracle, and test scores of front members."""
+
+    kind = "points"
+
+    points: tuple[Point, ...]
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        event = super().from_json(values)
+        _check_scores(event.points)
+        return event
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionFinished(Event):
+    """The sweep ended. ``status`` is completed, interrupted, budget, plateau or failed."""
+
+    kind = "finish"
+
+    status: str
+    reason: str
+    seconds: float
+
+
+StatusChange = TrialHeld | TrialRevived | TrialInterrupted | TrialContinued | TrialEnded
+"""The events that change a trial's status; each has ``trial``, ``status`` and ``reason``."""
+
+PaidEvent = RungFinished | TrialHeld | TrialInterrupted | TrialEnded
+"""The events that say what their trial has cost so far, in ``cost``."""
+
+EVENTS: Mapping[str, type[Event]] = {
+    each.kind: each
+    for each in (
+        SessionStarted,
+        TrialStarted,
+        RungFinished,
+        TrialHeld,
+        TrialRevived,
+        TrialInterrupted,
+        TrialContinued,
+        TrialEnded,
+        ReplicatesAveraged,
+        PointsScored,
+        SessionFinished,
+    )
+}
+
+
+def read_event(values: Mapping[str, Any]) -> Event:
+    """The event that a ledger's JSON object describes.
+
+    ValueError says what is wrong with it: InputError where the ledger has the format of another version.
+    """
+    kind = values["event"]
+    if not isinstance(kind, str) or kind not in EVENTS:
+        raise ValueError(f"there is no event {kind!r}")
+    try:
+        return EVENTS[kind].from_json(values)
+    except KeyError as error:
+        raise ValueError(f"there is no {error}") from None
+    except ValidationError as error:
+        raise ValueError(_first_problem(error)) from None
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors()[0]
+    name = ".".join(map(str, first["loc"]))
+    if first["type"] == "missing":
+        return f"there is no {name!r}"
+    return f"{name} is {first['input']!r}: {first['msg'].lower()}"
+
+
+def _objects_in(values: Mapping[str, Any], key: str, **shared: Any) -> list[dict[str, Any]]:
+    """The JSON objects in a list of an event, with the ``shared`` keys that only the event itself has."""
+    objects = values[key]
+    if not isinstance(objects, list) or not all(isinstance(each, Mapping) for each in objects):
+        raise ValueError(f"{key} is {objects!r}, not a list of objects")
+    return [{**each, **shared} for each in objects]
+
+
+def _check_scores(points: tuple[Point, ...]) -> None:
+    for point in points:
+        if problem := point_problem(vars(point)):
+            raise ValueError(problem)
+
+
+def _validated(kind: Any, values: Mapping[str, Any]) -> Any:
+    """An object of a dataclass, of the values that it has fields for. ValidationError where one does not fit."""
+    return _adapter(kind).validate_python(values)
+
+
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
