@@ -1,0 +1,127 @@
+"""Events are written and read back as they were, and ledgers of other versions are understood."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raysweep.errors import InputError
+from raysweep.results.events import (
+    EVENTS,
+    Event,
+    PointsScored,
+    ReplicatesAveraged,
+    RungFinished,
+    SessionFinished,
+    SessionStarted,
+    TrialContinued,
+    TrialEnded,
+    TrialHeld,
+    TrialInterrupted,
+    TrialRevived,
+    TrialStarted,
+    read_event,
+)
+from raysweep.results.ledger import Ledger, read_events
+from raysweep.results.types import Cost, Mean, Node, Point, RunInfo
+from raysweep.trial_status import TrialStatus
+
+INFO = RunInfo("s", "0", "d", "m", "r", 16, "uniform", 0.5, "similarity", 12, {"dev": 9}, {"dev": 9}, ("0", "1"), 0)
+COST = Cost(10.0, 20.0, 5.0, 0.25)
+POINT = Point(3, 2, "concat", 0.3, "dev", 768, 0.7, 0.2, 0.4, 0.1, 0.9)
+REFERENCE = Point(None, None, "reference", None, "test", 384, 0.6, 0.2, 0.47, 0.1, 1.0)
+RUNG: dict[str, Any] = {"trial": 3, "step": 2, "examples_seen": 4096, "seconds": 8.5, "loss": 0.1, "points": (POINT,)}
+
+# Each kind, with the keys of its JSON object in their order.
+EXAMPLES: list[tuple[Event, list[str]]] = [
+    (SessionStarted(info=INFO), ["event", *vars(INFO)]),
+    (TrialStarted(trial=3, config={"loss": "triplet"}, num_rungs=4, at=1.0), ["event", "trial", "config", "num_rungs", "at"]),
+    (
+        TrialStarted(trial=3, config={}, num_rungs=4, replicate_of=1, run=2, at=1.0),
+        ["event", "trial", "config", "num_rungs", "replicate_of", "run", "at"],
+    ),
+    (
+        RungFinished(**RUNG, stop=None, node=Node("big", 8.0, 4.0), may_begin=True, cost=COST, at=9.0),
+        ["event", *list(RUNG)[:-1], "stop", "points", "node", "may_begin", "cost", "at"],
+    ),
+    (RungFinished(**RUNG, stop="idle"), ["event", *list(RUNG)[:-1], "stop", "points"]),
+    (TrialHeld(trial=3, reason="not among the best", cost=COST, at=9.0), ["event", "trial", "reason", "cost", "at"]),
+    (TrialRevived(trial=3, at=9.0), ["event", "trial", "at"]),
+    (TrialInterrupted(trial=3, reason="Ctrl-C", cost=COST, at=9.0), ["event", "trial", "reason", "cost", "at"]),
+    (TrialContinued(trial=3, at=9.0), ["event", "trial", "at"]),
+    (
+        TrialEnded(trial=3, status=TrialStatus.STOPPED, reason="idle", cost=COST, at=9.0),
+        ["event", "trial", "status", "reason", "cost", "at"],
+    ),
+    (
+        ReplicatesAveraged(trial=3, runs=2, points=(Mean(3, 2, "plain", None, 2, 0.7, 0.01, 0.4, 0.02),), at=9.0),
+        ["event", "trial", "runs", "points", "at"],
+    ),
+    (PointsScored(points=(REFERENCE,)), ["event", "points"]),
+    (SessionFinished(status="budget", reason="", seconds=9.0, at=9.0), ["event", "status", "reason", "seconds", "at"]),
+]  # fmt: skip
+
+
+def test_every_kind_is_tried() -> None:
+    assert {type(event) for event, _ in EXAMPLES} == set(EVENTS.values())
+
+
+@pytest.mark.parametrize(("event", "keys"), EXAMPLES, ids=lambda value: getattr(value, "kind", ""))
+def test_an_event_is_read_back_as_it_was_written(event: Event, keys: list[str]) -> None:
+    stored = json.dumps(event.to_json(), allow_nan=False)
+    assert list(json.loads(stored)) == keys
+    assert read_event(json.loads(stored)) == event
+    assert read_event({**json.loads(stored), "of_a_later_version": [1]}) == event
+
+
+def test_points_do_not_repeat_what_their_event_says() -> None:
+    (point,) = RungFinished(**RUNG, stop=None).to_json()["points"]
+    assert not {"trial", "step"} & set(point)
+    (reference,) = PointsScored(points=(REFERENCE,)).to_json()["points"]
+    assert (reference["trial"], reference["step"]) == (None, None)
+
+
+def test_what_older_versions_left_out_has_a_default() -> None:
+    rung = json.loads(json.dumps(RungFinished(**RUNG, stop=None).to_json()))
+    del rung["stop"]
+    assert read_event(rung) == RungFinished(**RUNG, stop=None)
+    assert read_event({"event": "trial", "trial": 0, "config": {}}) == TrialStarted(trial=0, config={}, num_rungs=0)
+    assert read_event({"event": "hold", "trial": 0}) == TrialHeld(trial=0, reason="")
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("{", "line 2 is no event"),
+        ('["event"]', "line 2 is no event"),
+        ('{"trial": 3}', "line 2 is no event"),
+        ('{"event": "revived", "trial": 3}', "line 2: there is no event 'revived'"),
+        ('{"event": ["end"]}', r"line 2: there is no event \['end'\]"),
+        ('{"event": "revive"}', "line 2: there is no 'trial'"),
+        ('{"event": "end", "trial": 3, "status": "cut"}', "line 2: status is 'cut': input should be 'running'"),
+        ('{"event": "rung", "trial": 3}', "line 2: there is no 'step'"),
+        ('{"event": "points", "points": "x"}', "line 2: points is 'x'"),
+        ('{"event": "mean", "trial": 3, "runs": 2, "points": [7]}', r"line 2: points is \[7\], not a list of objects"),
+        (
+            json.dumps({**SessionStarted(info=INFO).to_json(), "schema": 3}),
+            r"jsonl: written with schema 3; this version",
+        ),
+    ],
+)
+def test_a_line_that_is_no_event_is_named(tmp_path: Path, line: str, problem: str) -> None:
+    ledger = Ledger(tmp_path)
+    ledger.append(SessionStarted(info=INFO))
+    ledger.close()
+    with ledger.path.open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(InputError, match=problem):
+        list(read_events(ledger.path))
+
+
+def test_a_number_that_is_not_finite_is_not_written(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        ledger.append(SessionFinished(status="completed", reason="", seconds=float("nan")))
+    ledger.close()
+    assert list(read_events(ledger.path)) == []
