@@ -162,7 +162,7 @@ def with_ray(turns: Turns, data: sst2.Data, artifacts: Path, repeats: int) -> tu
     from raysweep.prepare import build
 
     stages.Coordinator = NotingCoordinator  # type: ignore[misc]
-    display = terminal.Display(Console(file=io.StringIO()))
+    display = terminal.ConsoleDisplay(Console(file=io.StringIO()))
     with terminal.quiet():  # what Ray and its workers print goes to a file
         began = time.perf_counter()
         with connected(sst2.encoding_plan(data, artifacts).config.resources) as capacity:

@@ -178,7 +178,7 @@ def _ours(folder: Path, count: int, data: sst2.Data, prepared: Prepared, *, writ
     config, space = sst2.sweep(data, folder / "none", space=SPACE, budget={"trials": count, "rungs": 1})
     (folder / "points").mkdir()
     ledger = TimedLedger(folder)
-    display = terminal.Display(Console(file=io.StringIO()))
+    display = terminal.ConsoleDisplay(Console(file=io.StringIO()))
     scheduler = make_scheduler(config, space, (0.5, 0.5))
     study = StudyFile(folder / "study.journal", config.name, scheduler.proposer)
     sweep = TimedSweep(config, scheduler, ledger, display, CostTracker(config.budget, 1, 0), study)

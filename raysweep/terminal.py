@@ -1,5 +1,6 @@
-"""What a person sees while a sweep works: raysweep's own lines, and a status line; all else goes to a log file."""
+"""What a person is told while raysweep works, and for commands a log file that takes all else that libraries print."""
 
+import abc
 import contextlib
 import os
 import shutil
@@ -18,38 +19,107 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-SECONDS_BETWEEN_LINES = 10.0  # how often a log file without a terminal gets a line of progress
+SECONDS_BETWEEN_LINES = 10.0  # of the status, where it cannot change in place
 
 
-class Display:
-    """Lines for people on standard error; standard output stays free for results."""
+Advance = Callable[[int, int, str], None]
+"""Takes the progress of a counted task: rows done, rows in all (0 while unknown), and what a row is."""
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self._live: Live | None = None
-        self._last = 0.0
 
+class Display(abc.ABC):
+    """What the person who started the work is told: lines that stay, and a status that changes.
+
+    Subclasses say where these go; a script or a notebook may hand them to a function of its own.
+    """
+
+    @abc.abstractmethod
     def line(self, text: str) -> None:
-        """One line that stays."""
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        """Show one line that stays."""
+
+    @abc.abstractmethod
+    def status(self, text: str, fraction: float = 0.0) -> None:
+        """Show the state of things now, which the next call replaces; ``fraction``, in [0, 1], is how much is done."""
 
     def warn(self, text: str) -> None:
         self.line(f"warning: {text}")
 
+    @contextlib.contextmanager
+    def live(self) -> Iterator[None]:
+        """Within, :meth:`status` is called often; a display may set a place aside for it."""
+        yield
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[Advance]:
+        """Show the progress of a counted task, which is told to the function that this gives."""
+        clock = _StageClock(name)
+
+        def advance(done: int, total: int, unit: str) -> None:
+            self.status(clock.text(done, total, unit), done / total if total else 0.0)
+
+        with self.live():
+            yield advance
+
+
+class _StageClock:
+    """Words for how far a counted task has come, its pace, and how long it will take."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.began = time.monotonic()
+        self.first_done = 0
+        self.first_at: float | None = None  # when rows began to come: start-up does not count into the pace
+
+    def text(self, done: int, total: int, unit: str) -> str:
+        """As :data:`Advance` is told; the time left once the pace is known."""
+        rows_per_second = self._rate(done)
+        if not total or rows_per_second is None:
+            seconds = time.monotonic() - self.began
+            return f"{self.name}: {seconds:.0f} s"
+        counted = f"{done:,} of {total:,} {unit} ({done / total:.0%})"
+        digits = 0 if rows_per_second >= 10 else 1
+        pace = f"{rows_per_second:,.{digits}f}/s"
+        left = duration((total - done) / rows_per_second)
+        return f"{self.name}: {counted}, {pace}, {left} left"
+
+    def _rate(self, done: int) -> float | None:
+        """Rows a second since the first ones came; None until there are more."""
+        now = time.monotonic()
+        if done and self.first_at is None:
+            self.first_done, self.first_at = done, now
+        if self.first_at is None or done <= self.first_done:
+            return None
+        return (done - self.first_done) / (now - self.first_at)
+
+
+class ConsoleDisplay(Display):
+    """Lines on a rich console, which for commands is standard error: standard output stays free for results.
+
+    The status is a bar at the bottom of a terminal; elsewhere, as in a log file, it is a line every
+    ``seconds_between_lines``.
+    """
+
+    def __init__(self, console: Console, seconds_between_lines: float = SECONDS_BETWEEN_LINES) -> None:
+        self.console = console
+        self.seconds_between_lines = seconds_between_lines
+        self._live: Live | None = None
+        self._last_line_at = 0.0  # by the monotonic clock
+
+    def line(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
     def status(self, text: str, fraction: float = 0.0) -> None:
-        """The state of things now: a bar that changes on a terminal, a line now and then elsewhere."""
         if self._live is not None:
             row = Table.grid(padding=(0, 1))
             row.add_row(ProgressBar(1.0, fraction, width=20), Text(text, no_wrap=True, overflow="ellipsis"))
             self._live.update(row)
-        elif time.monotonic() - self._last >= SECONDS_BETWEEN_LINES:
-            self._last = time.monotonic()
+        elif time.monotonic() - self._last_line_at >= self.seconds_between_lines:
+            self._last_line_at = time.monotonic()
             self.line(text)
 
     @contextlib.contextmanager
     def live(self) -> Iterator[None]:
         """Within, :meth:`status` has a place of its own at the bottom of a terminal."""
-        self._last = time.monotonic()
+        self._last_line_at = time.monotonic()
         if not self.console.is_terminal:
             yield
             return
@@ -60,28 +130,6 @@ class Display:
                 yield
             finally:
                 self._live = None
-
-    @contextlib.contextmanager
-    def stage(self, name: str) -> Iterator[Callable[[int, int, str], None]]:
-        """Progress of a counted task: call the result with rows done, rows in all (0 while unknown) and what a row is."""
-        began = time.monotonic()
-        first: tuple[float, int] | None = None  # when rows began to come, so that start-up does not count into the rate
-
-        def advance(done: int, total: int, unit: str) -> None:
-            nonlocal first
-            now = time.monotonic()
-            text = f"{name}: {now - began:.0f} s"
-            if done and first is None:
-                first = now, done
-            if total and done and first and done > first[1]:
-                rate = (done - first[1]) / (now - first[0])
-                left = duration((total - done) / rate)
-                pace = f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
-                text = f"{name}: {done:,} of {total:,} {unit} ({done / total:.0%}), {pace}/s, {left} left"
-            self.status(text, done / total if total else 0.0)
-
-        with self.live():
-            yield advance
 
 
 def duration(seconds: float) -> str:
@@ -108,7 +156,7 @@ class Log:
         os.close(file)
 
     def move(self, path: Path) -> None:
-        """Go on in another file, taking along what was written so far."""
+        """Go on in the file ``path``, which first gets what was written so far."""
         sys.stdout.flush()
         sys.stderr.flush()
         shutil.copyfile(self.path, path)
@@ -117,6 +165,7 @@ class Log:
         self.path = path
 
     def close(self) -> None:
+        """Let standard output and standard error go where they went before."""
         sys.stdout.flush()
         sys.stderr.flush()
         for descriptor, saved in self._saved.items():
@@ -137,7 +186,7 @@ def quiet() -> Iterator[tuple[Display, Log]]:
     options: dict[str, Any] = {} if os.isatty(stderr) else {"width": 200, "force_terminal": False}
     log = Log(temporary, stdout, stderr)
     try:
-        yield Display(Console(file=stream, **options)), log
+        yield ConsoleDisplay(Console(file=stream, **options)), log
     finally:
         log.close()
         stream.close()
@@ -146,12 +195,19 @@ def quiet() -> Iterator[tuple[Display, Log]]:
         temporary.unlink(missing_ok=True)
 
 
+def in_main_thread() -> bool:
+    """Whether this is the thread that signals come to, the only one that may set their handlers."""
+    return threading.current_thread() is threading.main_thread()
+
+
 @contextlib.contextmanager
 def undisturbed(when: bool = True) -> Iterator[None]:
-    """What is short, and must not be left half done, goes on through further Ctrl-C and SIGTERM."""
+    """Within, Ctrl-C and SIGTERM are ignored: for what is short and must not be left half done.
+
+    Does nothing unless ``when``, and outside the main thread, which alone may set signal handlers.
+    """
     numbers = (signal.SIGINT, signal.SIGTERM)
-    is_main = threading.current_thread() is threading.main_thread()
-    before = [signal.signal(number, signal.SIG_IGN) for number in numbers] if when and is_main else []
+    before = [signal.signal(number, signal.SIG_IGN) for number in numbers] if when and in_main_thread() else []
     try:
         yield
     finally:
@@ -159,16 +215,17 @@ def undisturbed(when: bool = True) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def disable_telemetry() -> None:
+    """Let no library phone home, unless the environment says otherwise; before they are imported, when they read this."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("HF_UPDATE_DOWNLOAD_COUNTS", "0")
+
+
 @contextlib.contextmanager
 def working() -> Iterator[tuple[Display, Log]]:
-    """Libraries' chatter out of the way; Ctrl-C ends with the exit code a shell expects."""
-    # Before anything is imported that would read them: nothing phones home.
-    for name, value in (
-        ("RAY_USAGE_STATS_ENABLED", "0"),
-        ("HF_HUB_DISABLE_TELEMETRY", "1"),
-        ("HF_UPDATE_DOWNLOAD_COUNTS", "0"),
-    ):
-        os.environ.setdefault(name, value)
+    """Within, a command does its work: as in :func:`quiet`; and Ctrl-C ends with the exit code that a shell expects."""
+    disable_telemetry()
     try:
         with quiet() as opened:
             yield opened

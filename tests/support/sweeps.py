@@ -19,7 +19,7 @@ from raysweep.search.scheduler import make_scheduler
 from raysweep.sweep.budget import CostTracker
 from raysweep.sweep.optuna_study import StudyFile
 from raysweep.sweep.sweep import Sweep
-from raysweep.terminal import Display
+from raysweep.terminal import ConsoleDisplay
 from support.paths import SPACES
 
 REFERENCE = (0.6, 0.47)
@@ -53,7 +53,7 @@ def assemble(config: SweepConfig, space: Space, ledger: Ledger) -> tuple[Sweep, 
     scheduler = make_scheduler(config, space, REFERENCE)
     study = StudyFile(ledger.folder / "study.journal", "s", scheduler.proposer)
     costs = CostTracker(config.budget, cpus=2, gpus=0.5)
-    return Sweep(config, scheduler, ledger, Display(Console(file=out, width=300)), costs, study), out
+    return Sweep(config, scheduler, ledger, ConsoleDisplay(Console(file=out, width=300)), costs, study), out
 
 
 def rung(config: TrialConfig, step: int) -> dict[str, Any]:

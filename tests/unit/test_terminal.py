@@ -1,0 +1,81 @@
+"""What people are told: by any display, on a console, and in threads other than the main one."""
+
+import io
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from raysweep.terminal import ConsoleDisplay, in_main_thread, undisturbed, working
+from support.displays import ListDisplay
+
+
+def in_a_thread(work: Callable[[], None]) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def test_a_display_needs_to_take_lines_and_a_status_and_nothing_else() -> None:
+    display = ListDisplay()
+    display.warn("beware")
+    with display.live():
+        display.status("half way", 0.5)
+    assert display.lines == ["warning: beware"]
+    assert display.statuses == [("half way", 0.5)]
+
+
+def test_a_stage_tells_its_pace_and_the_time_left_once_rows_have_come() -> None:
+    display = ListDisplay()
+    with display.stage("prepare: encoded") as advance:
+        advance(0, 0, "sentences")
+        advance(10, 100, "sentences")
+        advance(20, 100, "sentences")
+    texts, fractions = zip(*display.statuses, strict=True)
+    assert texts[:2] == ("prepare: encoded: 0 s", "prepare: encoded: 0 s")
+    assert texts[2].startswith("prepare: encoded: 20 of 100 sentences (20%), ")
+    assert texts[2].endswith(" left")
+    assert fractions == (0.0, 0.1, 0.2)
+
+
+def test_a_console_that_is_no_terminal_gets_a_line_of_status_now_and_then() -> None:
+    out = io.StringIO()
+    display = ConsoleDisplay(Console(file=out, width=80), seconds_between_lines=0.0)
+    display.status("first")
+    display.seconds_between_lines = 3600.0
+    display.status("second")
+    display.line("a line of [brackets] stays as it is")
+    assert out.getvalue().splitlines() == ["first", "a line of [brackets] stays as it is"]
+
+
+def test_what_libraries_print_goes_to_the_log_which_moves_with_what_it_holds(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with working() as (display, log):
+        os.write(1, b"chatter from C++\n")
+        temporary = log.path
+        log.move(tmp_path / "run.log")
+        os.write(2, b"and from Rust\n")
+        display.line("a line for people")
+    assert (tmp_path / "run.log").read_text() == "chatter from C++\nand from Rust\n"
+    assert not temporary.exists()
+    assert capfd.readouterr() == ("", "a line for people\n")
+
+
+def test_signals_are_left_alone_outside_the_main_thread() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    found = []
+
+    def work() -> None:
+        with undisturbed():
+            found.append((in_main_thread(), signal.getsignal(signal.SIGINT)))
+
+    in_a_thread(work)
+    assert found == [(False, before)]
+    with undisturbed():
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    assert signal.getsignal(signal.SIGINT) == before
