@@ -8,60 +8,74 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from raysweep.config.sweep import ResourcesConfig
 from raysweep.errors import InputError
 from raysweep.terminal import undisturbed
 
-CONTEXT_BYTES = 600 << 20  # of CUDA in each process, which no allocator counts
-
-
-KNOCK_SECONDS = 10
-
-
+CUDA_CONTEXT_BYTES = 600 << 20  # of GPU memory in each process, which no allocator counts
+USABLE_GPU_MEMORY_FRACTION = 0.9  # of each GPU, where trials are packed by what they were measured to take
+CONNECT_SECONDS = 10
 THREADS_PER_ENCODER = 8  # one encoder stops gaining from more threads about here; a larger node runs several
+
+
+class NodeSize(NamedTuple):
+    """The CPUs and GPUs of one node."""
+
+    cpus: float
+    gpus: float
 
 
 @dataclass(frozen=True)
 class Request:
-    """What each of ``count`` like workers asks of Ray."""
+    """What ``count`` like workers ask of Ray: CPUs and GPUs of each, which may be fractions below 1.
+
+    ``cache_bytes`` is the memory that a running trial may keep of what a frozen part of the encoder gives.
+    """
 
     cpus: float
     gpus: float
     count: int
-    cache_bytes: int = 0  # that a trial may keep of what a frozen part of the encoder gives
+    cache_bytes: int = 0
 
     @property
     def threads(self) -> int:
+        """How many threads one worker computes with."""
         return max(1, int(self.cpus))
 
     def packed(self, peak_bytes: int, gpu_bytes: int) -> "Request":
-        """As many trials on each GPU as fit by memory: ``peak_bytes`` and a CUDA context each, a tenth of it left free."""
-        fitting = max(1, int(0.9 * gpu_bytes // (peak_bytes + self.cache_bytes + CONTEXT_BYTES)))
-        return replace(self, gpus=1 / fitting, cpus=self.cpus / fitting, count=self.count * fitting)
+        """The same GPUs shared by as many trials as fit into their memory.
+
+        ``peak_bytes`` is what one trial takes at most, besides its cache and a CUDA context; ``gpu_bytes`` is all that a
+        GPU has, of which a tenth is left free.
+        """
+        bytes_per_trial = peak_bytes + self.cache_bytes + CUDA_CONTEXT_BYTES
+        per_gpu = max(1, int(USABLE_GPU_MEMORY_FRACTION * gpu_bytes // bytes_per_trial))
+        return replace(self, gpus=1 / per_gpu, cpus=self.cpus / per_gpu, count=self.count * per_gpu)
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """CPUs and GPUs of every node that runs work."""
+    """The nodes of a cluster that run work, and what workers of each kind may ask of them."""
 
-    nodes: tuple[tuple[float, float], ...]
+    nodes: tuple[NodeSize, ...]
 
     @property
     def gpus(self) -> float:
-        return sum(gpus for _, gpus in self.nodes)
+        return sum(node.gpus for node in self.nodes)
 
     @property
     def cpus(self) -> float:
-        return sum(cpus for cpus, _ in self.nodes)
+        return sum(node.cpus for node in self.nodes)
 
     def encoders(self) -> Request:
         """Workers that run an encoder: one a GPU where there are GPUs, otherwise one for each few CPUs of a node."""
-        if self.gpus >= 1:
-            with_gpu = [(cpus, gpus) for cpus, gpus in self.nodes if gpus >= 1]
-            return Request(min(1.0, *(cpus for cpus, _ in with_gpu)), 1, int(sum(gpus for _, gpus in with_gpu)))
-        return self.processors()
+        if self.gpus < 1:
+            return self.processors()
+        with_gpu = [node for node in self.nodes if node.gpus >= 1]
+        cpus = min(1.0, *(node.cpus for node in with_gpu))
+        return Request(cpus, 1, int(sum(node.gpus for node in with_gpu)))
 
     def processors(self) -> Request:
         """Workers that compute on CPUs with several threads.
@@ -69,52 +83,75 @@ class Capacity:
         They may take every CPU: the data they read comes from artifacts and the object store, so no read or write task
         competes for one, and their coordinator asks for none.
         """
-        cpus = [cpus for cpus, _ in self.nodes]
-        largest = max(cpus)
-        each = max(1, largest // math.ceil(largest / THREADS_PER_ENCODER))  # the largest node shared out evenly
-        return Request(each, 0, max(1, sum(_fit_all(node, each) for node in cpus)))
+        largest = max(node.cpus for node in self.nodes)
+        workers_on_largest = math.ceil(largest / THREADS_PER_ENCODER)
+        cpus = max(1, largest // workers_on_largest)  # the largest node shared out evenly
+        count = sum(_times_in(node.cpus, cpus) for node in self.nodes)
+        return Request(cpus, 0, max(1, count))
 
     def trials(self, resources: ResourcesConfig) -> Request:
         """Trials: one a GPU by default, otherwise one for each few CPUs. InputError when not one of them would fit."""
-        default = self.encoders()
-        gpus = default.gpus if resources.gpus_asked is None else resources.gpus_asked
-        cpus = resources.cpus_per_trial or (default.cpus if gpus or not default.gpus else self.processors().cpus)
-        if not any(has_cpus >= cpus and has_gpus >= gpus for has_cpus, has_gpus in self.nodes):
+        cpus, gpus = self._size_of_trial(resources)
+        if not any(node.cpus >= cpus and node.gpus >= gpus for node in self.nodes):
             largest = max(self.nodes)
             raise InputError(
-                f"a trial asks for {cpus:g} CPUs and {gpus:g} GPUs, but the largest node has {largest[0]:g} and "
-                f"{largest[1]:g}: lower resources.cpus_per_trial or resources.gpus_per_trial"
+                f"a trial asks for {cpus:g} CPUs and {gpus:g} GPUs, but the largest node has {largest.cpus:g} and "
+                f"{largest.gpus:g}: lower resources.cpus_per_trial or resources.gpus_per_trial"
             )
-        slots = [min(_fit_all(c, cpus), _fit_all(g, gpus)) if gpus else _fit_all(c, cpus) for c, g in self.nodes]
-        count = resources.max_concurrent_trials or max(1, sum(slots))
+        fitting = 0
+        for node in self.nodes:
+            by_cpus = _times_in(node.cpus, cpus)
+            fitting += min(by_cpus, _times_in(node.gpus, gpus)) if gpus else by_cpus
+        count = resources.max_concurrent_trials or max(1, fitting)
         return Request(cpus, gpus, count, int(resources.cache_gib * 2**30))
 
+    def _size_of_trial(self, resources: ResourcesConfig) -> NodeSize:
+        """The CPUs and GPUs of one trial: those that are asked for, otherwise what an encoder takes."""
+        encoder = self.encoders()
+        gpus = encoder.gpus if resources.gpus_asked is None else resources.gpus_asked
+        if resources.cpus_per_trial:
+            return NodeSize(resources.cpus_per_trial, gpus)
+        on_cpus_alone = not gpus and encoder.gpus  # though the cluster has GPUs
+        return NodeSize(self.processors().cpus if on_cpus_alone else encoder.cpus, gpus)
 
-def _fit_all(whole: float, part: float) -> int:
+
+def _times_in(whole: float, part: float) -> int:
     """How often ``part`` goes into ``whole``; 1 // 0.2 would be 4."""
     return math.floor(whole / part + 1e-9)
 
 
-def _nodes(present: Sequence[Mapping[str, float]], resources: ResourcesConfig) -> tuple[tuple[float, float], ...]:
-    """CPUs and GPUs of the nodes that are there, or of those that an autoscaler is to bring when there are none yet."""
-    nodes = tuple((node.get("CPU", 0.0), node.get("GPU", 0.0)) for node in present if node.get("CPU", 0.0) > 0)
-    if not nodes:
-        if resources.max_concurrent_trials is None:
-            raise InputError(
-                "the cluster has no worker yet: name resources.max_concurrent_trials, and resources.gpus_per_trial or "
-                "resources.cpus_per_trial, so that it knows how far to scale"
-            )
-        gpus = resources.gpus_asked or 0
-        share = min(1.0, gpus) or 1.0  # trials that share a GPU share a node
-        nodes = ((resources.cpus_per_trial or 1, math.ceil(gpus)),) * math.ceil(resources.max_concurrent_trials * share)
-    return tuple((cpus, 0.0) for cpus, _ in nodes) if resources.gpus_asked == 0 else nodes
+def worker_nodes(present: Sequence[Mapping[str, float]], resources: ResourcesConfig) -> tuple[NodeSize, ...]:
+    """The nodes that run work: those that are there, or those that an autoscaler is to bring when there are none yet.
+
+    ``present`` has of each living node what Ray calls its resources; a node without CPUs, such as a head that only
+    coordinates, runs no work. InputError when there is none and ``resources`` do not say how far to scale.
+    """
+    nodes = [NodeSize(node.get("CPU", 0.0), node.get("GPU", 0.0)) for node in present if node.get("CPU", 0.0) > 0]
+    nodes = nodes or _nodes_to_come(resources)
+    if resources.gpus_asked == 0:
+        nodes = [NodeSize(node.cpus, 0.0) for node in nodes]
+    return tuple(nodes)
+
+
+def _nodes_to_come(resources: ResourcesConfig) -> list[NodeSize]:
+    """As many nodes as ``max_concurrent_trials`` need, each of the size of one trial, or of those that share its GPU."""
+    if resources.max_concurrent_trials is None:
+        raise InputError(
+            "the cluster has no worker yet: name resources.max_concurrent_trials, and resources.gpus_per_trial or "
+            "resources.cpus_per_trial, so that it knows how far to scale"
+        )
+    gpus = resources.gpus_asked or 0
+    nodes_per_trial = min(1.0, gpus) or 1.0  # trials that share a GPU share a node
+    num_nodes = math.ceil(resources.max_concurrent_trials * nodes_per_trial)
+    return [NodeSize(resources.cpus_per_trial or 1, math.ceil(gpus))] * num_nodes
 
 
 @contextlib.contextmanager
-def connected(resources: ResourcesConfig) -> Iterator[Capacity]:
+def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Iterator[Capacity]:
     """Start a local Ray, or join the cluster at ``resources.address``; leave it again at the end.
 
-    Ray's usage statistics are off. What workers print comes out here, for the caller to put into a log.
+    Ray's usage statistics are off. With ``show_workers`` what workers print comes out of this process, for the caller to
+    put into a log; otherwise it is only in Ray's own logs. InputError when Ray does not start or nobody answers.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
@@ -122,29 +159,30 @@ def connected(resources: ResourcesConfig) -> Iterator[Capacity]:
     address = resources.address or os.environ.get("RAY_ADDRESS")
     if address and resources.num_cpus:
         raise InputError("resources.num_cpus sizes a local cluster, but resources.address names one to join")
-    quiet: dict[str, Any] = {"log_to_driver": True, "logging_level": logging.ERROR}
+    options: dict[str, Any] = {"log_to_driver": show_workers, "logging_level": logging.ERROR}
     try:
         if address:
-            _knock(address)
-            ray.init(address=address, **quiet)
+            _check_address(address)
+            ray.init(address=address, **options)
         else:
-            ray.init(num_cpus=resources.num_cpus, include_dashboard=False, **quiet)
+            ray.init(num_cpus=resources.num_cpus, include_dashboard=False, **options)
     except (OSError, ValueError, RuntimeError) as error:
         where = f"resources.address: no Ray cluster at {address}" if address else "Ray does not start on this machine"
         raise InputError(f"{where}: {' '.join(str(error).split())[:300]}") from None
     _protect_token()
     try:
-        yield Capacity(_nodes([node["Resources"] for node in ray.nodes() if node["Alive"]], resources))
+        present = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        yield Capacity(worker_nodes(present, resources))
     finally:
         with undisturbed():  # Ray ends the whole process when it is interrupted at this
             ray.shutdown()
 
 
-def _knock(address: str) -> None:
+def _check_address(address: str) -> None:
     """OSError where nobody listens at a HOST:PORT; Ray itself would try for minutes without a word."""
     host, colon, port = address.rpartition("//")[2].rpartition(":")
     if colon and port.isdigit():
-        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_SECONDS).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
 
 
 def _protect_token() -> None:

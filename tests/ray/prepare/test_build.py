@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from raysweep.cluster import Capacity, connected
+from raysweep.cluster import connected
 from raysweep.config import space_parser
 from raysweep.config import sweep as configuration
 from raysweep.config.document import Document
-from raysweep.config.sweep import ResourcesConfig
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare
@@ -61,63 +60,3 @@ def test_a_stall_is_named_and_nothing_is_left(tmp_path: Path) -> None:
         ):
             prepare(todo, capacity, ConsoleDisplay(Console(file=io.StringIO())))
     assert [path.name.split("-")[0] for path in (tmp_path / "runs" / "artifacts").iterdir()] == ["sentences"]
-
-
-@pytest.mark.parametrize(
-    ("nodes", "encoders", "trials"),
-    [
-        (((2, 0),), (2, 0, 1), (2, 0, 1)),
-        (((1, 0),), (1, 0, 1), (1, 0, 1)),
-        (((64, 0),), (8, 0, 8), (8, 0, 8)),
-        (((12, 0),), (6, 0, 2), (6, 0, 2)),
-        (((1, 0), (16, 0)), (8, 0, 2), (8, 0, 2)),
-        (((8, 1), (8, 1), (4, 0)), (1, 1, 2), (1, 1, 2)),
-    ],
-)
-def test_requests_fit_the_nodes_that_are_there(
-    nodes: tuple[tuple[float, float], ...], encoders: tuple[float, float, int], trials: tuple[float, float, int]
-) -> None:
-    capacity = Capacity(nodes)
-    asked = capacity.encoders()
-    assert (asked.cpus, asked.gpus, asked.count) == encoders
-    asked = capacity.trials(ResourcesConfig())
-    assert (asked.cpus, asked.gpus, asked.count) == trials
-
-
-def test_a_cluster_that_scales_from_nothing_is_told_how_far() -> None:
-    from raysweep.cluster import _nodes
-
-    head = [{"memory": 1.0}]
-    with pytest.raises(InputError, match=r"the cluster has no worker yet: name resources\.max_concurrent_trials"):
-        _nodes(head, ResourcesConfig())
-    asked = Capacity(_nodes(head, ResourcesConfig(gpus_per_trial=0.5, max_concurrent_trials=4)))
-    assert (asked.encoders().gpus, asked.encoders().count) == (1, 2)
-    trials = asked.trials(ResourcesConfig(gpus_per_trial=0.5, max_concurrent_trials=4))
-    assert (trials.gpus, trials.count) == (0.5, 4)
-
-
-def test_no_gpu_is_used_when_trials_are_to_have_none() -> None:
-    from raysweep.cluster import _nodes
-
-    nodes = _nodes([{"CPU": 8, "GPU": 1}], ResourcesConfig(gpus_per_trial=0))
-    assert Capacity(nodes).encoders().gpus == 0
-
-
-def test_several_trials_share_a_gpu_or_a_node_when_told_to() -> None:
-    asked = Capacity(((8, 2),)).trials(ResourcesConfig(gpus_per_trial=0.2, cpus_per_trial=0.8))
-    assert (asked.gpus, asked.count) == (0.2, 10)
-    asked = Capacity(((2, 0),)).trials(ResourcesConfig(cpus_per_trial=1.0))
-    assert (asked.cpus, asked.count) == (1, 2)
-    with pytest.raises(InputError, match="a trial asks for 3 CPUs and 0 GPUs, but the largest node has 2 and 0"):
-        Capacity(((2, 0),)).trials(ResourcesConfig(cpus_per_trial=3.0))
-
-
-def test_trials_are_packed_on_a_gpu_by_what_they_take() -> None:
-    one = Capacity(((16, 1), (16, 1))).trials(ResourcesConfig(gpus_per_trial="measured", cache_gib=1))
-    assert (one.gpus, one.count) == (1, 2)
-    packed = one.packed(peak_bytes=5 << 30, gpu_bytes=80 << 30)
-    # 72 GiB usable, 5 of a trial, 1 of its cache and 0.6 of its context
-    assert round(1 / packed.gpus) == 10
-    assert packed.count == 20
-    assert packed.cpus * 10 == pytest.approx(one.cpus)
-    assert one.packed(peak_bytes=100 << 30, gpu_bytes=80 << 30) == one
