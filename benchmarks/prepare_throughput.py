@@ -17,11 +17,10 @@ import io
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,10 +28,9 @@ import numpy.typing as npt
 from benchmarks import measure, peers, sst2
 from benchmarks.peers import Peer, Turns
 from raysweep.data.dataset import Sentences
+from raysweep.encoders.loaded import LoadedEncoder
 from raysweep.prepare import stages
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+from raysweep.prepare.workers import EncodeWorker
 
 NUM_TEST = 872  # SST-2's
 
@@ -182,12 +180,12 @@ def with_ray(turns: Turns, data: sst2.Data, artifacts: Path, repeats: int) -> tu
     return len(prepared.sentences), ready, runs
 
 
-class NotingEncode(stages._Encode):
+class NotingEncodeWorker(EncodeWorker):
     """Leaves a note in the artifact of when its encoder was loaded."""
 
     @cached_property
-    def model(self) -> "SentenceTransformer":
-        loaded: SentenceTransformer = super().model
+    def model(self) -> LoadedEncoder:
+        loaded = super().model
         (self.folder / f"ready.{uuid.uuid4().hex}").write_text(repr(time.time()))
         return loaded
 
@@ -195,8 +193,7 @@ class NotingEncode(stages._Encode):
 class NotingCoordinator(stages.Coordinator):
     """Sends those workers out."""
 
-    def _map(self, worker: type, *arguments: Any) -> Iterator[stages.Columns]:
-        return super()._map(NotingEncode if worker is stages._Encode else worker, *arguments)
+    encode_worker = NotingEncodeWorker
 
 
 if __name__ == "__main__":

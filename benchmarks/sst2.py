@@ -16,7 +16,7 @@ from raysweep.config.sweep import SweepConfig
 from raysweep.data import sources
 from raysweep.data.prepared import Prepared
 from raysweep.prepare.build import prepare_here
-from raysweep.prepare.plan import Plan
+from raysweep.prepare.plan import Plan, make_plan
 
 MARGIN = 0.1
 LEARNING_RATE = 3e-5
@@ -94,4 +94,4 @@ def prepare(data: Data, artifacts: Path, model: str = "demo") -> Prepared:
 
 def encoding_plan(data: Data, artifacts: Path) -> Plan:
     """Only sentences, tokens and embeddings: a loss over single sentences mines nothing."""
-    return Plan(*sweep(data, artifacts, loss="softmax"))
+    return make_plan(*sweep(data, artifacts, loss="softmax"))

@@ -1,11 +1,13 @@
-"""From sources to artifacts: which ones a sweep needs, which are missing, and having them built on the cluster."""
+"""Building the artifacts that a sweep needs and that are missing, on the cluster or in this process."""
 
 import contextlib
 import re
 import shutil
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from raysweep.cluster import Capacity
 from raysweep.config.space import Space
@@ -13,12 +15,9 @@ from raysweep.config.sweep import SweepConfig
 from raysweep.data import artifacts
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
-from raysweep.prepare.plan import Plan
-from raysweep.terminal import Display
-
-if TYPE_CHECKING:
-    from raysweep.prepare.plan import Stage
-
+from raysweep.prepare import stages
+from raysweep.prepare.plan import Plan, Stage, make_plan
+from raysweep.terminal import Advance, Display
 
 POLL_SECONDS = 0.2
 
@@ -26,8 +25,9 @@ POLL_SECONDS = 0.2
 def prepare(plan: Plan, capacity: Capacity | None, display: Display) -> Prepared:
     """Build every missing artifact on the cluster and return them all. No capacity is needed when none is missing.
 
-    One coordinator actor runs the stages with Ray Data and writes what comes back; this process only watches, and names a
-    stall: no progress for ``resources.stall_seconds``.
+    One coordinator actor runs the stages with Ray Data and writes what comes back; this process only watches. Raises
+    InputError for a stage that makes no progress for ``resources.stall_seconds``, and for what the sources, the encoder
+    or the neighbours do not allow.
     """
     for stage in plan.stages:
         if plan.store.has(stage.path):
@@ -35,100 +35,130 @@ def prepare(plan: Plan, capacity: Capacity | None, display: Display) -> Prepared
     if missing := plan.missing:
         assert capacity is not None
         _build(plan, missing, capacity, display)
-    for text in artifacts.summary(plan.prepared.sentences_folder)["warnings"]:
-        display.warn(text)
-    for kind, path in plan.prepared.examples_folders.items():
-        found, target = artifacts.summary(path)["num_examples"], plan.config.examples.target
-        if found < target:
-            display.warn(f"examples {kind}: there are {found:,} in all, fewer than examples.target, {target:,}")
+    _warn(plan.prepared, plan.config.examples.target, display)
     plan.check_k()
-    plan.check_freezing(artifacts.summary(plan.prepared.tokens_folder)["parameter_names"])
+    plan.check_freezing()
     return plan.prepared
 
 
 def prepare_here(config: SweepConfig, space: Space) -> Prepared:
     """Build every missing artifact in this process, without Ray: for tests, notebooks and debuggers."""
-    from raysweep.prepare.stages import Coordinator
-
-    plan = Plan(config, space)
-    coordinator = Coordinator(plan.store, None)
+    plan = make_plan(config, space)
+    coordinator = stages.Coordinator(plan.store, None)
     for stage in plan.missing:
         coordinator.build(stage)
         if stage.kind == "sentences":
             plan.check_k()
-    plan.check_freezing(artifacts.summary(plan.prepared.tokens_folder)["parameter_names"])
+    plan.check_freezing()
     return plan.prepared
 
 
-def _build(plan: Plan, missing: "list[Stage]", capacity: Capacity, display: Display) -> None:
+def _warn(prepared: Prepared, target: int, display: Display) -> None:
+    """Warn of what the sources hold, and of examples that are fewer than was asked for."""
+    for text in artifacts.summary(prepared.sentences_folder)["warnings"]:
+        display.warn(text)
+    for kind, path in prepared.examples_folders.items():
+        num_examples = artifacts.summary(path)["num_examples"]
+        if num_examples < target:
+            display.warn(f"examples {kind}: there are {num_examples:,} in all, fewer than examples.target, {target:,}")
+
+
+def _build(plan: Plan, missing: list[Stage], capacity: Capacity, display: Display) -> None:
     import ray
 
-    from raysweep.prepare.stages import Coordinator
+    with _store_folder(plan.store.folder):
+        # Two calls at a time: one builds, one answers how far it has come.
+        options = {"num_cpus": 0, "max_concurrency": 2}
+        coordinator: Any = ray.remote(stages.Coordinator).options(**options).remote(plan.store, capacity)
+        try:
+            for stage in missing:
+                stall = _StallDetector(stage.name, plan.config.resources.stall_seconds, capacity)
+                _build_stage(stage, coordinator, stall, display)
+                if stage.kind == "sentences":
+                    _check_k(plan, stage)
+        finally:
+            ray.kill(coordinator)
+            plan.store.sweep_up()
 
-    folder = plan.store.folder
+
+@contextlib.contextmanager
+def _store_folder(folder: Path) -> Iterator[None]:
+    """Make the folder of artifacts; afterwards remove it, and those above it that were made, if nothing was built."""
     new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"storage.artifacts: cannot make the folder {folder}: {error.strerror}") from None
-    # Two calls at a time: one builds, one answers how far it has come.
-    actor: Any = ray.remote(Coordinator).options(num_cpus=0, max_concurrency=2).remote(plan.store, capacity)
     try:
-        for stage in missing:
-            began = time.monotonic()
-            with display.stage(f"prepare: {stage.name}") as advance:
-                result = actor.build.remote(stage)
-                _watch(actor, result, plan.config.resources.stall_seconds, stage.name, capacity, advance)
-                done, _, unit = ray.get(actor.progress.remote())
-            seconds = time.monotonic() - began
-            display.line(f"prepare: {stage.name}: {done:,} {unit} in {seconds:.1f} s ({done / seconds:,.0f}/s)")
-            if stage.kind == "sentences":
-                _check_k(plan, stage)
+        yield
     finally:
-        ray.kill(actor)
-        plan.store.sweep_up()
         with contextlib.suppress(OSError):  # not empty: something was built
             for path in new_folders:
                 path.rmdir()
 
 
-def _check_k(plan: Plan, stage: "Stage") -> None:
+def _build_stage(stage: Stage, coordinator: Any, stall: "_StallDetector", display: Display) -> None:
+    import ray
+
+    began = time.monotonic()
+    with display.stage(f"prepare: {stage.name}") as advance:
+        _watch(coordinator, coordinator.build.remote(stage), stall, advance)
+        done, _, unit = ray.get(coordinator.progress.remote())
+    seconds = time.monotonic() - began
+    display.line(f"prepare: {stage.name}: {done:,} {unit} in {seconds:.1f} s ({done / seconds:,.0f}/s)")
+
+
+def _watch(coordinator: Any, result: Any, stall: "_StallDetector", advance: Advance) -> None:
+    """Wait for ``result``, showing the coordinator's progress. InputError for a stall, and for one that a worker raised."""
+    import ray
+
+    while not ray.wait([result], timeout=POLL_SECONDS)[0]:
+        done, total, unit = ray.get(coordinator.progress.remote())
+        advance(done, total, unit)
+        stall.check(done)
+    try:
+        ray.get(result)
+    except ray.exceptions.RayError as error:
+        raise _input_error(error) or error from None
+
+
+@dataclass
+class _StallDetector:
+    """Notices when a stage makes no progress for ``resources.stall_seconds``."""
+
+    stage_name: str
+    stall_seconds: float
+    capacity: Capacity
+    last_done: int = -1
+    changed_at: float = 0.0  # by the monotonic clock
+
+    def check(self, done: int) -> None:
+        """Take how much is done by now. InputError when that has not changed for too long."""
+        now = time.monotonic()
+        if done != self.last_done:
+            self.last_done, self.changed_at = done, now
+        elif now - self.changed_at > self.stall_seconds:
+            raise self._error()
+
+    def _error(self) -> InputError:
+        import ray
+
+        free = ray.available_resources()
+        return InputError(
+            f"prepare made no progress in its stage {self.stage_name} for {self.stall_seconds:g} s. The cluster had "
+            f"{self.capacity.cpus:g} CPUs and {self.capacity.gpus:g} GPUs at the start, {free.get('CPU', 0):g} and "
+            f"{free.get('GPU', 0):g} are free now; is something else holding them? A slow but living stage needs a "
+            "larger resources.stall_seconds"
+        )
+
+
+def _check_k(plan: Plan, stage: Stage) -> None:
     """Refuse a k that the pool cannot serve before anything costly; a sweep that cannot be leaves nothing."""
     try:
         plan.check_k()
     except InputError:
         shutil.rmtree(stage.path)
         raise
-
-
-def _watch(
-    actor: Any,
-    result: Any,
-    stall_seconds: float,
-    kind: str,
-    capacity: Capacity,
-    advance: Callable[[int, int, str], None],
-) -> None:
-    import ray
-
-    last, changed = -1, time.monotonic()
-    while not ray.wait([result], timeout=POLL_SECONDS)[0]:
-        done, total, unit = ray.get(actor.progress.remote())
-        advance(done, total, unit)
-        if done != last:
-            last, changed = done, time.monotonic()
-        elif time.monotonic() - changed > stall_seconds:
-            free = ray.available_resources()
-            raise InputError(
-                f"prepare made no progress in its stage {kind} for {stall_seconds:g} s. The cluster had "
-                f"{capacity.cpus:g} CPUs and {capacity.gpus:g} GPUs at the start, {free.get('CPU', 0):g} and "
-                f"{free.get('GPU', 0):g} are free now; is something else holding them? A slow but living stage needs a "
-                "larger resources.stall_seconds"
-            )
-    try:
-        ray.get(result)
-    except ray.exceptions.RayError as error:
-        raise _input_error(error) or error from None
 
 
 def _input_error(error: BaseException) -> InputError | None:

@@ -1,16 +1,16 @@
-"""Which artifacts a sweep needs, and which are missing."""
+"""Which artifacts a sweep needs, in the order they are built, and which of them are missing."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import safetensors
 
 from raysweep.config import freezing
 from raysweep.config.losses import LOSSES
 from raysweep.config.space import Space
-from raysweep.config.sweep import EncoderConfig, SweepConfig
+from raysweep.config.sweep import DataConfig, EncoderConfig, SweepConfig
 from raysweep.data import artifacts, sources
 from raysweep.data.artifacts import Store
 from raysweep.data.dataset import HUB_SPLITS
@@ -18,123 +18,229 @@ from raysweep.data.prepared import Prepared
 from raysweep.encoders.locate import ModelSource, locate
 from raysweep.metrics import retrieval
 
-if TYPE_CHECKING:
-    pass
-from collections.abc import Mapping
-
-if TYPE_CHECKING:
-    pass
-
-
-@dataclass
-class Plan:
-    """The artifacts of one sweep, in the order they are built. Making it reads sources but computes nothing on a cluster."""
-
-    config: SweepConfig
-    space: Space
-    store: Store = field(init=False)
-    stages: "list[Stage]" = field(init=False, default_factory=list)
-    prepared: Prepared = field(init=False)
-
-    def __post_init__(self) -> None:
-        data, config = self.config.data, self.config
-        fingerprints = {}
-        for key in ("train", "dev", "test"):
-            if source := getattr(data, key):
-                where: dict[str, Any] = {
-                    "text_column": data.text_column,
-                    "label_column": data.label_column,
-                    "subset": data.subset,
-                    "split": HUB_SPLITS[key],
-                }
-                sources.check(source, **where)
-                fingerprints[key] = sources.fingerprint(source, **where)
-        located = {c: locate(c) for c in {config.model, config.reference_encoder, config.mining_encoder}}
-        weights = located[config.model].folder / "model.safetensors"
-        if weights.is_file():  # its header alone tells, long before anything is loaded
-            with safetensors.safe_open(weights, "numpy") as file:
-                self.check_freezing(list(file.keys()))
-        self.store = Store(config.storage.artifacts_folder)
-        # Where the same content lies does not matter; what it is does. The seed matters only where dev is carved.
-        keyed = data.model_dump(exclude={"train", "dev", "test"} | ({"dev_fraction", "max_dev"} if data.dev else set()))
-        keyed |= {"content": fingerprints} | ({} if data.dev else {"seed": config.seed})
-        sentences = self._add("sentences", keyed, data.model_dump())
-        tokens = self._encoded(sentences, config.model, located[config.model])
-        reference = self._encoded(sentences, config.reference_encoder, located[config.reference_encoder])
-        mined = {LOSSES[str(loss)].example_kind for loss in self.space.values("loss")} - {"labelled_sentence"}
-        examples = self._examples(sentences, sorted(mined), located[config.mining_encoder]) if mined else {}
-        self.prepared = Prepared(
-            config.model.model_dump(),
-            located[config.model].identity,
-            sentences,
-            tokens,
-            reference,
-            examples,
-            config.reference_encoder.model_dump(),
-            located[config.reference_encoder].identity,
-        )
-
-    def _examples(self, sentences: Path, kinds: Sequence[str], source: ModelSource) -> dict[str, Path]:
-        mining = self.config.examples
-        neighbours = self._add(
-            "neighbours",
-            {"k": mining.k, "mode": mining.neighbours, "min_similarity": mining.min_similarity},
-            {"sentences": sentences, "encoded": self._encoded(sentences, self.config.mining_encoder, source)},
-        )
-        examples = {}
-        for kind in kinds:
-            parameters: dict[str, Any] = {"example_kind": kind, "target": mining.target, "seed": self.config.seed}
-            if kind == "scored_pair":
-                parameters["cosines"] = [mining.same_class_cosine, mining.other_class_cosine]
-            examples[kind] = self._add("examples", parameters, {"sentences": sentences, "neighbours": neighbours})
-        return examples
-
-    def _encoded(self, sentences: Path, encoder: EncoderConfig, source: ModelSource) -> Path:
-        parameters = {"encoder": source.identity, "prompt": encoder.prompt, "max_tokens": encoder.max_tokens}
-        if encoder.precision != "fp32":
-            parameters["precision"] = encoder.precision
-        return self._add("encoded", parameters, {"sentences": sentences, "encoder": encoder.model_dump()})
-
-    def _add(self, kind: str, parameters: dict[str, Any], inputs: dict[str, Any]) -> Path:
-        """Note a stage. Its key hashes its own parameters and the keys of the artifacts it reads."""
-
-        keyed = {**parameters, "reads": sorted(path.name for path in inputs.values() if isinstance(path, Path))}
-        path = self.store.path(kind, keyed)
-        stage = Stage(kind, path, {**keyed}, inputs)
-        if stage.path not in [other.path for other in self.stages]:
-            self.stages.append(stage)
-        return path
-
-    @property
-    def missing(self) -> "list[Stage]":
-        return [stage for stage in self.stages if not self.store.has(stage.path)]
-
-    def check_k(self) -> None:
-        """InputError when a pool is smaller than k, which is known once there are sentences."""
-        sentences = artifacts.summary(self.prepared.sentences_folder)
-        evaluation = self.config.evaluation
-        for split in ("dev", "test"):
-            if num_queries := sentences["num_sentences"].get(split, 0):
-                size = evaluation.num_pool or 5 * num_queries
-                retrieval.check_k(evaluation.k, min(sentences["num_sentences"]["train"], size))
-
-    def check_freezing(self, names: Sequence[str]) -> None:
-        """InputError when the encoder with these parameter names lacks a freezing level of the space."""
-        for frozen_dense in self.space.values("freeze_output_dense") or [False]:
-            for level in self.space.values("freezing") or ["none"]:
-                freezing.frozen_names(names, level, freeze_output_dense=frozen_dense)
-
 
 @dataclass(frozen=True)
 class Stage:
-    """One artifact to build: its kind, its folder, the parameters it is keyed by, and what it reads."""
+    """One artifact to build: its folder, and the parameters that its key hashes and its manifest keeps.
 
-    kind: str
+    Subclasses add what the stage reads.
+    """
+
+    kind: ClassVar[str]
     path: Path
     parameters: Mapping[str, Any]
-    inputs: Mapping[str, Any]
 
     @property
     def name(self) -> str:
-        """For people: examples are built once a kind."""
-        return " ".join([self.kind, *filter(None, [self.parameters.get("example_kind")])])
+        """What people are shown."""
+        return self.kind
+
+
+@dataclass(frozen=True)
+class SentencesStage(Stage):
+    """Sentences, labels and splits, read from the sources."""
+
+    kind = "sentences"
+    data: DataConfig
+
+
+@dataclass(frozen=True)
+class EncodedStage(Stage):
+    """Tokens and unit embeddings of all sentences under one encoder."""
+
+    kind = "encoded"
+    sentences: Path
+    encoder: EncoderConfig
+
+
+@dataclass(frozen=True)
+class NeighboursStage(Stage):
+    """The nearest training sentences of each training sentence, by the embeddings in ``encoded``."""
+
+    kind = "neighbours"
+    sentences: Path
+    encoded: Path
+
+
+@dataclass(frozen=True)
+class ExamplesStage(Stage):
+    """Training examples of one kind, drawn from neighbours."""
+
+    kind = "examples"
+    sentences: Path
+    neighbours: Path
+
+    @property
+    def example_kind(self) -> str:
+        return str(self.parameters["example_kind"])
+
+    @property
+    def name(self) -> str:
+        """A sweep has one such stage for each kind of example."""
+        return f"{self.kind} {self.example_kind}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The artifacts of one sweep. ``stages`` build them, each after those it reads; ``prepared`` names their folders."""
+
+    config: SweepConfig
+    space: Space
+    store: Store
+    stages: tuple[Stage, ...]
+    prepared: Prepared
+
+    @property
+    def missing(self) -> list[Stage]:
+        """The stages whose artifacts are not in the store."""
+        return [stage for stage in self.stages if not self.store.has(stage.path)]
+
+    def check_k(self) -> None:
+        """InputError when a retrieval pool holds fewer than k sentences. The sentences must have been built."""
+        num_sentences = artifacts.summary(self.prepared.sentences_folder)["num_sentences"]
+        evaluation = self.config.evaluation
+        for split in ("dev", "test"):
+            if num_queries := num_sentences.get(split, 0):
+                wanted = evaluation.num_pool or 5 * num_queries
+                retrieval.check_k(evaluation.k, min(num_sentences["train"], wanted))
+
+    def check_freezing(self) -> None:
+        """InputError when the encoder lacks a freezing level of the space. Its tokens must have been built."""
+        names = artifacts.summary(self.prepared.tokens_folder)["parameter_names"]
+        check_freezing(self.space, names)
+
+
+def make_plan(config: SweepConfig, space: Space) -> Plan:
+    """The plan of a sweep.
+
+    This may take a while: it reads every source from end to end to hash what it holds, hashes the files of each local
+    encoder, and downloads an encoder of the Hugging Face hub that is not in the local cache. It writes no artifact and
+    needs no cluster. Raises InputError for a source that cannot be read, an encoder that cannot be found, and, where the
+    encoder's weights are in one safetensors file, a freezing level of the space that it lacks.
+    """
+    fingerprints = _fingerprints(config.data)
+    names = dict.fromkeys((config.model, config.reference_encoder, config.mining_encoder))
+    encoders = {encoder: locate(encoder) for encoder in names}
+    _check_freezing_of_file(space, encoders[config.model].folder / "model.safetensors")
+
+    store = Store(config.storage.artifacts_folder)
+    planner = _Planner(config, store, encoders)
+    sentences = planner.sentences(fingerprints)
+    tokens = planner.encoded(sentences, config.model)
+    reference = planner.encoded(sentences, config.reference_encoder)
+    examples = planner.examples(sentences, _mined_kinds(space))
+    prepared = Prepared(
+        model=config.model.model_dump(),
+        model_identity=encoders[config.model].identity,
+        sentences_folder=sentences,
+        tokens_folder=tokens,
+        reference_folder=reference,
+        examples_folders=examples,
+        reference=config.reference_encoder.model_dump(),
+        reference_identity=encoders[config.reference_encoder].identity,
+    )
+    return Plan(config, space, store, tuple(planner.stages.values()), prepared)
+
+
+def check_freezing(space: Space, parameter_names: Sequence[str]) -> None:
+    """InputError when an encoder with these parameters lacks a freezing level of the space."""
+    levels = space.values("freezing") or ["none"]
+    for freeze_output_dense in space.values("freeze_output_dense") or [False]:
+        for level in levels:
+            freezing.frozen_names(parameter_names, level, freeze_output_dense=freeze_output_dense)
+
+
+def _fingerprints(data: DataConfig) -> dict[str, str]:
+    """A hash of what each source holds, by split."""
+    found = {}
+    for split, hub_split in HUB_SPLITS.items():
+        if source := getattr(data, split):
+            reading: dict[str, Any] = {
+                "text_column": data.text_column,
+                "label_column": data.label_column,
+                "subset": data.subset,
+                "split": hub_split,
+            }
+            sources.check(source, **reading)
+            found[split] = sources.fingerprint(source, **reading)
+    return found
+
+
+def _check_freezing_of_file(space: Space, weights: Path) -> None:
+    """Check the freezing levels by the header of the weights, long before anything is loaded."""
+    if weights.is_file():
+        with safetensors.safe_open(weights, "numpy") as file:
+            names = list(file.keys())
+        check_freezing(space, names)
+
+
+def _mined_kinds(space: Space) -> list[str]:
+    """The kinds of example that the space's losses need and that are drawn from neighbours."""
+    kinds = {LOSSES[str(loss)].example_kind for loss in space.values("loss")}
+    return sorted(kinds - {"labelled_sentence"})
+
+
+class _Planner:
+    """Collects stages, each once. An artifact's key hashes its own parameters and the keys of what it reads.
+
+    The parameters are as they have always been, down to which are left out at their defaults: otherwise artifacts that
+    older versions built would not be found.
+    """
+
+    def __init__(self, config: SweepConfig, store: Store, encoders: Mapping[EncoderConfig, ModelSource]) -> None:
+        self.config = config
+        self.store = store
+        self.encoders = encoders
+        self.stages: dict[Path, Stage] = {}
+
+    def sentences(self, fingerprints: Mapping[str, str]) -> Path:
+        data = self.config.data
+        # Where the same content lies does not matter. What carves a dev split matters only where none is given.
+        left_out = {"train", "dev", "test"}
+        if data.dev:
+            left_out |= {"dev_fraction", "max_dev"}
+        parameters = data.model_dump(exclude=left_out)
+        parameters["content"] = dict(fingerprints)
+        if not data.dev:
+            parameters["seed"] = self.config.seed
+        path, keyed = self._key("sentences", parameters, reads=[])
+        return self._add(SentencesStage(path, keyed, data))
+
+    def encoded(self, sentences: Path, encoder: EncoderConfig) -> Path:
+        identity = self.encoders[encoder].identity
+        parameters = {"encoder": identity, "prompt": encoder.prompt, "max_tokens": encoder.max_tokens}
+        if encoder.precision != "fp32":
+            parameters["precision"] = encoder.precision
+        path, keyed = self._key("encoded", parameters, reads=[sentences])
+        return self._add(EncodedStage(path, keyed, sentences, encoder))
+
+    def examples(self, sentences: Path, kinds: Sequence[str]) -> dict[str, Path]:
+        """The folders of examples by kind; without kinds nothing is mined."""
+        if not kinds:
+            return {}
+        neighbours = self._neighbours(sentences)
+        return {kind: self._examples_of(kind, sentences, neighbours) for kind in kinds}
+
+    def _neighbours(self, sentences: Path) -> Path:
+        mining = self.config.examples
+        encoded = self.encoded(sentences, self.config.mining_encoder)
+        parameters = {"k": mining.k, "mode": mining.neighbours, "min_similarity": mining.min_similarity}
+        path, keyed = self._key("neighbours", parameters, reads=[sentences, encoded])
+        return self._add(NeighboursStage(path, keyed, sentences, encoded))
+
+    def _examples_of(self, kind: str, sentences: Path, neighbours: Path) -> Path:
+        mining = self.config.examples
+        parameters: dict[str, Any] = {"example_kind": kind, "target": mining.target, "seed": self.config.seed}
+        if kind == "scored_pair":
+            parameters["cosines"] = [mining.same_class_cosine, mining.other_class_cosine]
+        path, keyed = self._key("examples", parameters, reads=[sentences, neighbours])
+        return self._add(ExamplesStage(path, keyed, sentences, neighbours))
+
+    def _key(self, kind: str, parameters: Mapping[str, Any], reads: Sequence[Path]) -> tuple[Path, dict[str, Any]]:
+        """The artifact's folder, and all that its key hashes."""
+        keyed = {**parameters, "reads": sorted(path.name for path in reads)}
+        return self.store.path(kind, keyed), keyed
+
+    def _add(self, stage: Stage) -> Path:
+        self.stages.setdefault(stage.path, stage)
+        return stage.path

@@ -21,7 +21,7 @@ from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.metrics import retrieval
 from raysweep.metrics.oracle import DEFAULT_BONUSES, oracle_front
 from raysweep.prepare.build import prepare
-from raysweep.prepare.plan import Plan
+from raysweep.prepare.plan import make_plan
 from raysweep.results.account import account_of, sentence
 from raysweep.results.events import PointsScored, SessionStarted
 from raysweep.results.ledger import Ledger
@@ -39,7 +39,7 @@ from raysweep.version import __version__
 
 def prepare_only(config: SweepConfig, space: Space, display: Display) -> Path:
     """Build what the sweep would read and return the file that :meth:`Prepared.open` takes."""
-    plan = Plan(config, space)
+    plan = make_plan(config, space)
     if plan.missing:
         with connected(config.resources) as capacity:
             prepared = prepare(plan, capacity, display)
@@ -66,7 +66,7 @@ def run(
     check_writable("storage.runs", config.storage.runs)
     check_writable("storage.artifacts", config.storage.artifacts_folder)
     older = [load(folder) for folder in warm_start]
-    plan = Plan(config, space)
+    plan = make_plan(config, space)
     sweep: Sweep | None = None
     status, reason = "failed", "an error that raysweep did not expect"
     try:

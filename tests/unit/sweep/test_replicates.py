@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raysweep import terminal
 from raysweep.config.sweep import PlateauConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.errors import InputError
@@ -238,7 +237,7 @@ def test_they_come_after_a_plateau_too() -> None:
 # In a sweep.
 
 
-def test_a_sweep_stores_its_replicates_their_means_and_spreads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_stores_its_replicates_their_means_and_spreads(tmp_path: Path) -> None:
     sweep, out = make(tmp_path, **OVERRIDES)
     replicates = play(sweep)
     assert [number for number, _ in replicates] == list(range(12, 12 + len(replicates)))

@@ -1,0 +1,47 @@
+"""A loaded encoder under its configuration, for callers that must not name torch or sentence-transformers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from raysweep.config.sweep import EncoderConfig
+from raysweep.encoders import encoder
+from raysweep.encoders import tokens as encoder_tokens
+from raysweep.encoders.tokens import Tokens
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+@dataclass(frozen=True)
+class LoadedEncoder:
+    """An encoder in memory; its prompt and its precision are those of ``config``."""
+
+    config: EncoderConfig
+    model: "SentenceTransformer"
+
+    @classmethod
+    def load(cls, config: EncoderConfig, *, device: str = "cpu") -> "LoadedEncoder":
+        """Load the encoder onto ``device``. InputError when it is unknown or is no text encoder."""
+        return cls(config, encoder.load(config, device=device))
+
+    @property
+    def parameter_names(self) -> list[str]:
+        return [name for name, _ in self.model.named_parameters()]
+
+    @property
+    def width(self) -> int | None:
+        """The dimension of its embeddings."""
+        return self.model.get_embedding_dimension()
+
+    def tokenise(self, texts: Sequence[str]) -> Tokens:
+        """Token ids of the texts, each behind the prompt."""
+        return encoder_tokens.tokenise(self.model, texts, self.config.prompt)
+
+    def embed(self, tokens: Tokens) -> npt.NDArray[np.float32]:
+        """Unit embeddings of all the sentences in ``tokens``, (sentences, width)."""
+        everything = np.arange(len(tokens))
+        return encoder.embed(self.model, tokens, everything, arithmetic=self.config.precision)

@@ -1,0 +1,79 @@
+"""A worker called on chunks of consecutive rows, in this process or by a pool of Ray Data actors, and its results on disk.
+
+Inputs are artifacts that every worker memory-maps, so only row numbers go out and only results come back, in order. No
+stage has a read or write task that could starve for a CPU.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from raysweep.cluster import Request
+from raysweep.prepare.workers import Columns, Worker
+
+
+@dataclass(frozen=True)
+class ChunkedJob:
+    """A worker, made of ``arguments``, to be called on the rows 0..num_rows, ``rows_per_chunk`` at a time."""
+
+    worker: Callable[..., Worker]
+    arguments: tuple[Any, ...]
+    num_rows: int
+    rows_per_chunk: int
+
+    @property
+    def chunks(self) -> list[tuple[int, int]]:
+        """Of each chunk the first row, and the row after its last."""
+        starts = range(0, self.num_rows, self.rows_per_chunk)
+        return [(start, min(start + self.rows_per_chunk, self.num_rows)) for start in starts]
+
+    def run_here(self) -> Iterator[Columns]:
+        """The results of the chunks in order, from one worker in this process."""
+        worker = self.worker(*self.arguments)
+        for start, stop in self.chunks:
+            yield worker({"start": np.array([start]), "stop": np.array([stop])})
+
+    def run_on_cluster(self, request: Request) -> Iterator[Columns]:
+        """The results of the chunks in order, from a pool of actors that ends with the iteration."""
+        import pyarrow as pa
+        import ray
+        from ray.data import ActorPoolStrategy, DataContext
+
+        context = DataContext.get_current()
+        context.enable_progress_bars = False
+        context.execution_options.preserve_order = True
+        # Blocks that are already in the object store: reading them takes no task.
+        blocks = [pa.table({"start": [start], "stop": [stop]}) for start, stop in self.chunks]
+        results = ray.data.from_arrow(blocks).map_batches(
+            self.worker,
+            fn_constructor_args=self.arguments,
+            compute=ActorPoolStrategy(min_size=1, max_size=min(request.count, len(blocks))),
+            batch_size=None,
+            batch_format="numpy",
+            num_cpus=request.cpus,
+            num_gpus=request.gpus,
+        )
+        for batch in results.iter_batches(batch_size=None, batch_format="numpy"):
+            yield {name: np.asarray(column) for name, column in batch.items()}
+
+
+def write_columns(folder: Path, results: Iterable[Columns], num_rows: int, progress: Callable[[int], None]) -> None:
+    """Write each column into one ``.npy`` file of ``num_rows`` rows; ``progress`` is told the rows written so far."""
+    files: dict[str, np.memmap[Any, Any]] = {}
+    done = 0
+    for columns in results:
+        end = done + len(next(iter(columns.values())))
+        for name, column in columns.items():
+            if name not in files:
+                shape = (num_rows, *column.shape[1:])
+                files[name] = np.lib.format.open_memmap(folder / f"{name}.npy", "w+", column.dtype, shape)
+            files[name][done:end] = column
+        done = end
+        progress(done)
+    if done != num_rows:
+        raise RuntimeError(f"{done} of {num_rows} rows arrived")
+    for file in files.values():
+        file.flush()

@@ -1,0 +1,122 @@
+"""What Ray Data's workers do: each is made once in an actor and then called with chunks of rows.
+
+A chunk comes as its first row and the row after its last, and goes back as columns. Everything else a worker reads from
+artifacts, which it memory-maps.
+"""
+
+import json
+import uuid
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from raysweep.cluster import Request
+from raysweep.config.sweep import EncoderConfig
+from raysweep.data import examples
+from raysweep.data.artifacts import open_array
+from raysweep.data.dataset import Sentences
+from raysweep.data.neighbours import NeighbourIndex
+from raysweep.encoders import encoder
+from raysweep.encoders.loaded import LoadedEncoder
+
+Columns = dict[str, npt.NDArray[Any]]
+"""Arrays of equally many rows, by name. A chunk has the columns ``start`` and ``stop``, of one row each."""
+
+ENCODER_FILE = "encoder.json"
+
+
+class Worker(Protocol):
+    """What a worker returns for a chunk."""
+
+    def __call__(self, chunk: Columns, /) -> Columns: ...
+
+
+def rows_of(chunk: Columns) -> tuple[int, int]:
+    """The chunk's first row, and the row after its last."""
+    return int(chunk["start"][0]), int(chunk["stop"][0])
+
+
+class EncodeWorker:
+    """Tokens and unit embeddings of chunks of sentences under one encoder, which it describes in ``folder``."""
+
+    def __init__(self, sentences: Path, config: EncoderConfig, request: Request, folder: Path) -> None:
+        self.sentences = Sentences(sentences)
+        self.config = config
+        self.request = request
+        self.folder = folder
+
+    @cached_property
+    def model(self) -> LoadedEncoder:
+        """Loaded by the first call, whose errors arrive in full; of a failing constructor Ray says that an actor died."""
+        encoder.use_threads(self.request.threads)
+        device = "cuda" if self.request.gpus else "cpu"
+        model = LoadedEncoder.load(self.config, device=device)
+        self._describe(model)
+        return model
+
+    def _describe(self, model: LoadedEncoder) -> None:
+        description = {"parameter_names": model.parameter_names, "width": model.width}
+        temporary = self.folder / f"encoder.{uuid.uuid4().hex}.tmp"  # every worker writes the same description
+        temporary.write_text(json.dumps(description), encoding="utf-8")
+        temporary.replace(self.folder / ENCODER_FILE)
+
+    def __call__(self, chunk: Columns) -> Columns:
+        ids = np.arange(*rows_of(chunk))
+        tokens = self.model.tokenise(self.sentences.texts(ids))
+        ragged = np.empty(len(ids), object)
+        ragged[:] = np.split(tokens.flat, tokens.offsets[1:-1])
+        return {"embeddings": self.model.embed(tokens), "tokens": ragged}
+
+
+class NeighbourWorker:
+    """Neighbours of chunks of training sentences among all training sentences."""
+
+    def __init__(self, sentences: Path, encoded: Path, parameters: Mapping[str, Any], request: Request) -> None:
+        opened = Sentences(sentences)
+        train = opened.ids("train")
+        self.parameters = parameters
+        self.index = NeighbourIndex(
+            open_array(encoded, "embeddings")[train],
+            np.asarray(opened.labels[train]),
+            np.asarray(opened.duplicate_groups[train]),
+            num_threads=request.threads,
+        )
+
+    def __call__(self, chunk: Columns) -> Columns:
+        found = self.index.search(
+            np.arange(*rows_of(chunk)),
+            self.parameters["k"],
+            mode=self.parameters["mode"],
+            min_similarity=self.parameters["min_similarity"],
+        )
+        return {"ids": found.ids, "cosines": found.cosines}
+
+
+class ExampleWorker:
+    """Examples of chunks of anchors, as many of each as ``quotas`` in ``folder`` allot."""
+
+    def __init__(self, sentences: Path, neighbours: Path, folder: Path, parameters: Mapping[str, Any]) -> None:
+        self.train = Sentences(sentences).ids("train")
+        self.neighbours = open_array(neighbours, "ids")
+        self.quotas = open_array(folder, "quotas")
+        self.parameters = parameters
+
+    def __call__(self, chunk: Columns) -> Columns:
+        start, stop = rows_of(chunk)
+        anchors = examples.Chunk(
+            number=start // examples.CHUNK,
+            anchors=np.arange(start, stop),
+            neighbour_ids=np.asarray(self.neighbours[start:stop]),
+            quotas=np.asarray(self.quotas[start:stop]),
+        )
+        cosines = tuple(self.parameters.get("cosines", (1.0, 0.0)))
+        positions, targets = examples.draw(self.parameters["example_kind"], anchors, self.parameters["seed"], cosines)
+        # Neighbours are counted within train, examples within all sentences.
+        ids = self.train[positions].astype(np.int32)
+        if targets is None:
+            return {"ids": ids}
+        return {"ids": ids, "targets": targets}

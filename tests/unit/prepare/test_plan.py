@@ -1,0 +1,136 @@
+"""Which artifacts a sweep needs, and the keys that they have always had."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from raysweep.errors import InputError
+from raysweep.prepare.build import prepare_here
+from raysweep.prepare.plan import Plan, Stage, make_plan
+from support.sweep_files import read
+
+ROWS = "text,label\n" + "".join(f"sentence {number},{number % 2}\n" for number in range(20))
+
+SWEEP = """\
+data: {train: train.csv}
+model: demo
+space:
+  loss: {choices: {triplet: {margin: 0.1}, cosine_similarity: {}, softmax: {}}}
+  learning_rate: 1e-5
+  examples_per_rung: 2048
+"""
+
+# Sentences, encoded, neighbours, examples of scored pairs and of triplets, as earlier versions named them.
+GOLDEN = [
+    "sentences-8a29d37fd39b374803e9",
+    "encoded-f1214d32afbda6a87013",
+    "neighbours-63039dbb3a3171247268",
+    "examples-50ee7b64bcd80949f721",
+    "examples-5d9a630c975f3af8fc7a",
+]
+GOLDEN_BF16 = "encoded-86bb3607867e98217a2b"
+GOLDEN_WITH_DEV = "sentences-7c72e0510b7bc1e4505d"
+
+
+def plan(folder: Path, **overrides: str) -> Plan:
+    """The plan of a sweep over invented rows with an encoder that is only hashed, never loaded."""
+    (folder / "encoder").mkdir(exist_ok=True)
+    (folder / "encoder" / "modules.json").write_text("[]")
+    (folder / "train.csv").write_text(ROWS)
+    (folder / "dev.csv").write_text(ROWS.upper().replace("TEXT,LABEL", "text,label"))
+    paths = {"data__train": "train.csv", "model": "encoder", "storage__runs": "runs"}
+    given = {key: str(folder / path) for key, path in paths.items()} | overrides
+    return make_plan(*read(folder, SWEEP, **given))
+
+
+def keys(found: Plan) -> list[str]:
+    return [stage.path.name for stage in found.stages]
+
+
+def test_keys_are_those_of_every_version_so_that_old_artifacts_are_found(tmp_path: Path) -> None:
+    sentences, encoded, neighbours, scored, triplets = GOLDEN
+    found = plan(tmp_path)
+    assert keys(found) == GOLDEN
+    assert [stage.name for stage in found.stages] == [
+        "sentences",
+        "encoded",
+        "neighbours",
+        "examples scored_pair",
+        "examples triplet",
+    ]
+    assert found.prepared.sentences_folder.name == sentences
+    assert found.prepared.tokens_folder.name == found.prepared.reference_folder.name == encoded
+    assert {kind: path.name for kind, path in found.prepared.examples_folders.items()} == {
+        "scored_pair": scored,
+        "triplet": triplets,
+    }
+    assert keys(plan(tmp_path, examples__k="3"))[:2] == [sentences, encoded]
+    assert neighbours not in keys(plan(tmp_path, examples__k="3"))
+    assert keys(plan(tmp_path, seed="1"))[0] != sentences, "the seed carves dev"
+    bf16 = json.dumps({"name": str(tmp_path / "encoder"), "precision": "bf16", "prompt": "query: "})
+    assert keys(plan(tmp_path, model=bf16, reference=str(tmp_path / "encoder")))[:3] == [
+        sentences,
+        GOLDEN_BF16,
+        encoded,
+    ]
+
+
+def test_a_dev_split_that_is_given_is_part_of_the_key_and_the_seed_is_not(tmp_path: Path) -> None:
+    dev = str(tmp_path / "dev.csv")
+    found = keys(plan(tmp_path, data__dev=dev))
+    assert found[0] == GOLDEN_WITH_DEV
+    assert keys(plan(tmp_path, data__dev=dev, seed="1", data__max_dev="7"))[0] == GOLDEN_WITH_DEV
+
+
+def test_a_loss_over_single_sentences_mines_nothing(tmp_path: Path) -> None:
+    found = plan(tmp_path, space__loss="softmax")
+    assert keys(found) == GOLDEN[:2]
+    assert found.prepared.examples_folders == {}
+
+
+def test_stages_are_missing_until_their_manifests_are_there(tmp_path: Path) -> None:
+    found = plan(tmp_path)
+    assert found.missing == list(found.stages)
+    first: Stage = found.stages[0]
+    found.store.build(first.path, first.parameters, lambda folder: {"num_sentences": {"train": 30, "dev": 4}})
+    assert found.missing == list(found.stages[1:])
+    with pytest.raises(InputError, match="k is 16, but the retrieval pool holds 3"):
+        plan(tmp_path, evaluation__num_pool="3").check_k()
+    found.check_k()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"data__train": "none.csv"}, "none.csv: no such file"),
+        ({"data__label_column": "stars"}, "column 'stars' is missing"),
+        ({"model": "./nowhere"}, "no such folder"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(tmp_path: Path, overrides: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        plan(tmp_path, **overrides)
+
+
+def test_a_freezing_level_is_checked_by_the_header_of_the_weights(tmp_path: Path, tiny_encoder: str) -> None:
+    plan(tmp_path, model=tiny_encoder, space__freezing="emb+B0-2")
+    with pytest.raises(InputError, match=r"emb\+B0-4.*4 blocks"):
+        plan(tmp_path, model=tiny_encoder, space__freezing="emb+B0-4")
+
+
+def test_preparing_without_ray_builds_what_is_missing_once(tmp_path: Path, tiny_encoder: str) -> None:
+    (tmp_path / "train.csv").write_text(ROWS)
+    overrides = {
+        "data__train": str(tmp_path / "train.csv"),
+        "model": tiny_encoder,
+        "space__loss": "triplet",
+        "evaluation__k": "4",
+        "storage__runs": str(tmp_path / "runs"),
+    }
+    sweep = read(tmp_path, SWEEP, **overrides)
+    prepared = prepare_here(*sweep)
+    built = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs" / "artifacts").iterdir()}
+    assert {path.name.split("-")[0] for path in built} == {"sentences", "encoded", "neighbours", "examples"}
+    assert prepare_here(*sweep) == prepared
+    assert {path: path.stat().st_mtime_ns for path in built} == built
