@@ -33,6 +33,7 @@ from raysweep import terminal
 from raysweep.cluster import Request, connected
 from raysweep.data.prepared import Prepared
 from raysweep.runner import tune as search
+from raysweep.runner.workers import WorkbenchSpec
 from raysweep.search.scheduler import make_scheduler
 from raysweep.sweep.budget import CostTracker
 from raysweep.sweep.optuna_study import StudyFile
@@ -183,10 +184,10 @@ def _ours(folder: Path, count: int, data: sst2.Data, prepared: Prepared, *, writ
     study = StudyFile(folder / "study.journal", config.name, scheduler.proposer)
     sweep = TimedSweep(config, scheduler, ledger, display, CostTracker(config.budget, 1, 0), study)
     before = dict(os.environ)
-    search.TrialActor = Written if writes else Untrained  # type: ignore[misc]
+    bench = WorkbenchSpec(prepared, config.evaluation, Request(cpus=1, gpus=0, count=SLOTS))
     began = time.perf_counter()
     try:
-        search.search(sweep, prepared, Request(cpus=1, gpus=0, count=SLOTS))
+        search.search(sweep, bench, Written if writes else Untrained)
     finally:
         seconds = time.perf_counter() - began
         os.environ.clear()  # what raysweep switches off in Tune stays on for its peers

@@ -11,14 +11,11 @@ import numpy as np
 
 from raysweep.config.trial import TrialConfig
 from raysweep.metrics.retrieval import Scores
-from raysweep.results.events import Event
-from raysweep.results.ledger import Ledger, checkpoints_of
+from raysweep.results.ledger import Ledger
+from raysweep.results.types import PointKey
 from raysweep.runner import tune
 from raysweep.sweep.sweep import Sweep
-from raysweep.training import trial as engine
 from raysweep.training import workbench
-
-save_point = tune.save_point  # type: ignore[attr-defined]
 
 
 class Untrained(tune.TrialActor):
@@ -32,40 +29,39 @@ class Untrained(tune.TrialActor):
         self._times: dict[str, float] = defaultdict(float)
         with self._timed("trial" if self._started else "start"):
             super().setup(config)
-            self._given = config
             if not self._started:
-                _ = self._bench.dev.reference_scores  # reads the data
+                _ = self.bench.dev.reference_scores  # reads the data
         self._started = True
 
     def step(self) -> dict[str, Any]:
         from raysweep.training import training_state
         from raysweep.training.trainer import Training
 
-        trial = TrialConfig(**self._given["trial"])
-        tune.save_point = self._save_point  # type: ignore[attr-defined, assignment]
+        task = self.task
         with self._timed("trial"):
-            training = Training(trial, self._bench, engine.trial_seed(self._given["seed"], trial), self._num_rungs)
-            result = workbench.RungResult(1, trial.examples_per_rung, 0.0, {("plain", None): self._scores()}, 0.0, 0.0)
-            self._rungs = iter([result])
+            training = Training(task.config, self.bench, task.trial_seed, task.num_rungs)
+            points: dict[PointKey, Scores] = {("plain", None): self._scores()}
+            result = workbench.RungResult(1, task.config.examples_per_rung, 0.0, points, 0.0, 0.0)
+            self.rungs = iter([result])
         if self.writes:
             with self._timed("writing"):
-                training_state.save(training, checkpoints_of(self._folder, self._number), result)
+                training_state.save(training, task.checkpoints, result)
         with self._timed("trial"):
             answer = super().step()
         self._times["trial"] -= self._times["point"]
         self._times["writing"] += self._times.pop("point")
-        (self._folder / f"times-{self._number}.json").write_text(json.dumps(self._times))
+        (task.sweep.folder / f"times-{task.number}.json").write_text(json.dumps(self._times))
         return answer
 
-    def _save_point(self, *arguments: Any) -> None:
+    def save_weights(self, result: workbench.RungResult) -> None:
         with self._timed("point"):
             if self.writes:
-                save_point(*arguments)
+                super().save_weights(result)
 
     def _scores(self) -> Scores:
         """The reference's, moved a little, so that the front is a front."""
-        found = self._bench.dev.reference_scores
-        moved = np.random.default_rng(self._number).normal(scale=0.02, size=2)
+        found = self.bench.dev.reference_scores
+        moved = np.random.default_rng(self.task.number).normal(scale=0.02, size=2)
         return Scores(found.polarity + moved[0], found.similarity + moved[1])
 
     @contextlib.contextmanager

@@ -94,7 +94,7 @@ def run(
     from raysweep.runner import run as runner
 
     with working() as (display, log):
-        folder, interrupted = runner.run(
+        outcome = runner.run(
             loaded.config,
             loaded.space,
             display,
@@ -102,9 +102,9 @@ def run(
             resumed=resumed,
             warm_start=[folder.absolute() for folder in warm_start or ()],
         )
-    with undisturbed(interrupted):
-        found = _report(folder)
-    if interrupted:
+    with undisturbed(outcome.interrupted):
+        found = _report(outcome.folder)
+    if outcome.interrupted:
         raise typer.Exit(130)
     if not found:
         raise typer.Exit(1)

@@ -3,10 +3,11 @@
 Tune places trials, reuses their actors and notices when one dies; its own snapshots are never read back.
 """
 
+import dataclasses
 import functools
 import json
 import os
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,47 +17,76 @@ from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from raysweep.cluster import Request
+from raysweep.config.sweep import BudgetConfig
 from raysweep.config.trial import TrialConfig
-from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.results.ledger import checkpoints_of, point_name
-from raysweep.results.types import LOCAL
-from raysweep.runner.workers import _workbench
+from raysweep.results.types import LOCAL, Node
+from raysweep.runner.workers import WorkbenchSpec, open_workbench
 from raysweep.sweep.sweep import Sweep
 from raysweep.training.trial import rungs, trial_seed
 from raysweep.training.weights import save_point
 from raysweep.training.workbench import RungResult
 
 
-@functools.cache
-def _node() -> dict[str, Any]:
-    """The node of this process: its type in the cluster's file, and what it has."""
-    context = ray.get_runtime_context()
-    present: dict[str, Any] = next((node for node in ray.nodes() if node["NodeID"] == context.get_node_id()), {})
-    labels, has = present.get("Labels", {}), present.get("Resources", {})
-    kind = labels.get("ray.io/node-group") or labels.get("ray.io/node-type") or LOCAL
-    return {"type": kind, "cpus": has.get("CPU", 0.0), "gpus": has.get("GPU", 0.0)}
+@dataclass(frozen=True)
+class SweepTask:
+    """What all trials of a sweep are told alike."""
+
+    bench: WorkbenchSpec
+    budget: BudgetConfig
+    folder: Path  # the run's
+    seed: int
+    checkpoint_seconds: float
+
+
+@dataclass(frozen=True)
+class TrialTask:
+    """What the actor that runs a trial is told. ``run`` counts a configuration's replicates from 1."""
+
+    sweep: SweepTask
+    number: int
+    config: TrialConfig
+    run: int
+
+    def as_tune_config(self) -> dict[str, Any]:
+        """What Tune takes for a trial's configuration."""
+        return {"task": self}
+
+    @classmethod
+    def of(cls, tune_config: dict[str, Any]) -> "TrialTask":
+        """The task in what Tune hands back as a trial's configuration."""
+        task: TrialTask = tune_config["task"]
+        return task
+
+    @property
+    def num_rungs(self) -> int:
+        return self.sweep.budget.rungs_of(self.config.examples_per_rung)
+
+    @property
+    def trial_seed(self) -> int:
+        return trial_seed(self.sweep.seed, self.config, self.run)
+
+    @property
+    def checkpoints(self) -> Path:
+        return checkpoints_of(self.sweep.folder, self.number)
 
 
 class TrialActor(tune.Trainable):
     """A trial's time on one worker, from its start or from where it was left: a Tune step is a rung."""
 
-    _rungs: Iterator[RungResult]
-
     def setup(self, config: dict[str, Any]) -> None:
-        self._bench = _workbench(config["prepared"], config["evaluation"], config["request"])
-        self._number, self._folder = config["number"], Path(config["folder"])
-        trial = TrialConfig(**config["trial"])
-        self._num_rungs = config["budget"].rungs_of(trial.examples_per_rung)
-        self._rungs = rungs(
-            trial,
-            self._bench,
-            seed=trial_seed(config["seed"], trial, config["run"]),
-            num_rungs=self._num_rungs,
-            checkpoints=checkpoints_of(self._folder, self._number),
-            checkpoint_seconds=config["checkpoint_seconds"],
+        """Make ready for a trial; Tune calls it again for each trial that a reused actor takes."""
+        self.task = TrialTask.of(config)
+        self.bench = open_workbench(self.task.sweep.bench)
+        self.rungs = rungs(
+            self.task.config,
+            self.bench,
+            seed=self.task.trial_seed,
+            num_rungs=self.task.num_rungs,
+            checkpoints=self.task.checkpoints,
+            checkpoint_seconds=self.task.sweep.checkpoint_seconds,
         )
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -64,25 +94,40 @@ class TrialActor(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
+        """Train and evaluate one rung; its result is what :class:`TuneScheduler` reads."""
         try:
-            result = next(self._rungs)
+            result = next(self.rungs)
         except (TrialDivergedError, InputError) as error:
             # A result and no exception: the actor is sound and takes the next trial, and the reason arrives in full.
             return {"failure": str(error), "done": True}
-        bench = self._bench
-        place = self._folder / "points" / point_name(self._number, result.step)
-        save_point(place, bench.model, bench.head, result.points)
+        self.save_weights(result)
         rung = {
             "step": result.step,
             "examples_seen": result.examples_seen,
             "seconds": result.seconds,
             "loss": result.loss,
             "stop": result.stop,
-            "points": bench.describe(bench.dev, result.points),
-            "node": _node(),
+            "points": self.bench.describe(self.bench.dev, result.points),
+            "node": dataclasses.asdict(_this_node()),
         }
+        done = result.step == self.task.num_rungs or bool(result.stop)
         # As text: Tune flattens and rewrites what is nested.
-        return {"rung": json.dumps(rung, allow_nan=False), "done": result.step == self._num_rungs or bool(result.stop)}
+        return {"rung": json.dumps(rung, allow_nan=False), "done": done}
+
+    def save_weights(self, result: RungResult) -> None:
+        """Keep the rung's weights and scores in the run's folder."""
+        folder = self.task.sweep.folder / "points" / point_name(self.task.number, result.step)
+        save_point(folder, self.bench.model, self.bench.head, result.points)
+
+
+@functools.cache
+def _this_node() -> Node:
+    """The node of this process: its type in the cluster's file, and what it has."""
+    node_id = ray.get_runtime_context().get_node_id()
+    present: dict[str, Any] = next((node for node in ray.nodes() if node["NodeID"] == node_id), {})
+    labels, resources = present.get("Labels", {}), present.get("Resources", {})
+    kind = labels.get("ray.io/node-group") or labels.get("ray.io/node-type") or LOCAL
+    return Node(kind, resources.get("CPU", 0.0), resources.get("GPU", 0.0))
 
 
 class _NotInSnapshots:
@@ -95,29 +140,32 @@ class _NotInSnapshots:
 class TuneSearcher(_NotInSnapshots, Searcher):
     """Hands Tune the sweep's next trial: a trial of Tune's is one of ours for as long as it is on a worker."""
 
-    def __init__(self, sweep: Sweep, shared: dict[str, Any]) -> None:
+    def __init__(self, sweep: Sweep, task: SweepTask) -> None:
         super().__init__()
         self._sweep = sweep
-        self._shared = shared
-        self._numbers: dict[str, int] = {}
+        self._task = task
+        self._numbers: dict[str, int] = {}  # of our trials that are on a worker, by Tune's id
 
     def suggest(self, trial_id: str) -> Any:
         asked = self._sweep.ask()
-        if asked is None:  # what runs may yet revive a trial
+        if asked is None:  # while trials run, one of them may still lead to another
             return None if self._sweep.assignments else Searcher.FINISHED
         number, config = asked
         self._numbers[trial_id] = number
         run = self._sweep.scheduler.trials[number].run
-        return {**self._shared, "number": number, "trial": config.model_dump(), "run": run}
+        return TrialTask(self._task, number, config, run).as_tune_config()
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """The sweep has learnt it from the scheduler, which is told why; but not of a trial that never came to run."""
+        """Note that a trial left its worker.
+
+        The scheduler, which is told the reason too, passes that on to the sweep; but not of a trial that never ran.
+        """
         number = self._numbers.pop(trial_id)
         if error and number in self._sweep.assignments and number not in self._numbers.values():
             self._sweep.rest(number, failure="its process could not be started")
 
     def save(self, checkpoint_path: str) -> None:
-        """The ledger holds all there is to keep."""
+        """Do nothing: the ledger holds all there is to keep."""
 
     def restore(self, checkpoint_path: str) -> None:
         raise RuntimeError("Tune's snapshots are not read back")
@@ -131,23 +179,27 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
         self._sweep = sweep
 
     def on_trial_result(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> str:
-        leave = self._sweep.rung(trial.config["number"], json.loads(result["rung"]))
-        return TrialScheduler.STOP if leave else TrialScheduler.CONTINUE
+        leaves = self._sweep.rung(_number(trial), json.loads(result["rung"]))
+        return TrialScheduler.STOP if leaves else TrialScheduler.CONTINUE
 
     def on_trial_complete(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> None:
-        number = trial.config["number"]
         if "rung" in result:  # a trial's last result comes here and not to on_trial_result
-            self._sweep.rung(number, json.loads(result["rung"]))
-        self._sweep.rest(number, failure=result.get("failure"))
+            self._sweep.rung(_number(trial), json.loads(result["rung"]))
+        self._sweep.rest(_number(trial), failure=result.get("failure"))
 
     def on_trial_error(self, tune_controller: Any, trial: TuneTrial) -> None:
         if trial.should_recover():  # Tune begins it again, and it finds its checkpoint
-            self._sweep.display.line(f"trial {trial.config['number']}: {_cause(trial)}; it goes on from its checkpoint")
+            self._sweep.display.line(f"trial {_number(trial)}: {_cause(trial)}; it goes on from its checkpoint")
         else:
-            self._sweep.rest(trial.config["number"], failure=_cause(trial))
+            self._sweep.rest(_number(trial), failure=_cause(trial))
 
     def on_trial_remove(self, tune_controller: Any, trial: TuneTrial) -> None:
-        self._sweep.rest(trial.config["number"], failure="removed before it began")
+        self._sweep.rest(_number(trial), failure="removed before it began")
+
+
+def _number(trial: TuneTrial) -> int:
+    """The number by which the sweep knows a trial of Tune's."""
+    return TrialTask.of(trial.config).number
 
 
 def _cause(trial: TuneTrial) -> str:
@@ -158,28 +210,24 @@ def _cause(trial: TuneTrial) -> str:
 
 
 def _name(trial: TuneTrial) -> str:
-    return f"trial-{trial.config['number']:04d}-{trial.trial_id}"
+    return f"trial-{_number(trial):04d}-{trial.trial_id}"
 
 
-def search(sweep: Sweep, prepared: Prepared, request: Request) -> None:
-    """Run the sweep's trials until its budget is spent. KeyboardInterrupt leaves finished rungs in the ledger."""
+def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialActor) -> None:
+    """Run the sweep's trials until it has no more or its budget is spent.
+
+    KeyboardInterrupt leaves finished rungs in the ledger.
+    """
     config = sweep.config
+    request = bench.request
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # Ctrl-C is ours to handle: Tune's own handler saves pickles first
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"  # the ledger has every result
-    shared = {
-        "prepared": prepared,
-        "evaluation": config.evaluation,
-        "request": request,
-        "budget": config.budget,
-        "folder": str(sweep.folder),
-        "seed": config.seed,
-        "checkpoint_seconds": config.resources.checkpoint_seconds,
-    }
+    task = SweepTask(bench, config.budget, sweep.folder, config.seed, config.resources.checkpoint_seconds)
     tuner = tune.Tuner(
-        tune.with_resources(TrialActor, {"cpu": request.cpus, "gpu": request.gpus}),
+        tune.with_resources(actor, {"cpu": request.cpus, "gpu": request.gpus}),
         tune_config=tune.TuneConfig(
             num_samples=-1,  # the sweep says when it is over
-            search_alg=TuneSearcher(sweep, shared),
+            search_alg=TuneSearcher(sweep, task),
             scheduler=TuneScheduler(sweep),
             max_concurrent_trials=request.count,
             reuse_actors=True,

@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import ray
 
@@ -18,91 +20,126 @@ from raysweep.sweep.sweep import Sweep
 from raysweep.training.weights import read_point, save_scores
 from raysweep.training.workbench import Workbench
 
-_workbenches: dict[str, Workbench] = {}
+WAIT_SECONDS = 1.0
 
 
-def _workbench(prepared: Prepared, evaluation: EvaluationConfig, request: Request) -> Workbench:
+@dataclass(frozen=True)
+class WorkbenchSpec:
+    """What a process on the cluster makes its workbench of, and what it may use."""
+
+    prepared: Prepared
+    evaluation: EvaluationConfig
+    request: Request
+
+
+_workbenches: dict[str, Workbench] = {}  # at most one: a process that takes up another sweep drops the last one's
+
+
+def open_workbench(spec: WorkbenchSpec) -> Workbench:
     """This process's workbench: imports, weights and data are paid for once in a reused actor."""
     import torch
 
+    request = spec.request
     torch.set_num_threads(request.threads)
-    key = repr((prepared, evaluation))
+    key = repr((spec.prepared, spec.evaluation))
     if key not in _workbenches:
         _workbenches.clear()
         device = "cuda" if request.gpus else "cpu"
-        _workbenches[key] = Workbench(prepared, evaluation, device=device, cache_bytes=request.cache_bytes)
+        _workbenches[key] = Workbench(spec.prepared, spec.evaluation, device=device, cache_bytes=request.cache_bytes)
     return _workbenches[key]
 
 
-def measure_memory(
-    prepared: Prepared, evaluation: EvaluationConfig, trials: Sequence[TrialConfig], request: Request
-) -> tuple[int, int]:
-    """The peak memory of these trials on one of the cluster's GPUs, and all that it has, in bytes."""
+class GpuMemory(NamedTuple):
+    """Bytes of a GPU: what trials took at their peak, and all that it has."""
+
+    peak_bytes: int
+    total_bytes: int
+
+
+def measure_memory(spec: WorkbenchSpec, trials: Sequence[TrialConfig]) -> GpuMemory:
+    """What the most demanding of ``trials`` takes of one of the cluster's GPUs. InputError when it does not fit."""
     # Asked for here and not in options(), since only so a task's process ends with it and frees the GPU.
-    task = ray.remote(num_cpus=request.cpus, num_gpus=1)(_measure_memory)
+    task = ray.remote(num_cpus=spec.request.cpus, num_gpus=1)(_measure_memory)
     try:
-        peak, total = ray.get(task.remote(prepared, evaluation, trials, request))
+        measured: GpuMemory = ray.get(task.remote(spec, trials))
     except ray.exceptions.RayError as error:
         raise InputError(
-            f"resources.gpus_per_trial: measuring failed: {str(error).splitlines()[-1]}; lower space.batch_size or name "
-            "a number"
+            f"resources.gpus_per_trial: measuring failed: {_last_line(error)}; lower space.batch_size or name a number"
         ) from None
-    return peak, total
+    return measured
 
 
-def _measure_memory(
-    prepared: Prepared, evaluation: EvaluationConfig, trials: Sequence[TrialConfig], request: Request
-) -> tuple[int, int]:
+def _measure_memory(spec: WorkbenchSpec, trials: Sequence[TrialConfig]) -> GpuMemory:
     import torch
 
     from raysweep.training.memory import peak_bytes
 
-    peak = peak_bytes(_workbench(prepared, evaluation, request), trials)
-    return peak, torch.cuda.get_device_properties(0).total_memory
+    peak = peak_bytes(open_workbench(spec), trials)
+    return GpuMemory(peak, torch.cuda.get_device_properties(0).total_memory)
 
 
-def score_test(sweep: Sweep, prepared: Prepared, request: Request) -> None:
+@dataclass(frozen=True)
+class FrontRung:
+    """A rung with points on the front: their keys, and the folder that holds its weights."""
+
+    trial: int
+    step: int
+    folder: Path
+    keys: list[PointKey] = field(default_factory=list)
+
+
+def score_test(sweep: Sweep, spec: WorkbenchSpec) -> None:
     """Score the front's members on the test split, once, on the cluster."""
-    wanted: dict[tuple[int, int], list[PointKey]] = {}
-    for point in sweep.kept_front():
-        assert point.trial is not None and point.step is not None
-        if (point.trial, point.step, *point.key) in sweep.tested:  # in an earlier session
-            continue
-        wanted.setdefault((point.trial, point.step), []).append(point.key)
-    members = list(wanted.items())
-    if not members:
+    rungs = _untested(sweep)
+    if not rungs:
         return
-    slots = min(request.count, len(members))
-    scorer = ray.remote(num_cpus=request.cpus, num_gpus=request.gpus)(_score_test)
-    waiting = [
-        scorer.remote(prepared, sweep.config.evaluation, request, sweep.folder, members[slot::slots])
-        for slot in range(slots)
-    ]
+    request = spec.request
+    num_workers = min(request.count, len(rungs))
+    score = ray.remote(num_cpus=request.cpus, num_gpus=request.gpus)(_score_test)
+    waiting = [score.remote(spec, rungs[worker::num_workers]) for worker in range(num_workers)]
     began = time.monotonic()
     with sweep.display.live():
         while waiting:
-            finished, waiting = ray.wait(waiting, timeout=1.0)
-            for reference in finished:
-                try:
-                    sweep.ledger.append(PointsScored(points=tuple(ray.get(reference))))
-                except ray.exceptions.RayError as error:  # hours of search are not to end without a report
-                    sweep.display.warn(f"test: some front members were not scored: {str(error).splitlines()[-1]}")
-            sweep.display.status(f"test: scoring {len(members)} rungs of the front, {time.monotonic() - began:.0f} s")
+            finished, waiting = ray.wait(waiting, timeout=WAIT_SECONDS)
+            for result in finished:
+                _record(sweep, result)
+            sweep.display.status(f"test: scoring {len(rungs)} rungs of the front, {time.monotonic() - began:.0f} s")
 
 
-def _score_test(
-    prepared: Prepared,
-    evaluation: EvaluationConfig,
-    request: Request,
-    folder: Path,
-    members: Sequence[tuple[tuple[int, int], list[PointKey]]],
-) -> list[Point]:
-    bench = _workbench(prepared, evaluation, request)
+def _untested(sweep: Sweep) -> list[FrontRung]:
+    """The rungs of the front whose points no earlier session has scored on the test split."""
+    rungs: dict[Path, FrontRung] = {}
+    for point in sweep.kept_front():
+        trial, step = point.trial, point.step
+        assert trial is not None and step is not None
+        if (trial, step, *point.key) in sweep.tested:
+            continue
+        folder = sweep.folder / "points" / point_name(trial, step)
+        rung = rungs.setdefault(folder, FrontRung(trial, step, folder))
+        rung.keys.append(point.key)
+    return list(rungs.values())
+
+
+def _record(sweep: Sweep, result: Any) -> None:
+    try:
+        sweep.ledger.append(PointsScored(points=tuple(ray.get(result))))
+    except ray.exceptions.RayError as error:  # hours of search are not to end without a report
+        sweep.display.warn(f"test: some front members were not scored: {_last_line(error)}")
+
+
+def _score_test(spec: WorkbenchSpec, rungs: Sequence[FrontRung]) -> list[Point]:
+    bench = open_workbench(spec)
     points = []
-    for (trial, step), keys in members:
-        place = folder / "points" / point_name(trial, step)
-        bench.reset(*read_point(place))
-        scores = bench.measure(bench.test, keys)
-        save_scores(place, "test", scores)
-        points += [Point(trial=trial, step=step, **values) for values in bench.describe(bench.test, scores)]
+    for rung in rungs:
+        weights, head = read_point(rung.folder)
+        bench.reset(weights, head)
+        scores = bench.measure(bench.test, rung.keys)
+        save_scores(rung.folder, "test", scores)
+        for values in bench.describe(bench.test, scores):
+            points.append(Point(trial=rung.trial, step=rung.step, **values))
     return points
+
+
+def _last_line(error: Exception) -> str:
+    """The last line of what went wrong on a worker, which is the exception itself; the traceback stands above."""
+    return str(error).splitlines()[-1]

@@ -1,0 +1,221 @@
+"""One session of a sweep on a cluster: begin a run or resume one, search, and score the front on the test split."""
+
+import contextlib
+import dataclasses
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from raysweep.cluster import Capacity, Request
+from raysweep.config.space import Space
+from raysweep.config.sweep import EncoderConfig, SweepConfig
+from raysweep.data.prepared import Prepared
+from raysweep.errors import InputError, ReplayError
+from raysweep.evaluation.evaluation_set import EvaluationSet
+from raysweep.metrics.objective import Pair
+from raysweep.prepare.build import prepare
+from raysweep.prepare.plan import Plan
+from raysweep.results.events import PointsScored, SessionStarted
+from raysweep.results.ledger import Ledger
+from raysweep.results.types import Results, RunInfo, ScoredSplit
+from raysweep.runner.baselines import baseline_points
+from raysweep.search.scheduler import Scheduler, make_scheduler
+from raysweep.sweep import warm_start
+from raysweep.sweep.budget import CostTracker
+from raysweep.sweep.optuna_study import StudyFile
+from raysweep.sweep.resume import Resumed
+from raysweep.sweep.sweep import Sweep
+from raysweep.terminal import Display, Log
+from raysweep.version import __version__
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Session:
+    """What one session of a sweep works with. ``request`` is what trials ask of Ray; without a ``log`` none is kept."""
+
+    config: SweepConfig
+    space: Space
+    prepared: Prepared
+    request: Request
+    display: Display
+    log: Log | None = None
+
+    @classmethod
+    def open(cls, plan: Plan, capacity: Capacity, display: Display, log: Log | None) -> "Session":
+        """Prepare what is missing, and settle how many trials run at a time. InputError when not one of them fits."""
+        config = plan.config
+        request = capacity.trials(config.resources)
+        prepared = prepare(plan, capacity, display)
+        session = cls(config, plan.space, prepared, request, display, log)
+        if config.resources.gpus_per_trial == "measured" and request.gpus:
+            return session._packed()
+        return session
+
+    def begin(self, older: Sequence[Results] = ()) -> Sweep:
+        """Make the run's folder and write down what the run is to be. It learns from the ``older`` runs."""
+        ledger = Ledger(_new_folder(self.config))
+        if self.log is not None:
+            self.log.move(ledger.folder / "run.log")
+        self._write_settings(ledger.folder)
+        self.display.line(f"run: {ledger.folder}")
+        evaluation_sets = self._evaluation_sets()
+        reference_scores = evaluation_sets["dev"].reference_scores
+        reference = float(reference_scores.polarity.mean()), float(reference_scores.similarity.mean())
+        scheduler = make_scheduler(self.config, self.space, reference)
+        if older:
+            self._warm_start(scheduler, older, reference, ledger.folder)
+        sweep = self._sweep(scheduler, ledger)
+        self._record_info(sweep, evaluation_sets)
+        _record_baselines(ledger, evaluation_sets)
+        self._announce(scheduler)
+        return sweep
+
+    def resume(self, resumed: Resumed) -> Sweep:
+        """Bring a sweep back to where its ledger ends."""
+        if self.log is not None:
+            self.log.move(resumed.next_log())
+        resumed.check_data(self.prepared)
+        self.display.line(f"run: {resumed.folder}, resumed")
+        try:
+            sweep = self._replayed(resumed, adopt=resumed.space_grew)
+        except ReplayError as error:
+            # Another version of Optuna, or a space that grew before. The trials count all the same; only proposals differ.
+            self.display.warn(f"resume: {error}: the sampler starts afresh from the trials that there are")
+            sweep = self._replayed(resumed, adopt=True)
+        self._write_settings(resumed.folder)  # now that nothing is refused any more
+        self._record_info(sweep, self._evaluation_sets())
+        self._announce(sweep.scheduler)
+        return sweep
+
+    def search(self, sweep: Sweep) -> None:
+        """Run the sweep's trials, then score its front on the test split where there is one."""
+        # Imported here: Ray Tune takes its time, and reads the environment, which is set by now.
+        from raysweep.runner import tune, workers
+
+        bench = workers.WorkbenchSpec(self.prepared, self.config.evaluation, self.request)
+        tune.search(sweep, bench)
+        if sweep.front and self._has_test:
+            workers.score_test(sweep, bench)
+
+    def _packed(self) -> "Session":
+        """The session with as many trials on each GPU as the space's most demanding ones leave room for."""
+        from raysweep.runner.workers import WorkbenchSpec, measure_memory
+
+        bench = WorkbenchSpec(self.prepared, self.config.evaluation, self.request)
+        peak_bytes, total_bytes = measure_memory(bench, self.space.largest())
+        request = self.request.packed(peak_bytes, total_bytes)
+        if limit := self.config.resources.max_concurrent_trials:
+            request = dataclasses.replace(request, count=min(request.count, limit))
+        self.display.line(
+            f"search: a trial takes {peak_bytes / GIB:.2f} of a GPU's {total_bytes / GIB:.1f} GiB: "
+            f"{round(1 / request.gpus)} on each GPU"
+        )
+        return dataclasses.replace(self, request=request)
+
+    def _warm_start(self, scheduler: Scheduler, older: Sequence[Results], reference: Pair, folder: Path) -> None:
+        observed = warm_start.gather(older, self.space, reference)
+        warm_start.write(folder, observed)
+        warm_start.apply(scheduler.proposer, observed)
+        self.display.line(f"search: {observed.summary}")
+
+    def _replayed(self, resumed: Resumed, *, adopt: bool) -> Sweep:
+        """The sweep as its ledger left it; with ``adopt`` old trials count without being proposed again."""
+        # Random draws that were made already must not come again.
+        offset = len(resumed.events) if adopt else 0
+        scheduler = make_scheduler(self.config, self.space, resumed.reference, seed_offset=offset)
+        sweep = self._sweep(scheduler, resumed.ledger)
+        try:
+            observed = warm_start.read(resumed.folder)
+            if observed is not None:
+                warm_start.apply(scheduler.proposer, observed, first=not adopt)
+            sweep.replay(resumed.events, adopt=adopt)
+        except InputError:
+            raise
+        except ValueError as error:
+            raise InputError(f"space: {error}; trials that were run must lie in it") from None
+        return sweep
+
+    def _sweep(self, scheduler: Scheduler, ledger: Ledger) -> Sweep:
+        study = StudyFile(ledger.folder / "study.journal", self.config.name, scheduler.proposer)
+        costs = CostTracker(self.config.budget, self.request.cpus, self.request.gpus)
+        return Sweep(self.config, scheduler, ledger, self.display, costs, study)
+
+    @property
+    def _has_test(self) -> bool:
+        return len(self.prepared.sentences.ids("test")) > 0
+
+    def _evaluation_sets(self) -> dict[ScoredSplit, EvaluationSet]:
+        splits: list[ScoredSplit] = ["dev", "test"] if self._has_test else ["dev"]
+        return {split: EvaluationSet.of(self.prepared, split, self.config.evaluation) for split in splits}
+
+    def _write_settings(self, folder: Path) -> None:
+        """Write what the run searches and reads: its configuration, whole or not at all, and its artifacts."""
+        text = yaml.safe_dump(self.config.model_dump(mode="json"), sort_keys=False)
+        temporary = folder / ".config.yaml"
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(folder / "config.yaml")
+        self.prepared.save(folder / "prepared.json")
+
+    def _record_info(self, sweep: Sweep, evaluation_sets: Mapping[ScoredSplit, EvaluationSet]) -> None:
+        """Append a session's first event, the settings, to the ledger."""
+        config = self.config
+        objective = config.objective
+        sources = (config.data.train, config.data.dev, config.data.test)
+        constraints = objective.constraints.model_dump()
+        info = RunInfo(
+            name=config.name,
+            version=__version__,
+            dataset=", ".join(source for source in sources if source),
+            model=_describe(config.model),
+            reference=_describe(config.reference_encoder),
+            k=config.evaluation.k,
+            rank_weights=config.evaluation.rank_weights,
+            polarity_weight=objective.polarity_weight,
+            similarity=objective.similarity,
+            num_trials=sweep.scheduler.num_trials,
+            num_queries={split: len(one.queries) for split, one in evaluation_sets.items()},
+            num_pool={split: len(one.pool) for split, one in evaluation_sets.items()},
+            label_names=tuple(self.prepared.sentences.label_names),
+            seed=config.seed,
+            constraints={name: least for name, least in constraints.items() if least},
+        )
+        sweep.ledger.append(SessionStarted(info=info))
+
+    def _announce(self, scheduler: Scheduler) -> None:
+        """Tell how much there is to do, and on what."""
+        parts = [f"{scheduler.num_trials} trials"]
+        if scheduler.num_begun:
+            parts.append(f"{scheduler.num_begun} of them begun")
+        if scheduler.replicates.trials:
+            parts.append(f"up to {scheduler.replicates.trials} replicates")
+        request = self.request
+        parts.append(f"{request.count} at a time")
+        parts.append(f"each on {request.cpus:g} CPUs and {request.gpus:g} GPUs")
+        self.display.line(f"search: {', '.join(parts)}")
+
+
+def _new_folder(config: SweepConfig) -> Path:
+    """A new folder for a run, named by the second; a second run of the same second gets a number."""
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    first = config.storage.runs.absolute() / f"{config.name}-{stamp}"
+    others = (first.with_name(f"{first.name}-{number}") for number in range(2, 1000))
+    for folder in (first, *others):
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(parents=True)
+            (folder / "points").mkdir()
+            return folder
+    raise AssertionError("a thousand runs in one second")
+
+
+def _record_baselines(ledger: Ledger, evaluation_sets: Mapping[ScoredSplit, EvaluationSet]) -> None:
+    points = (point for one in evaluation_sets.values() for point in baseline_points(one))
+    ledger.append(PointsScored(points=tuple(points)))
+
+
+def _describe(encoder: EncoderConfig) -> str:
+    return encoder.name + (f"@{encoder.revision}" if encoder.revision else "")
