@@ -11,6 +11,7 @@ import numpy as np
 
 from raysweep.config.trial import TrialConfig
 from raysweep.metrics.retrieval import Scores
+from raysweep.results.events import Event
 from raysweep.results.ledger import Ledger
 from raysweep.results.types import PointKey
 from raysweep.runner import tune

