@@ -73,8 +73,8 @@ def run_sweep(
 
     disable_telemetry()
     older = [Path(folder).absolute() for folder in warm_start]
-    folder, _ = run.run(sweep.config, sweep.space, CallbackDisplay(on_progress), None, warm_start=older)
-    return RunResults(folder)
+    outcome = run.run(sweep.config, sweep.space, CallbackDisplay(on_progress), warm_start=older)
+    return RunResults(outcome.folder)
 
 
 def resume_run(folder: str | Path, overrides: Overrides = (), *, on_progress: "OnProgress | None" = None) -> RunResults:
@@ -89,8 +89,8 @@ def resume_run(folder: str | Path, overrides: Overrides = (), *, on_progress: "O
 
     disable_telemetry()
     sweep, resumed = load_resumed(Path(folder), None, _as_texts(overrides))
-    same_folder, _ = run.run(sweep.config, sweep.space, CallbackDisplay(on_progress), None, resumed=resumed)
-    return RunResults(same_folder)
+    outcome = run.run(sweep.config, sweep.space, CallbackDisplay(on_progress), resumed=resumed)
+    return RunResults(outcome.folder)
 
 
 def load_run(folder: str | Path) -> RunResults:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from raysweep.version import __version__
 from raysweep.cli.options import naturals, not_empty, one_of, several_of, where_of, with_trials
 from raysweep.errors import InputError
+from raysweep.version import __version__
 
 if TYPE_CHECKING:
     import rich.table

@@ -64,7 +64,7 @@ def _parameters() -> Schema:
 
 
 def _parameter(name: str, field: Schema) -> Schema:
-    about = {key: field.pop(key) for key in ("description", "default") if key in field}
+    about: Schema = {key: field.pop(key) for key in ("description", "default") if key in field}
     alternatives = field.get("anyOf", [field])
     value = next(schema for schema in alternatives if schema != _NULL) | _allowed(name)
     nullable = _NULL in alternatives and name not in LOSS_PARAMETERS

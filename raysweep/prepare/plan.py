@@ -152,7 +152,7 @@ def check_freezing(space: Space, parameter_names: Sequence[str]) -> None:
 
 def _fingerprints(data: DataConfig) -> dict[str, str]:
     """A hash of what each source holds, by split."""
-    found = {}
+    found: dict[str, str] = {}
     for split, hub_split in HUB_SPLITS.items():
         if source := getattr(data, split):
             reading: dict[str, Any] = {

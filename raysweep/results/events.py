@@ -124,6 +124,8 @@ class RungFinished(Event):
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         points = _objects_in(values, "points", trial=values["trial"], step=values["step"])
         event = super().from_json({"stop": None, **values, "points": points})
+        if event.step < 1:
+            raise ValueError(f"step is {event.step}, not a whole number above 0")
         _check_scores(event.points)
         return event
 

@@ -142,8 +142,7 @@ def test_trials_that_diverge_fail_with_their_reason_and_the_sweep_goes_on(
 
 def test_the_guides_trial_in_python_runs(twice: Any) -> None:
     guide = (ROOT / "docs" / "guides" / "python.md").read_text(encoding="utf-8")
-    code = guide.split("```python
-")[2].split("```")[0]
+    code = guide.split("```python\n")[2].split("```")[0]
     assert len([line for line in code.splitlines() if line.strip()]) < 10
     assert raysweep_here(twice.folder, "prepare", "smoke").returncode == 0
     done = subprocess.run(
