@@ -1,4 +1,4 @@
-"""What makes a trial good: the weighted objective, the constraints, and the hypervolume above the reference's corner."""
+"""What makes a trial good: the weighted objective, the constraints, and the hypervolume above a reference point."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ Pair = tuple[float, float]  # P and S of an operating point
 
 @dataclass(frozen=True)
 class Objective:
-    """Scores in [0, 1]. ``reference_point`` is where hypervolumes begin, P of the reference encoder and half its S."""
+    """Scores (P, S) lie in [0, 1]. Hypervolumes begin at ``reference_point``: P of the reference encoder and half its S."""
 
     polarity_weight: float
     reference_point: Pair
@@ -22,10 +22,10 @@ class Objective:
     def of(
         cls, polarity_weight: float, similarity: str, constraints: Mapping[str, float], reference: Pair
     ) -> "Objective":
-        """The goal where the reference encoder scores ``reference``, P and S.
+        """The objective of a sweep whose reference encoder scores ``reference`` (P, S).
 
         ``similarity`` is what the objective weighs against P: "similarity" or "retention". ``constraints`` are the least
-        ``polarity``, ``similarity`` and ``retention`` of a point, those that there are.
+        ``polarity``, ``similarity`` and ``retention`` of a feasible point; any of them may be left out.
         """
         least = {"polarity": 0.0, "similarity": 0.0, "retention": 0.0, **constraints}
         return cls(
@@ -43,14 +43,16 @@ class Objective:
 
     def weighted_sum(self, point: Pair) -> float:
         """The weighted objective of one point."""
-        return self.polarity_weight * point[0] + (1 - self.polarity_weight) * self.similarity_unit * point[1]
+        polarity, similarity = point
+        return self.polarity_weight * polarity + (1 - self.polarity_weight) * self.similarity_unit * similarity
 
     def violation(self, point: Pair) -> float:
         """By how much the point misses the constraints, 0 when it satisfies them."""
-        return max(0.0, self.min_polarity - point[0]) + max(0.0, self.min_similarity - point[1])
+        polarity, similarity = point
+        return max(0.0, self.min_polarity - polarity) + max(0.0, self.min_similarity - similarity)
 
     def best_point(self, points: Sequence[Pair]) -> Pair:
-        """The feasible point of the greatest objective; where none is feasible, the one that misses by least."""
+        """The feasible point of the greatest weighted objective; where none is feasible, the one that misses by least."""
         return max(points, key=lambda point: (-self.violation(point), self.weighted_sum(point)))
 
     def best_value(self, points: Sequence[Pair]) -> float:
@@ -59,24 +61,29 @@ class Objective:
         return -self.violation(best) or self.weighted_sum(best)
 
     def area(self, points: Sequence[Pair]) -> float:
-        """The hypervolume of the feasible points above the corner; below 0 where none is feasible."""
+        """The hypervolume of the feasible points above the reference point; below 0, by what is missed, where none is."""
         feasible = [point for point in points if not self.violation(point)]
-        return hypervolume(feasible, self.reference_point) if feasible else -self.violation(self.best_point(points))
+        if feasible:
+            return hypervolume(feasible, self.reference_point)
+        return -self.violation(self.best_point(points))
 
     def tchebycheff(self, points: Sequence[Pair], weight: float) -> float:
-        """The best augmented Tchebycheff value (ParEGO, Knowles 2006) with ``weight`` on P, of scores scaled to the corner.
+        """The best augmented Tchebycheff value (ParEGO, Knowles 2006) of the points, with ``weight`` on P; 1 at most.
 
-        P is scaled from the corner's to 1, S from the corner's to twice it, which is R's own.
+        Scores are scaled first: P from the reference point's to 1, S from the reference point's to twice it, which is the
+        reference encoder's own. Below 0, by what it misses, where no point is feasible.
         """
-        if self.violation(self.best_point(points)):
-            return -self.violation(self.best_point(points))
-        values = []
-        for point in points:
-            polarity = (point[0] - self.reference_point[0]) / (1 - self.reference_point[0])
-            similarity = (point[1] - self.reference_point[1]) / self.reference_point[1]
-            terms = (weight * (1 - polarity), (1 - weight) * (1 - similarity))
-            values.append(1 - max(terms) - 0.05 * sum(terms))
-        return max(values)
+        violation = self.violation(self.best_point(points))
+        if violation:
+            return -violation
+        return max(self._tchebycheff_of(point, weight) for point in points)
+
+    def _tchebycheff_of(self, point: Pair, weight: float) -> float:
+        min_polarity, min_similarity = self.reference_point
+        polarity = (point[0] - min_polarity) / (1 - min_polarity)
+        similarity = (point[1] - min_similarity) / min_similarity
+        shortfalls = (weight * (1 - polarity), (1 - weight) * (1 - similarity))
+        return 1 - max(shortfalls) - 0.05 * sum(shortfalls)
 
 
 def front_of(points: Sequence[Pair]) -> tuple[Pair, ...]:

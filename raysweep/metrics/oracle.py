@@ -38,19 +38,33 @@ def oracle_front(
     totals: Float64Array = np.zeros((len(bonuses), 2))
     num_rows = max(1, BLOCK_ELEMENTS // num_pool)
     for start in range(0, num_queries, num_rows):
-        block = np.asarray(cosines[start : start + num_rows], dtype=np.float64)
-        same = np.asarray(same_label[start : start + num_rows])
-        # Whatever the bonus, what is retrieved is among the k nearest of the class and the k nearest outside it.
-        classes = [np.where(member, block, -np.inf) for member in (same, ~same)]
-        columns = [np.sort(top_k(values, k), axis=1) for values in classes]
-        nearest = np.hstack([np.take_along_axis(v, c, axis=1) for v, c in zip(classes, columns, strict=True)])
-        in_class = np.broadcast_to(np.arange(2 * k) < k, nearest.shape)
-        by_position = np.argsort(np.hstack(columns), axis=1, kind="stable")
-        nearest = np.take_along_axis(nearest, by_position, axis=1)
-        in_class = np.take_along_axis(in_class, by_position, axis=1)
-        for row, bonus in enumerate(bonuses):
-            retrieved = np.argsort(-(nearest + bonus * in_class), axis=1, kind="stable")[:, :k]
-            totals[row, 0] += (np.take_along_axis(in_class, retrieved, axis=1) @ rank_weights).sum()
-            totals[row, 1] += (np.take_along_axis(nearest, retrieved, axis=1) @ rank_weights).sum()
+        rows = slice(start, start + num_rows)
+        block = np.asarray(cosines[rows], dtype=np.float64)
+        nearest, in_class = _candidates(block, np.asarray(same_label[rows]), k)
+        for index, bonus in enumerate(bonuses):
+            sums = nearest + bonus * in_class
+            retrieved = np.argsort(-sums, axis=1, kind="stable")[:, :k]
+            totals[index, 0] += (np.take_along_axis(in_class, retrieved, axis=1) @ rank_weights).sum()
+            totals[index, 1] += (np.take_along_axis(nearest, retrieved, axis=1) @ rank_weights).sum()
     totals /= num_queries
     return totals
+
+
+def _candidates(cosines: Float64Array, same_label: NDArray[np.bool_], k: int) -> tuple[Float64Array, NDArray[np.bool_]]:
+    """All that may be retrieved whatever the bonus: each query's k nearest of its class, and its k nearest of the others.
+
+    Their cosines (queries, 2k), and whether they are of the class (queries, 2k), both in the order of the pool. Where a
+    class has fewer than k sentences, cosines of minus infinity fill up.
+    """
+    cosines_in_class = np.where(same_label, cosines, -np.inf)
+    cosines_of_others = np.where(~same_label, cosines, -np.inf)
+    columns_in_class = np.sort(top_k(cosines_in_class, k), axis=1)
+    columns_of_others = np.sort(top_k(cosines_of_others, k), axis=1)
+    nearest_in_class = np.take_along_axis(cosines_in_class, columns_in_class, axis=1)
+    nearest_of_others = np.take_along_axis(cosines_of_others, columns_of_others, axis=1)
+
+    nearest = np.hstack([nearest_in_class, nearest_of_others])
+    in_class = np.broadcast_to(np.arange(2 * k) < k, nearest.shape)
+    columns = np.hstack([columns_in_class, columns_of_others])
+    by_column = np.argsort(columns, axis=1, kind="stable")
+    return np.take_along_axis(nearest, by_column, axis=1), np.take_along_axis(in_class, by_column, axis=1)

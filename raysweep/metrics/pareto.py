@@ -13,9 +13,16 @@ def _as_points(points: ArrayLike) -> Float64Array:
     array = np.asarray(points, dtype=np.float64)
     if array.size == 0:
         return np.empty((0, 2))
-    if array.ndim != 2 or array.shape[1] != 2 or not np.isfinite(array).all():
-        raise ValueError(f"points are finite and of shape (n, 2), not {array.shape} with {array[~np.isfinite(array)]}")
+    finite = np.isfinite(array)
+    if array.ndim != 2 or array.shape[1] != 2 or not finite.all():
+        raise ValueError(f"points are finite and of shape (n, 2), not {array.shape} with {array[~finite]}")
     return array
+
+
+def _by_falling_polarity(points: Float64Array) -> NDArray[np.int64]:
+    """The order (n,) by falling P, then falling S, then position: no point comes before one that dominates it."""
+    position = np.arange(len(points))
+    return np.lexsort((position, -points[:, 1], -points[:, 0]))
 
 
 def non_dominated(points: ArrayLike) -> list[int]:
@@ -24,30 +31,35 @@ def non_dominated(points: ArrayLike) -> list[int]:
     Of exactly equal points the first is kept. O(n log n).
     """
     array = _as_points(points)
-    order = np.lexsort((np.arange(len(array)), -array[:, 1], -array[:, 0]))
+    if not len(array):
+        return []
+    order = _by_falling_polarity(array)
     similarity = array[order, 1]
-    best_before = np.concatenate(([-np.inf], np.maximum.accumulate(similarity)[:-1])) if len(array) else similarity
-    return sorted(order[similarity > best_before].tolist())
+    best_so_far = np.maximum.accumulate(similarity)
+    best_before = np.concatenate(([-np.inf], best_so_far[:-1]))
+    kept = order[similarity > best_before]
+    return sorted(kept.tolist())
 
 
 def layers(points: ArrayLike) -> NDArray[np.int64]:
-    """For each of the points (n, 2) its non-dominated layer: 0 for the front, 1 for the front of the rest, and so on.
+    """For each of the points (n, 2) its non-dominated layer (n,): 0 for the front, 1 for the front of the rest, and so on.
 
-    Of exactly equal points each later one counts as dominated. O(n log n).
+    Of exactly equal points each later one counts as dominated. O(n log n): points are taken by falling P, so a layer
+    dominates a point where its best S so far is as high, and the first layer that does not is found by bisection.
     """
     array = _as_points(points)
-    order = np.lexsort((np.arange(len(array)), -array[:, 1], -array[:, 0]))
-    tops: list[float] = []  # by layer, minus the best similarity so far, which rises from layer to layer
-    placed = []
+    order = _by_falling_polarity(array)
+    negated_bests: list[float] = []  # by layer, minus its best S so far; rises from layer to layer
+    layer_in_order = []
     for negated in (-array[order, 1]).tolist():
-        layer = bisect.bisect_right(tops, negated)
-        placed.append(layer)
-        if layer == len(tops):
-            tops.append(negated)
+        layer = bisect.bisect_right(negated_bests, negated)
+        layer_in_order.append(layer)
+        if layer == len(negated_bests):
+            negated_bests.append(negated)
         else:
-            tops[layer] = negated
+            negated_bests[layer] = negated
     found = np.zeros(len(array), dtype=np.int64)
-    found[order] = placed
+    found[order] = layer_in_order
     return found
 
 
@@ -66,13 +78,16 @@ def knee(front: ArrayLike) -> int:
     scaled = (array - array.min(axis=0)) / np.where(spread > 0, spread, 1.0)
     beyond = scaled.sum(axis=1)  # the chord is x + y = 1, so this orders by distance from it
     tied = np.flatnonzero(beyond >= beyond.max() - 1e-9)
-    return int(tied[np.argmax(array[tied].prod(axis=1))])
+    products = array[tied].prod(axis=1)
+    return int(tied[np.argmax(products)])
 
 
 def hypervolume(points: ArrayLike, reference: Sequence[float]) -> float:
-    """Exact area that the points (n, 2) dominate above ``reference``; points not above it in both add nothing."""
+    """Exact area that the points (n, 2) dominate above ``reference`` (2,); points not above it in both add nothing."""
     array = _as_points(points) - np.asarray(reference, dtype=np.float64)
-    array = array[(array > 0).all(axis=1)]
-    front = array[non_dominated(array)]
-    front = front[np.argsort(-front[:, 0])]  # so similarity rises
-    return float(np.sum(front[:, 0] * np.diff(front[:, 1], prepend=0.0)))
+    above = array[(array > 0).all(axis=1)]
+    front = above[non_dominated(above)]
+    by_falling_polarity = front[np.argsort(-front[:, 0])]
+    polarity, similarity = by_falling_polarity[:, 0], by_falling_polarity[:, 1]
+    heights = np.diff(similarity, prepend=0.0)  # similarity rises
+    return float(np.sum(polarity * heights))

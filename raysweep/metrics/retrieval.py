@@ -63,17 +63,20 @@ def retrieve(queries: Float32Array, pool: Float32Array, k: int) -> npt.NDArray[n
 
 def top_k(values: npt.NDArray[np.floating], k: int) -> npt.NDArray[np.int64]:
     """Column indices of the k greatest of each row, shape (rows, k), greatest first, ties by column."""
-    if k < values.shape[1]:
-        # The k-th greatest value bounds the answer; every column that reaches it stays in the race, so ties are exact.
-        bound = np.partition(values, values.shape[1] - k, axis=1)[:, values.shape[1] - k, None]
-        width = int((values >= bound).sum(axis=1).max())
-        if width > k:
-            return np.argsort(-values, axis=1, kind="stable")[:, :k]
-        columns = np.sort(np.argpartition(-values, k - 1, axis=1)[:, :k], axis=1)
-    else:
-        columns = np.broadcast_to(np.arange(values.shape[1]), values.shape)
-    order = np.argsort(-np.take_along_axis(values, columns, 1), axis=1, kind="stable")
-    return np.take_along_axis(columns, order, 1)
+    num_columns = values.shape[1]
+    if k >= num_columns:
+        return np.argsort(-values, axis=1, kind="stable")
+    # The k-th greatest value is the least that may be in the answer. Where more than k columns reach it, there are ties,
+    # and only a stable sort of the whole row breaks them by column.
+    kth_place = num_columns - k
+    kth_greatest = np.partition(values, kth_place, axis=1)[:, kth_place, None]
+    num_reaching = (values >= kth_greatest).sum(axis=1)
+    if num_reaching.max() > k:
+        return np.argsort(-values, axis=1, kind="stable")[:, :k]
+    columns = np.sort(np.argpartition(-values, k - 1, axis=1)[:, :k], axis=1)
+    greatest = np.take_along_axis(values, columns, axis=1)
+    order = np.argsort(-greatest, axis=1, kind="stable")
+    return np.take_along_axis(columns, order, axis=1)
 
 
 def score(
@@ -89,10 +92,11 @@ def score(
     P is the weighted share of retrieved sentences with the query's label, in [0, 1]; S the weighted mean cosine between
     query and retrieved sentences under the reference encoder, whose unit embeddings are given.
     """
-    same = pool_labels[retrieved] == query_labels[:, None]
+    same_label = pool_labels[retrieved] == query_labels[:, None]
     cosines = np.empty(retrieved.shape, np.float64)
     for start in range(0, len(retrieved), QUERIES_PER_BLOCK):
         block = slice(start, start + QUERIES_PER_BLOCK)
+        queries = reference_queries[block].astype(np.float64)
         neighbours = reference_pool[retrieved[block]].astype(np.float64)
-        cosines[block] = np.einsum("qd,qkd->qk", reference_queries[block].astype(np.float64), neighbours)
-    return Scores(same @ weights, cosines @ weights)
+        cosines[block] = np.einsum("qd,qkd->qk", queries, neighbours)
+    return Scores(same_label @ weights, cosines @ weights)

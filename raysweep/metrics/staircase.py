@@ -8,12 +8,12 @@ from raysweep.metrics.objective import Pair
 
 
 class Staircase:
-    """The front of points that are above a corner, ready to tell what more points would add to its area."""
+    """The front of points (P, S) above a reference point, and its hypervolume ``area``."""
 
     def __init__(self, reference_point: Pair, points: Iterable[Pair] = ()) -> None:
         self.reference_point = reference_point
         self.area = 0.0
-        self._steps: list[Pair] = []  # by rising P and falling S, measured from the corner
+        self._steps: list[Pair] = []  # by rising P and falling S, both above those of the reference point
         for point in points:
             self.add(point)
 
@@ -23,23 +23,29 @@ class Staircase:
         return other
 
     def add(self, point: Pair) -> float:
-        """Put a point in; the area it adds."""
+        """Put a point in. The area that it adds: 0 where the front dominates it."""
         x, y = point[0] - self.reference_point[0], point[1] - self.reference_point[1]
         steps = self._steps
         right = bisect.bisect_left(steps, (x, -math.inf))  # the first step that reaches as far
         if x <= 0 or y <= 0 or (right < len(steps) and steps[right][1] >= y):
             return 0.0
-        left = right
+        left = right  # the first step that the point dominates
         while left and steps[left - 1][1] <= y:
             left -= 1
-        floor = steps[right][1] if right < len(steps) else 0.0
-        begin = steps[left - 1][0] if left else 0.0
-        gained = 0.0
-        for end, height in [*steps[left:right], (x, floor)]:  # what was there, from step to step
-            gained += (end - begin) * (y - height)
-            begin = end
+        gained = self._area_above(left, right, (x, y))
         if right < len(steps) and steps[right][0] == x:  # a lower step of the same P gives way
             right += 1
         steps[left:right] = [(x, y)]
         self.area += gained
         return gained
+
+    def _area_above(self, left: int, right: int, corner: Pair) -> float:
+        """The area between a new step's ``corner`` and the steps under it, which are those from ``left`` to ``right``."""
+        x, y = corner
+        begin = self._steps[left - 1][0] if left else 0.0
+        floor = self._steps[right][1] if right < len(self._steps) else 0.0
+        area = 0.0
+        for end, height in [*self._steps[left:right], (x, floor)]:
+            area += (end - begin) * (y - height)
+            begin = end
+        return area

@@ -72,16 +72,22 @@ def axes(parameters: Parameters, prefix: str) -> Iterator[Axis]:
 
 
 def _axis_of_choices(name: str, prefix: str, options: Sequence[Scalar]) -> Axis:
-    numbers = [float(option) for option in options if _is_number(option)]
-    if len(numbers) == len(options):
-        low, high = min(numbers), max(numbers)
-        log = low > 0 and high / low >= LOG_RATIO
-        return Axis(prefix + name, Scale(low, high, log))
+    if all(map(_is_number, options)):
+        return Axis(prefix + name, _scale_of_numbers([float(option) for option in options]))
     if name == "freezing" and all(map(_is_freezing_level, options)):
         by_depth = sorted(options, key=lambda level: level_depth(str(level)))
-        ranks = {level: rank for rank, level in enumerate(by_depth)}
-        return Axis(prefix + name, Scale(0, len(options) - 1), ranks)
-    return Axis(prefix + name, None, {option: index for index, option in enumerate(options)})
+        return Axis(prefix + name, Scale(0, len(options) - 1), _ranks(by_depth))
+    return Axis(prefix + name, None, _ranks(options))
+
+
+def _scale_of_numbers(numbers: Sequence[float]) -> Scale:
+    low, high = min(numbers), max(numbers)
+    log = low > 0 and high / low >= LOG_RATIO
+    return Scale(low, high, log)
+
+
+def _ranks(options: Sequence[Scalar]) -> dict[Scalar, float]:
+    return {option: rank for rank, option in enumerate(options)}
 
 
 def _is_number(option: Scalar) -> bool:
