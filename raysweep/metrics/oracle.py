@@ -1,6 +1,7 @@
 """The oracle front: the limit that no encoder can pass."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,8 +45,8 @@ def oracle_front(
         for index, bonus in enumerate(bonuses):
             sums = nearest + bonus * in_class
             retrieved = np.argsort(-sums, axis=1, kind="stable")[:, :k]
-            totals[index, 0] += (np.take_along_axis(in_class, retrieved, axis=1) @ rank_weights).sum()
-            totals[index, 1] += (np.take_along_axis(nearest, retrieved, axis=1) @ rank_weights).sum()
+            totals[index, 0] += _weighted_total(in_class, retrieved, rank_weights)
+            totals[index, 1] += _weighted_total(nearest, retrieved, rank_weights)
     totals /= num_queries
     return totals
 
@@ -56,15 +57,23 @@ def _candidates(cosines: Float64Array, same_label: NDArray[np.bool_], k: int) ->
     Their cosines (queries, 2k), and whether they are of the class (queries, 2k), both in the order of the pool. Where a
     class has fewer than k sentences, cosines of minus infinity fill up.
     """
-    cosines_in_class = np.where(same_label, cosines, -np.inf)
-    cosines_of_others = np.where(~same_label, cosines, -np.inf)
-    columns_in_class = np.sort(top_k(cosines_in_class, k), axis=1)
-    columns_of_others = np.sort(top_k(cosines_of_others, k), axis=1)
-    nearest_in_class = np.take_along_axis(cosines_in_class, columns_in_class, axis=1)
-    nearest_of_others = np.take_along_axis(cosines_of_others, columns_of_others, axis=1)
-
-    nearest = np.hstack([nearest_in_class, nearest_of_others])
+    own_columns, own_cosines = _nearest(cosines, same_label, k)
+    other_columns, other_cosines = _nearest(cosines, ~same_label, k)
+    columns = np.hstack([own_columns, other_columns])
+    nearest = np.hstack([own_cosines, other_cosines])
     in_class = np.broadcast_to(np.arange(2 * k) < k, nearest.shape)
-    columns = np.hstack([columns_in_class, columns_of_others])
     by_column = np.argsort(columns, axis=1, kind="stable")
     return np.take_along_axis(nearest, by_column, axis=1), np.take_along_axis(in_class, by_column, axis=1)
+
+
+def _nearest(cosines: Float64Array, allowed: NDArray[np.bool_], k: int) -> tuple[NDArray[np.int64], Float64Array]:
+    """Columns, rising, and cosines (queries, k) of each query's k nearest among those allowed (queries, pool)."""
+    allowed_cosines = np.where(allowed, cosines, -np.inf)
+    columns = np.sort(top_k(allowed_cosines, k), axis=1)
+    return columns, np.take_along_axis(allowed_cosines, columns, axis=1)
+
+
+def _weighted_total(values: NDArray[Any], retrieved: NDArray[np.int64], rank_weights: Float64Array) -> float:
+    """The sum over all queries of what they retrieved, weighted by rank."""
+    by_rank = np.take_along_axis(values, retrieved, axis=1)
+    return float((by_rank @ rank_weights).sum())

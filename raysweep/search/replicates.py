@@ -143,15 +143,19 @@ class Replicates:
         It is the one with the most runs, then the one that got furthest, then the first.
         """
         chosen: dict[Hashable, int] = {}
-        ranks: dict[Hashable, tuple[int, int]] = {}
-        for original, runs in self._runs.items():
+        for original in self._runs:
             if not self._front(original):
                 continue
             key = self._keys[original]
-            rank = len(runs), max(runs[original].points)
-            if key not in ranks or rank > ranks[key]:
-                chosen[key], ranks[key] = original, rank
+            best = chosen.setdefault(key, original)
+            if self._progress(original) > self._progress(best):
+                chosen[key] = original
         return {original: self._front(original) for original in chosen.values()}
+
+    def _progress(self, original: int) -> tuple[int, int]:
+        """How many runs a configuration has, and the most examples that its original has seen."""
+        runs = self._runs[original]
+        return len(runs), max(runs[original].points)
 
     def _front(self, original: int) -> Front:
         if original not in self._fronts:

@@ -66,9 +66,10 @@ def landscape(values: dict[str, Any], step: int) -> list[tuple[float, float]]:
 
 def make(sampler: str, policy: str, aim: Aim = "area", *, num_trials: int = 20, seed: int = 3) -> Scheduler:
     objective = Objective(0.5, (0.6, 0.235))
-    proposals = Proposer(CHOICES if sampler == "grid" else RANGES, sampler, seed, objective, aim)
+    space = CHOICES if sampler == "grid" else RANGES
+    proposer = Proposer(space, sampler, seed, objective, aim)
     rule = EarlyStoppingConfig.model_validate({"policy": policy, "first_examples": 10})
-    return Scheduler(proposals, make_early_stopper(rule, objective, (0.6, 0.47)), objective, num_trials)
+    return Scheduler(proposer, make_early_stopper(rule, objective, (0.6, 0.47)), objective, num_trials)
 
 
 Event = tuple[str, int, Any]

@@ -215,7 +215,7 @@ class Growth:
         """Whether the trial is among the best that reached its budget."""
         curve = self._trials[trial].curve
         budget = curve.budgets[-1]
-        areas = self._areas[budget]
+        areas = self._areas[budget]  # of all that reached it, the best first
         num_reached = len(areas)
         is_first_rung = len(curve.budgets) == 1
         num_good = num_reached // PROMOTED_ONE_IN if is_first_rung else num_reached * budget // curve.budgets_ahead[0]

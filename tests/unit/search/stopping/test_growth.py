@@ -87,8 +87,8 @@ def test_before_all_are_begun_ever_fewer_go_on() -> None:
         return rung(policy, trial, seen[trial], point)
 
     running = [trial for trial in seen if goes_on(trial)]
-    while running or (revived := next_to_resume(policy)) is not None:
-        trial = running.pop() if running else revived
+    while running or (resumed := next_to_resume(policy)) is not None:
+        trial = running.pop() if running else resumed
         seen[trial] += 10
         if goes_on(trial) and seen[trial] < 40:
             running.append(trial)
@@ -132,8 +132,8 @@ def test_what_is_idle_when_the_last_trial_has_begun_takes_up_only_what_promises_
     for trial in range(8):
         rung(policy, trial, 10, (0.6, 0.45) if trial in (0, 7) else (0.52, 0.25))
     rung(policy, 0, 20, (0.65, 0.46))
-    revived = [next_to_resume(policy, may_begin=False) for _ in range(8)]
-    assert 7 in revived and {*revived} <= {0, 7, None}
+    resumed = [next_to_resume(policy, may_begin=False) for _ in range(8)]
+    assert 7 in resumed and {*resumed} <= {0, 7, None}
 
 
 def test_the_search_does_not_end_before_good_trials_that_promise_nothing_went_on() -> None:
@@ -143,8 +143,8 @@ def test_the_search_does_not_end_before_good_trials_that_promise_nothing_went_on
         rung(policy, trial, 10, (0.60 + 0.01 * trial, 0.40))
     rung(policy, 7, 20, (0.67, 0.40), may_begin=False)
     assert policy.promises(False)[6] == 0
-    revived = {next_to_resume(policy, may_begin=False) for _ in range(8)}
-    assert {6} <= revived <= {6, 7, None}
+    resumed = {next_to_resume(policy, may_begin=False) for _ in range(8)}
+    assert {6} <= resumed <= {6, 7, None}
 
 
 def test_where_no_point_meets_the_constraints_trials_go_on_for_the_front_without_them() -> None:

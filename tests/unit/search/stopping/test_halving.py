@@ -68,8 +68,8 @@ def test_one_in_the_factor_goes_on_and_they_are_the_best(factor: int, kind: type
     for trial, value in enumerate(values):
         if rule.on_rung(trial, 1, at(value), (40,), True) is None:
             gone_on.add(trial)
-        while (revived := next_to_resume(rule)) is not None:
-            gone_on.add(revived)
+        while (resumed := next_to_resume(rule)) is not None:
+            gone_on.add(resumed)
     best = set(np.argsort(-values)[: 300 // factor].tolist())
     assert best <= gone_on, "with nothing left to wait for, all that belong have gone on"
     assert len(gone_on) < 300 / factor + 40, "early ones that were overtaken are few"
@@ -95,6 +95,6 @@ def test_what_misses_the_constraints_comes_after_all_that_meet_them() -> None:
     for trial, (point, area) in enumerate(zip(points, areas, strict=True)):
         if rule.on_rung(trial, 10, Standing((point,), 0.5, area), (40,), True) is None:
             went_on.add(trial)
-        while (revived := next_to_resume(rule)) is not None:
-            went_on.add(revived)
+        while (resumed := next_to_resume(rule)) is not None:
+            went_on.add(resumed)
     assert {2, 3} <= went_on and not {4, 5} & went_on
