@@ -45,8 +45,8 @@ class CacheLayout:
         ends = np.cumsum([lengths[group].sum() for group in shortest_first])
         num_groups = int(np.searchsorted(ends, max_rows, side="right"))
         groups = shortest_first[:num_groups]
-        group_of = np.full(len(lengths), -1, np.int64)
-        first_row = np.full(len(lengths), -1, np.int64)
+        group_of = np.full(lengths.shape, -1)
+        first_row = np.full(lengths.shape, -1)
         num_rows = 0
         for number, group in enumerate(groups):
             ends_in_group = np.cumsum(lengths[group])

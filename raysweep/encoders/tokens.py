@@ -70,8 +70,8 @@ def tokenise(model: "SentenceTransformer", texts: Sequence[str], prompt: str = "
     """Token ids as sentence-transformers itself makes them, truncated to the model's limit, padding removed."""
     sequences: list[npt.NDArray[np.int32]] = []
     for start in range(0, len(texts), TEXTS_PER_CALL):
-        prompted = [prompt + text for text in texts[start : start + TEXTS_PER_CALL]]
-        features = model.preprocess(prompted)
+        end = start + TEXTS_PER_CALL
+        features = model.preprocess([prompt + text for text in texts[start:end]])
         mask = features["attention_mask"].numpy().astype(bool)
         for padded_ids, is_token in zip(features["input_ids"].numpy(), mask, strict=True):
             sequences.append(padded_ids[is_token].astype(np.int32))

@@ -162,12 +162,14 @@ def _check_labels(files: LabelledFiles, train: _Labelled, queries: _Labelled, di
 
 def _check_query_labels(files: LabelledFiles, queries: _Labelled, known: list[str], display: Display) -> None:
     """A query whose label train lacks has a polarity of 0: a warning if some queries are such, an error if all are."""
-    unknown = [(row, label) for row, label in enumerate(queries.labels, 1) if label not in known]
+    unknown = [row for row, label in enumerate(queries.labels) if label not in known]
     if not unknown:
         return
-    row, label = unknown[0]
-    listed = ", ".join(map(repr, known[:10])) + (", ..." if len(known) > 10 else "")
-    example = f"row {row} has the label {label!r}, which train lacks; train has {listed}"
+    first = unknown[0]
+    listed = ", ".join(map(repr, known[:10]))
+    if len(known) > 10:
+        listed += ", ..."
+    example = f"row {first + 1} has the label {queries.labels[first]!r}, which train lacks; train has {listed}"
     num_queries = len(queries.labels)
     if len(unknown) == num_queries:
         raise InputError(f"{files.test}: no row has a label of train: {example}")

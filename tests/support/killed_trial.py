@@ -16,14 +16,15 @@ from raysweep.config.trial import trial_config
 from raysweep.data.prepared import Prepared
 from raysweep.training import (
     optimizers,  # noqa: F401
-    trainer,  # noqa: F401  # noqa: F401
+    trainer,  # noqa: F401
+    training_state,  # noqa: F401
     trial,
     workbench,
 )
 
 
 def run(prepared: str, config: dict, checkpoints: str, rungs: str) -> None:
-    """Leaves of each rung one file: its loss and scores, to the bit."""
+    """Run the trial, and write a file for each rung: its loss and scores, to the bit."""
     bench = workbench.Workbench(Prepared.open(prepared), EvaluationConfig(k=8, num_pool=200))
     found = trial.rungs(
         trial_config(config), bench, seed=7, num_rungs=3, checkpoints=Path(checkpoints), checkpoint_seconds=0.0
