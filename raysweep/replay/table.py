@@ -139,11 +139,15 @@ def _column(values: Sequence[Scalar | None]) -> _Column:
     given = [value for value in values if value is not None]
     scale = _scale(given)
     if scale is None:
-        mean_distance = _mean_unlikeness(given)
-        return _ChoiceColumn(np.array(values, dtype=object), weight=1 / (mean_distance or 1.0))
-    mean_distance = _mean_difference([scale(value) for value in given])
+        return _ChoiceColumn(np.array(values, dtype=object), _weight(_mean_unlikeness(given)))
     places = np.array([np.nan if value is None else scale(value) for value in values])
-    return _NumberColumn(scale, places, weight=1 / (mean_distance or 1.0))
+    mean_difference = _mean_difference([scale(value) for value in given])
+    return _NumberColumn(scale, places, _weight(mean_difference))
+
+
+def _weight(mean_distance: float) -> float:
+    """What makes the mean distance 1; where all configurations are alike it is 0, and any weight will do."""
+    return 1 / (mean_distance or 1.0)
 
 
 def _mean_difference(numbers: Sequence[float]) -> float:
@@ -201,7 +205,7 @@ def _below(rows: Iterable[Mapping[str, Scalar]], parent: str, option: Scalar, ch
 
 
 def _parameter(values: Sequence[Scalar]) -> Parameter:
-    different = sorted(set(values), key=lambda value: (isinstance(value, str), value))
+    different = sorted(set(values), key=_numbers_first)
     if len(different) == 1:
         return Fixed(different[0])
     scale = _scale(different)
@@ -210,3 +214,7 @@ def _parameter(values: Sequence[Scalar]) -> Parameter:
         return Choices({value: {} for value in different})
     is_integer = all(isinstance(value, int) for value in different)
     return Range(scale.low, scale.high, scale.log, is_integer)
+
+
+def _numbers_first(value: Scalar) -> tuple[bool, Scalar]:
+    return isinstance(value, str), value

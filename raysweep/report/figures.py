@@ -2,7 +2,7 @@
 
 import io
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -231,11 +231,12 @@ def _add_front_legend(figure: "Figure", summary: Summary) -> None:
 def _label_front(axis: "Axes", summary: Summary) -> None:
     for loss, colour in _loss_colours(summary).items():
         _label_marker(axis, loss, size=34, color=colour, linewidths=0)
-    for kind in dict.fromkeys(member.dev.kind for member in summary.members):
+    kinds = [member.dev.kind for member in summary.members]
+    for kind in dict.fromkeys(kinds):
         label = "front member" if kind == "plain" else f"front member, {kind}"
-        _label_marker(axis, label, size=34, marker=_kind_marker(kind), color=FAINT, edgecolors=INK)
+        _label_member(axis, label, marker=_kind_marker(kind), colour=FAINT)
     if not all(member.is_feasible for member in summary.members):
-        _label_marker(axis, "misses a constraint", size=34, marker="o", color="white", edgecolors=INK)
+        _label_member(axis, "misses a constraint", marker="o", colour="white")
     axis.plot([], [], label="front on dev", **FRONT)
 
 
@@ -247,6 +248,10 @@ def _label_chosen_member(axis: "Axes", member: Member) -> None:
         _label_marker(axis, f"knee ({name})", size=85, **KNEE)
     if member.is_best:
         _label_marker(axis, f"best objective ({name})", size=45, **BEST)
+
+
+def _label_member(axis: "Axes", label: str, *, marker: str, colour: str) -> None:
+    _label_marker(axis, label, size=34, marker=marker, color=colour, edgecolors=INK)
 
 
 def _label_marker(axis: "Axes", label: str, size: int, **style: Any) -> None:
@@ -287,15 +292,19 @@ def _draw_endings(axis: "Axes", lines: Sequence[_ProgressLine], colours: Colours
     """A marker at the end of each line, which says how the trial ended."""
     size = 10 if len(lines) > MANY_TRIALS else 26
     for status, style in STATUS_STYLES.items():
-        ends_by_loss: dict[str, list[Pair]] = defaultdict(list)
-        for line in lines:
-            if line.status == status:
-                ends_by_loss[line.loss].append(line.points[-1])
+        ends_by_loss = _ends_by_loss(line for line in lines if line.status == status)
         if ends_by_loss:
             _label_marker(axis, style.legend, size=26, marker=style.marker, color=INK)
         for loss, ends in ends_by_loss.items():
             x, y = zip(*ends, strict=True)
             axis.scatter(x, y, marker=style.marker, s=size, color=colours[loss], zorder=3)
+
+
+def _ends_by_loss(lines: Iterable[_ProgressLine]) -> Mapping[str, Sequence[Pair]]:
+    ends: dict[str, list[Pair]] = defaultdict(list)
+    for line in lines:
+        ends[line.loss].append(line.points[-1])
+    return ends
 
 
 def _scale_to_examples(axis: "Axes", examples: Sequence[float]) -> None:
