@@ -128,7 +128,7 @@ def prepare(context: typer.Context, space: SpaceFile) -> None:
 
 
 @app.command()
-def evaluate(
+def evaluate(  # noqa: PLR0913 (the options of a command)
     model: Annotated[str, typer.Option(help="Encoder to score: a folder, a hub name, or 'demo'.")],
     train: Annotated[str, typer.Option(help="Labelled sentences; the retrieval pool is sampled from them.")],
     test: Annotated[str, typer.Option(help="Labelled sentences; each row is a query.")],
@@ -234,7 +234,7 @@ def table(
 
 
 @app.command()
-def replay(
+def replay(  # noqa: PLR0913 (the options of a command)
     table: Annotated[Path, typer.Argument(metavar="TABLE", help="A recorded table, or the folder of a run.")],
     sampler: Annotated[
         str, typer.Option(help="mfgp, tpe, gp, nsga2, random or package:Class; several separated by commas.")
