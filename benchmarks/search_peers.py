@@ -157,7 +157,7 @@ class OptunaAlone:
         return len(self._asked) - 1, self._table.space.draw(self._asked[-1])
 
     def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
-        params = self._table.space.recall(values).params
+        params = self._table.space.suggest_fixed(values).params
         if params != self._asked[trial].params:
             self._study.tell(self._asked[trial], state=TrialState.FAIL)
             self._study.enqueue_trial(params)
@@ -199,7 +199,7 @@ class Tune:
         return number, dict(values)
 
     def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
-        params = self._table.space.recall(values).params
+        params = self._table.space.suggest_fixed(values).params
         suggested = self._searcher._ot_trials[str(trial)]
         if params != suggested.params:
             self._searcher._ot_study.tell(suggested, state=TrialState.FAIL)

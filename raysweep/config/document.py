@@ -64,7 +64,7 @@ class Document:
                 raise InputError(f"{path}: the file is empty")
             if not isinstance(node, yaml.MappingNode):
                 raise InputError(f"{path}: the top level must be a mapping of keys to values")
-            document._walk(loader, node, ())
+            document._note_lines(loader, node, ())
             document.values = loader.construct_document(node)
         except RecursionError:
             raise InputError(f"{path}: an alias refers to what it is a part of") from None
@@ -75,24 +75,29 @@ class Document:
             loader.dispose()
         return document
 
-    def _walk(self, loader: _Loader, node: yaml.Node, path: KeyPath) -> None:
+    def _note_lines(self, loader: _Loader, node: yaml.Node, path: KeyPath) -> None:
+        """Note the line of every key below ``path``. InputError for a key that stands twice or is no plain text."""
         if isinstance(node, yaml.MappingNode):
             for key_node, value_node in node.value:
-                key = loader.construct_object(key_node, deep=True)
-                line = key_node.start_mark.line + 1
-                if not isinstance(key, str | int | float | bool):
-                    raise InputError(f"{self.source}: line {line}: a key must be plain text, not {key!r}")
-                child = (*path, str(key))
-                if child in self.lines:
-                    raise InputError(
-                        f"{self.source}: line {line}: {dotted(child)} stands twice (first in line {self.lines[child]})"
-                    )
-                self.lines[child] = line
-                self._walk(loader, value_node, child)
+                child = self._note_key(loader, key_node, path)
+                self._note_lines(loader, value_node, child)
         elif isinstance(node, yaml.SequenceNode):
             for index, item in enumerate(node.value):
-                self.lines[(*path, index)] = item.start_mark.line + 1
-                self._walk(loader, item, (*path, index))
+                child = (*path, index)
+                self.lines[child] = _line_of(item)
+                self._note_lines(loader, item, child)
+
+    def _note_key(self, loader: _Loader, key_node: yaml.Node, path: KeyPath) -> KeyPath:
+        key = loader.construct_object(key_node, deep=True)
+        line = _line_of(key_node)
+        if not isinstance(key, str | int | float | bool):
+            raise InputError(f"{self.source}: line {line}: a key must be plain text, not {key!r}")
+        child = (*path, str(key))
+        if child in self.lines:
+            first = self.lines[child]
+            raise InputError(f"{self.source}: line {line}: {dotted(child)} stands twice (first in line {first})")
+        self.lines[child] = line
+        return child
 
     def override(self, path: str, text: str) -> None:
         """Set the key at a dotted ``path`` to the YAML value ``text``; missing mappings on the way are made."""
@@ -114,21 +119,42 @@ class Document:
     def error(self, path: Sequence[str | int], message: str) -> InputError:
         """An InputError that says where ``path`` was given: file and line, or the command line."""
         keys = tuple(path)
-        given = [keys[:length] for length in range(len(keys), 0, -1)]
-        under = [override for override in self.overridden if override[: len(keys)] == keys and keys not in self.lines]
-        if under or any(path in self.overridden for path in given):
+        if self._is_overridden(keys):
             return InputError(f"--{dotted(keys)}: {message}")
+        where = self.source
+        if line := self._line(keys):
+            where += f": line {line}"
+        if keys:
+            where += f": {dotted(keys)}"
+        return InputError(f"{where}: {message}")
+
+    def _is_overridden(self, keys: KeyPath) -> bool:
+        """Whether an override gave this key: itself, what it is a part of, or a part of it that the file lacks."""
+        prefixes = {keys[:length] for length in range(1, len(keys) + 1)}
+        if prefixes & self.overridden:
+            return True
+        return keys not in self.lines and any(given[: len(keys)] == keys for given in self.overridden)
+
+    def _line(self, keys: KeyPath) -> int | None:
+        """The line of this key, or else of the nearest one around it that the file has."""
         for length in range(len(keys), 0, -1):
-            if keys[:length] in self.lines:
-                return InputError(f"{self.source}: line {self.lines[keys[:length]]}: {dotted(keys)}: {message}")
-        return InputError(f"{self.source}: {dotted(keys)}: {message}" if keys else f"{self.source}: {message}")
+            if line := self.lines.get(keys[:length]):
+                return line
+        return None
+
+
+def _line_of(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
 
 
 def dotted(path: Iterable[str | int]) -> str:
     """``("space", "loss", 0)`` as ``space.loss[0]``."""
     text = ""
     for key in path:
-        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
+        if isinstance(key, int):
+            text += f"[{key}]"
+        else:
+            text += f".{key}" if text else key
     return text
 
 

@@ -47,6 +47,9 @@ _TABLES = re.compile(
 _EMBEDDINGS = re.compile(r"(?:^|\.)(?:embeddings|embeddings_project)\.")
 
 
+_EMBEDDING_MODULES = re.compile(r"(?:^|\.)(?:embeddings|embeddings_project)$")
+
+
 _POOLER = re.compile(r"(?:^|\.)pooler\.")
 
 
@@ -134,13 +137,14 @@ def prefix_names(names: Sequence[str], modules: Sequence[str], level: str) -> Pr
     num_frozen = max(0, (level_depth(level) + 1 - _EMBEDDING_DEPTHS) // _BLOCK_DEPTHS)
     if not num_frozen:
         return None
-    depths = _depths(names)
-    block = _architecture(names).block
-    blocks = {int(m[1]): name for name in modules if (m := re.search(rf"(?:^|\.){block}\.(\d+)$", name))}
-    if num_frozen >= _num_blocks(depths):
+    num_blocks = _num_blocks(_depths(names))
+    if num_frozen >= num_blocks:
         return None
-    embeddings = tuple(name for name in modules if re.search(r"(?:^|\.)(?:embeddings|embeddings_project)$", name))
-    return PrefixNames(embeddings, tuple(blocks[i] for i in range(num_frozen)), blocks[num_frozen])
+    block_name = re.compile(rf"(?:^|\.){_architecture(names).block}\.(\d+)$")
+    blocks = {int(match[1]): name for name in modules if (match := block_name.search(name))}
+    frozen = tuple(blocks[number] for number in range(num_frozen))
+    embeddings = tuple(name for name in modules if _EMBEDDING_MODULES.search(name))
+    return PrefixNames(embeddings, frozen, blocks[num_frozen])
 
 
 def frozen_modules(names: Sequence[str], modules: Sequence[str], level: str) -> list[str]:
@@ -187,9 +191,11 @@ def _depth(name: str, architecture: Architecture) -> int | None:
     match = re.search(rf"(?:^|\.){architecture.block}\.(\d+)\.(.+)", name)
     if not match:
         return None
+    block, rest_of_name = int(match[1]), match[2]
     parts = (architecture.attention, architecture.intermediate, architecture.output)
-    part = next((number for number, part in enumerate(parts) if re.match(part, match[2])), len(parts))
-    return _EMBEDDING_DEPTHS + _BLOCK_DEPTHS * int(match[1]) + part
+    matching = (number for number, part in enumerate(parts) if re.match(part, rest_of_name))
+    part = next(matching, len(parts))
+    return _EMBEDDING_DEPTHS + _BLOCK_DEPTHS * block + part
 
 
 def _num_blocks(depths: dict[str, int | None]) -> int:

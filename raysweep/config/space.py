@@ -35,20 +35,39 @@ class Suggester(Protocol):
 
 @dataclass(frozen=True)
 class Fixed:
+    """A parameter that has one value."""
+
     value: Scalar | None
 
 
 @dataclass(frozen=True)
 class Range:
+    """Any number from ``low`` to ``high``, both included; drawn on a logarithmic scale, and whole, if so said."""
+
     low: float
     high: float
     log: bool
     integer: bool
 
+    def __str__(self) -> str:
+        return f"{self.low:g} to {self.high:g}{' (log)' if self.log else ''}"
+
+    def draw(self, name: str, suggest: Suggester) -> float:
+        if self.integer:
+            return suggest.suggest_int(name, int(self.low), int(self.high), log=self.log)
+        return suggest.suggest_float(name, self.low, self.high, log=self.log)
+
 
 @dataclass(frozen=True)
 class Choices:
-    options: Mapping[Scalar, "Parameters"]  # each choice with the parameters that exist only under it
+    """One of several values, each with the parameters that exist only under it."""
+
+    options: Mapping[Scalar, "Parameters"]
+
+    @property
+    def conditional(self) -> bool:
+        """Whether any parameters exist under a choice."""
+        return any(self.options.values())
 
 
 Parameter = Fixed | Range | Choices
@@ -58,9 +77,10 @@ Parameters = Mapping[str, Parameter]
 
 
 class FixedSuggester:
-    """A Suggester that gives the values of a known configuration, and notes how a sampler would call them.
+    """A Suggester that gives the values of a known configuration, and notes what a sampler would have been asked for.
 
-    ValueError where a value does not lie in the space.
+    ``params`` and ``distributions`` are by the sampler's names, like those of ``optuna.trial.FixedTrial``. ValueError
+    where a value does not lie in the space.
     """
 
     def __init__(self, values: Mapping[str, Any]) -> None:
@@ -75,18 +95,24 @@ class FixedSuggester:
         return int(self._number(name, low, high, ("int", low, high, log)))
 
     def suggest_categorical(self, name: str, choices: Any) -> Any:
-        value = self._values.get(name.rpartition(".")[2])
+        value = self._value(name)
         if value not in choices:
             raise ValueError(f"{name} is {value!r}, not one of {', '.join(map(str, choices))}")
-        self.params[name], self.distributions[name] = value, ("categorical", tuple(choices))
+        self.params[name] = value
+        self.distributions[name] = ("categorical", tuple(choices))
         return value
 
     def _number(self, name: str, low: float, high: float, distribution: tuple[Any, ...]) -> float:
-        value = self._values.get(name.rpartition(".")[2])
+        value = self._value(name)
         if not isinstance(value, int | float) or not low <= value <= high:
             raise ValueError(f"{name} is {value!r}, not from {low:g} to {high:g}")
-        self.params[name], self.distributions[name] = value, distribution
+        self.params[name] = value
+        self.distributions[name] = distribution
         return value
+
+    def _value(self, name: str) -> Any:
+        parameter = name.rpartition(".")[2]  # the sampler's name begins with the choices that it stands under
+        return self._values.get(parameter)
 
 
 @dataclass(frozen=True)
@@ -99,13 +125,16 @@ class Space:
         """Draw the values of one configuration; ``suggest`` is an ``optuna.Trial`` or has its three methods."""
         return dict(_draw(self.parameters, suggest, ""))
 
-    def recall(self, values: Mapping[str, Any]) -> FixedSuggester:
-        """How a sampler would have given these values. ValueError names the first that does not lie in the space."""
-        recall = FixedSuggester(values)
-        for name, value in self.draw(recall).items():
+    def suggest_fixed(self, values: Mapping[str, Any]) -> FixedSuggester:
+        """What a sampler would have proposed to give these values.
+
+        ValueError names the first that does not lie in the space.
+        """
+        suggester = FixedSuggester(values)
+        for name, value in self.draw(suggester).items():
             if values.get(name) != value:
                 raise ValueError(f"{name} is {values.get(name)!r}, not {value!r}")
-        return recall
+        return suggester
 
     def grid(self) -> list[dict[str, Scalar]]:
         """Every combination, as sampler parameters to enqueue. InputError names the first range: a grid has none."""
@@ -140,9 +169,9 @@ def _describe(parameters: Parameters, indent: str) -> Iterator[str]:
         if isinstance(parameter, Fixed):
             yield f"{indent}{name}: {parameter.value}"
         elif isinstance(parameter, Range):
-            yield f"{indent}{name}: {parameter.low:g} to {parameter.high:g}{' (log)' if parameter.log else ''}"
-        elif not any(parameter.options.values()):
-            yield f"{indent}{name}: {', '.join(str(option) for option in parameter.options)}"
+            yield f"{indent}{name}: {parameter}"
+        elif not parameter.conditional:
+            yield f"{indent}{name}: {', '.join(map(str, parameter.options))}"
         else:
             yield f"{indent}{name}:"
             for option, children in parameter.options.items():
@@ -154,31 +183,38 @@ def _draw(parameters: Parameters, suggest: Suggester, prefix: str) -> Iterator[t
     for name, parameter in parameters.items():
         if isinstance(parameter, Fixed):
             yield name, parameter.value
-        elif isinstance(parameter, Choices):
+        elif isinstance(parameter, Range):
+            yield name, parameter.draw(prefix + name, suggest)
+        else:
             value = suggest.suggest_categorical(prefix + name, list(parameter.options))
             yield name, value
-            yield from _draw(parameter.options[value], suggest, f"{prefix}{name}={value}.")
-        elif parameter.integer:
-            yield name, suggest.suggest_int(prefix + name, int(parameter.low), int(parameter.high), log=parameter.log)
-        else:
-            yield name, suggest.suggest_float(prefix + name, parameter.low, parameter.high, log=parameter.log)
+            children = parameter.options[value]
+            yield from _draw(children, suggest, f"{prefix}{name}={value}.")
 
 
 def _combinations(parameters: Parameters, prefix: str) -> Iterator[dict[str, Scalar]]:
-    axes: list[list[dict[str, Scalar]]] = []
+    axes = []
     for name, parameter in parameters.items():
         if isinstance(parameter, Range):
             raise InputError(f"space: {prefix}{name} is a range; the grid sampler needs choices")
         if isinstance(parameter, Choices):
-            axes.append(
-                [
-                    {prefix + name: value, **below}
-                    for value, children in parameter.options.items()
-                    for below in _combinations(children, f"{prefix}{name}={value}.")
-                ]
-            )
-    for combination in itertools.product(*axes):
-        yield {name: value for part in combination for name, value in part.items()}
+            axes.append(list(_choice_combinations(prefix, name, parameter)))
+    return _merged_product(axes)
+
+
+def _choice_combinations(prefix: str, name: str, choices: Choices) -> Iterator[dict[str, Scalar]]:
+    for value, children in choices.options.items():
+        for below in _combinations(children, f"{prefix}{name}={value}."):
+            yield {prefix + name: value, **below}
+
+
+def _merged_product(axes: list[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+    """Every way to take one dictionary of each axis, merged to one."""
+    for parts in itertools.product(*axes):
+        merged: dict[str, Any] = {}
+        for part in parts:
+            merged |= part
+        yield merged
 
 
 def find(parameters: Parameters, name: str) -> Iterator[Parameter]:
@@ -209,17 +245,19 @@ _DECIDING = ("loss", "optimizer", "schedule")  # other parameters are allowed or
 
 def branches(parameters: Parameters) -> Iterator[dict[str, Any]]:
     """One trial's values for every way through the choices that other parameters depend on."""
-    axes: list[list[dict[str, Any]]] = []
-    for name, parameter in parameters.items():
-        if isinstance(parameter, Fixed):
-            axes.append([{name: parameter.value}])
-        elif isinstance(parameter, Range):
-            axes.append([{name: int(parameter.low) if parameter.integer else parameter.low}])
-        elif any(parameter.options.values()) or name in _DECIDING:
-            axes.append(
-                [{name: v, **below} for v, children in parameter.options.items() for below in branches(children)]
-            )
-        else:
-            axes.append([{name: next(iter(parameter.options))}])
-    for combination in itertools.product(*axes):
-        yield {name: value for part in combination for name, value in part.items()}
+    axes = [list(_branches_of(name, parameter)) for name, parameter in parameters.items()]
+    return _merged_product(axes)
+
+
+def _branches_of(name: str, parameter: Parameter) -> Iterator[dict[str, Any]]:
+    if isinstance(parameter, Fixed):
+        yield {name: parameter.value}
+    elif isinstance(parameter, Range):
+        yield {name: int(parameter.low) if parameter.integer else parameter.low}
+    elif parameter.conditional or name in _DECIDING:
+        for value, children in parameter.options.items():
+            for below in branches(children):
+                yield {name: value, **below}
+    else:
+        first = next(iter(parameter.options))
+        yield {name: first}

@@ -48,46 +48,62 @@ def _parameters(document: Document, path: KeyPath, values: Mapping[str, Any]) ->
 def _parameter(document: Document, path: KeyPath, name: str, value: Any) -> Parameter:
     if name not in TrialConfig.model_fields:
         raise document.error(path, unknown_key(name, TrialConfig.model_fields))
+    if isinstance(value, list):
+        raise document.error(path, f"a list of choices is written {{choices: {value}}}")
     if not isinstance(value, dict):
-        if isinstance(value, list):
-            raise document.error(path, f"a list of choices is written {{choices: {value}}}")
         return Fixed(_checked(document, path, name, value))
     if "choices" in value:
         _only(document, path, value, ("choices",))
         return _choices(document, (*path, "choices"), name, value["choices"])
+    return _range(document, path, name, value)
+
+
+def _range(document: Document, path: KeyPath, name: str, value: dict[str, Any]) -> Range:
     _only(document, path, value, ("low", "high", "log"))
-    for end in ("low", "high"):
-        if not isinstance(value.get(end), int | float) or isinstance(value[end], bool):
-            raise document.error(path, f"a range needs a number {end}, not {value.get(end)!r}")
-    low, high, log = value["low"], value["high"], value.get("log", False)
+    low = _end(document, path, value, "low")
+    high = _end(document, path, value, "high")
+    log = value.get("log", False)
     if not isinstance(log, bool):
         raise document.error((*path, "log"), f"must be true or false, not {log!r}")
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise document.error(path, f"low must be below high, not low {low} and high {high}")
     if log and low <= 0:
         raise document.error((*path, "low"), f"a log range must begin above 0, not at {low}")
-    for end in ("low", "high"):
-        _checked(document, (*path, end), name, value[end])
-    integer = isinstance(low, int) and isinstance(high, int) and "int" in str(TrialConfig.model_fields[name].annotation)
+    _checked(document, (*path, "low"), name, low)
+    _checked(document, (*path, "high"), name, high)
+    takes_integers = "int" in str(TrialConfig.model_fields[name].annotation)
+    integer = takes_integers and isinstance(low, int) and isinstance(high, int)
     return Range(low, high, log, integer)
+
+
+def _end(document: Document, path: KeyPath, value: dict[str, Any], name: str) -> int | float:
+    end = value.get(name)
+    if not isinstance(end, int | float) or isinstance(end, bool):
+        raise document.error(path, f"a range needs a number {name}, not {end!r}")
+    return end
 
 
 def _choices(document: Document, path: KeyPath, name: str, value: Any) -> Choices:
     if not isinstance(value, dict | list) or not value:
         raise document.error(path, f"must be a list of values or a mapping of values to parameters, not {value!r}")
     if isinstance(value, list):
-        options = [_checked(document, (*path, index), name, option) for index, option in enumerate(value)]
-        if len(set(options)) < len(options):
-            raise document.error(path, f"a choice stands twice in {value}")
-        return Choices({option: {} for option in options})
-    children: dict[Scalar, Parameters] = {}
+        return _listed(document, path, name, value)
+    options: dict[Scalar, Parameters] = {}
     for option, below in value.items():
+        place = (*path, option)
         if below is not None and not isinstance(below, dict):
-            raise document.error((*path, option), f"must hold the parameters under this choice, or {{}}, not {below!r}")
-        children[_checked(document, (*path, option), name, option)] = _parameters(
-            document, (*path, option), below or {}
-        )
-    return Choices(children)
+            raise document.error(place, f"must hold the parameters under this choice, or {{}}, not {below!r}")
+        children = _parameters(document, place, below or {})
+        options[_checked(document, place, name, option)] = children
+    return Choices(options)
+
+
+def _listed(document: Document, path: KeyPath, name: str, values: list[Any]) -> Choices:
+    """Choices without parameters of their own."""
+    options = [_checked(document, (*path, index), name, value) for index, value in enumerate(values)]
+    if len(set(options)) < len(options):
+        raise document.error(path, f"a choice stands twice in {values}")
+    return Choices({option: {} for option in options})
 
 
 def _only(document: Document, path: KeyPath, value: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
@@ -98,22 +114,27 @@ def _only(document: Document, path: KeyPath, value: Mapping[str, Any], allowed: 
 
 def _checked(document: Document, path: KeyPath, name: str, value: Any) -> Any:
     """The value, if a trial may have it under this name on its own; how parameters fit together is checked later."""
-    field = TrialConfig.model_fields[name]
-    annotation: Any = field.annotation
-    adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     if value is None and name in LOSS_PARAMETERS:
         raise document.error(path, "must be a number, not null")
+    annotation: Any = TrialConfig.model_fields[name].annotation
+    adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     try:
         value = adapter.validate_python(value, strict=True)
-        probe: dict[str, Any] = {"loss": "triplet", "margin": 0.1, "learning_rate": 1e-5}
         if name not in LOSS_PARAMETERS and name != "loss":
-            TrialConfig.model_validate({**probe, **_beside(name, value), name: value})
+            TrialConfig.model_validate({**_PROBE, **_beside(name, value), name: value})
     except ValidationError as error:
-        first = error.errors()[0]
-        message = first["msg"].removeprefix("Value error, ").replace("Input should", "should")
-        shown = "" if first["type"] == "value_error" else f", not {value!r}"  # our own messages name the value
-        raise document.error(path, f"{message[0].lower()}{message[1:]}{shown}") from None
+        raise document.error(path, _explain(error, value)) from None
     return value
+
+
+_PROBE = {"loss": "triplet", "margin": 0.1, "learning_rate": 1e-5}  # a trial that any one parameter may be added to
+
+
+def _explain(error: ValidationError, value: Any) -> str:
+    first = error.errors()[0]
+    message = first["msg"].removeprefix("Value error, ").replace("Input should", "should")
+    shown = "" if first["type"] == "value_error" else f", not {value!r}"  # our own messages name the value
+    return f"{message[0].lower()}{message[1:]}{shown}"
 
 
 def _beside(name: str, value: Any) -> dict[str, Any]:
@@ -127,52 +148,61 @@ def _beside(name: str, value: Any) -> dict[str, Any]:
 
 def _check_losses(document: Document, parameters: Parameters) -> None:
     """A loss's parameter exists only under that loss; and lies in that loss's range."""
-    loss = parameters["loss"]
-    branches: Mapping[Scalar, Parameters] = (
-        loss.options
-        if isinstance(loss, Choices)
-        else {loss.value: {}}
-        if isinstance(loss, Fixed) and loss.value
-        else {}
-    )
-    for name, children in branches.items():
-        allowed = LOSSES[str(name)].parameters
-        shared = {key: parameter for key, parameter in parameters.items() if key in LOSS_PARAMETERS}
-        for key in {**shared, **children}:
-            inside = key in children
-            path: KeyPath = ("space", "loss", "choices", str(name), key) if inside else ("space", key)
-            if key in LOSS_PARAMETERS and key not in allowed:
-                takers = ", ".join(other for other, entry in LOSSES.items() if key in entry.parameters)
-                raise document.error(path, f"the loss {name} has no {key}; losses that have one: {takers}")
-            for value in values_of(children if inside else parameters, key) if key in allowed else []:
-                try:
-                    allowed[key].check(key, value)
-                except InputError as error:
-                    raise document.error(path, f"{error} under the loss {name}") from None
+    shared = {name: parameter for name, parameter in parameters.items() if name in LOSS_PARAMETERS}
+    for loss, children in _loss_branches(parameters["loss"]).items():
+        for name, parameter in {**shared, **children}.items():
+            if name not in LOSS_PARAMETERS:
+                continue
+            path: KeyPath = ("space", "loss", "choices", loss, name) if name in children else ("space", name)
+            _check_loss_parameter(document, path, loss, values_of({name: parameter}, name))
+
+
+def _loss_branches(loss: Parameter) -> dict[str, Parameters]:
+    """Each loss with the parameters that stand under it."""
+    if isinstance(loss, Choices):
+        return {str(name): children for name, children in loss.options.items()}
+    if isinstance(loss, Fixed) and loss.value:
+        return {str(loss.value): {}}
+    return {}
+
+
+def _check_loss_parameter(document: Document, path: KeyPath, loss: str, values: list[Any]) -> None:
+    name = str(path[-1])
+    allowed = LOSSES[loss].parameters
+    if name not in allowed:
+        takers = ", ".join(other for other, entry in LOSSES.items() if name in entry.parameters)
+        raise document.error(path, f"the loss {loss} has no {name}; losses that have one: {takers}")
+    for value in values:
+        try:
+            allowed[name].check(name, value)
+        except InputError as error:
+            raise document.error(path, f"{error} under the loss {loss}") from None
 
 
 def _check_budgets(document: Document, config: SweepConfig, space: Space) -> None:
     """Trials are compared at equal numbers of examples seen, so every trial must be evaluated exactly there."""
-
-    def values(name: str) -> list[Any]:
-        """What a trial may have: also the default, unless every branch gives a value."""
-        default = [] if name in space.parameters else [TrialConfig.model_fields[name].default]
-        return [*space.values(name), *default]
-
-    sizes, batch = values("examples_per_rung"), max(values("batch_size"))
-    first, total = config.early_stopping.first_examples, config.budget.examples_per_trial
+    path = ("space", "examples_per_rung")
     if any(isinstance(parameter, Range) for parameter in find(space.parameters, "examples_per_rung")):
-        raise document.error(("space", "examples_per_rung"), "must be a value or choices: a range meets no milestone")
-    for size in sizes:
+        raise document.error(path, "must be a value or choices: a range meets no milestone")
+    largest_batch = max(_possible_values(space, "batch_size"))
+    for size in _possible_values(space, "examples_per_rung"):
+        total = config.budget.examples_per_trial
         if total is not None and total % size:
-            raise document.error(
-                ("budget", "examples_per_trial"),
-                f"{total} is no multiple of examples_per_rung {size}, so trials would differ",
-            )
-        if size < batch:
-            raise document.error(("space", "examples_per_rung"), f"{size} is less than one batch of {batch}")
+            problem = f"{total} is no multiple of examples_per_rung {size}, so trials would differ"
+            raise document.error(("budget", "examples_per_trial"), problem)
+        if size < largest_batch:
+            raise document.error(path, f"{size} is less than one batch of {largest_batch}")
+        first = config.early_stopping.first_examples
         if config.early_stopping.policy in ("asha", "pareto") and first % size:
+            problem = f"{first} is no multiple of examples_per_rung {size}"
             raise document.error(
-                ("early_stopping", "first_examples"),
-                f"{first} is no multiple of examples_per_rung {size}, so trials could not be compared at equal budgets",
+                ("early_stopping", "first_examples"), f"{problem}, so trials could not be compared at equal budgets"
             )
+
+
+def _possible_values(space: Space, name: str) -> list[Any]:
+    """What a trial may have: also the default, unless every branch gives a value."""
+    values = space.values(name)
+    if name not in space.parameters:
+        values.append(TrialConfig.model_fields[name].default)
+    return values

@@ -15,16 +15,18 @@ class Frozen(BaseModel):
 
 def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str:
     """What is wrong, in one of pydantic's errors of reading a ``model``, as a reader of the file would say it."""
-    if error["type"] == "extra_forbidden":
+    kind, value = error["type"], error["input"]
+    if kind == "extra_forbidden":
         return unknown_key(str(path[-1]), _fields(path[:-1], model))
-    if error["type"] == "missing":
+    if kind == "missing":
         return "this key is required"
-    if error["type"] in ("model_type", "model_attributes_type"):
-        return f"must be a mapping of {', '.join(_fields(path, model))}, not {error['input']!r}"
-    if error["type"] == "value_error":
+    if kind in ("model_type", "model_attributes_type"):
+        keys = ", ".join(_fields(path, model))
+        return f"must be a mapping of {keys}, not {value!r}"
+    if kind == "value_error":
         return str(error["ctx"]["error"])
     message = error["msg"].replace("Input should", "should").replace("dictionary", "mapping")
-    return f"{message[0].lower()}{message[1:]}, not {error['input']!r}"
+    return f"{message[0].lower()}{message[1:]}, not {value!r}"
 
 
 def _fields(path: KeyPath, model: type[BaseModel]) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from raysweep.config import freezing
-from raysweep.config.document import KeyPath, dotted, unknown_key
+from raysweep.config.document import KeyPath, dotted
 from raysweep.config.losses import LOSSES
 from raysweep.config.strict import Frozen, explain
 from raysweep.errors import InputError
@@ -80,17 +80,7 @@ class TrialConfig(Frozen):
 
     @model_validator(mode="after")
     def _check(self) -> "TrialConfig":
-        if self.loss not in LOSSES:
-            raise ValueError(f"loss is {self.loss!r}; allowed: {', '.join(LOSSES)}")
-        taken = LOSSES[self.loss].parameters
-        for name in LOSS_PARAMETERS:
-            value = getattr(self, name)
-            if value is None and name in taken:
-                raise ValueError(f"the loss {self.loss} needs a {name}")
-            if value is not None:
-                if name not in taken:
-                    raise ValueError(f"{name} is given, but the loss {self.loss} has none")
-                taken[name].check(f"{name} of the loss {self.loss}", value)
+        self._check_loss()
         freezing.check_level(self.freezing)
         if self.schedule not in SCHEDULES:
             raise ValueError(f"schedule is {self.schedule!r}; allowed: {', '.join(SCHEDULES)}")
@@ -101,6 +91,19 @@ class TrialConfig(Frozen):
         if self.optimizer != "sgd" and self.momentum is not None:
             raise ValueError(f"momentum is given, but the optimizer {self.optimizer} has its own")
         return self
+
+    def _check_loss(self) -> None:
+        if self.loss not in LOSSES:
+            raise ValueError(f"loss is {self.loss!r}; allowed: {', '.join(LOSSES)}")
+        taken = LOSSES[self.loss].parameters
+        for name in LOSS_PARAMETERS:
+            value = getattr(self, name)
+            if value is not None and name not in taken:
+                raise ValueError(f"{name} is given, but the loss {self.loss} has none")
+            if name in taken:
+                if value is None:
+                    raise ValueError(f"the loss {self.loss} needs a {name}")
+                taken[name].check(f"{name} of the loss {self.loss}", value)
 
     @property
     def peak_learning_rate(self) -> float:
@@ -118,15 +121,15 @@ def trial_config(values: dict[str, Any]) -> TrialConfig:
 
     Raises InputError naming the parameter, its value and what is allowed.
     """
-    loss = LOSSES.get(str(values.get("loss")))
-    defaults = {name: parameter.default for name, parameter in loss.parameters.items()} if loss else {}
+    defaults = {}
+    if loss := LOSSES.get(str(values.get("loss"))):
+        defaults = {name: parameter.default for name, parameter in loss.parameters.items()}
     try:
         return TrialConfig.model_validate({**defaults, **values})
     except ValidationError as error:
         first = error.errors()[0]
         path: KeyPath = tuple(first["loc"])
-        if first["type"] == "extra_forbidden":
-            raise InputError(f"{dotted(path)}: {unknown_key(str(path[-1]), TrialConfig.model_fields)}") from None
-        if not path:
+        if not path:  # one of our own checks of parameters that go together, which name them
             raise InputError(first["msg"].removeprefix("Value error, ")) from None
-        raise InputError(f"{dotted(path)}: {explain(dict(first), path, TrialConfig)}") from None
+        problem = explain(dict(first), path, TrialConfig)
+        raise InputError(f"{dotted(path)}: {problem}") from None

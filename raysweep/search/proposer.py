@@ -278,7 +278,7 @@ class Proposer:
 
     def amend(self, number: int, values: Mapping[str, Any]) -> None:
         """Trial ``number``, just asked for, runs with these values in place of those proposed."""
-        params = self.space.recall(values).params
+        params = self.space.suggest_fixed(values).params
         if params != self._known[number].params:
             view = next(view for view in self.views if view.waits_for(number))
             view.withdraw(number)
@@ -286,7 +286,7 @@ class Proposer:
 
     def adopt(self, number: int, values: Mapping[str, Any]) -> None:
         """A trial that was proposed elsewhere. ValueError when it does not lie in the space."""
-        recall = self.space.recall(values)
+        recall = self.space.suggest_fixed(values)
         distributions = {name: _distribution(*kind) for name, kind in recall.distributions.items()}
         self._begin(number, KnownTrial(recall.params, distributions))
 

@@ -92,7 +92,7 @@ def _finished_rungs(run: Results) -> Iterator[tuple[Trial, list[Rung]]]:
 
 def _lies_in(space: Space, trial: Trial) -> bool:
     try:
-        space.recall(trial.config)
+        space.suggest_fixed(trial.config)
     except ValueError:
         return False
     return True

@@ -96,14 +96,14 @@ def test_a_recorded_configuration_stands_for_itself(table: RecordedSweep) -> Non
 def test_a_sampler_learns_what_its_proposals_stand_for(table: RecordedSweep, sampler: str, workers: int) -> None:
     search = Search(table, SearchSettings(sampler, "pareto", "area"), seed=0)
     steps = list(replay(table, search, workers))
-    recorded = sorted(str(sorted(table.space.recall(trial.values).params.items())) for trial in table.trials)
+    recorded = sorted(str(sorted(table.space.suggest_fixed(trial.values).params.items())) for trial in table.trials)
     proposer = search.scheduler.proposer
     params = [proposer.known_trial(number).params for number in range(len(table.trials))]
     assert sorted(str(sorted(each.items())) for each in params) == recorded
     told = [trial for trial in proposer.views[0].storage.get_all_trials(0) if trial.state != TrialState.FAIL]
     assert sorted(str(sorted(trial.params.items())) for trial in told) == recorded
     for trial in search.scheduler.trials.values():
-        assert dict(trial.values) == dict(table.space.draw(table.space.recall(trial.values)))
+        assert dict(trial.values) == dict(table.space.draw(table.space.suggest_fixed(trial.values)))
     assert steps[-1].area <= table.area
     assert budget_to(0.5, table, steps) < math.inf
 

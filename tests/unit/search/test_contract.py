@@ -49,7 +49,7 @@ def test_every_trial_is_proposed_once_within_the_space_and_comes_to_rest(
     size = 18 if sampler == "grid" else 20
     assert list(scheduler.trials) == list(range(size))
     for number, trial in scheduler.trials.items():
-        scheduler.proposer.space.recall(trial.values)  # ValueError if outside
+        scheduler.proposer.space.suggest_fixed(trial.values)  # ValueError if outside
         assert (
             set(trial.values) - {"loss", "learning_rate"}
             == {"a": {"margin"}, "b": {"scale"}, "c": set()}[trial.values["loss"]]

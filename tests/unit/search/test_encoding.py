@@ -29,7 +29,7 @@ def test_parameters_are_seen_by_what_they_are() -> None:
 def test_what_is_drawn_lies_in_the_space(seed: int) -> None:
     drawn = RandomSuggester(np.random.default_rng(seed))
     values = SPACE.draw(drawn)
-    assert SPACE.recall(values).params == drawn.params
+    assert SPACE.suggest_fixed(values).params == drawn.params
 
 
 def test_whole_numbers_are_drawn_evenly() -> None:
