@@ -90,6 +90,7 @@ def test_points_must_be_finite_pairs():
         hypervolume([(0.5, 0.5, 0.5)], (0, 0))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=30))
 def test_layers_are_fronts_peeled_one_after_the_other(points: list[tuple[int, int]]) -> None:
     left = list(range(len(points)))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raysweep.config.space import Choices
@@ -25,6 +25,7 @@ def test_parameters_are_seen_by_what_they_are() -> None:
     assert seen["warmup_fraction"].code({"warmup_fraction": 0.1}) == pytest.approx(0.5)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 1000))
 def test_what_is_drawn_lies_in_the_space(seed: int) -> None:
     drawn = RandomSuggester(np.random.default_rng(seed))
