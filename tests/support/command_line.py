@@ -25,7 +25,8 @@ def raysweep(folder: Path, *arguments: str) -> Done:
 def raysweep_here(folder: Path, *arguments: str) -> Done:
     """The same in this process, which saves its imports: for commands that start no Ray.
 
-    Lines of progress do not come back, but errors and results do. What raysweep does not expect is raised.
+    Errors and results come back, lines of progress do not; what raysweep does not expect is raised. A default such as
+    ``raysweep-runs`` may lie in the folder of the first import, so commands that write to it name it.
     """
     from raysweep.cli.commands import main
 

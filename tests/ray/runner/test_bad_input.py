@@ -70,7 +70,8 @@ def check_bad_input(
         (folder / "train.csv").write_text("text,label\n" + rows if rows else "")
     (folder / "train.jsonl").write_text('{"text": "a word", "label": 1}\n{"text": null, "label": 0}\n')
     (folder / "latin.csv").write_bytes(b"text,label\nplain,0\ncaf\xe9,1\n")
-    done = command(folder, "run", "smoke", "--data.train", "train.csv", *SMALL, *arguments)
+    places = ("--data.train", "train.csv", "--storage.runs", "raysweep-runs")
+    done = command(folder, "run", "smoke", *places, *SMALL, *arguments)
     assert done.returncode == 2, done.stdout + done.stderr
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1

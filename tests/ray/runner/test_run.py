@@ -86,7 +86,7 @@ def test_an_exported_point_loads_and_reproduces_its_scores(twice: Any, tmp_path:
     done = raysweep(folder, "export", str(run), str(tmp_path / "model"), "--point", "best")
     assert done.returncode == 0, done.stderr
     model = SentenceTransformer(str(tmp_path / "model"), device="cpu")
-    assert raysweep_here(folder, "prepare", "smoke").returncode == 0
+    assert raysweep_here(folder, "prepare", "smoke", "--storage.runs", "raysweep-runs").returncode == 0
     prepared = Prepared.open(twice.artifacts / "smoke.prepared.json")
     dev = EvaluationSet.of(prepared, "dev", EvaluationConfig(k=8, num_pool=200))
     queries, pool = (model.encode(prepared.sentences.texts(ids)) for ids in (dev.queries, dev.pool))
@@ -144,7 +144,7 @@ def test_the_guides_trial_in_python_runs(twice: Any) -> None:
     guide = (ROOT / "docs" / "guides" / "python.md").read_text(encoding="utf-8")
     code = guide.split("```python\n")[2].split("```")[0]
     assert len([line for line in code.splitlines() if line.strip()]) < 10
-    assert raysweep_here(twice.folder, "prepare", "smoke").returncode == 0
+    assert raysweep_here(twice.folder, "prepare", "smoke", "--storage.runs", "raysweep-runs").returncode == 0
     done = subprocess.run(
         [sys.executable, "-c", code + "\nimport sys; assert 'ray' not in sys.modules"],
         cwd=twice.folder,
