@@ -19,11 +19,11 @@ if TYPE_CHECKING:
         prepare_sweep,
         resume_run,
         run_sweep,
-        run_trial,
         trial_config,
     )
     from raysweep.api.progress import Progress
     from raysweep.api.run_results import Picture, RunResults
+    from raysweep.training.trial import run_trial
 
 _HOMES = {
     "raysweep.api.functions": (
@@ -34,11 +34,11 @@ _HOMES = {
         "prepare_sweep",
         "resume_run",
         "run_sweep",
-        "run_trial",
         "trial_config",
     ),
     "raysweep.api.run_results": ("Picture", "RunResults"),
     "raysweep.api.progress": ("Progress",),
+    "raysweep.training.trial": ("run_trial",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

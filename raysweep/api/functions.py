@@ -1,14 +1,14 @@
 """The functions of the public API, in the order in which a sweep needs them."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raysweep.api.run_results import RunResults
 from raysweep.config import load
 from raysweep.config.load import LoadedSweep
-from raysweep.config.sweep import SAMPLERS, EvaluationConfig
+from raysweep.config.sweep import SAMPLERS
 from raysweep.config.trial import TrialConfig
 from raysweep.config.trial import trial_config as validated_trial_config
 from raysweep.errors import InputError
@@ -17,7 +17,6 @@ from raysweep.terminal import disable_telemetry
 if TYPE_CHECKING:
     from raysweep.api.progress import OnProgress
     from raysweep.data.prepared import Prepared
-    from raysweep.training.workbench import RungResult
 
 Overrides = Mapping[str, Any] | Iterable[tuple[str, Any]]
 """Values by the dotted paths of their keys. A string is read as YAML, as on the command line; any other value as it is."""
@@ -124,37 +123,6 @@ def trial_config(**parameters: Any) -> TrialConfig:
     Raises InputError that names the parameter, its value and what is allowed.
     """
     return validated_trial_config(parameters)
-
-
-def run_trial(
-    config: TrialConfig,
-    prepared: "Prepared",
-    *,
-    seed: int = 0,
-    num_rungs: int = 6,
-    evaluation: EvaluationConfig | None = None,
-    device: str | None = None,
-    checkpoints: str | Path | None = None,
-    on_rung: "Callable[[RungResult], bool | None] | None" = None,
-) -> "list[RungResult]":
-    """Train and evaluate one configuration in this process: no Ray, no cluster, debuggable.
-
-    ``on_rung`` takes each rung as it ends and may return False to stop. ``device`` is a GPU where there is one. With the
-    folder ``checkpoints`` the trial can be killed and called again: it goes on from its last checkpoint, on a CPU to the
-    same bits. Raises TrialDivergedError (a RuntimeError) when the loss is no longer finite.
-    """
-    from raysweep.training import trial
-
-    return trial.run_trial(
-        config,
-        prepared,
-        seed=seed,
-        num_rungs=num_rungs,
-        evaluation=evaluation,
-        device=device,
-        checkpoints=None if checkpoints is None else Path(checkpoints),
-        on_rung=on_rung or (lambda rung: None),
-    )
 
 
 def _as_texts(overrides: Overrides) -> list[tuple[str, str]]:

@@ -26,7 +26,7 @@ def trial_seed(sweep_seed: int, config: TrialConfig, run: int = 0) -> int:
     return int.from_bytes(digest[:4], "big")
 
 
-def run_trial(
+def run_trial(  # noqa: PLR0913 (public: callers name what they need)
     config: TrialConfig,
     prepared: Prepared,
     *,

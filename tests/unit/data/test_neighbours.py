@@ -14,7 +14,7 @@ def unit(rng, n, d):
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
-def brute_force(embeddings, labels, groups, rows, k, mode="per_class", min_similarity=None):
+def brute_force(embeddings, labels, groups, rows, k, mode="per_class", min_similarity=None):  # noqa: PLR0913 (as search)
     """For each row, two lists of (id, cosine)."""
     exact = (embeddings.astype(np.float64) @ embeddings.astype(np.float64).T).astype(np.float32)
     found = []
