@@ -1,7 +1,7 @@
 # `make demo` and `make test` each create or update .venv themselves. PYTHON picks the interpreter (3.11 or 3.12).
 PYTHON ?= python3
 
-.PHONY: demo test unit clean
+.PHONY: demo test unit docs clean
 
 demo: .venv/installed
 	.venv/bin/raysweep run demo
@@ -12,6 +12,9 @@ test: .venv/installed
 
 unit: .venv/installed
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -m unit --numprocesses auto
+
+docs: .venv/installed
+	.venv/bin/mkdocs build --strict
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -230,7 +230,7 @@ def parameter_row(parameter: Any) -> str:
 
 def python_page() -> str:
     """The public API: whatever ``raysweep.__all__`` names, with signatures and docstrings; functions first."""
-    names = [name for name in getattr(raysweep, "__all__", ()) if name != "__version__"]
+    names = [name for name in raysweep.__all__ if name != "__version__"]
     parts = [
         "# Python",
         "`import raysweep` gives these names and loads what each one needs when it is called, so the import itself is "
