@@ -90,12 +90,13 @@ class Document:
     def _note_key(self, loader: _Loader, key_node: yaml.Node, path: KeyPath) -> KeyPath:
         key = loader.construct_object(key_node, deep=True)
         line = _line_of(key_node)
+        where = f"{self.source}: line {line}"
         if not isinstance(key, str | int | float | bool):
-            raise InputError(f"{self.source}: line {line}: a key must be plain text, not {key!r}")
+            raise InputError(f"{where}: a key must be plain text, not {key!r}")
         child = (*path, str(key))
-        if child in self.lines:
-            first = self.lines[child]
-            raise InputError(f"{self.source}: line {line}: {dotted(child)} stands twice (first in line {first})")
+        first = self.lines.get(child)
+        if first is not None:
+            raise InputError(f"{where}: {dotted(child)} stands twice (first in line {first})")
         self.lines[child] = line
         return child
 

@@ -134,17 +134,28 @@ def prefix_names(names: Sequence[str], modules: Sequence[str], level: str) -> Pr
     """
     if level == "none":
         return None
-    num_frozen = max(0, (level_depth(level) + 1 - _EMBEDDING_DEPTHS) // _BLOCK_DEPTHS)
+    num_frozen = _num_frozen_blocks(level)
     if not num_frozen:
         return None
     num_blocks = _num_blocks(_depths(names))
     if num_frozen >= num_blocks:
         return None
-    block_name = re.compile(rf"(?:^|\.){_architecture(names).block}\.(\d+)$")
-    blocks = {int(match[1]): name for name in modules if (match := block_name.search(name))}
+    blocks = _blocks_by_number(modules, _architecture(names))
     frozen = tuple(blocks[number] for number in range(num_frozen))
     embeddings = tuple(name for name in modules if _EMBEDDING_MODULES.search(name))
     return PrefixNames(embeddings, frozen, blocks[num_frozen])
+
+
+def _num_frozen_blocks(level: str) -> int:
+    """How many whole blocks, counted from the input, are frozen."""
+    num_frozen_depths = level_depth(level) + 1
+    return max(0, (num_frozen_depths - _EMBEDDING_DEPTHS) // _BLOCK_DEPTHS)
+
+
+def _blocks_by_number(modules: Sequence[str], architecture: Architecture) -> dict[int, str]:
+    """The names of the modules that are blocks, by their number from the input."""
+    block_name = re.compile(rf"(?:^|\.){architecture.block}\.(\d+)$")
+    return {int(match[1]): name for name in modules if (match := block_name.search(name))}
 
 
 def frozen_modules(names: Sequence[str], modules: Sequence[str], level: str) -> list[str]:
@@ -171,16 +182,22 @@ def _depths(names: Sequence[str]) -> dict[str, int | None]:
 
 def _architecture(names: Sequence[str]) -> Architecture:
     for architecture in ARCHITECTURES.values():
-        depths = {name: _depth(name, architecture) for name in names}
-        found = set(depths.values())
-        in_blocks = range(_EMBEDDING_DEPTHS, _EMBEDDING_DEPTHS + _BLOCK_DEPTHS * _num_blocks(depths))
-        parts = {depth for depth in in_blocks if (depth - _EMBEDDING_DEPTHS) % _BLOCK_DEPTHS <= _OUTPUT}
-        if parts and parts | {0} <= found:
+        if _fits(names, architecture):
             return architecture
+    known = "; ".join(ARCHITECTURES)
+    first_names = ", ".join(names[:4]) or "nothing"
     raise InputError(
-        f"freezing needs an encoder built like one of {'; '.join(ARCHITECTURES)}; "
-        f"this one's parameters are named {', '.join(names[:4]) or 'nothing'}, ..."
+        f"freezing needs an encoder built like one of {known}; this one's parameters are named {first_names}, ..."
     )
+
+
+def _fits(names: Sequence[str], architecture: Architecture) -> bool:
+    """Whether the parameters fill the tables and every block's attention, intermediate and output."""
+    depths = {name: _depth(name, architecture) for name in names}
+    found = set(depths.values())
+    in_blocks = range(_EMBEDDING_DEPTHS, _EMBEDDING_DEPTHS + _BLOCK_DEPTHS * _num_blocks(depths))
+    parts = {depth for depth in in_blocks if (depth - _EMBEDDING_DEPTHS) % _BLOCK_DEPTHS <= _OUTPUT}
+    return bool(parts) and parts | {0} <= found
 
 
 def _depth(name: str, architecture: Architecture) -> int | None:
@@ -191,11 +208,18 @@ def _depth(name: str, architecture: Architecture) -> int | None:
     match = re.search(rf"(?:^|\.){architecture.block}\.(\d+)\.(.+)", name)
     if not match:
         return None
-    block, rest_of_name = int(match[1]), match[2]
-    parts = (architecture.attention, architecture.intermediate, architecture.output)
-    matching = (number for number, part in enumerate(parts) if re.match(part, rest_of_name))
-    part = next(matching, len(parts))
+    block = int(match[1])
+    part = _part_of_block(match[2], architecture)
     return _EMBEDDING_DEPTHS + _BLOCK_DEPTHS * block + part
+
+
+def _part_of_block(name: str, architecture: Architecture) -> int:
+    """The number of the part in its block: attention, intermediate, output, rest. ``name`` is relative to the block."""
+    parts = (architecture.attention, architecture.intermediate, architecture.output)
+    for number, part in enumerate(parts):
+        if re.match(part, name):
+            return number
+    return len(parts)
 
 
 def _num_blocks(depths: dict[str, int | None]) -> int:

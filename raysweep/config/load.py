@@ -41,7 +41,8 @@ def find_space(name: str) -> Path:
     if path.is_file() or path.parent != Path():
         return path
     package = Path(__file__).parents[1]
-    for folder in (package / "search_spaces", package.parent / "search_spaces"):  # installed, or a checkout
+    folders = (package / "search_spaces", package.parent / "search_spaces")  # installed, or a checkout
+    for folder in folders:
         shipped_file = folder / path.with_suffix(".yaml")
         if shipped_file.is_file():
             return shipped_file

@@ -33,11 +33,23 @@ def sweep_schema() -> Schema:
     definitions = schema.pop("$defs")
     encoder = definitions[EncoderConfig.__name__]
     by_name = {**encoder["properties"]["name"], "minLength": 1}
-    definitions[EncoderConfig.__name__] = {"description": encoder["description"], "anyOf": [by_name, encoder]}
+    definitions[EncoderConfig.__name__] = {
+        "description": encoder["description"],
+        "anyOf": [by_name, encoder],
+    }
     definitions["Parameters"] = _parameters()
     space = schema["properties"]["space"]
-    schema["properties"]["space"] = {"description": space["description"], **_PARAMETERS, "required": ["loss"]}
-    return {"$schema": DIALECT, "title": "raysweep sweep", **schema, "$defs": definitions}
+    schema["properties"]["space"] = {
+        "description": space["description"],
+        **_PARAMETERS,
+        "required": ["loss"],
+    }
+    return {
+        "$schema": DIALECT,
+        "title": "raysweep sweep",
+        **schema,
+        "$defs": definitions,
+    }
 
 
 def _without_titles(schema: Any) -> Any:
@@ -46,7 +58,9 @@ def _without_titles(schema: Any) -> Any:
         return [_without_titles(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {key: value for key, value in schema.items() if not (key == "title" and isinstance(value, str))}
+    kept = dict(schema)
+    if isinstance(kept.get("title"), str):
+        del kept["title"]
     if "$ref" in kept:
         kept.pop("default", None)
     return {key: _without_titles(value) for key, value in kept.items()}

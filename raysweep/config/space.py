@@ -146,6 +146,11 @@ class Space:
 
     def largest(self) -> list[TrialConfig]:
         """A trial for each branch of the space with the largest batch and the least frozen: what takes most memory."""
+        extremes = self._extremes()
+        return [trial_config({**values, **extremes}) for values in branches(self.parameters)]
+
+    def _extremes(self) -> dict[str, Any]:
+        """The values that take most memory, of the parameters that make a difference to it."""
         extremes: dict[str, Any] = {}
         if sizes := self.values("batch_size"):
             extremes["batch_size"] = max(sizes)
@@ -155,9 +160,10 @@ class Space:
             extremes["precision"] = "fp32"
         if False in self.values("freeze_output_dense"):
             extremes["freeze_output_dense"] = False
-        if rates := [rate for rate in self.values("dropout") if rate is not None]:
+        rates = [rate for rate in self.values("dropout") if rate is not None]
+        if rates:
             extremes["dropout"] = max(rates)
-        return [trial_config({**values, **extremes}) for values in branches(self.parameters)]
+        return extremes
 
     def values(self, name: str) -> list[Any]:
         """Every value that a parameter may take; the two ends of a range."""
@@ -166,30 +172,39 @@ class Space:
 
 def _describe(parameters: Parameters, indent: str) -> Iterator[str]:
     for name, parameter in parameters.items():
-        if isinstance(parameter, Fixed):
-            yield f"{indent}{name}: {parameter.value}"
-        elif isinstance(parameter, Range):
-            yield f"{indent}{name}: {parameter}"
-        elif not parameter.conditional:
-            yield f"{indent}{name}: {', '.join(map(str, parameter.options))}"
-        else:
-            yield f"{indent}{name}:"
+        heading = f"{indent}{name}:"
+        if isinstance(parameter, Choices) and parameter.conditional:
+            yield heading
+            child_indent = indent + "    "
             for option, children in parameter.options.items():
                 yield f"{indent}  {option}"
-                yield from _describe(children, indent + "    ")
+                yield from _describe(children, child_indent)
+        else:
+            yield f"{heading} {_describe_values(parameter)}"
+
+
+def _describe_values(parameter: Parameter) -> str:
+    if isinstance(parameter, Fixed):
+        return str(parameter.value)
+    if isinstance(parameter, Range):
+        return str(parameter)
+    return ", ".join(map(str, parameter.options))
 
 
 def _draw(parameters: Parameters, suggest: Suggester, prefix: str) -> Iterator[tuple[str, Any]]:
     for name, parameter in parameters.items():
+        full_name = prefix + name
         if isinstance(parameter, Fixed):
             yield name, parameter.value
         elif isinstance(parameter, Range):
-            yield name, parameter.draw(prefix + name, suggest)
+            yield name, parameter.draw(full_name, suggest)
         else:
-            value = suggest.suggest_categorical(prefix + name, list(parameter.options))
+            options = list(parameter.options)
+            value = suggest.suggest_categorical(full_name, options)
             yield name, value
             children = parameter.options[value]
-            yield from _draw(children, suggest, f"{prefix}{name}={value}.")
+            child_prefix = f"{full_name}={value}."
+            yield from _draw(children, suggest, child_prefix)
 
 
 def _combinations(parameters: Parameters, prefix: str) -> Iterator[dict[str, Scalar]]:
@@ -253,7 +268,8 @@ def _branches_of(name: str, parameter: Parameter) -> Iterator[dict[str, Any]]:
     if isinstance(parameter, Fixed):
         yield {name: parameter.value}
     elif isinstance(parameter, Range):
-        yield {name: int(parameter.low) if parameter.integer else parameter.low}
+        low = int(parameter.low) if parameter.integer else parameter.low
+        yield {name: low}
     elif parameter.conditional or name in _DECIDING:
         for value, children in parameter.options.items():
             for below in branches(children):

@@ -65,15 +65,21 @@ def _range(document: Document, path: KeyPath, name: str, value: dict[str, Any]) 
     log = value.get("log", False)
     if not isinstance(log, bool):
         raise document.error((*path, "log"), f"must be true or false, not {log!r}")
+    annotation = str(TrialConfig.model_fields[name].annotation)
+    integer = "int" in annotation and isinstance(low, int) and isinstance(high, int)
+    parameter = Range(low, high, log, integer)
+    _check_range(document, path, name, parameter)
+    return parameter
+
+
+def _check_range(document: Document, path: KeyPath, name: str, parameter: Range) -> None:
+    low, high = parameter.low, parameter.high
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise document.error(path, f"low must be below high, not low {low} and high {high}")
-    if log and low <= 0:
+    if parameter.log and low <= 0:
         raise document.error((*path, "low"), f"a log range must begin above 0, not at {low}")
-    _checked(document, (*path, "low"), name, low)
-    _checked(document, (*path, "high"), name, high)
-    takes_integers = "int" in str(TrialConfig.model_fields[name].annotation)
-    integer = takes_integers and isinstance(low, int) and isinstance(high, int)
-    return Range(low, high, log, integer)
+    for key, end in (("low", low), ("high", high)):
+        _checked(document, (*path, key), name, end)
 
 
 def _end(document: Document, path: KeyPath, value: dict[str, Any], name: str) -> int | float:
@@ -91,11 +97,19 @@ def _choices(document: Document, path: KeyPath, name: str, value: Any) -> Choice
     options: dict[Scalar, Parameters] = {}
     for option, below in value.items():
         place = (*path, option)
-        if below is not None and not isinstance(below, dict):
-            raise document.error(place, f"must hold the parameters under this choice, or {{}}, not {below!r}")
-        children = _parameters(document, place, below or {})
-        options[_checked(document, place, name, option)] = children
+        children = _children(document, place, below)
+        checked = _checked(document, place, name, option)
+        options[checked] = children
     return Choices(options)
+
+
+def _children(document: Document, path: KeyPath, value: Any) -> Parameters:
+    """The parameters that exist only under one choice."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise document.error(path, f"must hold the parameters under this choice, or {{}}, not {value!r}")
+    return _parameters(document, path, value)
 
 
 def _listed(document: Document, path: KeyPath, name: str, values: list[Any]) -> Choices:
@@ -116,14 +130,16 @@ def _checked(document: Document, path: KeyPath, name: str, value: Any) -> Any:
     """The value, if a trial may have it under this name on its own; how parameters fit together is checked later."""
     if value is None and name in LOSS_PARAMETERS:
         raise document.error(path, "must be a number, not null")
-    annotation: Any = TrialConfig.model_fields[name].annotation
-    adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+    field = TrialConfig.model_fields[name]
+    adapter: TypeAdapter[Any] = TypeAdapter(field.annotation)
     try:
         value = adapter.validate_python(value, strict=True)
         if name not in LOSS_PARAMETERS and name != "loss":
-            TrialConfig.model_validate({**_PROBE, **_beside(name, value), name: value})
+            trial = {**_PROBE, **_beside(name, value), name: value}
+            TrialConfig.model_validate(trial)
     except ValidationError as error:
-        raise document.error(path, _explain(error, value)) from None
+        problem = _explain(error, value)
+        raise document.error(path, problem) from None
     return value
 
 
@@ -170,34 +186,50 @@ def _check_loss_parameter(document: Document, path: KeyPath, loss: str, values: 
     name = str(path[-1])
     allowed = LOSSES[loss].parameters
     if name not in allowed:
-        takers = ", ".join(other for other, entry in LOSSES.items() if name in entry.parameters)
+        takers = ", ".join(_losses_with(name))
         raise document.error(path, f"the loss {loss} has no {name}; losses that have one: {takers}")
+    parameter = allowed[name]
     for value in values:
         try:
-            allowed[name].check(name, value)
+            parameter.check(name, value)
         except InputError as error:
             raise document.error(path, f"{error} under the loss {loss}") from None
+
+
+def _losses_with(parameter: str) -> list[str]:
+    return [name for name, loss in LOSSES.items() if parameter in loss.parameters]
 
 
 def _check_budgets(document: Document, config: SweepConfig, space: Space) -> None:
     """Trials are compared at equal numbers of examples seen, so every trial must be evaluated exactly there."""
     path = ("space", "examples_per_rung")
-    if any(isinstance(parameter, Range) for parameter in find(space.parameters, "examples_per_rung")):
+    parameters = find(space.parameters, "examples_per_rung")
+    if any(isinstance(parameter, Range) for parameter in parameters):
         raise document.error(path, "must be a value or choices: a range meets no milestone")
-    largest_batch = max(_possible_values(space, "batch_size"))
-    for size in _possible_values(space, "examples_per_rung"):
-        total = config.budget.examples_per_trial
-        if total is not None and total % size:
-            problem = f"{total} is no multiple of examples_per_rung {size}, so trials would differ"
-            raise document.error(("budget", "examples_per_trial"), problem)
+    rung_sizes = _possible_values(space, "examples_per_rung")
+    batch_sizes = _possible_values(space, "batch_size")
+    largest_batch = max(batch_sizes)
+    for size in rung_sizes:
+        _check_total_examples(document, config, size)
         if size < largest_batch:
             raise document.error(path, f"{size} is less than one batch of {largest_batch}")
-        first = config.early_stopping.first_examples
-        if config.early_stopping.policy in ("asha", "pareto") and first % size:
-            problem = f"{first} is no multiple of examples_per_rung {size}"
-            raise document.error(
-                ("early_stopping", "first_examples"), f"{problem}, so trials could not be compared at equal budgets"
-            )
+        _check_first_examples(document, config, size)
+
+
+def _check_total_examples(document: Document, config: SweepConfig, rung_size: int) -> None:
+    total = config.budget.examples_per_trial
+    if total is not None and total % rung_size:
+        problem = f"{total} is no multiple of examples_per_rung {rung_size}, so trials would differ"
+        raise document.error(("budget", "examples_per_trial"), problem)
+
+
+def _check_first_examples(document: Document, config: SweepConfig, rung_size: int) -> None:
+    first = config.early_stopping.first_examples
+    if config.early_stopping.policy in ("asha", "pareto") and first % rung_size:
+        problem = f"{first} is no multiple of examples_per_rung {rung_size}"
+        raise document.error(
+            ("early_stopping", "first_examples"), f"{problem}, so trials could not be compared at equal budgets"
+        )
 
 
 def _possible_values(space: Space, name: str) -> list[Any]:

@@ -15,17 +15,20 @@ class Frozen(BaseModel):
 
 def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str:
     """What is wrong, in one of pydantic's errors of reading a ``model``, as a reader of the file would say it."""
-    kind, value = error["type"], error["input"]
-    if kind == "extra_forbidden":
-        return unknown_key(str(path[-1]), _fields(path[:-1], model))
-    if kind == "missing":
-        return "this key is required"
-    if kind in ("model_type", "model_attributes_type"):
-        keys = ", ".join(_fields(path, model))
-        return f"must be a mapping of {keys}, not {value!r}"
-    if kind == "value_error":
-        return str(error["ctx"]["error"])
-    message = error["msg"].replace("Input should", "should").replace("dictionary", "mapping")
+    value = error["input"]
+    match error["type"]:
+        case "extra_forbidden":
+            known = _fields(path[:-1], model)
+            return unknown_key(str(path[-1]), known)
+        case "missing":
+            return "this key is required"
+        case "model_type" | "model_attributes_type":
+            keys = ", ".join(_fields(path, model))
+            return f"must be a mapping of {keys}, not {value!r}"
+        case "value_error":
+            return str(error["ctx"]["error"])
+    message = error["msg"].replace("Input should", "should")
+    message = message.replace("dictionary", "mapping")
     return f"{message[0].lower()}{message[1:]}, not {value!r}"
 
 

@@ -82,28 +82,36 @@ class TrialConfig(Frozen):
     def _check(self) -> "TrialConfig":
         self._check_loss()
         freezing.check_level(self.freezing)
+        self._check_schedule()
+        if self.optimizer != "sgd" and self.momentum is not None:
+            raise ValueError(f"momentum is given, but the optimizer {self.optimizer} has its own")
+        return self
+
+    def _check_schedule(self) -> None:
         if self.schedule not in SCHEDULES:
             raise ValueError(f"schedule is {self.schedule!r}; allowed: {', '.join(SCHEDULES)}")
         if self.schedule == "exponential" and self.decay is None:
             raise ValueError("the schedule exponential needs a decay, such as 0.95")
         if self.schedule != "exponential" and self.decay is not None:
             raise ValueError(f"decay is given, but the schedule {self.schedule} has none")
-        if self.optimizer != "sgd" and self.momentum is not None:
-            raise ValueError(f"momentum is given, but the optimizer {self.optimizer} has its own")
-        return self
 
     def _check_loss(self) -> None:
         if self.loss not in LOSSES:
             raise ValueError(f"loss is {self.loss!r}; allowed: {', '.join(LOSSES)}")
-        taken = LOSSES[self.loss].parameters
         for name in LOSS_PARAMETERS:
-            value = getattr(self, name)
-            if value is not None and name not in taken:
+            self._check_loss_parameter(name)
+
+    def _check_loss_parameter(self, name: str) -> None:
+        value = getattr(self, name)
+        loss = LOSSES[self.loss]
+        parameter = loss.parameters.get(name)
+        if parameter is None:
+            if value is not None:
                 raise ValueError(f"{name} is given, but the loss {self.loss} has none")
-            if name in taken:
-                if value is None:
-                    raise ValueError(f"the loss {self.loss} needs a {name}")
-                taken[name].check(f"{name} of the loss {self.loss}", value)
+        elif value is None:
+            raise ValueError(f"the loss {self.loss} needs a {name}")
+        else:
+            parameter.check(f"{name} of the loss {self.loss}", value)
 
     @property
     def peak_learning_rate(self) -> float:
@@ -122,14 +130,17 @@ def trial_config(values: dict[str, Any]) -> TrialConfig:
     Raises InputError naming the parameter, its value and what is allowed.
     """
     defaults = {}
-    if loss := LOSSES.get(str(values.get("loss"))):
-        defaults = {name: parameter.default for name, parameter in loss.parameters.items()}
+    name = str(values.get("loss"))
+    loss = LOSSES.get(name)
+    if loss:
+        defaults = {key: parameter.default for key, parameter in loss.parameters.items()}
     try:
         return TrialConfig.model_validate({**defaults, **values})
     except ValidationError as error:
         first = error.errors()[0]
         path: KeyPath = tuple(first["loc"])
         if not path:  # one of our own checks of parameters that go together, which name them
-            raise InputError(first["msg"].removeprefix("Value error, ")) from None
+            message = first["msg"].removeprefix("Value error, ")
+            raise InputError(message) from None
         problem = explain(dict(first), path, TrialConfig)
         raise InputError(f"{dotted(path)}: {problem}") from None

@@ -11,7 +11,7 @@ was carved from train keeps its rows' places among train's.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -87,18 +87,25 @@ class Texts:
         wanted = np.asarray(ids, np.int64)
         if not len(wanted):
             return []
-        num_texts = self._starts[-1]
-        if not 0 <= wanted.min() <= wanted.max() < num_texts:
-            raise IndexError(f"ids from {wanted.min()} to {wanted.max()}, but only 0 to {num_texts - 1} exist")
+        lowest = wanted.min()
+        highest = wanted.max()
+        last = self._starts[-1] - 1
+        if not 0 <= lowest <= highest <= last:
+            raise IndexError(f"ids from {lowest} to {highest}, but only 0 to {last} exist")
         # pyarrow's own take on a chunked column copies all chunks first, so each batch is asked for its own.
-        batch_numbers = np.searchsorted(self._starts, wanted, side="right") - 1
-        by_batch = np.argsort(batch_numbers, kind="stable")
-        changes = np.flatnonzero(np.diff(batch_numbers[by_batch])) + 1
         texts = np.empty(len(wanted), object)
-        for positions in np.split(by_batch, changes):
-            number = batch_numbers[positions[0]]
+        for number, positions in self._by_batch(wanted):
             rows = wanted[positions] - self._starts[number]
             column = self.batches[number].column(0)
-            texts[positions] = column.take(pa.array(rows)).to_pylist()
+            taken = column.take(pa.array(rows))
+            texts[positions] = taken.to_pylist()
         found: list[str] = texts.tolist()
         return found
+
+    def _by_batch(self, ids: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+        """Each batch that holds any of the ``ids``, by its number, and the positions of those among them."""
+        batch_numbers = np.searchsorted(self._starts, ids, side="right") - 1
+        by_batch = np.argsort(batch_numbers, kind="stable")
+        changes = np.flatnonzero(np.diff(batch_numbers[by_batch])) + 1
+        for positions in np.split(by_batch, changes):
+            yield batch_numbers[positions[0]], positions

@@ -55,12 +55,13 @@ def allocate(counts: ArrayLike, target: int, seed: int) -> NDArray[np.int64]:
     rng = np.random.default_rng(seed)
     if counts.ndim == 1:
         return _sample_quotas(counts, target, rng)
-    all_own, all_other = (int(total) for total in counts.sum(axis=0))
+    all_own, all_other = counts.sum(axis=0).tolist()
     num_other_if_balanced = min(all_other, target // 2)
     num_own = min(all_own, target - num_other_if_balanced)
-    num_drawn = (num_own, target - num_own)
-    quotas = [_sample_quotas(counts[:, slot], num_drawn[slot], rng) for slot in (_OWN, _OTHER)]
-    return np.stack(quotas, axis=1)
+    num_other = target - num_own
+    own = _sample_quotas(counts[:, _OWN], num_own, rng)
+    other = _sample_quotas(counts[:, _OTHER], num_other, rng)
+    return np.stack([own, other], axis=1)
 
 
 def _sample_quotas(counts: NDArray[np.int64], target: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -72,10 +73,12 @@ def _sample_quotas(counts: NDArray[np.int64], target: int, rng: np.random.Genera
     """
     total = int(counts.sum())
     target = min(target, total)
+    kept = np.zeros_like(counts)
     if target == 0:
-        return np.zeros_like(counts)
-    probability = min(1.0, (target + 6 * math.sqrt(target)) / total)
-    kept = rng.binomial(counts, probability)
+        return kept
+    margin = 6 * math.sqrt(target)
+    num_expected = target + margin
+    probability = min(1.0, num_expected / total)
     while kept.sum() < target:
         kept = rng.binomial(counts, probability)
     return rng.multivariate_hypergeometric(kept, target)
@@ -110,7 +113,8 @@ def draw(
     are two examples.
     """
     stream = (KINDS.index(kind), chunk.number)
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=stream))
+    seeds = np.random.SeedSequence(seed, spawn_key=stream)
+    rng = np.random.default_rng(seeds)
     if kind == "triplet":
         return _triplets(chunk, rng), None
     if kind == "positive_pair":
@@ -120,7 +124,8 @@ def draw(
     for slot, target in enumerate(slot_targets):
         of_slot = _pairs(chunk, slot, chunk.quotas[:, slot], rng)
         pairs.append(of_slot)
-        targets.append(np.full(len(of_slot), target, dtype=np.float32))
+        same_target = np.full(len(of_slot), target, dtype=np.float32)
+        targets.append(same_target)
     return np.concatenate(pairs), np.concatenate(targets)
 
 
@@ -159,10 +164,13 @@ def _pick(
     num_drawn = np.where(inverted, counts - quotas, quotas)
     drawn = _draw_distinct(counts, num_drawn, rng)
     is_left_out = np.repeat(inverted, num_drawn)  # drawn is in order of rows
-    of_inverted_rows = [np.arange(starts[row], ends[row]) for row in np.flatnonzero(inverted)]
+    left_out = drawn[is_left_out]
+    taken = drawn[~is_left_out]
+    inverted_rows = np.flatnonzero(inverted)
+    of_inverted_rows = [np.arange(starts[row], ends[row]) for row in inverted_rows]
     candidates = np.concatenate([drawn[:0], *of_inverted_rows])
-    rest = np.setdiff1d(candidates, drawn[is_left_out], assume_unique=True)
-    picks = np.concatenate([drawn[~is_left_out], rest])
+    rest = np.setdiff1d(candidates, left_out, assume_unique=True)
+    picks = np.concatenate([taken, rest])
     picks.sort()
     rows = np.searchsorted(ends, picks, side="right")
     return rows, picks - starts[rows]

@@ -135,7 +135,8 @@ def _csv(source: str, suffix: str, compression: str, columns: tuple[str, str]) -
                 number += 1
                 if len(record) != len(header):
                     where = f"row {number} (up to line {records.line_num})"
-                    raise InputError(f"{source}: {where} {_wrong_length(record, header)}")
+                    problem = _wrong_length(record, header)
+                    raise InputError(f"{source}: {where} {problem}")
                 yield record[text_at], record[label_at]
         except csv.Error as error:  # in practice the limit of 131,072 characters a field, which bounds memory
             raise InputError(f"{source}: row {number + 1}: {error}; is a quote left open?") from None
@@ -152,18 +153,26 @@ def _wrong_length(record: Sequence[str], header: Sequence[str]) -> str:
 
 
 def _json_lines(source: str, suffix: str, compression: str, columns: tuple[str, str]) -> Iterator[tuple[Any, Any]]:
+    text_column, label_column = columns
     with _decoded(source, compression, newline="\n") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
-            try:
-                record = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise InputError(f"{source}: line {number} is not JSON: {error}") from None
-            if not isinstance(record, dict):
-                raise InputError(f"{source}: line {number} is not a JSON object: {line.strip()[:60]}")
-            positions(f"{source}: line {number}", list(record), columns)
-            yield record[columns[0]], record[columns[1]]
+            where = f"{source}: line {number}"
+            record = _json_object(where, line)
+            keys = list(record)
+            positions(where, keys, columns)
+            yield record[text_column], record[label_column]
+
+
+def _json_object(where: str, line: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where} is not JSON: {error}") from None
+    if not isinstance(record, dict):
+        raise InputError(f"{where} is not a JSON object: {line.strip()[:60]}")
+    return record
 
 
 def _parquet(source: str, columns: tuple[str, str]) -> Blocks:
@@ -173,7 +182,8 @@ def _parquet(source: str, columns: tuple[str, str]) -> Blocks:
         file = pyarrow.parquet.ParquetFile(stream)
         positions(source, file.schema_arrow.names, columns)
         first_row = 1
-        for batch in file.iter_batches(BLOCK_ROWS, columns=list(columns)):
+        batches = file.iter_batches(BLOCK_ROWS, columns=list(columns))
+        for batch in batches:
             texts, labels = (_values(source, first_row, name, batch.column(name)) for name in columns)
             yield texts, labels
             first_row += len(texts)
@@ -196,6 +206,8 @@ def _not_utf8(source: str, compression: str) -> InputError:
             try:
                 line.encode()
             except UnicodeEncodeError as error:
-                byte = ord(line[error.start]) - 0xDC00
-                return InputError(f"{source}: line {number} is not UTF-8 (byte 0x{byte:02x}); convert it first")
+                escaped = line[error.start]
+                byte = ord(escaped) - 0xDC00
+                problem = f"line {number} is not UTF-8 (byte 0x{byte:02x})"
+                return InputError(f"{source}: {problem}; convert it first")
     raise AssertionError(f"{source} changed while it was read")

@@ -41,13 +41,21 @@ def read(source: str, columns: tuple[str, str], subset: str | None, split: str) 
     files.positions(source, dataset.column_names, columns)
     text_column, label_column = columns
     feature = dataset.features[label_column]
-    names = feature.names if isinstance(feature, datasets.ClassLabel) else None
-    tables = dataset.select_columns(list(columns)).with_format("arrow")
+    has_names = isinstance(feature, datasets.ClassLabel)
+    names = feature.names if has_names else None
+    selected = dataset.select_columns(list(columns))
+    tables = selected.with_format("arrow")
     for table in tables.iter(files.BLOCK_ROWS):
+        texts = table.column(text_column).to_pylist()
         labels = table.column(label_column).to_pylist()
-        if names:  # -1 marks what has no label, as test splits often do
-            labels = [None if label is None or label < 0 else names[label] for label in labels]
-        yield table.column(text_column).to_pylist(), labels
+        if names:
+            labels = _class_names(labels, names)
+        yield texts, labels
+
+
+def _class_names(numbers: list[int | None], names: list[str]) -> list[str | None]:
+    """The names of class labels, None for what has none: null, and -1, which test splits often hold."""
+    return [None if number is None or number < 0 else names[number] for number in numbers]
 
 
 def _load(source: str, subset: str | None, split: str) -> Any:
@@ -73,15 +81,19 @@ def reachable() -> bool:
 
     Asked before the hub's own clients are, because those retry for minutes.
     """
-    if os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}:
+    offline = os.environ.get("HF_HUB_OFFLINE", "")
+    if offline.lower() in {"1", "true", "yes", "on"}:
         return False
-    endpoint = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
-    proxy = getproxies().get(endpoint.scheme)
+    url = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+    endpoint = urlsplit(url)
+    proxies = getproxies()
+    proxy = proxies.get(endpoint.scheme)
     address = urlsplit(proxy) if proxy else endpoint
     answered: list[bool] = []
 
     def probe() -> None:
-        with contextlib.suppress(OSError), socket.create_connection((address.hostname or "", address.port or 443)):
+        host_and_port = (address.hostname or "", address.port or 443)
+        with contextlib.suppress(OSError), socket.create_connection(host_and_port):
             answered.append(True)
 
     # Name resolution obeys no timeout, and a connection's is one an address, so the probe runs where it can be left behind.

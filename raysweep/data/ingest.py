@@ -64,10 +64,7 @@ def build(folder: Path, data: DataConfig, *, seed: int = 0, progress: Progress =
         num_also_in_train=also_in_train,
         warnings=[*warnings, *_overlap_warnings(rows, also_in_train)],
     )
-    np.save(folder / "labels.npy", rows.labels)
-    np.save(folder / "splits.npy", rows.splits)
-    np.save(folder / "duplicate_groups.npy", rows.groups)
-    (folder / "dataset.json").write_text(json.dumps(asdict(summary), indent=1), encoding="utf-8")
+    _save(folder, rows, summary)
     return summary
 
 
@@ -107,8 +104,13 @@ def _read_all(
     label_names: list[str] = []
     with _sentence_writer(path) as writer:
         for split, source in used.items():
-            hub_split = HUB_SPLITS[split]
-            batches = sources.read(source, data.text_column, data.label_column, subset=data.subset, split=hub_split)
+            batches = sources.read(
+                source,
+                data.text_column,
+                data.label_column,
+                subset=data.subset,
+                split=HUB_SPLITS[split],
+            )
             streamed = _stream(source, _counted(batches, progress), label_names, writer)
             part = _drop_conflicting(split, source, streamed)
             if split == "train":
@@ -147,7 +149,9 @@ class _Streamed:
 def _stream(source: str, batches: Iterable[sources.Batch], label_names: Sequence[str], writer: Any) -> _Streamed:
     """Write the texts and note the rest. Labels that occur are numbered as they come unless ``label_names`` are given."""
     numbers = {name: number for number, name in enumerate(label_names)}
-    labels, exact, folded = array("i"), bytearray(), bytearray()
+    labels = array("i")
+    exact = bytearray()
+    folded = bytearray()
     for batch in batches:
         if label_names:
             _check_known(source, batch, numbers)
@@ -159,11 +163,17 @@ def _stream(source: str, batches: Iterable[sources.Batch], label_names: Sequence
             folded += _digest(_folded(text))
         texts = pa.array(batch.texts, pa.string())
         writer.write_batch(pa.record_batch([texts], schema=_SCHEMA))
-    num_labels, num_rows = len(numbers), len(labels)
+    num_labels = len(numbers)
+    num_rows = len(labels)
     if num_labels > 1000 and num_labels > num_rows / 2:
         raise InputError(f"{source}: {num_labels} different labels in {num_rows} rows; is label_column right?")
     text_codes = _codes(_digest_rows(exact))
-    return _Streamed(list(numbers), np.frombuffer(labels, np.int32), text_codes, _digest_rows(folded))
+    return _Streamed(
+        label_names=list(numbers),
+        labels=np.frombuffer(labels, np.int32),
+        text_codes=text_codes,
+        folded=_digest_rows(folded),
+    )
 
 
 def _check_known(source: str, batch: sources.Batch, numbers: dict[str, int]) -> None:
@@ -184,7 +194,15 @@ def _drop_conflicting(split: Split, source: str, streamed: _Streamed) -> _Part:
         raise InputError(f"{source}: nothing is left, as every text carries different labels")
     conflicting = np.flatnonzero(~agrees)
     conflicts = [_conflict(streamed, code) for code in conflicting[:_NUM_SHOWN]]
-    return _Part(split, source, streamed.labels, streamed.folded, keep, conflicts, len(conflicting))
+    return _Part(
+        split=split,
+        source=source,
+        labels=streamed.labels,
+        folded=streamed.folded,
+        keep=keep,
+        conflicts=conflicts,
+        num_conflicts=len(conflicting),
+    )
 
 
 def _conflict(streamed: _Streamed, text_code: int) -> _Conflict:
@@ -209,9 +227,15 @@ def _report_conflicts(parts: Sequence[_Part], path: Path) -> tuple[list[dict[str
     warnings = []
     first_id = 0
     for part in parts:
-        texts = stored.take([first_id + conflict.row for conflict in part.conflicts])
+        ids = [first_id + conflict.row for conflict in part.conflicts]
+        texts = stored.take(ids)
         for text, conflict in zip(texts, part.conflicts, strict=True):
-            shown.append({"split": part.split, "text": text, "labels": conflict.labels})
+            entry = {
+                "split": part.split,
+                "text": text,
+                "labels": conflict.labels,
+            }
+            shown.append(entry)
         if part.conflicts:
             warnings.append(_conflict_warning(part, texts[0]))
         first_id += len(part.keep)
@@ -231,10 +255,11 @@ def _drop_rows(path: Path, keep: npt.NDArray[np.bool_]) -> None:
     first_row = 0
     with _sentence_writer(path) as writer:
         for batch in Texts(whole).batches:
-            kept = keep[first_row : first_row + len(batch)]
+            next_row = first_row + len(batch)
+            kept = keep[first_row:next_row]
             if kept.any():
                 writer.write_batch(batch.filter(pa.array(kept)))
-            first_row += len(batch)
+            first_row = next_row
     whole.unlink()
 
 
@@ -318,3 +343,11 @@ def _natural(name: str) -> tuple[bool, float, list[str | int], str]:
         return False, float(name), [], name
     parts = re.split(r"(\d+)", name.casefold())
     return True, 0.0, [int(part) if i % 2 else part for i, part in enumerate(parts)], name
+
+
+def _save(folder: Path, rows: _Rows, summary: Summary) -> None:
+    np.save(folder / "labels.npy", rows.labels)
+    np.save(folder / "splits.npy", rows.splits)
+    np.save(folder / "duplicate_groups.npy", rows.groups)
+    text = json.dumps(asdict(summary), indent=1)
+    (folder / "dataset.json").write_text(text, encoding="utf-8")

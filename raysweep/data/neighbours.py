@@ -113,12 +113,15 @@ class NeighbourIndex:
         if num_threads is not None:
             faiss.omp_set_num_threads(num_threads)
         # Shared by all indexes: each such object sets GPU memory aside.
-        resources = [faiss.StandardGpuResources() for _ in range(faiss.get_num_gpus())]
+        num_gpus = faiss.get_num_gpus()
+        resources = [faiss.StandardGpuResources() for _ in range(num_gpus)]
         # One index for each class: every query is compared with every row once, whatever the number of classes.
         self._classes = {}
         for label in np.unique(labels):
-            members = np.flatnonzero(labels == label)
-            self._classes[int(label)] = (members, _index(embeddings, members, resources))
+            is_member = labels == label
+            members = np.flatnonzero(is_member)
+            index = _index(embeddings, members, resources)
+            self._classes[int(label)] = (members, index)
 
     def search(
         self,
@@ -138,9 +141,11 @@ class NeighbourIndex:
         for start in range(0, len(rows), QUERIES_AT_ONCE):
             batch = slice(start, start + QUERIES_AT_ONCE)
             queries = rows[batch]
-            for slot, fetched in enumerate(self._fetch(queries, k + SLACK)):
-                views = Neighbours(found.ids[batch, slot], found.cosines[batch, slot])
-                unsettled = self._rank(queries, fetched, least, views)
+            fetched_by_slot = self._fetch(queries, k + SLACK)
+            for slot, fetched in enumerate(fetched_by_slot):
+                ids = found.ids[batch, slot]
+                cosines = found.cosines[batch, slot]
+                unsettled = self._rank(queries, fetched, least, Neighbours(ids, cosines))
                 self._search_all(rows, start + unsettled, slot, least, found)
         if mode == "pooled":
             beyond = ~_among_k_nearest(found)
@@ -171,18 +176,18 @@ class NeighbourIndex:
         k = found.ids.shape[1]
         cosines = self._cosines(rows, fetched.ids)
         padding = fetched.ids < 0
-        same_text = self._groups[fetched.ids] == self._groups[rows, None]
+        groups = self._groups[fetched.ids]
+        query_groups = self._groups[rows, None]
+        same_text = groups == query_groups
         too_far = cosines < least
         excluded = padding | same_text | too_far
         cosines[excluded] = -np.inf
-        order = np.lexsort((fetched.ids, -cosines), axis=1)
-        nearest = order[:, :k]
-        cosines = np.take_along_axis(cosines, nearest, axis=1)
-        ids = np.take_along_axis(fetched.ids, nearest, axis=1)
+        ids, cosines = _k_nearest_of_each(fetched.ids, cosines, k)
         exists = cosines > -np.inf
         found.ids[:] = np.where(exists, ids, -1)
         found.cosines[:] = np.where(exists, cosines, np.nan)
-        return fetched.unsettled(cosines[:, -1], least)
+        kth_cosines = cosines[:, -1]
+        return fetched.unsettled(kth_cosines, least)
 
     def _cosines(self, rows: NDArray[np.integer], ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """Cosines (m, f) of ``rows`` (m,) with each of their ``ids`` (m, f), computed in double precision."""
@@ -218,18 +223,22 @@ class NeighbourIndex:
         self, rows: NDArray[np.integer], positions: NDArray[np.int64]
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         """Some of the positions at a time, and the cosines (positions, n) of their queries with every row."""
-        num_rows = len(self._embeddings)
-        num_queries = max(1, COSINES_AT_ONCE // num_rows)
+        num_queries = max(1, COSINES_AT_ONCE // len(self._embeddings))
         for start in range(0, len(positions), num_queries):
             part = positions[start : start + num_queries]
-            queries = self._embeddings[rows[part]]
-            exact_queries = queries.astype(np.float64)
-            cosines = np.empty((len(part), num_rows), dtype=np.float32)
-            for first in range(0, num_rows, ROWS_AT_ONCE):
-                block = slice(first, first + ROWS_AT_ONCE)
-                exact_block = self._embeddings[block].astype(np.float64)
-                cosines[:, block] = exact_queries @ exact_block.T
-            yield part, cosines
+            yield part, self._cosines_with_all(rows[part])
+
+    def _cosines_with_all(self, rows: NDArray[np.integer]) -> NDArray[np.float32]:
+        """Cosines (m, n) of ``rows`` (m,) with every row, computed in double precision."""
+        num_rows = len(self._embeddings)
+        queries = self._embeddings[rows]
+        exact_queries = queries.astype(np.float64)
+        cosines = np.empty((len(rows), num_rows), dtype=np.float32)
+        for start in range(0, num_rows, ROWS_AT_ONCE):
+            block = slice(start, start + ROWS_AT_ONCE)
+            exact_block = self._embeddings[block].astype(np.float64)
+            cosines[:, block] = exact_queries @ exact_block.T
+        return cosines
 
 
 def _index(
@@ -237,13 +246,23 @@ def _index(
 ) -> faiss.Index:
     import faiss
 
-    index: faiss.Index = faiss.IndexFlatIP(embeddings.shape[1])
+    width = embeddings.shape[1]
+    index: faiss.Index = faiss.IndexFlatIP(width)
     if resources:
         index = faiss.index_cpu_to_gpu_multiple_py(resources, index)
     for start in range(0, len(members), ROWS_AT_ONCE):
         part = members[start : start + ROWS_AT_ONCE]
         index.add(np.ascontiguousarray(embeddings[part]))
     return index
+
+
+def _k_nearest_of_each(
+    ids: NDArray[np.int64], cosines: NDArray[np.float32], k: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The k highest of each row of cosines (m, f) and their ids, both (m, k), by falling cosine, then rising id."""
+    order = np.lexsort((ids, -cosines), axis=1)
+    nearest = order[:, :k]
+    return np.take_along_axis(ids, nearest, axis=1), np.take_along_axis(cosines, nearest, axis=1)
 
 
 def _k_nearest(cosines: NDArray[np.float32], k: int) -> NDArray[np.int64]:

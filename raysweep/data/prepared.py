@@ -50,8 +50,13 @@ class Prepared:
             opened = cls(**values)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise InputError(f"{path}: not a file that raysweep prepare wrote") from None
-        artifacts = (opened.sentences_folder, opened.tokens_folder, opened.reference_folder)
-        for folder in (*opened.examples_folders.values(), *artifacts):
+        folders = (
+            *opened.examples_folders.values(),
+            opened.sentences_folder,
+            opened.tokens_folder,
+            opened.reference_folder,
+        )
+        for folder in folders:
             if not (folder / DONE).is_file():
                 raise InputError(f"{path}: the artifact {folder} is gone; prepare again")
         return opened
@@ -70,11 +75,14 @@ class Prepared:
         if kind == "labelled_sentence":
             train = self.sentences.ids("train")
             labels = self.sentences.labels[train]
-            return train[:, None], np.asarray(labels)
+            ids = train[:, None]
+            return ids, np.asarray(labels)
         if kind not in self.examples_folders:
             prepared = ", ".join(self.examples_folders)
             raise InputError(f"no examples of kind {kind} were prepared; there are: {prepared}")
         folder = self.examples_folders[kind]
         ids = open_array(folder, "ids")
-        has_targets = (folder / "targets.npy").is_file()
-        return ids, open_array(folder, "targets") if has_targets else None
+        if not (folder / "targets.npy").is_file():
+            return ids, None
+        targets = open_array(folder, "targets")
+        return ids, targets

@@ -133,9 +133,28 @@ def _unreadable(source: str, error: Exception) -> InputError:
 def _batch(source: str, first_row: int, texts: list[Any], labels: list[Any], columns: tuple[str, str]) -> Batch:
     """The rows, if every one of them is a text with a label."""
     text_column, label_column = columns
+    _check_texts(source, first_row, texts, text_column)
+    _check_whole_characters(source, first_row, texts, text_column)
+    names = []
+    for row, value in enumerate(labels, first_row):
+        name = _label(value)
+        if not name:
+            problem = f"column {label_column!r} is {value!r}"
+            allowed = "a label is a string, a number or a truth value, and never empty"
+            raise InputError(f"{source}: row {row}: {problem}; {allowed}")
+        names.append(name)
+    return Batch(first_row, texts, names)
+
+
+def _check_texts(source: str, first_row: int, texts: list[Any], text_column: str) -> None:
+    """Raise InputError unless every value is a text that is not empty."""
     for row, text in enumerate(texts, first_row):
         if problem := _problem(text):
             raise InputError(f"{source}: row {row}: column {text_column!r} {problem}")
+
+
+def _check_whole_characters(source: str, first_row: int, texts: list[str], text_column: str) -> None:
+    """Raise InputError if a text cannot be encoded in UTF-8."""
     try:
         "".join(texts).encode()
     except UnicodeEncodeError as error:  # JSON can spell half a character: "\ud83d"
@@ -143,14 +162,6 @@ def _batch(source: str, first_row: int, texts: list[Any], labels: list[Any], col
         row = next(row for row, end in enumerate(ends, first_row) if error.start < end)
         half = error.object[error.start]
         raise InputError(f"{source}: row {row}: column {text_column!r} holds {half!r}, half a character") from None
-    names = []
-    for row, value in enumerate(labels, first_row):
-        name = _label(value)
-        if not name:
-            allowed = "a label is a string, a number or a truth value, and never empty"
-            raise InputError(f"{source}: row {row}: column {label_column!r} is {value!r}; {allowed}")
-        names.append(name)
-    return Batch(first_row, texts, names)
 
 
 def _problem(text: Any) -> str:
@@ -171,7 +182,8 @@ def _label(value: Any) -> str:
     if isinstance(value, float | Decimal):
         if not math.isfinite(value):
             return ""
-        return str(int(value)) if value == int(value) else str(value)
+        whole = int(value)
+        return str(whole) if value == whole else str(value)
     if value is None or isinstance(value, bytes | list | tuple | dict):
         return ""
     return str(value)
