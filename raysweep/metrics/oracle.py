@@ -34,20 +34,34 @@ def oracle_front(
     rank_weights = np.asarray(weights, dtype=np.float64)
     k = len(rank_weights)
     num_queries, num_pool = cosines.shape
-    if not 1 <= k <= num_pool or same_label.shape != cosines.shape or num_queries == 0:
+    same_shape = same_label.shape == cosines.shape
+    if not 1 <= k <= num_pool or not same_shape or num_queries == 0:
         raise ValueError(f"k is {k}, cosines are {cosines.shape}, same_label is {same_label.shape}")
     totals: Float64Array = np.zeros((len(bonuses), 2))
     num_rows = max(1, BLOCK_ELEMENTS // num_pool)
     for start in range(0, num_queries, num_rows):
         rows = slice(start, start + num_rows)
         block = np.asarray(cosines[rows], dtype=np.float64)
-        nearest, in_class = _candidates(block, np.asarray(same_label[rows]), k)
-        for index, bonus in enumerate(bonuses):
-            sums = nearest + bonus * in_class
-            retrieved = np.argsort(-sums, axis=1, kind="stable")[:, :k]
-            totals[index, 0] += _weighted_total(in_class, retrieved, rank_weights)
-            totals[index, 1] += _weighted_total(nearest, retrieved, rank_weights)
+        is_own_class = np.asarray(same_label[rows])
+        nearest, in_class = _candidates(block, is_own_class, k)
+        totals += _totals(nearest, in_class, rank_weights, bonuses)
     totals /= num_queries
+    return totals
+
+
+def _totals(
+    nearest: Float64Array, in_class: NDArray[np.bool_], rank_weights: Float64Array, bonuses: Sequence[float]
+) -> Float64Array:
+    """The sums (bonuses, 2) over a block of queries of P and S, retrieved from their candidates (queries, 2k)."""
+    k = len(rank_weights)
+    totals: Float64Array = np.empty((len(bonuses), 2))
+    for index, bonus in enumerate(bonuses):
+        sums = nearest + bonus * in_class
+        falling = np.argsort(-sums, axis=1, kind="stable")
+        retrieved = falling[:, :k]
+        polarity = _weighted_total(in_class, retrieved, rank_weights)
+        similarity = _weighted_total(nearest, retrieved, rank_weights)
+        totals[index] = polarity, similarity
     return totals
 
 

@@ -36,8 +36,10 @@ def non_dominated(points: ArrayLike) -> list[int]:
     order = _by_falling_polarity(array)
     similarity = array[order, 1]
     best_so_far = np.maximum.accumulate(similarity)
-    best_before = np.concatenate(([-np.inf], best_so_far[:-1]))
-    kept = order[similarity > best_before]
+    best_before = np.full_like(similarity, -np.inf)
+    best_before[1:] = best_so_far[:-1]
+    rises = similarity > best_before
+    kept = order[rises]
     return sorted(kept.tolist())
 
 
@@ -74,12 +76,21 @@ def knee(front: ArrayLike) -> int:
     array = _as_points(front)
     if not len(array):
         raise ValueError("a front without points has no knee")
-    spread = np.ptp(array, axis=0)
-    scaled = (array - array.min(axis=0)) / np.where(spread > 0, spread, 1.0)
+    scaled = _scaled_to_extremes(array)
     beyond = scaled.sum(axis=1)  # the chord is x + y = 1, so this orders by distance from it
-    tied = np.flatnonzero(beyond >= beyond.max() - 1e-9)
+    threshold = beyond.max() - 1e-9
+    tied = np.flatnonzero(beyond >= threshold)
     products = array[tied].prod(axis=1)
-    return int(tied[np.argmax(products)])
+    best = np.argmax(products)
+    return int(tied[best])
+
+
+def _scaled_to_extremes(points: Float64Array) -> Float64Array:
+    """The points (n, 2), each objective scaled to [0, 1]; 0 where it is the same in all of them."""
+    spread = np.ptp(points, axis=0)
+    unit = np.where(spread > 0, spread, 1.0)
+    scaled: Float64Array = (points - points.min(axis=0)) / unit
+    return scaled
 
 
 def hypervolume(points: ArrayLike, reference: Sequence[float]) -> float:

@@ -65,18 +65,24 @@ def top_k(values: npt.NDArray[np.floating], k: int) -> npt.NDArray[np.int64]:
     """Column indices of the k greatest of each row, shape (rows, k), greatest first, ties by column."""
     num_columns = values.shape[1]
     if k >= num_columns:
-        return np.argsort(-values, axis=1, kind="stable")
+        return _falling(values)
     # The k-th greatest value is the least that may be in the answer. Where more than k columns reach it, there are ties,
     # and only a stable sort of the whole row breaks them by column.
     kth_place = num_columns - k
     kth_greatest = np.partition(values, kth_place, axis=1)[:, kth_place, None]
     num_reaching = (values >= kth_greatest).sum(axis=1)
     if num_reaching.max() > k:
-        return np.argsort(-values, axis=1, kind="stable")[:, :k]
-    columns = np.sort(np.argpartition(-values, k - 1, axis=1)[:, :k], axis=1)
+        return _falling(values)[:, :k]
+    unordered = np.argpartition(-values, k - 1, axis=1)[:, :k]
+    columns = np.sort(unordered, axis=1)
     greatest = np.take_along_axis(values, columns, axis=1)
-    order = np.argsort(-greatest, axis=1, kind="stable")
+    order = _falling(greatest)
     return np.take_along_axis(columns, order, axis=1)
+
+
+def _falling(values: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
+    """Column indices of each row by falling value, ties by column."""
+    return np.argsort(-values, axis=1, kind="stable")
 
 
 def score(
@@ -93,10 +99,18 @@ def score(
     query and retrieved sentences under the reference encoder, whose unit embeddings are given.
     """
     same_label = pool_labels[retrieved] == query_labels[:, None]
+    cosines = _cosines_of_retrieved(retrieved, reference_queries, reference_pool)
+    return Scores(same_label @ weights, cosines @ weights)
+
+
+def _cosines_of_retrieved(
+    retrieved: npt.NDArray[np.int64], reference_queries: Float32Array, reference_pool: Float32Array
+) -> npt.NDArray[np.float64]:
+    """The cosines (queries, k) of each query with the pool rows that were retrieved for it."""
     cosines = np.empty(retrieved.shape, np.float64)
     for start in range(0, len(retrieved), QUERIES_PER_BLOCK):
         block = slice(start, start + QUERIES_PER_BLOCK)
         queries = reference_queries[block].astype(np.float64)
         neighbours = reference_pool[retrieved[block]].astype(np.float64)
         cosines[block] = np.einsum("qd,qkd->qk", queries, neighbours)
-    return Scores(same_label @ weights, cosines @ weights)
+    return cosines

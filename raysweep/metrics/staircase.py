@@ -24,11 +24,16 @@ class Staircase:
 
     def add(self, point: Pair) -> float:
         """Put a point in. The area that it adds: 0 where the front dominates it."""
-        x, y = point[0] - self.reference_point[0], point[1] - self.reference_point[1]
+        x = point[0] - self.reference_point[0]
+        y = point[1] - self.reference_point[1]
+        if x <= 0 or y <= 0:
+            return 0.0
         steps = self._steps
         right = bisect.bisect_left(steps, (x, -math.inf))  # the first step that reaches as far
-        if x <= 0 or y <= 0 or (right < len(steps) and steps[right][1] >= y):
+        is_dominated = right < len(steps) and steps[right][1] >= y
+        if is_dominated:
             return 0.0
+
         left = right  # the first step that the point dominates
         while left and steps[left - 1][1] <= y:
             left -= 1
@@ -42,10 +47,13 @@ class Staircase:
     def _area_above(self, left: int, right: int, corner: Pair) -> float:
         """The area between a new step's ``corner`` and the steps under it, which are those from ``left`` to ``right``."""
         x, y = corner
-        begin = self._steps[left - 1][0] if left else 0.0
-        floor = self._steps[right][1] if right < len(self._steps) else 0.0
+        steps = self._steps
+        begin = steps[left - 1][0] if left else 0.0
+        floor = steps[right][1] if right < len(steps) else 0.0
+        steps_under = [*steps[left:right], (x, floor)]
         area = 0.0
-        for end, height in [*self._steps[left:right], (x, floor)]:
-            area += (end - begin) * (y - height)
+        for end, height in steps_under:
+            width = end - begin
+            area += width * (y - height)
             begin = end
         return area

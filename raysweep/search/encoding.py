@@ -62,13 +62,15 @@ def axes(parameters: Parameters, prefix: str) -> Iterator[Axis]:
     for name, parameter in parameters.items():
         if isinstance(parameter, Fixed):
             continue
+        full_name = prefix + name
         if not isinstance(parameter, Choices):
             scale = Scale(parameter.low, parameter.high, parameter.log)
-            yield Axis(prefix + name, scale)
+            yield Axis(full_name, scale)
             continue
-        yield _axis_of_choices(name, prefix, list(parameter.options))
-        for option, children in parameter.options.items():
-            yield from axes(children, f"{prefix}{name}={option}.")
+        options = parameter.options
+        yield _axis_of_choices(name, prefix, list(options))
+        for option, children in options.items():
+            yield from axes(children, f"{full_name}={option}.")
 
 
 def _axis_of_choices(name: str, prefix: str, options: Sequence[Scalar]) -> Axis:

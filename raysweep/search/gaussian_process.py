@@ -69,11 +69,13 @@ class KernelParams:
         self._log_shares = logs[num_axes:-2]
         self._log_deviations = logs[-2:]
 
-        shares = np.exp(self._log_shares)
         self.precisions = np.exp(-self._log_squared_lengths)
-        self.additive_variances = ADDITIVE_VARIANCE * shares / max(shares.sum(), TINY)
-        self.noise_variance = math.exp(2 * self._log_deviations[0])
-        self.slope = math.exp(self._log_deviations[1])
+        shares = np.exp(self._log_shares)
+        sum_of_shares = max(shares.sum(), TINY)
+        self.additive_variances = ADDITIVE_VARIANCE * shares / sum_of_shares
+        log_noise_deviation, log_slope = self._log_deviations
+        self.noise_variance = math.exp(2 * log_noise_deviation)
+        self.slope = math.exp(log_slope)
 
     @cached_property
     def log_prior(self) -> float:
@@ -166,33 +168,40 @@ class Posterior:
         self._growth = params.slope * training.doublings  # s r, (rows,)
         self._final_growth = params.slope * training.max_doublings  # s r where predictions are for
         self._covariance = self._observed_covariance()
-        self._alpha = np.asarray(np.linalg.solve(self._covariance, training.values), dtype=np.float64)
+        solved = np.linalg.solve(self._covariance, training.values)
+        self._alpha = np.asarray(solved, dtype=np.float64)
         data_fit = -0.5 * float(training.values @ self._alpha)
-        self.log_marginal_likelihood = data_fit - self._half_log_determinant()
+        complexity = self._half_log_determinant()
+        self.log_marginal_likelihood = data_fit - complexity
 
     def predict(self, queries: Queries) -> tuple[Float64Array, Float64Array]:
         """Posterior mean and variance (candidates,) of g at the largest budget, given the pending trials."""
         cross_covariance = self._cross_covariance(queries)
-        solved = np.linalg.inv(self._covariance) @ cross_covariance  # faster than solving for as many columns
+        inverse = np.linalg.inv(self._covariance)  # faster than solving for as many columns
+        solved = inverse @ cross_covariance
         mean = cross_covariance.T @ self._alpha
-        prior_variance = (1 + ADDITIVE_VARIANCE) * (1 + self._final_growth) ** 2 + self._final_growth**2
-        variance = prior_variance - (cross_covariance * solved).sum(axis=0)
-        if not queries.num_pending:
+        explained = (cross_covariance * solved).sum(axis=0)
+        variance = self._prior_variance() - explained
+        num_pending = queries.num_pending
+        if not num_pending:
             return mean, variance
-        pending = slice(queries.num_pending)
+
         prior = self._pending_prior_covariance(queries)
-        posterior = prior - cross_covariance[:, pending].T @ solved
-        candidates = slice(queries.num_pending, None)
-        return mean[candidates], variance[candidates] - self._explained_by_pending(posterior)
+        of_pending = cross_covariance[:, :num_pending]
+        posterior = prior - of_pending.T @ solved
+        explained_by_pending = self._explained_by_pending(posterior)
+        return mean[num_pending:], variance[num_pending:] - explained_by_pending
 
     def _observed_covariance(self) -> Float64Array:
         """K (rows, rows)."""
-        rows, growth = self._training.trial_index, self._growth
+        rows = self._training.trial_index
         trial_covariance = kernel(self._training.distances, self.params)
-        covariance: Float64Array = trial_covariance[rows[:, None], rows]
-        covariance *= np.outer(1 + growth, 1 + growth)
-        jitter = 1e-6 * float(np.trace(covariance)) / len(rows)
-        covariance += np.outer(growth, growth)
+        covariance: Float64Array = trial_covariance[np.ix_(rows, rows)]
+        growth_factor = 1 + self._growth
+        covariance *= np.outer(growth_factor, growth_factor)
+        trace = float(np.trace(covariance))
+        jitter = 1e-6 * trace / len(rows)
+        covariance += np.outer(self._growth, self._growth)
         covariance += self._noise_covariance(jitter)
         return covariance
 
@@ -217,6 +226,11 @@ class Posterior:
         covariance += growth * self._final_growth
         return covariance
 
+    def _prior_variance(self) -> float:
+        """Of g at the largest budget."""
+        growth = self._final_growth
+        return (1 + ADDITIVE_VARIANCE) * (1 + growth) ** 2 + growth**2
+
     def _pending_prior_covariance(self, queries: Queries) -> Float64Array:
         """Of g at the largest budget, (pending trials, pending trials + candidates)."""
         growth = self._final_growth
@@ -237,20 +251,29 @@ class Posterior:
 
 def predict(posteriors: Sequence[Posterior], queries: Queries) -> tuple[Float64Array, Float64Array]:
     """Mean and standard deviation (candidates,) of the posteriors' mixture, each weighted by its marginal likelihood."""
-    highest = max(posterior.log_marginal_likelihood for posterior in posteriors)
+    num_candidates = queries.num_candidates
     total_weight = 0.0
-    mean, second_moment = np.zeros(queries.num_candidates), np.zeros(queries.num_candidates)
-    for posterior in posteriors:
-        weight = math.exp(posterior.log_marginal_likelihood - highest)
+    mean = np.zeros(num_candidates)
+    second_moment = np.zeros(num_candidates)
+    for posterior, weight in zip(posteriors, _weights(posteriors), strict=True):
         if weight < MIN_WEIGHT:
             continue
         own_mean, own_variance = posterior.predict(queries)
+        own_second_moment = np.maximum(own_variance, MIN_VARIANCE) + own_mean**2
         total_weight += weight
         mean += weight * own_mean
-        second_moment += weight * (np.maximum(own_variance, MIN_VARIANCE) + own_mean**2)
+        second_moment += weight * own_second_moment
     mean /= total_weight
-    variance = second_moment / total_weight - mean**2
-    return mean, np.sqrt(np.maximum(variance, MIN_VARIANCE))
+    second_moment /= total_weight
+    variance = np.maximum(second_moment - mean**2, MIN_VARIANCE)
+    return mean, np.sqrt(variance)
+
+
+def _weights(posteriors: Sequence[Posterior]) -> list[float]:
+    """The posteriors' marginal likelihoods, as multiples of the highest."""
+    logs = [posterior.log_marginal_likelihood for posterior in posteriors]
+    highest = max(logs)
+    return [math.exp(log - highest) for log in logs]
 
 
 class KernelFitter:
@@ -268,16 +291,17 @@ class KernelFitter:
 
     def fit(self, training: TrainingSet) -> list[Posterior]:
         """The posteriors under the likeliest kernel parameters that were found, which are kept for the next fit."""
-        num_rows = len(training.trial_index)
-        num_tried = NUM_TRIED * NUM_ROWS_TRIED_IN_FULL // max(NUM_ROWS_TRIED_IN_FULL, num_rows)
+        num_tried = _num_to_try(training)
         num_fresh = num_tried // 4
-        starts = [*self._kept, *self._draw(num_fresh if self._kept else num_tried)]
-        posteriors = [Posterior(params, training) for params in starts]
-        posteriors.sort(key=lambda posterior: -posterior.log_marginal_likelihood)
-        likeliest = posteriors[:NUM_KEPT]
-        for step in range(num_tried - num_fresh):
+        num_steps = num_tried - num_fresh
+        num_drawn = num_fresh if self._kept else num_tried
+        drawn = self._draw(num_drawn)
+        starts = [*self._kept, *drawn]
+        likeliest = _likeliest(starts, training)
+        for step in range(num_steps):
             place = step % len(likeliest)
-            likeliest[place] = self._walk(likeliest[place], training)
+            now = likeliest[place]
+            likeliest[place] = self._walk(now, training)
         self._kept = [posterior.params for posterior in likeliest]
         return likeliest
 
@@ -292,3 +316,16 @@ class KernelFitter:
         )
         accepted = self._random.random() < math.exp(min(0.0, log_ratio))
         return then if accepted else now
+
+
+def _num_to_try(training: TrainingSet) -> int:
+    """How many kernel parameters to try: fewer for a large training set, where each takes longer."""
+    num_rows = len(training.trial_index)
+    return NUM_TRIED * NUM_ROWS_TRIED_IN_FULL // max(NUM_ROWS_TRIED_IN_FULL, num_rows)
+
+
+def _likeliest(starts: Sequence[KernelParams], training: TrainingSet) -> list[Posterior]:
+    """The NUM_KEPT posteriors of the highest marginal likelihood under any of these kernel parameters."""
+    posteriors = [Posterior(params, training) for params in starts]
+    posteriors.sort(key=lambda posterior: -posterior.log_marginal_likelihood)
+    return posteriors[:NUM_KEPT]

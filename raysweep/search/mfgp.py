@@ -8,6 +8,7 @@ configurations that compete, and the choice among them.
 
 import heapq
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -112,49 +113,63 @@ class MultiFidelitySampler:
         newest = self._pool[-num_staying:]
         self._pool = [(params, code) for params, code in newest if code not in self._tried]
         known = self._tried.union(self._pool_codes())
-        for _ in range(POOL_SIZE - len(self._pool)):
-            suggester = RandomSuggester(self._random)
-            self._space.draw(suggester)
-            code = self._code(suggester.params)
+        num_missing = POOL_SIZE - len(self._pool)
+        for _ in range(num_missing):
+            params = self._draw()
+            code = self._code(params)
             if code not in known:
                 known.add(code)
-                self._pool.append((suggester.params, code))
+                self._pool.append((params, code))
+
+    def _draw(self) -> Params:
+        suggester = RandomSuggester(self._random)
+        self._space.draw(suggester)
+        return suggester.params
 
     def _training_set(self) -> TrainingSet:
         """What the model learns from: of each chosen trial the first rung and the latest."""
-        rungs = {number: self._values[number] for number in sorted(self._trials_to_learn_from())}
-        budgets_seen = [budget for values in self._values.values() for budget in values]
-        smallest, largest = min(budgets_seen), max(budgets_seen)
-        first_values = [values[min(values)] for values in rungs.values() if values]
-        value_of_failed = float(np.quantile(first_values, FAILED_QUANTILE))
+        numbers = sorted(self._trials_to_learn_from())
+        values_by_budget = [self._values[number] for number in numbers]
+        budgets_seen = {budget for values in self._values.values() for budget in values}
+        smallest = min(budgets_seen)
+        values_of_failed = {smallest: _value_of_failed(values_by_budget)}
 
         trial_index, budgets, observed = [], [], []
-        for index, values in enumerate(rungs.values()):
-            own_values = values or {smallest: value_of_failed}
-            for budget in sorted({min(own_values), max(own_values)}):
+        for index, values in enumerate(values_by_budget):
+            own_values = values or values_of_failed
+            first_and_latest = {min(own_values), max(own_values)}
+            for budget in sorted(first_and_latest):
                 trial_index.append(index)
                 budgets.append(budget)
                 observed.append(own_values[budget])
         return TrainingSet(
-            codes=np.array([self._codes[number] for number in rungs]),
+            codes=np.array([self._codes[number] for number in numbers]),
             categorical=self._categorical,
             trial_index=np.array(trial_index),
             doublings=np.log2(np.array(budgets) / smallest),
             values=_standardised(np.array(observed)),
-            max_doublings=math.log2(largest / smallest),
+            max_doublings=math.log2(max(budgets_seen) / smallest),
         )
 
     def _trials_to_learn_from(self) -> set[int]:
         """At most MAX_TRAINING_TRIALS of those that have rungs or failed."""
         worth = {number: _latest_value(values) for number, values in self._values.items()}
-        chosen = set(heapq.nlargest(NUM_BEST, worth, key=worth.__getitem__))
+        best = heapq.nlargest(NUM_BEST, worth, key=worth.__getitem__)
+        chosen = set(best)
         others = [number for number in worth if number not in chosen]
-        latest, older = others[-NUM_LATEST:], others[:-NUM_LATEST]
+        latest = others[-NUM_LATEST:]
         chosen.update(latest)
+        older = others[:-NUM_LATEST]
+        shuffled = self._random.permutation(older).tolist()
         num_sampled = MAX_TRAINING_TRIALS - len(chosen)
-        sampled = self._random.permutation(older)[:num_sampled]
-        chosen.update(sampled.tolist())
+        chosen.update(shuffled[:num_sampled])
         return chosen
+
+
+def _value_of_failed(values_by_budget: Iterable[dict[int, float]]) -> float:
+    """What trials that failed without any rung count as: a low quantile of what the others were worth at their first."""
+    first_values = [values[min(values)] for values in values_by_budget if values]
+    return float(np.quantile(first_values, FAILED_QUANTILE))
 
 
 def _latest_value(values: dict[int, float]) -> float:

@@ -190,15 +190,20 @@ class ScalarisedStudy:
             self._mfgp.fail(number)
         replaces = None
         if self.waits_for(number):
-            self._tell_waiting(self._waiting.pop(number), known, state)
+            waiting = self._waiting.pop(number)
+            self._tell_waiting(waiting, known, state)
         elif known.fronts:
             replaces = self.numbers.get(number)
             self._number(number, self._num_trials)
-            self.study.add_trial(self._frozen(known, state))
+            frozen = self._frozen(known, state)
+            self.study.add_trial(frozen)
         else:
             return
-        worth = self.scalarisation.values(known.last_front)[0] if known.fronts else -math.inf
-        self.storage.tell(self.numbers[number], worth, replaces)
+        self.storage.tell(self.numbers[number], self._worth(known), replaces)
+
+    def _worth(self, known: KnownTrial) -> float:
+        """By what the best of the older trials are chosen."""
+        return self.scalarisation.values(known.last_front)[0] if known.fronts else -math.inf
 
     def _number(self, number: int, number_in_study: int) -> None:
         self.numbers[number] = number_in_study
@@ -236,8 +241,7 @@ class Proposer:
     """
 
     def __init__(self, space: Space, sampler: str, seed: int, objective: Objective, aim: Aim = "combined") -> None:
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+        _silence_optuna()
         self.space = space
         self.limit: int | None = None
         self._scalarisation = Scalarisation(objective, aim)
@@ -247,10 +251,9 @@ class Proposer:
         if sampler == "grid":
             self._queue.extend(space.grid())
             self.limit = len(self._queue)
-        weights: Sequence[float | None] = PAREGO_WEIGHTS if aim == "parego" else (None,)
         self.views = tuple(
-            ScalarisedStudy(space, sampler, seed + 7919 * i, Scalarisation(objective, aim, weight))
-            for i, weight in enumerate(weights)
+            ScalarisedStudy(space, sampler, seed + 7919 * index, scalarisation)
+            for index, scalarisation in enumerate(_scalarisations(objective, aim))
         )
 
     @property
@@ -314,6 +317,17 @@ class Proposer:
             view.begin(number, known.params)
 
 
+def _silence_optuna() -> None:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+
+
+def _scalarisations(objective: Objective, aim: Aim) -> list[Scalarisation]:
+    """What the studies of a sweep maximise: with ParEGO one for each of its weights, else one alone."""
+    weights: Sequence[float | None] = PAREGO_WEIGHTS if aim == "parego" else (None,)
+    return [Scalarisation(objective, aim, weight) for weight in weights]
+
+
 def _distribution(kind: str, *details: Any) -> optuna.distributions.BaseDistribution:
     if kind == "categorical":
         return optuna.distributions.CategoricalDistribution(*details)
@@ -327,9 +341,11 @@ def try_out(name: str, space: Space, aim: Aim) -> None:
     """InputError unless ``name`` is a sampler that can search this space with this aim: a few invented trials tell."""
     if name in SAMPLERS:
         return
-    scores = np.random.default_rng(0).uniform(0.3, 0.9, (NUM_TRIED_OUT, 2)).tolist()
+    random = np.random.default_rng(0)
+    scores = random.uniform(0.3, 0.9, (NUM_TRIED_OUT, 2)).tolist()
+    objective = Objective(0.5, (0.5, 0.25))
     try:
-        proposer = Proposer(space, name, 0, Objective(0.5, (0.5, 0.25)), aim)
+        proposer = Proposer(space, name, 0, objective, aim)
         for number, (polarity, similarity) in enumerate(scores):
             proposer.ask(number)
             proposer.report(number, 1, ((polarity, similarity),))

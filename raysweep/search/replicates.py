@@ -92,10 +92,11 @@ class Replicates:
 
     def has_any(self, original: int) -> bool:
         """Whether a replicate of this configuration counts."""
-        return self._num_counting(original) > 1
+        return len(self._counting_runs(original)) > 1
 
-    def _num_counting(self, original: int) -> int:
-        return sum(run.counts for run in self._runs[original].values())
+    def _counting_runs(self, original: int, ending: int | None = None) -> list[_Run]:
+        runs = self._runs[original]
+        return [run for number, run in runs.items() if run.counts or number == ending]
 
     def next(self, rests: Callable[[int], bool], area: Area) -> int | None:
         """The original that is to be run once more, or None.
@@ -130,7 +131,7 @@ class Replicates:
 
     def _mean_points(self, fronts: Mapping[int, Front]) -> _MeanPoints:
         lengths = [len(front) for front in fronts.values()]
-        num_runs = [[self._num_counting(original)] for original in fronts]
+        num_runs = [[len(self._counting_runs(original))] for original in fronts]
         return _MeanPoints(
             points=np.array([pair for front in fronts.values() for pair in front]),
             owners=np.repeat(list(fronts), lengths),
@@ -142,15 +143,13 @@ class Replicates:
 
         It is the one with the most runs, then the one that got furthest, then the first.
         """
-        chosen: dict[Hashable, int] = {}
+        equal: dict[Hashable, list[int]] = {}
         for original in self._runs:
-            if not self._front(original):
-                continue
-            key = self._keys[original]
-            best = chosen.setdefault(key, original)
-            if self._progress(original) > self._progress(best):
-                chosen[key] = original
-        return {original: self._front(original) for original in chosen.values()}
+            if self._front(original):
+                key = self._keys[original]
+                equal.setdefault(key, []).append(original)
+        chosen = [max(originals, key=self._progress) for originals in equal.values()]
+        return {original: self._front(original) for original in chosen}
 
     def _progress(self, original: int) -> tuple[int, int]:
         """How many runs a configuration has, and the most examples that its original has seen."""
@@ -180,17 +179,12 @@ class Replicates:
     def means(self, original: int, ending: int | None = None) -> dict[int, dict[Any, MeanScores]]:
         """A configuration's points by examples seen, rising, and by name; run ``ending`` counts as if it had ended."""
         pairs: dict[int, dict[Any, list[Pair]]] = {}
-        for number, run in self._runs[original].items():
-            if not run.counts and number != ending:
-                continue
+        for run in self._counting_runs(original, ending):
             for examples_seen, points in run.points.items():
                 by_name = pairs.setdefault(examples_seen, {})
                 for name, pair in points.items():
                     by_name.setdefault(name, []).append(pair)
-        return {
-            examples_seen: {name: _mean_scores(found) for name, found in pairs[examples_seen].items()}
-            for examples_seen in sorted(pairs)
-        }
+        return {examples_seen: _means_by_name(pairs[examples_seen]) for examples_seen in sorted(pairs)}
 
     def mean_fronts(self, original: int) -> dict[int, Front]:
         """By examples seen, rising: the front of all of a configuration's means up to there."""
@@ -201,6 +195,10 @@ class Replicates:
             front = front_of([*front, *means])
             fronts[examples_seen] = front
         return fronts
+
+
+def _means_by_name(pairs: Mapping[Any, list[Pair]]) -> dict[Any, MeanScores]:
+    return {name: _mean_scores(found) for name, found in pairs.items()}
 
 
 def _mean_scores(pairs: list[Pair]) -> MeanScores:

@@ -147,21 +147,26 @@ class Scheduler:
         the rung was taken, if that was before. Early stopping leaves replicates alone.
         """
         trial = self.trials[number]
-        trial.front = front_of([*trial.front, *points])
-        named_points = dict(zip(names or range(len(points)), points, strict=True))
-        self.replicates.rung(number, examples_seen, named_points)
+        self._add_points(trial, examples_seen, points, names)
         if trial.replicate_of is not None:
             return None
         self.front = front_of([*self.front, *points])
-        if self.replicates.has_any(number):
-            self._report_means(number)
-        else:
-            self.proposer.report(number, examples_seen, trial.front)
-        may_begin = self.may_begin if may_begin is None else may_begin
+        self._report(trial, examples_seen)
         standing = self._standing(trial, points)
+        if may_begin is None:
+            may_begin = self.may_begin
         reason = self.early_stopper.on_rung(number, examples_seen, standing, ahead, may_begin)
-        trial.reason = reason or "" if ahead else ""
+        trial.reason = reason if reason and ahead else ""
         return trial.reason or None
+
+    def _add_points(
+        self, trial: TrialState, examples_seen: int, points: Sequence[Pair], names: Sequence[Hashable] | None
+    ) -> None:
+        """Put down the points of a trial's rung, by their names, or their positions if they have none."""
+        trial.front = front_of([*trial.front, *points])
+        positions = range(len(points))
+        named_points = dict(zip(names or positions, points, strict=True))
+        self.replicates.rung(trial.number, examples_seen, named_points)
 
     def _standing(self, trial: TrialState, points: Sequence[Pair]) -> Standing:
         feasible = tuple(point for point in trial.front if not self.objective.violation(point))
@@ -194,6 +199,13 @@ class Scheduler:
         trial.status = status
         self.early_stopper.end(number)
 
+    def _report(self, trial: TrialState, examples_seen: int) -> None:
+        """Let the sampler know a trial's front at a rung, or the fronts of its means where it has replicates."""
+        if self.replicates.has_any(trial.number):
+            self._report_means(trial.number)
+        else:
+            self.proposer.report(trial.number, examples_seen, trial.front)
+
     def _report_means(self, original: int) -> None:
         for examples_seen, front in self.replicates.mean_fronts(original).items():
             self.proposer.report(original, examples_seen, front)
@@ -210,11 +222,17 @@ class Scheduler:
         if not self.front:
             return
         area = self.objective.area(self.front)
-        min_growth = self.plateau.growth if self.plateau else 0.0
-        before = self._area_at_growth
-        if before is None or area > before + min_growth * abs(before):
+        if self._has_grown_to(area):
             self._area_at_growth = area
             self._num_rests_at_growth = self._num_rests
+
+    def _has_grown_to(self, area: float) -> bool:
+        """Whether a front of this area has grown enough since it last did."""
+        before = self._area_at_growth
+        if before is None:
+            return True
+        min_growth = self.plateau.growth if self.plateau else 0.0
+        return area > before + min_growth * abs(before)
 
 
 def make_objective(objective: ObjectiveConfig, reference: Pair) -> Objective:
@@ -228,9 +246,11 @@ def make_scheduler(config: SweepConfig, space: Space, reference: Pair, *, seed_o
     seed = (config.seed + seed_offset) % 2**32
     # An untrained trial scores as the reference does, unless that is another encoder.
     untrained = reference if config.reference_encoder == config.model else None
+    proposer = Proposer(space, config.sampler, seed, objective, config.objective.proposals)
+    early_stopper = make_early_stopper(config.early_stopping, objective, untrained)
     return Scheduler(
-        proposer=Proposer(space, config.sampler, seed, objective, config.objective.proposals),
-        early_stopper=make_early_stopper(config.early_stopping, objective, untrained),
+        proposer=proposer,
+        early_stopper=early_stopper,
         objective=objective,
         num_trials=config.budget.trials,
         plateau=config.early_stopping.plateau,

@@ -118,15 +118,21 @@ class Growth:
         if not self._forecaster.has_learnt:
             return self._first_to_go_on(may_begin)
         promises = self.promises(may_begin)
-        candidates = list(promises)
-        if not may_begin:
-            worth_it = [trial for trial in promises if self._is_worth_resuming(trial, promises[trial])]
-            candidates = worth_it or [trial for trial in promises if self._is_good(trial)]  # which may start slowly
-        best = max(candidates, key=lambda trial: (promises[trial], self._area_of(trial), -trial), default=None)
+        candidates = list(promises) if may_begin else self._worth_resuming(promises)
+        best = self._most_promising(candidates, promises)
         if best is None:
             return None
         new_is_better = may_begin and self._promise_of_a_new_trial() > promises[best]
         return None if new_is_better else best
+
+    def _worth_resuming(self, promises: dict[int, float]) -> list[int]:
+        """With nothing else to begin: the trials that promise enough, or else the good ones, which may start slowly."""
+        worth_it = [trial for trial, promise in promises.items() if self._is_worth_resuming(trial, promise)]
+        return worth_it or [trial for trial in promises if self._is_good(trial)]
+
+    def _most_promising(self, candidates: list[int], promises: dict[int, float]) -> int | None:
+        """Of equal promises the one of the largest front of its own, then the earlier."""
+        return max(candidates, key=lambda trial: (promises[trial], self._area_of(trial), -trial), default=None)
 
     def set_running(self, trial: int, running: bool) -> None:
         known = self._trials.setdefault(trial, _Trial())
@@ -150,9 +156,12 @@ class Growth:
         curve = trial.curve
         self._forecaster.add_rung(curve, examples_seen, points)
         curve.budgets_ahead = tuple(ahead)
-        curve.front, curve.area = standing.front, standing.area
-        trial.promise, trial.running = math.inf, False
-        bisect.insort(self._areas.setdefault(examples_seen, []), (-curve.area, number))
+        curve.front = standing.front
+        curve.area = standing.area
+        trial.promise = math.inf
+        trial.running = False
+        areas = self._areas.setdefault(examples_seen, [])
+        bisect.insort(areas, (-curve.area, number))
         for front in self._fronts:
             _add(front, points)
 
@@ -164,18 +173,21 @@ class Growth:
 
     def _promises_of_held(self, may_begin: bool) -> dict[int, float]:
         front = self._predicted_front()
-        held = self._held(may_begin)
-        held.sort(key=lambda number: (-self._trials[number].promise, number))
-        unknown = [number for number in held if math.isinf(self._trials[number].promise)]
-        num_enough = self.num_candidates + len(unknown)
+        held = self._held_by_promise(may_begin)
+        last_promises = [self._trials[number].promise for number in held]
+        num_unknown = sum(map(math.isinf, last_promises))
+        num_enough = self.num_candidates + num_unknown
         # Where nobody runs or may begin, all are asked until one is worth it, before the search ends.
         all_are_asked = not may_begin and not self._any_runs
         promises: dict[int, float] = {}
         for number in held:
-            if len(promises) >= num_enough and not all_are_asked:
+            are_enough = len(promises) >= num_enough
+            if are_enough and not all_are_asked:
                 break
-            promise = promises[number] = self._promise(number, front)
-            all_are_asked = all_are_asked and not self._is_worth_resuming(number, promise)
+            promise = self._promise(number, front)
+            promises[number] = promise
+            if self._is_worth_resuming(number, promise):
+                all_are_asked = False
         return promises
 
     @property
@@ -196,6 +208,10 @@ class Growth:
         held = [number for number, trial in self._trials.items() if trial.is_held]
         return [number for number in held if self._is_good(number)] if may_begin else held
 
+    def _held_by_promise(self, may_begin: bool) -> list[int]:
+        """Those trials, the one that last promised most first."""
+        return sorted(self._held(may_begin), key=lambda number: (-self._trials[number].promise, number))
+
     def _first_to_go_on(self, may_begin: bool) -> int | None:
         """While nobody has gone on, somebody must, for there to be something to predict from: the best."""
         if may_begin and any(trial.runs_on for trial in self._trials.values()):
@@ -214,11 +230,8 @@ class Growth:
     def _is_good(self, trial: int) -> bool:
         """Whether the trial is among the best that reached its budget."""
         curve = self._trials[trial].curve
-        budget = curve.budgets[-1]
-        areas = self._areas[budget]  # of all that reached it, the best first
-        num_reached = len(areas)
-        is_first_rung = len(curve.budgets) == 1
-        num_good = num_reached // PROMOTED_ONE_IN if is_first_rung else num_reached * budget // curve.budgets_ahead[0]
+        areas = self._areas[curve.budgets[-1]]  # of all that reached it, the best first
+        num_good = _num_good(curve, len(areas))
         worst_good = areas[max(1, num_good) - 1]
         return (-curve.area, trial) <= worst_good
 
@@ -236,6 +249,8 @@ class Growth:
     def _mean_promise_of_latest(self) -> float:
         """What the latest trials would have promised when they began, had all others been there."""
         begun = [number for number, trial in self._trials.items() if trial.curve.points]
+        if not begun:
+            return math.inf
         largest = heapq.nlargest(NUM_LARGEST, begun, key=self._area_of)
         front_of_largest = self._joint_front(largest)
         promises = []
@@ -244,8 +259,10 @@ class Growth:
             if number in largest:
                 others = [other for other in largest if other != number]
                 front = self._joint_front(others)
-            promises.append(_largest_gain(front, self._all_rungs(number), 0))
-        return float(np.mean(promises)) if promises else math.inf
+            rungs = self._all_rungs(number)
+            promise = _largest_gain(front, rungs, 0)
+            promises.append(promise)
+        return float(np.mean(promises))
 
     def _all_rungs(self, trial: int) -> Iterator[tuple[int, Float64Array]]:
         """A trial's rungs so far and those ahead: examples seen, and points (points, 2) as they were or are predicted."""
@@ -256,6 +273,13 @@ class Growth:
     def _joint_front(self, trials: Iterable[int]) -> Staircase:
         points = (pair for trial in trials for pair in self._trials[trial].curve.front)
         return Staircase(self.reference_point, points)
+
+
+def _num_good(curve: LearningCurve, num_reached: int) -> int:
+    """How many of the trials that reached a curve's budget may go on from it while there are others to begin."""
+    budget = curve.budgets[-1]
+    is_first_rung = len(curve.budgets) == 1
+    return num_reached // PROMOTED_ONE_IN if is_first_rung else num_reached * budget // curve.budgets_ahead[0]
 
 
 def _largest_gain(front: Staircase, rungs: Iterable[tuple[int, Float64Array]], begin: int) -> float:

@@ -78,19 +78,26 @@ class Forecaster:
 
     def add_rung(self, curve: LearningCurve, examples_seen: int, points: Float64Array) -> None:
         """Let a curve go on to a rung with these points (points, 2), and learn from how they moved."""
-        rate: Float64Array | None = None
-        if not curve.points:
-            if self._origin is not None:
-                rate = (points - self._origin) / examples_seen
-        elif curve.points[-1].shape == points.shape:
-            last_budget = curve.budgets[-1]
-            rate = (points - curve.points[-1]) / (examples_seen - last_budget)
-            self._rate_models.setdefault(last_budget, RateModel()).learn(curve.rate, rate)
-            self._num_rates_learnt += 1
-        curve.rate = rate
+        if curve.points:
+            curve.rate = self._learn_rate(curve, examples_seen, points)
+        elif self._origin is not None:
+            curve.rate = (points - self._origin) / examples_seen
         curve.budgets.append(examples_seen)
         curve.points.append(points)
         curve.prediction = None
+
+    def _learn_rate(self, curve: LearningCurve, examples_seen: int, points: Float64Array) -> Float64Array | None:
+        """How far a curve's points moved for each example since its last rung; None where they are others than there."""
+        last_points = curve.points[-1]
+        if last_points.shape != points.shape:
+            return None
+        last_budget = curve.budgets[-1]
+        num_examples = examples_seen - last_budget
+        rate: Float64Array = (points - last_points) / num_examples
+        model = self._rate_models.setdefault(last_budget, RateModel())
+        model.learn(curve.rate, rate)
+        self._num_rates_learnt += 1
+        return rate
 
     def points_ahead(self, curve: LearningCurve) -> list[Float64Array]:
         """The points (points, 2) that the curve is predicted to have at each of its further rungs."""
@@ -100,7 +107,8 @@ class Forecaster:
         return prediction.points
 
     def _predict(self, curve: LearningCurve) -> list[Float64Array]:
-        points, rate = curve.points[-1], curve.rate
+        points = curve.points[-1]
+        rate = curve.rate
         budget = curve.budgets[-1]
         predicted = []
         for next_budget in curve.budgets_ahead:

@@ -25,11 +25,12 @@ class Median(KeepAll):
         if examples_seen < self.first:
             return None
         others = self._objectives[examples_seen]
-        median = float(np.median(others)) if len(others) >= self.least else -np.inf
+        num_others = len(others)
+        median = float(np.median(others)) if num_others >= self.least else -np.inf
         others.append(standing.objective)
         if standing.objective >= median:
             return None
         return (
             f"objective {100 * standing.objective:.2f} after {examples_seen:,} examples is below {100 * median:.2f}, "
-            f"the median of {len(others) - 1} other trials"
+            f"the median of {num_others} other trials"
         )
