@@ -31,44 +31,53 @@ def buckets(
         start += size
 
 
+def tokens_per_bucket(device: str) -> int:
+    """The most tokens that a bucket holds on this kind of device."""
+    return TOKENS_PER_BUCKET.get(device, TOKENS_PER_BUCKET["cpu"])
+
+
 def training_buckets(lengths: npt.NDArray[np.integer], device: str) -> list[npt.NDArray[np.int64]]:
     """Positions of a training batch's sentences, cut into buckets for this kind of device, longest first."""
-    kind = device if device in TOKENS_PER_BUCKET else "cpu"
-    tokens_per_bucket = TOKENS_PER_BUCKET[kind]
+    max_tokens = tokens_per_bucket(device)
     if len(lengths) > MAX_WEIGHED:
-        return list(buckets(lengths, tokens_per_bucket))
-    return least_padded(lengths, tokens_per_bucket, BUCKET_COST[kind])
+        return list(buckets(lengths, max_tokens))
+    bucket_cost = BUCKET_COST.get(device, BUCKET_COST["cpu"])
+    return least_padded(lengths, max_tokens, bucket_cost)
 
 
-def least_padded(
-    lengths: npt.NDArray[np.integer], tokens_per_bucket: int, bucket_cost: int
-) -> list[npt.NDArray[np.int64]]:
+def least_padded(lengths: npt.NDArray[np.integer], max_tokens: int, bucket_cost: int) -> list[npt.NDArray[np.int64]]:
     """Positions grouped by length, longest first, at the least cost of all ways to group them so.
 
-    A bucket costs its padded cells, at most ``tokens_per_bucket`` unless it holds one sentence, and ``bucket_cost`` cells
+    A bucket costs its padded cells, at most ``max_tokens`` unless it holds one sentence, and ``bucket_cost`` cells
     for being one more. O(n^2), for the few hundred sentences of a training batch.
     """
+    if not len(lengths):
+        return []
     order = np.argsort(-lengths, kind="stable")
     longest_first = lengths[order].astype(np.int64)
-    count = len(order)
-    if count == 0:
-        return []
+    last_start = _last_starts(longest_first, max_tokens, bucket_cost)
+    starts: list[int] = []
+    end = len(order)
+    while end > 0:
+        end = int(last_start[end])
+        starts.append(end)
+    cuts = starts[-2::-1]  # the first bucket begins at 0, where nothing is cut
+    return np.split(order, cuts)
+
+
+def _last_starts(longest_first: npt.NDArray[np.int64], max_tokens: int, bucket_cost: int) -> npt.NDArray[np.int64]:
+    """Where the last bucket begins when the longest n sentences are grouped at the least cost: (sentences + 1,), by n."""
+    count = len(longest_first)
     # By the number of sentences from the longest on: what grouping them costs, and where their last bucket begins.
     least_cost = np.zeros(count + 1, np.int64)
     last_start = np.zeros(count + 1, np.int64)
     for end in range(1, count + 1):
         sizes = end - np.arange(end)  # of the last bucket, by where it begins
         cells = sizes * longest_first[:end]
-        allowed = cells <= tokens_per_bucket
+        allowed = cells <= max_tokens
         allowed[-1] = True
         costs = np.where(allowed, least_cost[:end] + cells, _NOT_ALLOWED)
         start = costs.argmin()
         last_start[end] = start
         least_cost[end] = costs[start] + bucket_cost
-    starts: list[int] = []
-    end = count
-    while end > 0:
-        end = int(last_start[end])
-        starts.append(end)
-    cuts = starts[-2::-1]  # the first bucket begins at 0, where nothing is cut
-    return np.split(order, cuts)
+    return last_start

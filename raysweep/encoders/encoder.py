@@ -96,11 +96,13 @@ def embed(
     import torch
 
     model.eval()
-    embeddings = np.empty((len(ids), embedding_width(model)), np.float32)
+    width = embedding_width(model)
+    embeddings = np.empty((len(ids), width), np.float32)
     with torch.inference_mode(), precision.autocast(arithmetic, model.device.type):
         for bucket in buckets(tokens.lengths(ids)):
             bucket_ids = ids[bucket]
-            rows = forward(model, tokens, bucket_ids, batch_context(bucket_ids)).float()
+            context = batch_context(bucket_ids)
+            rows = forward(model, tokens, bucket_ids, context).float()
             if unit:
                 rows = torch.nn.functional.normalize(rows, dim=-1)
             embeddings[bucket] = rows.cpu().numpy()

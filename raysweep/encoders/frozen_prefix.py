@@ -42,16 +42,18 @@ class CacheLayout:
     def of(cls, lengths: npt.NDArray[np.integer], tokens_per_group: int, max_rows: int) -> "CacheLayout":
         """Keep whole groups of like length, the shortest sentences first, in at most ``max_rows`` rows."""
         shortest_first = list(buckets.buckets(lengths, tokens_per_group))[::-1]
-        ends = np.cumsum([lengths[group].sum() for group in shortest_first])
+        group_sizes = [lengths[group].sum() for group in shortest_first]
+        ends = np.cumsum(group_sizes)
         num_groups = int(np.searchsorted(ends, max_rows, side="right"))
         groups = shortest_first[:num_groups]
         group_of = np.full(lengths.shape, -1)
         first_row = np.full(lengths.shape, -1)
         num_rows = 0
         for number, group in enumerate(groups):
-            ends_in_group = np.cumsum(lengths[group])
+            sentence_lengths = lengths[group]
+            ends_in_group = np.cumsum(sentence_lengths)
             group_of[group] = number
-            first_row[group] = num_rows + ends_in_group - lengths[group]
+            first_row[group] = num_rows + ends_in_group - sentence_lengths
             num_rows += int(ends_in_group[-1])
         return cls(groups, group_of, first_row, num_rows)
 
@@ -77,10 +79,12 @@ class Prefix:
         self._next_block = modules[names.next_block]
         self._returns_tuple = [False] * len(self._blocks)  # seen when a batch is computed
         self._width = encoder.hidden_width(model)
+        every_sentence = np.arange(len(tokens))
+        bytes_per_row = self._width * dtype.itemsize
         self._layout = CacheLayout.of(
-            tokens.lengths(np.arange(len(tokens))),
-            buckets.TOKENS_PER_BUCKET.get(model.device.type, buckets.TOKENS_PER_BUCKET["cpu"]),
-            max_bytes // (self._width * dtype.itemsize),
+            tokens.lengths(every_sentence),
+            tokens_per_group=buckets.tokens_per_bucket(model.device.type),
+            max_rows=max_bytes // bytes_per_row,
         )
         self._is_filled = np.zeros(len(self._layout.groups), bool)
         # Memory that is only reserved: on a CPU, pages are taken as they are first written.
@@ -91,11 +95,21 @@ class Prefix:
         """The tokens whose hidden states the cache can hold."""
         return self._layout.num_rows
 
+    def is_of(self, names: PrefixNames, dtype: torch.dtype) -> bool:
+        """Whether it keeps the hidden states of these frozen blocks in this arithmetic."""
+        return (self.names, self.dtype) == (names, dtype)
+
     def hidden(self, ids: npt.NDArray[np.integer]) -> Tensor:
         """Hidden states of the padded batch of these sentences, (sentences, longest, width); beyond a sentence, zeros."""
         self._fill_groups_of(ids)
-        longest = int(self._tokens.lengths(ids).max())
-        hidden = torch.zeros(len(ids), longest, self._width, dtype=self.dtype, device=self._model.device)
+        lengths = self._tokens.lengths(ids)
+        hidden = torch.zeros(
+            len(ids),
+            int(lengths.max()),
+            self._width,
+            dtype=self.dtype,
+            device=self._model.device,
+        )
         is_kept = self._layout.first_row[ids] >= 0
         kept = np.flatnonzero(is_kept)
         if len(kept):
@@ -139,7 +153,8 @@ class Prefix:
         self._model.eval()
 
         def stop(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            raise _Reached(args[0] if args else kwargs["hidden_states"])
+            hidden = args[0] if args else kwargs["hidden_states"]
+            raise _Reached(hidden)
 
         def note_kind_of_output(index: int) -> Callable[..., None]:
             def note(module: nn.Module, args: Any, output: Any) -> None:
@@ -149,7 +164,8 @@ class Prefix:
 
         hooks = [self._next_block.register_forward_pre_hook(stop, with_kwargs=True)]
         for index, block in enumerate(self._blocks):
-            hooks.append(block.register_forward_hook(note_kind_of_output(index)))
+            hook = block.register_forward_hook(note_kind_of_output(index))
+            hooks.append(hook)
         try:
             with torch.no_grad():
                 encoder.forward(self._model, self._tokens, ids)
@@ -167,7 +183,8 @@ class Prefix:
         hidden = self.hidden(ids)
         modules = [*self._embeddings, *self._blocks]
         outputs: list[Any] = [hidden] * len(self._embeddings)
-        outputs += [(hidden,) if returns_tuple else hidden for returns_tuple in self._returns_tuple]
+        for returns_tuple in self._returns_tuple:
+            outputs.append((hidden,) if returns_tuple else hidden)
         for module, output in zip(modules, outputs, strict=True):
             module.forward = lambda *args, output=output, **kwargs: output
         try:

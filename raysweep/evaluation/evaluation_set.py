@@ -39,7 +39,8 @@ class EvaluationSet:
     def of(cls, prepared: Prepared, split: ScoredSplit, config: EvaluationConfig) -> "EvaluationSet":
         """The split's queries against the seeded pool of train. InputError when k exceeds the pool."""
         sentences = prepared.sentences
-        train, queries = sentences.ids("train"), sentences.ids(split)
+        train = sentences.ids("train")
+        queries = sentences.ids(split)
         drawn = retrieval.sample_pool(len(train), len(queries), size=config.num_pool, seed=config.pool_seed)
         pool = train[drawn]
         retrieval.check_k(config.k, len(pool))

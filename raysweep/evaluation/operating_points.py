@@ -128,9 +128,11 @@ def score_encoded(
 ) -> dict[PointKey, retrieval.Scores]:
     """Per-query scores of points that need no other encoding: all kinds but ``interpolate``."""
     num_queries = len(encoded.queries)
-    found = {key: np.empty((num_queries, evaluation.k), np.int64) for key in keys}
+    shape = (num_queries, evaluation.k)
+    found = {key: np.empty(shape, np.int64) for key in keys}
     for start in range(0, num_queries, retrieval.QUERIES_PER_BLOCK):
-        block = slice(start, start + retrieval.QUERIES_PER_BLOCK)
+        end = start + retrieval.QUERIES_PER_BLOCK
+        block = slice(start, end)
         products = _Products.of(encoded, evaluation, block)
         for key, retrieved in found.items():
             ranked_by = products.ranked_by(key)

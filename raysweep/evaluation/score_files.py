@@ -28,6 +28,11 @@ class LabelledFiles:
     text_column: str = "text"
     label_column: str = "label"
 
+    def check(self) -> None:
+        """Raise InputError where a source or one of its columns does not exist."""
+        for source, split in ((self.train, "train"), (self.test, "test")):
+            sources.check(source, self.text_column, self.label_column, split=split)
+
 
 @dataclass(frozen=True)
 class RetrievalSettings:
@@ -74,20 +79,21 @@ def score_files(
     under ``reference``, by default the model itself. Rows are taken as they are, duplicates and conflicting labels too, so
     that published values come out. Raises InputError before anything is embedded.
     """
-    sources.check(files.train, files.text_column, files.label_column, split="train")
-    sources.check(files.test, files.text_column, files.label_column, split="test")
+    files.check()
     model_name = locate(model).folder.name
     if reference is not None:
         locate(reference)
     train = _read(files.train, "train", files)
     queries = _read(files.test, "test", files)
     _check_labels(files, train, queries, display)
-    pool = _sample_pool(files, train, len(queries.texts), settings, display)
+    num_queries = len(queries.texts)
+    pool = _sample_pool(files, train, num_queries, settings, display)
 
     texts = queries.texts + pool.texts
     tuned = _embed(model, model_name, texts, display)
     if reference in (None, model):
-        frozen = tuned / np.linalg.norm(tuned, axis=1, keepdims=True)
+        lengths = np.linalg.norm(tuned, axis=1, keepdims=True)
+        frozen = tuned / lengths
     else:
         frozen = _embed(reference or model, "reference", texts, display, unit=True)
     return _score(tuned, frozen, queries.labels, pool.labels, settings)
@@ -101,10 +107,11 @@ def _score(
     settings: RetrievalSettings,
 ) -> list[FileScores]:
     """Scores by embeddings of the queries and, after them, the pool: ``tuned`` retrieves, ``frozen`` gives similarity."""
-    tuned_queries, tuned_pool = np.split(tuned, [len(query_labels)])
-    reference_queries, reference_pool = np.split(frozen, [len(query_labels)])
+    after_queries = [len(query_labels)]
+    tuned_queries, tuned_pool = np.split(tuned, after_queries)
+    reference_queries, reference_pool = np.split(frozen, after_queries)
     _, classes = np.unique([*query_labels, *pool_labels], return_inverse=True)
-    query_classes, pool_classes = np.split(classes, [len(query_labels)])
+    query_classes, pool_classes = np.split(classes, after_queries)
     found = retrieval.retrieve(tuned_queries, tuned_pool, max(settings.ks))
     results: list[FileScores] = []
     for kind in settings.rank_weights:

@@ -46,15 +46,14 @@ def build(
         modules.append(Normalize())
     if kind == "concat":
         first_width = own_width
-        modules.append(_linear(torch.eye(own_width), torch.zeros(own_width), nn.Identity(), output=_FIRST))
+        modules.append(_unchanged(own_width))
     else:
         assert head is not None
         first_width = len(head.bias)
         modules.append(_classifier(head))
     modules += _token_tower(key, reference)
     modules.append(Pooling(reference_width, pooling_mode=("cls", "mean")))
-    weights = torch.cat([torch.full((first_width,), value**0.5), torch.ones(reference_width)])
-    modules.append(_linear(weights.diag(), torch.zeros(len(weights)), nn.Identity()))
+    modules.append(_weighting(value, first_width, reference_width))
     if kind == "concat":
         modules.append(Normalize())
         return SentenceTransformer(modules=modules, similarity_fn_name="cosine", device="cpu")
@@ -89,6 +88,11 @@ def _token_tower(key: PointKey, model: "SentenceTransformer") -> list[nn.Module]
     return [transformer, one_token]
 
 
+def _unchanged(width: int) -> nn.Module:
+    """The first encoder's embeddings as they are."""
+    return _linear(torch.eye(width), torch.zeros(width), nn.Identity(), output=_FIRST)
+
+
 def _classifier(head: Head) -> nn.Module:
     """Class probabilities of unit embeddings."""
     weight = torch.from_numpy(head.weight.astype(np.float64)) * head.weight.shape[1] ** 0.5
@@ -97,6 +101,13 @@ def _classifier(head: Head) -> nn.Module:
         weight, bias = weight - weight.flip(0), bias - bias.flip(0)
         return _linear(weight.float(), bias.float(), nn.Sigmoid(), output=_FIRST)
     return _linear(weight.float(), bias.float(), nn.Softmax(), output=_FIRST)
+
+
+def _weighting(value: float, first_width: int, reference_width: int) -> nn.Module:
+    """Multiplies the first vector by the root of the point's value, so that inner products are weighted by the value."""
+    first_weights = torch.full((first_width,), value**0.5)
+    weights = torch.cat([first_weights, torch.ones(reference_width)])
+    return _linear(weights.diag(), torch.zeros(len(weights)), nn.Identity())
 
 
 def _linear(

@@ -101,7 +101,8 @@ def compare_searches(source: Path, where: Mapping[str, str], settings: CompareSe
             runs = []
             for seed in range(settings.num_seeds):
                 runs.append(_replay(table, search, seed, settings.num_workers))
-                advance(index * settings.num_seeds + seed + 1, num_replays, "searches")
+                num_done = index * settings.num_seeds + seed + 1
+                advance(num_done, num_replays, "searches")
             outcomes.append(_outcome(table, search, runs))
     figures = {
         "budget": table.whole_budget,

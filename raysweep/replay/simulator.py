@@ -97,7 +97,8 @@ def replay(table: RecordedSweep, peer: Peer, num_workers: int) -> Iterator[Step]
         while len(workers) < num_workers and (asked := peer.ask()) is not None:
             trial, values = asked
             if trial not in runs:
-                recorded = table.trials[free_trials.take_nearest(values)]
+                nearest = free_trials.take_nearest(values)
+                recorded = table.trials[nearest]
                 runs[trial] = _Run(recorded)
                 peer.on_begin(trial, recorded.values)
             workers.start(trial, runs[trial].next_seconds)
@@ -108,9 +109,11 @@ def replay(table: RecordedSweep, peer: Peer, num_workers: int) -> Iterator[Step]
         spent += run.next_budget
         rung = run.finish_rung()
         front = front_of([*front, *rung.points])
-        yield Step(spent, workers.clock, hypervolume(front, table.reference_point))
+        area = hypervolume(front, table.reference_point)
+        yield Step(spent, workers.clock, area)
         ahead = run.budgets_ahead
-        if peer.on_rung(trial, rung.budget, rung.points, ahead) or not ahead:
+        stops = peer.on_rung(trial, rung.budget, rung.points, ahead)
+        if stops or not ahead:
             peer.on_rest(trial, completed=not ahead)
         else:
             workers.start(trial, run.next_seconds)

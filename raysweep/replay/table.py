@@ -94,15 +94,20 @@ class FreeTrials:
 
     def take_nearest(self, values: Mapping[str, Any]) -> int:
         """The index of the recorded trial that a proposal stands for; it is free no more. IndexError if none is free."""
-        distances = np.zeros(len(self._is_free))
-        for name, column in self._columns.items():
-            distances += column.distances(values.get(name))
+        distances = self._distances(values)
         distances[~self._is_free] = np.inf
         index = int(np.argmin(distances))
         if not self._is_free[index]:
             raise IndexError("every recorded configuration was taken")
         self._is_free[index] = False
         return index
+
+    def _distances(self, values: Mapping[str, Any]) -> Float64Array:
+        """Of the proposal from each recorded trial, (trials,)."""
+        distances = np.zeros(len(self._is_free))
+        for name, column in self._columns.items():
+            distances += column.distances(values.get(name))
+        return distances
 
 
 @dataclass(frozen=True)
@@ -175,13 +180,14 @@ def _parameters(rows: Sequence[Mapping[str, Scalar]]) -> Parameters:
     everywhere = [name for name in names if all(name in row for row in rows)]
     found: dict[str, Parameter] = {name: _parameter([row[name] for row in rows]) for name in everywhere}
     waiting = [name for name in names if name not in found]
-    for parent in sorted(everywhere, key=lambda name: len({row[name] for row in rows})):
+    fewest_values_first = sorted(everywhere, key=lambda name: len({row[name] for row in rows}))
+    for parent in fewest_values_first:
         parameter = found[parent]
         if not isinstance(parameter, Choices):
             continue
         children = [name for name in waiting if _decides(rows, parent, name)]
         if children:
-            found[parent] = Choices({o: _below(rows, parent, o, children) for o in parameter.options})
+            found[parent] = Choices({option: _below(rows, parent, option, children) for option in parameter.options})
             waiting = [name for name in waiting if name not in children]
     if waiting:
         raise InputError(
@@ -209,7 +215,8 @@ def _parameter(values: Sequence[Scalar]) -> Parameter:
     if len(different) == 1:
         return Fixed(different[0])
     scale = _scale(different)
-    are_few = len(different) <= min(MAX_CHOICES, len(values) // 2)
+    max_choices = min(MAX_CHOICES, len(values) // 2)
+    are_few = len(different) <= max_choices
     if scale is None or are_few:
         return Choices({value: {} for value in different})
     is_integer = all(isinstance(value, int) for value in different)

@@ -43,7 +43,11 @@ def read(path: Path, where: Mapping[str, str] | None = None) -> RecordedSweep:
 def _frame(path: Path) -> "pd.DataFrame":
     import pandas as pd
 
-    readers = {".csv": pd.read_csv, ".tsv": lambda file: pd.read_csv(file, sep="\t"), ".parquet": pd.read_parquet}
+    readers = {
+        ".csv": pd.read_csv,
+        ".tsv": lambda file: pd.read_csv(file, sep="\t"),
+        ".parquet": pd.read_parquet,
+    }
     if not path.exists():
         raise InputError(f"{path}: no such file")
     if path.suffix not in readers:
@@ -98,10 +102,13 @@ def _part(frame: "pd.DataFrame", column: str, wanted: str) -> "pd.DataFrame":
     is_reference = frame["kind"] == "reference"
     texts = as_objects(frame[column]).map(lambda value: None if value is None else str(plain(value)))
     is_wanted = texts.isin([wanted, _number_text(wanted)])
-    if not (is_wanted & ~is_reference).any():
+    is_wanted_point = is_wanted & ~is_reference
+    if not is_wanted_point.any():
         present = sorted(texts[~is_reference].dropna().unique())
-        raise InputError(f"no row has {column} {wanted!r}; there are {', '.join(present[:20])}")
-    if column == "kind" or texts[is_reference].isna().all():
+        listed = ", ".join(present[:20])
+        raise InputError(f"no row has {column} {wanted!r}; there are {listed}")
+    reference_names_none = texts[is_reference].isna().all()
+    if column == "kind" or reference_names_none:
         return frame[is_wanted | is_reference]
     return frame[is_wanted]
 
@@ -212,7 +219,16 @@ def frame_of(results: Results) -> "pd.DataFrame":
         types = {type(cells[name]) for cells in parameter_cells.values()}
         if types <= {int, type(None)}:  # pandas makes floats of whole numbers that some trials lack
             frame[name] = frame[name].astype("Int64")
-    columns = ["trial", *names, "examples_seen", "seconds", "kind", "value", "polarity", "similarity"]
+    columns = [
+        "trial",
+        *names,
+        "examples_seen",
+        "seconds",
+        "kind",
+        "value",
+        "polarity",
+        "similarity",
+    ]
     return frame[columns]
 
 

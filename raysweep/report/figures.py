@@ -133,10 +133,14 @@ def _say_that_it_is_empty(axis: "Axes") -> None:
 
 def _draw_limits(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
     """The oracle front, which no encoder can pass, the reference encoder, and the constraints."""
-    if summary.oracles[split]:
-        axis.plot(*_xy(summary.oracles[split]), **ORACLE)
-    if split in summary.references:
-        axis.scatter(*_xy([summary.references[split]]), s=70, zorder=6, **REFERENCE)
+    oracle = summary.oracles[split]
+    if oracle:
+        x, y = _xy(oracle)
+        axis.plot(x, y, **ORACLE)
+    reference = summary.references.get(split)
+    if reference is not None:
+        x, y = _xy([reference])
+        axis.scatter(x, y, s=70, zorder=6, **REFERENCE)
     objective = summary.objectives_by_split.get(split)
     if objective is None:
         return
@@ -161,17 +165,30 @@ def _draw_trajectories(axis: "Axes", summary: Summary, colours: Colours) -> None
     """Lines that join the plain points of the best trials in the order of training."""
     from matplotlib.collections import LineCollection
 
-    plain_points: dict[int | None, list[Point]] = defaultdict(list)
-    for point in summary.results.points:
-        if point.split == "dev" and point.kind == "plain":
-            plain_points[point.trial].append(point)
+    plain_points = _plain_points_by_trial(summary)
     for each in _best_trials(summary):
         points = sorted(plain_points[each.trial.trial], key=lambda point: point.step or 0)
         if len(points) > 1:
             x, y = _xy(points)
             line = list(zip(x, y, strict=True))
             colour = colours[_loss_of(each)]
-            axis.add_collection(LineCollection([line], colors=colour, linewidths=0.6, alpha=0.4, zorder=1))
+            trajectory = LineCollection(
+                [line],
+                colors=colour,
+                linewidths=0.6,
+                alpha=0.4,
+                zorder=1,
+            )
+            axis.add_collection(trajectory)
+
+
+def _plain_points_by_trial(summary: Summary) -> defaultdict[int | None, list[Point]]:
+    """Those on dev."""
+    plain_points = defaultdict(list)
+    for point in summary.results.points:
+        if point.split == "dev" and point.kind == "plain":
+            plain_points[point.trial].append(point)
+    return plain_points
 
 
 def _best_trials(summary: Summary) -> list[TrialSummary]:
@@ -183,15 +200,18 @@ def _best_trials(summary: Summary) -> list[TrialSummary]:
 def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colours: Colours) -> None:
     scored = [(member, point) for member in summary.members if (point := member.on(split))]
     points = [point for _, point in scored]
+    num_queries = summary.results.info.num_queries.get(split)
     if split == "dev":
+        x, y = _xy(points)
         # Falling similarity: a step goes up at the lower similarity, so the corner is what both points dominate.
-        axis.step(*_xy(points), where="post", zorder=3, **FRONT)
-    elif split in summary.results.info.num_queries:
-        _draw_intervals(axis, points, summary.results.info.num_queries[split])
+        axis.step(x, y, where="post", zorder=3, **FRONT)
+    elif num_queries is not None:
+        _draw_intervals(axis, points, num_queries)
     loss_by_trial = _loss_by_trial(summary)
     size = 34 if len(scored) <= MAX_LARGE else 16
     for member, point in scored:
-        _draw_member(axis, member, point, size=size, colour=colours[loss_by_trial[point.trial or 0]])
+        loss = loss_by_trial[point.trial or 0]
+        _draw_member(axis, member, point, size=size, colour=colours[loss])
 
 
 def _draw_intervals(axis: "Axes", points: Sequence[Point], num_queries: int) -> None:
@@ -235,7 +255,8 @@ def _label_front(axis: "Axes", summary: Summary) -> None:
     for kind in dict.fromkeys(kinds):
         label = "front member" if kind == "plain" else f"front member, {kind}"
         _label_member(axis, label, marker=_kind_marker(kind), colour=FAINT)
-    if not all(member.is_feasible for member in summary.members):
+    all_are_feasible = all(member.is_feasible for member in summary.members)
+    if not all_are_feasible:
         _label_member(axis, "misses a constraint", marker="o", colour="white")
     axis.plot([], [], label="front on dev", **FRONT)
 
@@ -292,12 +313,20 @@ def _draw_endings(axis: "Axes", lines: Sequence[_ProgressLine], colours: Colours
     """A marker at the end of each line, which says how the trial ended."""
     size = 10 if len(lines) > MANY_TRIALS else 26
     for status, style in STATUS_STYLES.items():
-        ends_by_loss = _ends_by_loss(line for line in lines if line.status == status)
+        ended_so = [line for line in lines if line.status == status]
+        ends_by_loss = _ends_by_loss(ended_so)
         if ends_by_loss:
             _label_marker(axis, style.legend, size=26, marker=style.marker, color=INK)
         for loss, ends in ends_by_loss.items():
             x, y = zip(*ends, strict=True)
-            axis.scatter(x, y, marker=style.marker, s=size, color=colours[loss], zorder=3)
+            axis.scatter(
+                x,
+                y,
+                marker=style.marker,
+                s=size,
+                color=colours[loss],
+                zorder=3,
+            )
 
 
 def _ends_by_loss(lines: Iterable[_ProgressLine]) -> Mapping[str, Sequence[Pair]]:

@@ -22,6 +22,7 @@ from raysweep.report.tables import (
     trial_table,
 )
 from raysweep.report.texts import HYPERVOLUME_TEXT, MEANS_TEXT, SCORES_TEXT, cost_text, objective_text
+from raysweep.results.account import Entry
 
 MAX_OPEN_TRIALS = 30  # longer tables of trials start folded
 
@@ -151,12 +152,13 @@ def _tiles(summary: Summary) -> str:
         tiles += _member_tiles(member)
     total = summary.account.total
     if total.cost.seconds:
-        saved = f"; stopping early saved about {total.saved_seconds:,.0f}" if total.saved_seconds else ""
-        tiles.append(_Tile("trial-seconds", f"{total.cost.seconds:,.0f}", f"of workers{saved}"))
+        tiles.append(_seconds_tile(total))
     for split, area in summary.areas.items():
+        name = f"of the oracle's hypervolume, {split}"
         front = f"front {show_area(area.front)}"
-        tiles.append(_Tile(f"of the oracle's hypervolume, {split}", show_share(area.share), front))
-    return f'<dl class="tiles">{"".join(tile.render() for tile in tiles)}</dl>'
+        tiles.append(_Tile(name, show_share(area.share), front))
+    content = "".join(tile.render() for tile in tiles)
+    return f'<dl class="tiles">{content}</dl>'
 
 
 def _member_tiles(member: Member) -> Iterator[_Tile]:
@@ -168,6 +170,13 @@ def _member_tiles(member: Member) -> Iterator[_Tile]:
         yield _Tile("knee", scores, where)
     if member.is_best:
         yield _Tile("best objective", scores, where)
+
+
+def _seconds_tile(total: Entry) -> _Tile:
+    detail = "of workers"
+    if total.saved_seconds:
+        detail += f"; stopping early saved about {total.saved_seconds:,.0f}"
+    return _Tile("trial-seconds", f"{total.cost.seconds:,.0f}", detail)
 
 
 def _front(summary: Summary, png: bytes) -> str:
@@ -206,12 +215,14 @@ def _costs(summary: Summary) -> str:
 def _trials(summary: Summary) -> str:
     if not summary.trials:
         return _section("Trials", _paragraph("No trial was proposed."))
-    is_open = " open" if len(summary.trials) <= MAX_OPEN_TRIALS else ""
-    text = f"All ({len(summary.trials)}), with the best dev point of each under the objective"
+    num_trials = len(summary.trials)
+    is_open = " open" if num_trials <= MAX_OPEN_TRIALS else ""
+    text = f"All ({num_trials}), with the best dev point of each under the objective"
     if summary.results.info.constraints:
         text += ", in parentheses where it misses a constraint"
     table = _table(trial_table(summary))
-    return _section("Trials", f"<details{is_open}><summary>{text}</summary>{table}</details>")
+    details = f"<details{is_open}><summary>{text}</summary>{table}</details>"
+    return _section("Trials", details)
 
 
 def _table(table: TextTable, style: str = "") -> str:

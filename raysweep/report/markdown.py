@@ -17,7 +17,12 @@ from raysweep.report.texts import HYPERVOLUME_TEXT, MEANS_TEXT, SCORES_TEXT, cos
 def markdown(summary: Summary) -> str:
     """``front.md``: what is missing, the front, its hypervolume and the settings."""
     info = summary.results.info
-    lines = [f"# {_plain(info.name)}", "", _plain(objective_text(info)), ""]
+    lines = [
+        f"# {_plain(info.name)}",
+        "",
+        _plain(objective_text(info)),
+        "",
+    ]
     lines += [f"> {_plain(note)}\n>" for note in notes(summary)]
     if summary.members:
         lines += _section("Front", front_table(summary), SCORES_TEXT)

@@ -179,11 +179,12 @@ def _areas(
         if not scored:
             continue
         front = [point for member, point in scored if member.is_feasible]
-        limit = [point for point in oracles[split] if criterion.is_feasible(point)]
+        oracle = oracles[split]
+        limit = [point for point in oracle if criterion.is_feasible(point)]
         areas[split] = Area(
             reference_point=objective.reference_point,
             front=_hypervolume(front, objective),
-            oracle=_hypervolume(limit, objective) if oracles[split] else None,
+            oracle=_hypervolume(limit, objective) if oracle else None,
         )
     return areas
 
@@ -199,11 +200,13 @@ def _trials(results: Results, criterion: _Criterion) -> tuple[TrialSummary, ...]
         if (rung.trial, rung.step) in best_points:
             rungs_by_trial[rung.trial][rung.step] = rung
     summaries = []
-    for trial in sorted(results.trials, key=lambda trial: trial.trial):
-        rungs = rungs_by_trial[trial.trial]
-        steps = sorted(rungs)
-        points = [best_points[trial.trial, step] for step in steps]
-        summaries.append(_trial_summary(trial, tuple(rungs[step] for step in steps), points, criterion))
+    trials = sorted(results.trials, key=lambda trial: trial.trial)
+    for trial in trials:
+        by_step = rungs_by_trial[trial.trial]
+        rungs = tuple(by_step[step] for step in sorted(by_step))
+        points = [best_points[rung.trial, rung.step] for rung in rungs]
+        summary = _trial_summary(trial, rungs, points, criterion)
+        summaries.append(summary)
     return tuple(summaries)
 
 

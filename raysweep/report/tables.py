@@ -113,11 +113,21 @@ def area_table(summary: Summary) -> TextTable:
     """By split: the reference encoder's scores, and the hypervolumes of the front and of the oracle front."""
     rows = []
     for split in SPLITS:
-        reference, area = summary.references.get(split), summary.areas.get(split)
+        reference = summary.references.get(split)
+        area = summary.areas.get(split)
         if reference is not None:
+            scores = (show(reference.polarity), show(reference.similarity))
             areas = (ABSENT,) * 4 if area is None else _area_cells(area)
-            rows.append((split, show(reference.polarity), show(reference.similarity), *areas))
-    columns = ("split", "P of R", "S of R", "hypervolume above (P, S)", "front", "oracle front", "share")
+            rows.append((split, *scores, *areas))
+    columns = (
+        "split",
+        "P of R",
+        "S of R",
+        "hypervolume above (P, S)",
+        "front",
+        "oracle front",
+        "share",
+    )
     return TextTable(columns, tuple(rows), frozenset({"split"}))
 
 
@@ -141,6 +151,8 @@ def _trial_row(each: TrialSummary, varied: Iterable[str]) -> tuple[str, ...]:
     if trial.replicate_of is not None:
         configuration += f", repeats trial {trial.replicate_of}"
     objective = show(each.objective)
+    if not each.is_feasible:
+        objective = f"({objective})"
     return (
         str(trial.trial),
         configuration,
@@ -148,7 +160,7 @@ def _trial_row(each: TrialSummary, varied: Iterable[str]) -> tuple[str, ...]:
         trial.reason,
         str(len(each.rungs)),
         f"{each.rungs[-1].examples_seen:,}" if each.rungs else ABSENT,
-        ABSENT if best is None else objective if each.is_feasible else f"({objective})",
+        ABSENT if best is None else objective,
         ABSENT if best is None else show(best.polarity),
         ABSENT if best is None else show(best.similarity),
         f"{trial.seconds:,.0f}",
@@ -194,7 +206,8 @@ def mean_table(summary: Summary) -> TextTable:
         assert point.step is not None
         original = originals[point.trial]
         trial = point.trial if original is None else original
-        mean = means.get((trial, point.step, point.kind, point.value))
+        key = (trial, point.step, point.kind, point.value)
+        mean = means.get(key)
         if mean is not None:
             rows.append(_mean_row(point, mean))
     columns = ("trial", "step", "kind", "P", "S", "runs", "mean P", "mean S")
@@ -224,9 +237,13 @@ def trial_counts(summary: Summary) -> str:
 
 def settings_table(summary: Summary) -> TextTable:
     """What was swept and how."""
-    results, info = summary.results, summary.results.info
+    results = summary.results
+    info = results.info
+    status: str = results.status
+    if results.reason:
+        status += f" ({results.reason})"
     rows = (
-        ("status", f"{results.status} ({results.reason})" if results.reason else results.status),
+        ("status", status),
         ("trials", _trials_by_status(summary)),
         ("seconds", f"{results.seconds:,.0f}" if results.seconds else ABSENT),
         ("dataset", info.dataset),

@@ -49,16 +49,21 @@ def terminal_table(summary: Summary) -> "rich.table.Table":
 
 
 def _caption_lines(summary: Summary, front: TextTable) -> Iterator[str]:
+    yield from _configuration_lines(front)
+    info = summary.results.info
+    if info.constraints:
+        yield f"constraints: {constraints_text(info)}"
+    for split, reference in summary.references.items():
+        scores = f"P {show(reference.polarity)}, S {show(reference.similarity)}"
+        yield f"R on {split}: {scores}"
+    for split, area in summary.areas.items():
+        share = "" if area.share is None else f", {show_share(area.share)} of the oracle's"
+        yield f"hypervolume on {split}: {show_area(area.front)}{share}"
+
+
+def _configuration_lines(front: TextTable) -> Iterator[str]:
     trial_at = front.columns.index("trial")
     configuration_at = front.columns.index("configuration")
     configurations = {int(row[trial_at]): row[configuration_at] for row in front.rows}
     for trial, configuration in sorted(configurations.items()):
         yield f"trial {trial}: {configuration}"
-    info = summary.results.info
-    if info.constraints:
-        yield f"constraints: {constraints_text(info)}"
-    for split, reference in summary.references.items():
-        yield f"R on {split}: P {show(reference.polarity)}, S {show(reference.similarity)}"
-    for split, area in summary.areas.items():
-        share = "" if area.share is None else f", {show_share(area.share)} of the oracle's"
-        yield f"hypervolume on {split}: {show_area(area.front)}{share}"

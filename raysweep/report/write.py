@@ -41,14 +41,19 @@ def write(run_folder: Path) -> Report:
     folder = run_folder / "report"
     try:
         folder.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=folder) as unfinished:
-            for name, content in contents.items():
-                (Path(unfinished) / name).write_bytes(content)
-            for name in contents:
-                (Path(unfinished) / name).replace(folder / name)
+        _replace_files(folder, contents)
     except OSError as error:
         raise InputError(f"{folder}: cannot write the report ({error.strerror}); the folder must be writable") from None
-    return Report(folder, tuple(folder / name for name in contents), summary)
+    files = tuple(folder / name for name in contents)
+    return Report(folder, files, summary)
+
+
+def _replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
+    with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=folder) as unfinished:
+        for name, content in contents.items():
+            (Path(unfinished) / name).write_bytes(content)
+        for name in contents:
+            (Path(unfinished) / name).replace(folder / name)
 
 
 def _contents(summary: Summary) -> dict[str, bytes]:
@@ -87,7 +92,11 @@ def _cost_rows(account: Account) -> list[Row]:
     """By kind of trial, and last of all trials; money is null where nothing has a price."""
     rows: list[Row] = []
     for entry in (*account.entries, account.total):
-        row = {"kind": entry.kind, "num_trials": entry.num_trials, "num_rungs": entry.num_rungs}
+        row = {
+            "kind": entry.kind,
+            "num_trials": entry.num_trials,
+            "num_rungs": entry.num_rungs,
+        }
         row |= dataclasses.asdict(entry.cost)
         if not account.priced:
             row["money"] = None

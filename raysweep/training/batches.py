@@ -40,15 +40,18 @@ def _embed_in_buckets(
     model: "SentenceTransformer", tokens: Tokens, ids: npt.NDArray[np.integer], batch_context: BatchContext
 ) -> tuple[Tensor, npt.NDArray[np.int64]]:
     """Embeddings of distinct sentences, fp32, in the order of their buckets, and the row of each of ``ids`` in them."""
-    in_buckets = buckets.training_buckets(tokens.lengths(ids), model.device.type)
+    lengths = tokens.lengths(ids)
+    in_buckets = buckets.training_buckets(lengths, model.device.type)
     parts = []
     with _gathered_words(model, tokens, ids):
         for bucket in in_buckets:
             bucket_ids = ids[bucket]
             context = batch_context(bucket_ids)
-            parts.append(encoder.forward(model, tokens, bucket_ids, context))
+            embeddings = encoder.forward(model, tokens, bucket_ids, context)
+            parts.append(embeddings)
+    order = np.concatenate(in_buckets)
     row_of = np.empty(len(ids), np.int64)
-    row_of[np.concatenate(in_buckets)] = np.arange(len(ids))
+    row_of[order] = np.arange(len(ids))
     return torch.cat(parts).float(), row_of
 
 
@@ -64,17 +67,19 @@ def _gathered_words(model: "SentenceTransformer", tokens: Tokens, ids: npt.NDArr
         yield
         return
     device = table.weight.device
+    padding = table.padding_idx
     always = [encoder.pad_id(model)]
-    if table.padding_idx is not None:
-        always.append(table.padding_idx)
-    words = np.unique(np.append(tokens.of_ids(ids), always)).astype(np.int64)
+    if padding is not None:
+        always.append(padding)
+    needed = np.append(tokens.of_ids(ids), always)
+    words = np.unique(needed).astype(np.int64)
     word_ids = torch.from_numpy(words)
     rows = table.weight.index_select(0, word_ids.to(device))
     row_of = torch.zeros(table.num_embeddings, dtype=torch.int64)
     row_of[word_ids] = torch.arange(len(words))
     row_of = row_of.to(device)
     # The padding row takes no gradient, as in the table itself.
-    padding_row = None if table.padding_idx is None else int(np.searchsorted(words, table.padding_idx))
+    padding_row = None if padding is None else int(np.searchsorted(words, padding))
 
     def look_up(input_ids: Tensor) -> Tensor:
         return nn.functional.embedding(row_of[input_ids], rows, padding_row)

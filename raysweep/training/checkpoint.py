@@ -17,14 +17,9 @@ SCHEMA = 1
 
 def save(folder: Path, number: int, tensors: "Mapping[str, Tensor]", values: Mapping[str, Any]) -> None:
     """Write checkpoint ``number`` (rising) into ``folder``, whole or not at all, and remove the one before."""
-    from safetensors.torch import save_file
-
     temporary = folder / f".{uuid.uuid4().hex[:8]}"
     temporary.mkdir(parents=True)
-    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    save_file(plain, temporary / "tensors")
-    text = json.dumps({"schema": SCHEMA, **values})
-    (temporary / "values.json").write_text(text, encoding="utf-8")
+    _write(temporary, tensors, values)
     place = folder / f"{number:09d}"
     if place.exists():  # of a process that was killed after this checkpoint and came to the same place again
         shutil.rmtree(temporary)
@@ -33,6 +28,15 @@ def save(folder: Path, number: int, tensors: "Mapping[str, Tensor]", values: Map
     for other in folder.iterdir():
         if other.name < place.name:  # never a newer one, of a process that took the trial over
             shutil.rmtree(other, ignore_errors=True)
+
+
+def _write(folder: Path, tensors: "Mapping[str, Tensor]", values: Mapping[str, Any]) -> None:
+    from safetensors.torch import save_file
+
+    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    save_file(plain, folder / "tensors")
+    text = json.dumps({"schema": SCHEMA, **values})
+    (folder / "values.json").write_text(text, encoding="utf-8")
 
 
 def load(folder: Path) -> "tuple[dict[str, Tensor], dict[str, Any]] | None":

@@ -63,13 +63,14 @@ def build(
 
     arguments: dict[str, object] = {}
     for key, parameter in loss.parameters.items():
-        parameter.check(f"{key} of the loss {name}", parameters[key])
-        arguments[parameter.keyword] = parameters[key]
+        value = parameters[key]
+        parameter.check(f"{key} of the loss {name}", value)
+        arguments[parameter.keyword] = value
     if loss.distance:
-        class_name, distance = loss.distance.split(".")
-        metric = getattr(library, class_name)
+        class_name, function_name = loss.distance.split(".")
+        distances = getattr(library, class_name)
         # Always explicit: from 5.0 to 5.3 the default of TripletLoss pushed positives away.
-        arguments["distance_metric"] = getattr(metric, distance)
+        arguments["distance_metric"] = getattr(distances, function_name)
     loss_class = getattr(library, loss.library_class)
     built: EmbeddingLoss = loss_class(model, **arguments)
     return built

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from raysweep.config.trial import TrialConfig
@@ -16,16 +17,22 @@ def peak_bytes(bench: Workbench, trials: Iterable[TrialConfig]) -> int:
     Each trial takes one optimizer step on a batch of the longest sentences. The bench is on a GPU.
     """
     device = bench.model.device
-    lengths = bench.tokens.lengths(np.arange(len(bench.tokens)))
+    every_sentence = np.arange(len(bench.tokens))
+    lengths = bench.tokens.lengths(every_sentence)
     longest_first = np.argsort(-lengths, kind="stable")
     torch.cuda.reset_peak_memory_stats(device)
     for config in trials:
         training = Training(config, bench, seed=0, num_rungs=1)
-        training.model.train()  # dropout takes memory too
-        ids, targets = training.order.take(config.batch_size)
-        # The longest distinct sentences there are: no batch of the trial holds more tokens.
-        longest_ids = np.resize(longest_first[: ids.size], ids.shape)
-        training.batch_loss(longest_ids, targets).backward()
-        training.optimizer.step()
-        training.optimizer.zero_grad(set_to_none=True)
+        _take_largest_step(training, longest_first)
     return int(torch.cuda.max_memory_reserved(device))
+
+
+def _take_largest_step(training: Training, longest_first: npt.NDArray[np.integer]) -> None:
+    """One optimizer step on the longest distinct sentences there are: no batch of the trial holds more tokens."""
+    training.model.train()  # dropout takes memory too
+    ids, targets = training.order.take(training.config.batch_size)
+    longest_ids = np.resize(longest_first[: ids.size], ids.shape)
+    loss = training.batch_loss(longest_ids, targets)
+    loss.backward()
+    training.optimizer.step()
+    training.optimizer.zero_grad(set_to_none=True)

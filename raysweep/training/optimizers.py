@@ -21,4 +21,9 @@ def build(config: TrialConfig, parameters: Iterable[torch.nn.Parameter]) -> torc
         return torch.optim.AdamW(groups, lr=rate, fused=True)
     if config.optimizer == "adamax":
         return torch.optim.Adamax(groups, lr=rate)
-    return torch.optim.SGD(groups, lr=rate, momentum=config.momentum or 0.0, fused=True)
+    return torch.optim.SGD(
+        groups,
+        lr=rate,
+        momentum=config.momentum or 0.0,
+        fused=True,
+    )

@@ -43,9 +43,12 @@ class LearningRates:
     def __init__(self, config: TrialConfig, num_rungs: int) -> None:
         self._config = config
         examples_per_step = config.batch_size * config.accumulation_steps
-        self._steps_per_rung = -(-config.examples_per_rung // examples_per_step)
+        steps_per_rung = -(-config.examples_per_rung // examples_per_step)
+        self._steps_per_rung = steps_per_rung
         # The steps that the schedule runs over.
-        self._num_steps = self._steps_per_rung if config.restart_each_rung else self._steps_per_rung * num_rungs
+        self._num_steps = steps_per_rung
+        if not config.restart_each_rung:
+            self._num_steps *= num_rungs
         if config.warmup_steps is None:
             self._warmup_steps = round(config.warmup_fraction * self._num_steps)
         else:

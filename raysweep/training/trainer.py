@@ -93,22 +93,27 @@ class Training:
     def step(self) -> None:
         """One optimizer step: ``accumulation_steps`` batches, fewer where the rung ends."""
         started = time.perf_counter()
+        progress = self.progress
         self.model.train()
-        rate = self.learning_rates.at(self.progress.rung, self.progress.steps_in_rung)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        self._set_learning_rate()
         batch_sizes = self._batch_sizes()
         for batch_size in batch_sizes:
             ids, targets = self.order.take(batch_size)
             loss = self.batch_loss(ids, targets)
-            (loss / len(batch_sizes)).backward()
+            share = loss / len(batch_sizes)
+            share.backward()
             self.loss_sum += loss.detach()
-            self.progress.add_batch(batch_size)
+            progress.add_batch(batch_size)
         torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.config.max_gradient_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.progress.steps_in_rung += 1
-        self.progress.train_seconds += time.perf_counter() - started
+        progress.steps_in_rung += 1
+        progress.train_seconds += time.perf_counter() - started
+
+    def _set_learning_rate(self) -> None:
+        rate = self.learning_rates.at(self.progress.rung, self.progress.steps_in_rung)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
 
     def _batch_sizes(self) -> list[int]:
         """Of the next step's batches; the rung's last batch may be smaller."""
@@ -178,14 +183,10 @@ class Training:
     def _validate(self, encoded: Encoded) -> tuple[float, int]:
         """The trial's loss over validation examples, and its count of errors."""
         kind = LOSSES[self.config.loss].example_kind
-        dev = self.bench.dev
-        examples = ValidationExamples.of(self.bench.prepared, kind, dev.queries, self.order.target_range)
+        queries = self.bench.dev.queries
+        examples = ValidationExamples.of(self.bench.prepared, kind, queries, self.order.target_range)
         loss = self._validation_loss(examples, encoded)
-        if encoded.query_classes is None:
-            return loss, triplet_errors(encoded.queries, examples.triplets)
-        predicted = encoded.query_classes.argmax(axis=1)
-        num_errors = (predicted != dev.query_labels).sum()
-        return loss, int(num_errors)
+        return loss, self._num_errors(examples, encoded)
 
     def _validation_loss(self, examples: ValidationExamples, encoded: Encoded) -> float:
         embeddings = self._on_device(encoded.queries)
@@ -193,3 +194,11 @@ class Training:
         labels = None if examples.targets is None else self._on_device(examples.targets)
         with torch.no_grad():
             return float(self.loss.compute_loss_from_embeddings(columns, labels))
+
+    def _num_errors(self, examples: ValidationExamples, encoded: Encoded) -> int:
+        """Under a softmax head, the queries that it classifies wrongly; otherwise the triplets in the wrong order."""
+        if encoded.query_classes is None:
+            return triplet_errors(encoded.queries, examples.triplets)
+        predicted = encoded.query_classes.argmax(axis=1)
+        num_errors = (predicted != self.bench.dev.query_labels).sum()
+        return int(num_errors)

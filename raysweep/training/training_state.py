@@ -42,10 +42,8 @@ def save(training: Training, folder: Path, last: RungResult | None) -> None:
         "idle": None if training.idle is None else asdict(training.idle),
     }
     if last is not None:
-        result = {name: getattr(last, name) for name in _RESULT_VALUES}
-        values["last"] = {**result, "keys": list(last.points)}
-        for index, scores in enumerate(last.points.values()):
-            tensors[f"last.{index}"] = torch.from_numpy(np.stack([scores.polarity, scores.similarity]))
+        values["last"] = _result_values(last)
+        tensors |= _result_tensors(last)
     checkpoint.save(folder, training.progress.seen, tensors, values)
 
 
@@ -58,7 +56,8 @@ def restore(training: Training, folder: Path) -> RungResult | None:
     if found is None:
         return None
     tensors, values = found
-    if any(values[name] != value for name, value in _identity(training).items()):
+    differs = any(values[name] != value for name, value in _identity(training).items())
+    if differs:
         raise InputError(
             f"{folder}: the checkpoint there is of another configuration, seed or number of rungs; give a new folder"
         )
@@ -68,7 +67,8 @@ def restore(training: Training, folder: Path) -> RungResult | None:
         training.loss_sum.copy_(tensors["total"])
     _restore_optimizer(training.optimizer, tensors)
     _restore_random_streams(training, tensors, values)
-    training.progress = Progress(**{field.name: values[field.name] for field in fields(Progress)})
+    progress = {field.name: values[field.name] for field in fields(Progress)}
+    training.progress = Progress(**progress)
     training.began -= values["spent_before"]
     training.set_precision(values["precision"])
     if training.idle is not None:
@@ -115,6 +115,20 @@ def _restore_random_streams(training: Training, tensors: Mapping[str, Tensor], v
     training.order.remaining = tensors["left"].numpy()
     training.order.rng.bit_generator.state = values["order"]
     training.bench.dropouts.restore(values["dropout"])
+
+
+def _result_values(result: RungResult) -> dict[str, Any]:
+    values = {name: getattr(result, name) for name in _RESULT_VALUES}
+    return {**values, "keys": list(result.points)}
+
+
+def _result_tensors(result: RungResult) -> dict[str, Tensor]:
+    """The per-query scores of each point, (2, queries), in the order of the result's keys."""
+    tensors = {}
+    for index, scores in enumerate(result.points.values()):
+        stacked = np.stack([scores.polarity, scores.similarity])
+        tensors[f"last.{index}"] = torch.from_numpy(stacked)
+    return tensors
 
 
 def _last_result(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> RungResult:

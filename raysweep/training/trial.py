@@ -78,7 +78,8 @@ def rungs(
         saved = time.monotonic()
         while not training.rung_is_full:
             training.step()
-            due = time.monotonic() - saved >= checkpoint_seconds
+            elapsed = time.monotonic() - saved
+            due = elapsed >= checkpoint_seconds
             if checkpoints is not None and due and not training.rung_is_full:  # a full rung is saved with its result
                 training_state.save(training, checkpoints, last)
                 saved = time.monotonic()

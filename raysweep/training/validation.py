@@ -38,7 +38,8 @@ class ValidationExamples:
         """
         labels = np.asarray(prepared.sentences.labels[queries])
         vectors = np.asarray(prepared.reference_embeddings[queries])
-        anchors = np.arange(min(len(queries), MAX_ANCHORS))
+        num_anchors = min(len(queries), MAX_ANCHORS)
+        anchors = np.arange(num_anchors)
         neighbours = _neighbours(vectors, labels, anchors)
         triplets, _ = _draw("triplet", anchors, neighbours, cosines)
         if kind == "labelled_sentence":
@@ -60,7 +61,8 @@ def _neighbours(
     for candidates in (same_class, ~same_class):
         allowed = np.where(candidates, cosines, -np.inf)
         found = top_k(allowed, k)
-        exists = np.isfinite(np.take_along_axis(allowed, found, 1))
+        found_cosines = np.take_along_axis(allowed, found, 1)
+        exists = np.isfinite(found_cosines)
         sides.append(np.where(exists, found, -1))
     return np.stack(sides, axis=1).astype(np.int32)
 

@@ -26,9 +26,11 @@ def save_point(
         return
     temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
     temporary.mkdir(parents=True)
-    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-    plain = {name: parameter.detach().contiguous() for name, parameter in trained.items()}
-    save_file(plain, temporary / "trained.safetensors")
+    trained = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            trained[name] = parameter.detach().contiguous()
+    save_file(trained, temporary / "trained.safetensors")
     if head is not None:
         np.savez(temporary / "head.npz", weight=head.weight, bias=head.bias)
     save_scores(temporary, "dev", scores)

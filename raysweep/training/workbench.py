@@ -119,14 +119,15 @@ class Workbench:
 
         from raysweep.encoders.frozen_prefix import Prefix
 
-        if config.frozen_dropout or not self.cache_bytes or len(self.tokens) > SENTENCES_PER_DRAW * num_draws:
+        reads_enough = SENTENCES_PER_DRAW * num_draws >= len(self.tokens)
+        if config.frozen_dropout or not self.cache_bytes or not reads_enough:
             return None
         modules = [name for name, _ in self.model.named_modules()]
         names = freezing.prefix_names(self.parameter_names, modules, config.freezing)
         if names is None:
             return None
         dtype = torch.bfloat16 if arithmetic == "bf16" else torch.float32
-        if self._prefix is not None and (self._prefix.names, self._prefix.dtype) == (names, dtype):
+        if self._prefix is not None and self._prefix.is_of(names, dtype):
             return self._prefix
         self._prefix = None  # frees the memory before more is taken
         self._prefix = Prefix(self.model, names, self.tokens, self.cache_bytes, dtype)
@@ -147,6 +148,13 @@ class Workbench:
         for key, each in scores.items():
             kind, value = key
             width = operating_points.width(key, tuned, evaluation)
-            point = evaluation.point(each, trial=None, step=None, kind=kind, value=value, width=width)
+            point = evaluation.point(
+                each,
+                trial=None,
+                step=None,
+                kind=kind,
+                value=value,
+                width=width,
+            )
             described.append(point_values(point))
         return described
