@@ -196,9 +196,11 @@ def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) ->
 @app.command()
 def schema() -> None:
     """Print the JSON schema of a sweep's file, by which editors complete and check YAML."""
+    import json
+
     from raysweep.config.schema import sweep_schema
 
-    _print_json(sweep_schema())
+    typer.echo(json.dumps(sweep_schema(), indent=2))
 
 
 @app.command()

@@ -131,7 +131,8 @@ def _checked(document: Document, path: KeyPath, name: str, value: Any) -> Any:
     if value is None and name in LOSS_PARAMETERS:
         raise document.error(path, "must be a number, not null")
     field = TrialConfig.model_fields[name]
-    adapter: TypeAdapter[Any] = TypeAdapter(field.annotation)
+    annotation: Any = field.annotation
+    adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     try:
         value = adapter.validate_python(value, strict=True)
         if name not in LOSS_PARAMETERS and name != "loss":

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raysweep.api import load_sweep
+from raysweep.api.functions import load_sweep
 from raysweep.results.reader import load
 from raysweep.runner.run import RunOutcome, run
 from support.command_line import ENVIRONMENT, raysweep, raysweep_here, runs

@@ -1,14 +1,12 @@
-"""The command ``schema``, which prints what raysweep.config.schema says."""
-
-import json
+"""The command ``schema``, which prints the file that the shipped spaces name."""
 
 from typer.testing import CliRunner
 
 from raysweep.cli import commands
-from raysweep.config.schema import sweep_schema
+from support.paths import SPACES
 
 
-def test_the_schema_is_printed_as_json() -> None:
+def test_what_is_printed_is_the_committed_file() -> None:
     done = CliRunner().invoke(commands.app, ["schema"])
     assert done.exit_code == 0
-    assert json.loads(done.output) == sweep_schema()
+    assert done.output == (SPACES / "sweep.schema.json").read_text(encoding="utf-8")
