@@ -339,7 +339,7 @@ class SweepConfig(Frozen):
         ReplicatesConfig(), description="repeated runs of good configurations with other seeds"
     )
     resources: ResourcesConfig = Field(ResourcesConfig(), description="what the sweep runs on")
-    storage: StorageConfig = Field(StorageConfig(), description="where runs and artifacts are kept")
+    storage: StorageConfig = Field(default_factory=StorageConfig, description="where runs and artifacts are kept")
 
     @property
     def reference_encoder(self) -> EncoderConfig:

@@ -90,3 +90,14 @@ def test_every_limit_of_a_search_is_listed(tmp_path: Path) -> None:
     given |= {"early_stopping__plateau__trials": "10", "objective__constraints__retention": "0.95"}
     limits = read(tmp_path, MINIMAL, **given)[0].limits
     assert limits == ["minutes 30", "money 2.5", "plateau of trials 10", "retention at least 0.95"]
+
+
+def test_the_default_folder_of_runs_lies_where_the_sweep_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not where the process was when the module was imported: a notebook may change its folder."""
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        config, _ = read(tmp_path, MINIMAL)
+        assert config.storage.runs == tmp_path / name / "raysweep-runs"
