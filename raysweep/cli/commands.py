@@ -114,7 +114,7 @@ def run(
 def prepare(context: typer.Context, space: SpaceFile) -> None:
     """Prepare, and no more: sentences, tokens, reference embeddings, neighbours and examples.
 
-    Prints the file that raysweep.data.prepared.Prepared.open takes, for running trials in-process from Python.
+    Prints the file that raysweep.open_prepared takes, for running trials in-process from Python.
     """
     from raysweep.runner import run as runner
     from raysweep.terminal import working

@@ -1,4 +1,4 @@
-"""Polarity and similarity of retrieval: P, S and retention, per query, exactly as the README defines them."""
+"""Polarity and similarity of retrieval: P, S and retention, per query, as the concepts page on scores defines them."""
 
 from dataclasses import dataclass
 from typing import Literal
