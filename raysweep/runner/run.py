@@ -62,6 +62,32 @@ def prepare_only(config: SweepConfig, space: Space, display: Display) -> Path:
     return path
 
 
+@contextlib.contextmanager
+def _interrupted_once() -> Iterator[None]:
+    """Within, the first Ctrl-C or SIGTERM interrupts, and further ones are ignored, so that winding up is not disturbed.
+
+    SIGTERM is what a batch scheduler or a spot machine sends. Does nothing outside the main thread, which alone may set
+    signal handlers.
+    """
+    if not in_main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = [signal.signal(each, interrupt) for each in numbers]
+    try:
+        yield
+    finally:
+        for each, handler in zip(numbers, before, strict=True):
+            signal.signal(each, handler)
+
+
+@_interrupted_once()
 def run(
     config: SweepConfig,
     space: Space,
@@ -84,7 +110,7 @@ def run(
     sweep: Sweep | None = None
     ending = FAILED
     try:
-        with connected(config.resources, show_workers=log is not None) as capacity, _terminated_as_interrupted():
+        with connected(config.resources, show_workers=log is not None) as capacity:
             session = Session.open(plan, capacity, display, log)
             sweep = session.begin(older) if resumed is None else session.resume(resumed)
             session.search(sweep)
@@ -122,23 +148,3 @@ def check_writable(key: str, folder: Path) -> None:
             pass
     except OSError as error:
         raise InputError(f"{key}: cannot write to {folder}: {error.strerror}") from None
-
-
-@contextlib.contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """Within, SIGTERM, which a batch scheduler or a spot machine sends, interrupts as Ctrl-C does.
-
-    Does nothing outside the main thread, which alone may set signal handlers.
-    """
-    if not in_main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
