@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from raysweep.config.sweep import ResourcesConfig
 from raysweep.errors import InputError
-from raysweep.terminal import undisturbed
+from raysweep.terminal import termination_kept, undisturbed
 
 CUDA_CONTEXT_BYTES = 600 << 20  # of GPU memory in each process, which no allocator counts
 USABLE_GPU_MEMORY_FRACTION = 0.9  # of each GPU, where trials are packed by what they were measured to take
@@ -161,11 +161,12 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
         raise InputError("resources.num_cpus sizes a local cluster, but resources.address names one to join")
     options: dict[str, Any] = {"log_to_driver": show_workers, "logging_level": logging.ERROR}
     try:
-        if address:
-            _check_address(address)
-            ray.init(address=address, **options)
-        else:
-            ray.init(num_cpus=resources.num_cpus, include_dashboard=False, **options)
+        with termination_kept():
+            if address:
+                _check_address(address)
+                ray.init(address=address, **options)
+            else:
+                ray.init(num_cpus=resources.num_cpus, include_dashboard=False, **options)
     except (OSError, ValueError, RuntimeError) as error:
         where = f"resources.address: no Ray cluster at {address}" if address else "Ray does not start on this machine"
         raise InputError(f"{where}: {' '.join(str(error).split())[:300]}") from None

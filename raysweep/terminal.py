@@ -215,6 +215,19 @@ def undisturbed(when: bool = True) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextlib.contextmanager
+def termination_kept() -> Iterator[None]:
+    """What SIGTERM does afterwards is what it did before: for ``ray.init``, which has it exit the process at once."""
+    if not in_main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def disable_telemetry() -> None:
     """Let no library phone home, unless the environment says otherwise; before they are imported, when they read this."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

@@ -49,19 +49,6 @@ class RunOutcome:
         return self.ending == INTERRUPTED
 
 
-def prepare_only(config: SweepConfig, space: Space, display: Display) -> Path:
-    """Build what the sweep would read and return the file that :meth:`Prepared.open` takes."""
-    plan = make_plan(config, space)
-    if plan.missing:
-        with connected(config.resources, show_workers=False) as capacity:
-            prepared = prepare(plan, capacity, display)
-    else:
-        prepared = prepare(plan, None, display)
-    path = config.storage.artifacts_folder / f"{config.name}.prepared.json"
-    prepared.save(path)
-    return path
-
-
 @contextlib.contextmanager
 def _interrupted_once() -> Iterator[None]:
     """Within, the first Ctrl-C or SIGTERM interrupts, and further ones are ignored, so that winding up is not disturbed.
@@ -85,6 +72,20 @@ def _interrupted_once() -> Iterator[None]:
     finally:
         for each, handler in zip(numbers, before, strict=True):
             signal.signal(each, handler)
+
+
+@_interrupted_once()
+def prepare_only(config: SweepConfig, space: Space, display: Display) -> Path:
+    """Build what the sweep would read and return the file that :meth:`Prepared.open` takes."""
+    plan = make_plan(config, space)
+    if plan.missing:
+        with connected(config.resources, show_workers=False) as capacity:
+            prepared = prepare(plan, capacity, display)
+    else:
+        prepared = prepare(plan, None, display)
+    path = config.storage.artifacts_folder / f"{config.name}.prepared.json"
+    prepared.save(path)
+    return path
 
 
 @_interrupted_once()
