@@ -165,7 +165,7 @@ def _stream(source: str, batches: Iterable[sources.Batch], label_names: Sequence
         writer.write_batch(pa.record_batch([texts], schema=_SCHEMA))
     num_labels = len(numbers)
     num_rows = len(labels)
-    if num_labels > 1000 and num_labels > num_rows / 2:
+    if not label_names and num_labels > 1000 and num_labels > num_rows / 2:
         raise InputError(f"{source}: {num_labels} different labels in {num_rows} rows; is label_column right?")
     text_codes = _codes(_digest_rows(exact))
     return _Streamed(

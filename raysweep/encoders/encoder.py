@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,9 +27,10 @@ def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | No
 
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
     try:
-        model = SentenceTransformer(
-            str(source.folder), device=device, local_files_only=True, model_kwargs={"dtype": "float32"}
-        )
+        with _without_progress_bars():
+            model = SentenceTransformer(
+                str(source.folder), device=device, local_files_only=True, model_kwargs={"dtype": "float32"}
+            )
     except Exception as error:  # a damaged or foreign folder fails in any layer below, each with errors of its own
         raise InputError(f"model {config.name!r} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
     if model.tokenizer is None:
@@ -37,6 +38,20 @@ def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | No
     if config.max_tokens is not None:
         model.max_seq_length = config.max_tokens
     return model.eval()
+
+
+@contextlib.contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    """Within, transformers shows no bar, such as the one of weights, which is there and gone for each process."""
+    from transformers.utils import logging as library
+
+    shown = library.is_progress_bar_enabled()
+    library.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            library.enable_progress_bar()
 
 
 BatchContext = Callable[[npt.NDArray[np.integer]], contextlib.AbstractContextManager[None]]

@@ -1,6 +1,7 @@
 """Who may import whom, read from the source: the table of packages, no circle, and which libraries a package may use."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -162,3 +163,23 @@ def test_imports_have_no_side_effects_and_the_command_line_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+def table_of_docs(header: str) -> list[list[str]]:
+    """The cells of the rows of the architecture page's table with this header."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = page.split(header + "\n", 1)[1].split("\n\n", 1)[0].splitlines()[1:]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+def test_the_architecture_page_has_the_table_of_imports() -> None:
+    rows = {name.strip("`"): allowed for name, _, allowed in table_of_docs("| package | is for | may import |")}
+    assert rows.pop("cli`; `api`, the public API") == "all"
+    documented = {name: set(allowed.split(", ")) - {"nothing"} for name, allowed in rows.items()}
+    assert documented == {name: allowed for name, allowed in ALLOWED.items() if name not in ANYBODY}
+
+
+def test_the_architecture_page_names_every_module_once() -> None:
+    cells = " ".join(homes for _, homes in table_of_docs("| concept | module |"))
+    named = [name.removesuffix(".py") for name in re.findall(r"`([\w.]+)`", cells)]
+    assert sorted(named) == [name for name in modules() if not name.endswith("__init__") and name != "__main__"]

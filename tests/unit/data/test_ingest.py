@@ -171,3 +171,9 @@ def test_many_classes_are_fine_when_rows_share_them(tmp_path):
     summary, _ = built(tmp_path, [(f"text {i}", i % 1100) for i in range(3300)])
     assert len(summary.label_names) == 1100
     assert summary.num_sentences["dev"] == 1100  # one of each, though a tenth would be 330
+
+
+def test_a_small_dev_split_of_many_classes_is_fine(tmp_path):
+    train = [(f"text {i}", i % 1100) for i in range(3300)]
+    summary, _ = built(tmp_path, train, [("one", 0), ("two", 1)])
+    assert summary.num_sentences["dev"] == 2

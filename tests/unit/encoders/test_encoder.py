@@ -46,3 +46,12 @@ def test_prompt_and_limit_change_the_tokens(model) -> None:  # type: ignore[no-u
     )
     short = encoder.load(EncoderConfig(name="demo", max_tokens=8))
     assert encoder_tokens.tokenise(short, TEXTS).lengths(np.arange(len(TEXTS))).max() == 8
+
+
+def test_loading_shows_nothing_and_leaves_the_bars_as_they_were(capfd) -> None:  # type: ignore[no-untyped-def]
+    from transformers.utils import logging as library
+
+    library.enable_progress_bar()
+    encoder.load(EncoderConfig(name="demo"))
+    assert library.is_progress_bar_enabled()
+    assert capfd.readouterr() == ("", "")
