@@ -46,12 +46,12 @@ def _without_progress_bars() -> Iterator[None]:
     from transformers.utils import logging as library
 
     shown = library.is_progress_bar_enabled()
-    library.disable_progress_bar()
+    library.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
         if shown:
-            library.enable_progress_bar()
+            library.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 BatchContext = Callable[[npt.NDArray[np.integer]], contextlib.AbstractContextManager[None]]
