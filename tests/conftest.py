@@ -10,6 +10,7 @@ import pytest
 LANES = {"unit", "quality", "ray", "gpu", "data"}
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist, which reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         lane = Path(item.path).relative_to(Path(__file__).parent).parts[0]

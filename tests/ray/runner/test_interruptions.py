@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +34,18 @@ def wait_for_rungs(folder: Path, wanted: int, process: "subprocess.Popen[str]") 
     wait_until(lambda: any(num_rungs(run) >= wanted for run in runs(folder)), process)
 
 
-def trial_processes(run: Path) -> set[int]:
-    """The process ids of the run's trial actors that have printed anything."""
-    log = run / "run.log"
-    found = re.findall(r"TrialActor pid=(\d+)", log.read_text()) if log.is_file() else []
-    return set(map(int, found))
+def trial_processes(driver: int) -> set[int]:
+    """The process ids of the trial actors among the driver's descendants: Ray's node manager starts them."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    processes = [line.split(maxsplit=2) for line in listed.splitlines()]
+    parents = {int(pid): int(parent) for pid, parent, _ in processes}
+    actors = {int(pid) for pid, _, title in processes if title.startswith("ray::TrialActor")}
+    return {pid for pid in actors if driver in ancestors(pid, parents)}
+
+
+def ancestors(pid: int, parents: dict[int, int]) -> Iterator[int]:
+    while pid := parents.get(pid, 0):
+        yield pid
 
 
 def test_a_trial_whose_process_is_killed_goes_on_and_ends_the_same(
@@ -58,16 +65,13 @@ def test_a_trial_whose_process_is_killed_goes_on_and_ends_the_same(
         text=True,
         start_new_session=True,
     )
-    wait_for_rungs(broken_folder, 1, process)
-    (run,) = runs(broken_folder)
-    killed: set[int] = set()
-    for _ in range(2):
-        wait_until(lambda: trial_processes(run) > killed, process)
-        (pid,) = trial_processes(run) - killed
+    for wanted in (1, 2):
+        wait_for_rungs(broken_folder, wanted, process)
+        (pid,) = trial_processes(process.pid)
         os.kill(pid, signal.SIGKILL)
-        killed.add(pid)
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
+    (run,) = runs(broken_folder)
     whole, broken = load(runs(whole_folder)[0]), load(run)
     assert [trial.status for trial in broken.trials] == ["completed"]
     assert [(rung.step, rung.loss) for rung in broken.rungs] == [(rung.step, rung.loss) for rung in whole.rungs]
