@@ -57,21 +57,26 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionStarted(Event):
-    """The sweep's settings. It is a ledger's first event, and is written again at each resume."""
+    """The sweep's settings. It is a ledger's first event, and is written again at each resume.
+
+    ``config_digest`` is the SHA-256 of the session's ``config.yaml``, or None in a ledger of an older version.
+    """
 
     kind = "run"
 
     info: RunInfo
+    config_digest: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {"event": self.kind, **dataclasses.asdict(self.info)}
+        config = {"config_digest": self.config_digest} if self.config_digest else {}
+        return {"event": self.kind, **dataclasses.asdict(self.info), **config}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """InputError where another version of the ledger's format was written."""
         if values.get("schema") != SCHEMA:
             raise InputError(f"written with schema {values.get('schema')}; this version reads {SCHEMA}")
-        return cls(info=_validated(RunInfo, values))
+        return cls(info=_validated(RunInfo, values), config_digest=values.get("config_digest"))
 
 
 @dataclass(frozen=True, kw_only=True)

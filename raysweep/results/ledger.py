@@ -1,15 +1,43 @@
-"""The append-only file of what happened in a sweep; :mod:`raysweep.results.events` says what its events are."""
+"""The append-only file of what happened in a sweep; :mod:`raysweep.results.events` says what its events are.
 
+Each line has a number and a digest of all lines above it, so that a line that is missing, moved or changed is noticed.
+"""
+
+import contextlib
+import dataclasses
 import fcntl
+import hashlib
 import json
 import os
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 from raysweep.errors import InputError
 from raysweep.results.events import Event, read_event
+
+
+AFTER = "after.json"  # in a folder of a checkpoint or of scores: the ledger's head when it was written
+
+
+@dataclass(frozen=True)
+class Head:
+    """How far a ledger has come: the number of its events, and a digest of all its lines, "" where there is none."""
+
+    number: int = 0
+    digest: str = ""
+
+    def after(self, line: bytes) -> "Head":
+        """The head once the ledger has this line too, which ends in a line feed."""
+        digest = hashlib.sha256(self.digest.encode() + line).hexdigest()
+        return Head(self.number + 1, digest[:32])
+
+    def line(self, event: Event) -> bytes:
+        """The line that the ledger gets for an event. ValueError where it holds a number that is not finite."""
+        values = {**event.to_json(), "number": self.number + 1, "after": self.digest}
+        return json.dumps(values, allow_nan=False).encode() + b"\n"
 
 
 @dataclass
@@ -17,51 +45,123 @@ class Ledger:
     """Appends events to ``folder/ledger.jsonl``, each on disk before :meth:`append` returns. One process at a time."""
 
     folder: Path
-    _file: BinaryIO | None = field(default=None, repr=False)
+    head: Head = Head()
+    num_set_aside: int = 0  # bytes of a last line that a crash cut short
+    failure: str | None = None  # why an event could not be written; no other is written after it
+    _descriptor: int | None = field(default=None, repr=False)
+    _num_bytes: int = field(default=0, repr=False)  # of whole lines
 
     @property
     def path(self) -> Path:
         return self.folder / "ledger.jsonl"
 
-    def open(self) -> BinaryIO:
-        """Take the ledger for this process and remove a last line that a kill cut short.
+    @property
+    def set_aside_path(self) -> Path:
+        """Where a last line goes that a crash cut short. It never counted."""
+        return self.folder / "ledger.unfinished"
 
-        InputError where another process has it.
+    def open(self) -> None:
+        """Take the ledger for this process, and set aside a last line that a crash cut short.
+
+        InputError where another process has it, and where its lines do not follow from each other.
         """
-        file = self.path.open("a+b")
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            raise InputError(f"{self.path}: another process is running this sweep") from None
-        except OSError:  # a file system without locks
-            pass
-        file.seek(0)
-        end_of_last_line = file.read().rfind(b"\n") + 1
-        file.truncate(end_of_last_line)
-        self._file = file
-        return file
+            _lock(descriptor, self.path)
+            content = self.path.read_bytes()
+            self.head = _head_of(content, self.path)
+            self._num_bytes = content.rfind(b"\n") + 1
+            self._set_aside(content[self._num_bytes :])
+            os.ftruncate(descriptor, self._num_bytes)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+
+    def _set_aside(self, unfinished: bytes) -> None:
+        self.num_set_aside = len(unfinished)
+        if unfinished:
+            with self.set_aside_path.open("ab") as file:
+                file.write(unfinished + b"\n")
 
     def append(self, event: Event) -> None:
-        """Write an event to disk. ValueError where it holds a number that is not finite."""
-        file = self._file or self.open()
-        file.write(json.dumps(event.to_json(), allow_nan=False).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+        """Write an event to disk.
+
+        ValueError where it holds a number that is not finite. InputError where it cannot be written; whether it is on disk
+        is then unknown until the ledger is opened again, so it is not written again, and no event after it.
+        """
+        if self.failure is not None:
+            raise InputError(self.failure)
+        if self._descriptor is None:
+            self.open()
+        assert self._descriptor is not None
+        line = self.head.line(event)
+        try:
+            _write(self._descriptor, line, self._num_bytes)
+        except OSError as error:
+            self.failure = (
+                f"{self.path}: an event cannot be written: {error.strerror}; the sweep stops here. Once it can be: raysweep "
+                f"run --resume {self.folder}"
+            )
+            raise InputError(self.failure) from None
+        self._num_bytes += len(line)
+        self.head = self.head.after(line)
 
     def close(self) -> None:
         """Let other processes have the ledger."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(f"{path}: another process is running this sweep") from None
+    except OSError:  # a file system without locks
+        pass
+
+
+def _write(descriptor: int, line: bytes, offset: int) -> None:
+    """Write a line at ``offset``, the file's end, to disk. Where that fails, what was written of it is cut off again."""
+    try:
+        written = 0
+        while written < len(line):
+            written += os.pwrite(descriptor, line[written:], offset + written)
+        os.fsync(descriptor)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, offset)
+        raise
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """The events of a ledger, one for each line. InputError names the line that is no event, and says why.
+    """The events of a ledger, one for each line. InputError names the line that is no event or out of place, and says why.
 
     A last line without its end was being written when the driver was killed. It never counted.
     """
-    *lines, _ = path.read_bytes().split(b"\n")
+    for event, _ in _read(path.read_bytes(), path):
+        yield event
+
+
+def read_heads(path: Path) -> list[Head]:
+    """The ledger's head after each of its events. InputError as of :func:`read_events`."""
+    return [head for _, head in _read(path.read_bytes(), path)]
+
+
+def _head_of(content: bytes, path: Path) -> Head:
+    head = Head()
+    for _, head in _read(content, path):
+        pass
+    return head
+
+
+def _read(content: bytes, path: Path) -> Iterator[tuple[Event, Head]]:
+    """Each event of a ledger's whole lines, and the head with it."""
+    head = Head()
+    numbered = False  # lines of older versions have no numbers; a resumed run's newer lines go on from there
+    *lines, _ = content.split(b"\n")
     for number, line in enumerate(lines, 1):
         try:
             values = json.loads(line)
@@ -70,11 +170,53 @@ def read_events(path: Path) -> Iterator[Event]:
             raise InputError(f"{path}: line {number} is no event; the ledger was changed by hand?") from None
         try:
             event = read_event(values)
+            if numbered or "number" in values:
+                _check_place(values, head, numbered)
+                numbered = True
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         except ValueError as error:
             raise InputError(f"{path}: line {number}: {error}; the ledger was changed by hand?") from None
-        yield event
+        head = head.after(line + b"\n")
+        yield event, head
+
+
+def _check_place(values: dict[str, Any], head: Head, numbered: bool) -> None:
+    """ValueError where a line is not the one that was written after those above it."""
+    number = values.get("number")
+    if number is None:
+        raise ValueError("it has no number, and the lines above it have")
+    if number != head.number + 1:
+        raise ValueError(f"it is event {number}, where event {head.number + 1} belongs; lines were removed or moved")
+    if values.get("after") != head.digest:
+        changed = f"line {head.number}" if numbered else "a line above it"
+        raise ValueError(f"{changed} was changed after it was written")
+
+
+def write_dependence(folder: Path, head: Head) -> None:
+    """Note in a folder of a run what its ledger held, at least, when the folder was written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f".{uuid.uuid4().hex[:8]}.json"
+    temporary.write_text(json.dumps(dataclasses.asdict(head)), encoding="utf-8")
+    temporary.replace(folder / AFTER)
+
+
+def check_dependences(folder: Path) -> None:
+    """InputError where checkpoints or scores of the run in ``folder`` depend on events that its ledger does not hold.
+
+    So a ledger that lost whole lines at its end is refused, and not taken for a sweep that had come less far.
+    """
+    path = folder / "ledger.jsonl"
+    heads = read_heads(path)
+    for note in sorted(folder.glob(f"*/*/{AFTER}")):
+        needed = Head(**json.loads(note.read_text(encoding="utf-8")))
+        if needed.number > len(heads):
+            raise InputError(
+                f"{path}: ends after event {len(heads)}, but {note.parent} was written after event {needed.number}; "
+                "the lines between are missing"
+            )
+        if heads[needed.number - 1] != needed:
+            raise InputError(f"{path}: is not the ledger that {note.parent} was written with, from event {needed.number} on")
 
 
 def point_name(trial: int, step: int) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import datetime
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,14 +82,18 @@ class Session:
             self.log.move(resumed.next_log())
         resumed.check_data(self.prepared)
         self.display.line(f"run: {resumed.folder}, resumed")
+        if num_bytes := resumed.ledger.num_set_aside:
+            place = resumed.ledger.set_aside_path.name
+            self.display.warn(f"resume: a crash cut the ledger's last line short; its {num_bytes} bytes are kept in {place}")
         try:
             sweep = self._replayed(resumed, adopt=resumed.space_grew)
         except ReplayError as error:
             # Another version of Optuna, or a space that grew before. The trials count all the same; only proposals differ.
             self.display.warn(f"resume: {error}: the sampler starts afresh from the trials that there are")
             sweep = self._replayed(resumed, adopt=True)
-        self._write_settings(resumed.folder)  # now that nothing is refused any more
+        # Now that nothing is refused any more. The event comes first: config.yaml must always be one that a session had.
         self._record_info(sweep, self._evaluation_sets())
+        self._write_settings(resumed.folder)
         self._announce(sweep.scheduler)
         return sweep
 
@@ -155,11 +160,15 @@ class Session:
 
     def _write_settings(self, folder: Path) -> None:
         """Write what the run searches and reads: its configuration, whole or not at all, and its artifacts."""
-        text = yaml.safe_dump(self.config.model_dump(mode="json"), sort_keys=False)
         temporary = folder / ".config.yaml"
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(self._config_file)
         temporary.replace(folder / "config.yaml")
         self.prepared.save(folder / "prepared.json")
+
+    @property
+    def _config_file(self) -> bytes:
+        """The content of ``config.yaml``."""
+        return yaml.safe_dump(self.config.model_dump(mode="json"), sort_keys=False).encode()
 
     def _record_info(self, sweep: Sweep, evaluation_sets: Mapping[ScoredSplit, EvaluationSet]) -> None:
         """Append a session's first event, the settings, to the ledger."""
@@ -184,7 +193,8 @@ class Session:
             seed=config.seed,
             constraints={name: least for name, least in constraints.items() if least},
         )
-        sweep.ledger.append(SessionStarted(info=info))
+        digest = hashlib.sha256(self._config_file).hexdigest()
+        sweep.ledger.append(SessionStarted(info=info, config_digest=digest))
 
     def _announce(self, scheduler: Scheduler) -> None:
         """Tell how much there is to do, and on what."""

@@ -21,7 +21,7 @@ from raysweep.config.sweep import BudgetConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import TrialDivergedError
-from raysweep.results.ledger import checkpoints_of, point_name
+from raysweep.results.ledger import Head, checkpoints_of, point_name, write_dependence
 from raysweep.results.types import LOCAL, Node
 from raysweep.runner.workers import WorkbenchSpec, open_workbench
 from raysweep.sweep.sweep import Sweep
@@ -43,12 +43,16 @@ class SweepTask:
 
 @dataclass(frozen=True)
 class TrialTask:
-    """What the actor that runs a trial is told. ``run`` counts a configuration's replicates from 1."""
+    """What the actor that runs a trial is told. ``run`` counts a configuration's replicates from 1.
+
+    ``head`` is the ledger's, when the trial was handed out.
+    """
 
     sweep: SweepTask
     number: int
     config: TrialConfig
     run: int
+    head: Head
 
     def as_tune_config(self) -> dict[str, Any]:
         """What Tune takes for a trial's configuration."""
@@ -80,6 +84,7 @@ class TrialActor(tune.Trainable):
         """Make ready for a trial; Tune calls it again for each trial that a reused actor takes."""
         self.task = TrialTask.of(config)
         self.bench = open_workbench(self.task.sweep.bench)
+        write_dependence(self.task.checkpoints, self.task.head)
         self.rungs = rungs(
             self.task.config,
             self.bench,
@@ -118,6 +123,7 @@ class TrialActor(tune.Trainable):
         """Keep the rung's weights and scores in the run's folder."""
         folder = self.task.sweep.folder / "points" / point_name(self.task.number, result.step)
         save_point(folder, self.bench.model, self.bench.head, result.points)
+        write_dependence(folder, self.task.head)
 
 
 @functools.cache
@@ -153,7 +159,7 @@ class TuneSearcher(_NotInSnapshots, Searcher):
         number, config = asked
         self._numbers[trial_id] = number
         run = self._sweep.scheduler.trials[number].run
-        return TrialTask(self._task, number, config, run).as_tune_config()
+        return TrialTask(self._task, number, config, run, self._sweep.ledger.head).as_tune_config()
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Note that a trial left its worker.

@@ -1,5 +1,6 @@
 """Going on with a sweep: what its folder holds, and what may be changed about it."""
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +14,8 @@ from raysweep.config.trial import trial_config
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Pair
-from raysweep.results.events import Event, PointsScored, TrialStarted
-from raysweep.results.ledger import Ledger, read_events
+from raysweep.results.events import Event, PointsScored, SessionStarted, TrialStarted
+from raysweep.results.ledger import Ledger, check_dependences, read_events
 from raysweep.results.reader import load
 from raysweep.search.proposer import check_sampler
 
@@ -38,8 +39,17 @@ class Resumed:
         self.ledger = Ledger(self.folder)
         self._check_files()
         self.ledger.open()
+        try:
+            self._read()
+        except BaseException:
+            self.ledger.close()
+            raise
+
+    def _read(self) -> None:
         self._check_configurations()
         self.events = list(read_events(self.ledger.path))
+        check_dependences(self.folder)
+        self._check_config_file()
         if not any(isinstance(event, PointsScored) for event in self.events):
             raise InputError(f"{self.ledger.path}: the sweep ended before it began; run it anew")
 
@@ -47,6 +57,16 @@ class Resumed:
         for name in ("ledger.jsonl", "config.yaml", "prepared.json"):
             if not (self.folder / name).is_file():
                 raise InputError(f"{self.folder}: cannot be resumed: there is no {name} in it")
+
+    def _check_config_file(self) -> None:
+        """InputError unless a session of this run had this ``config.yaml``. Older versions did not say which they had."""
+        path = self.folder / "config.yaml"
+        digests = {event.config_digest for event in self.events if isinstance(event, SessionStarted)} - {None}
+        if digests and hashlib.sha256(path.read_bytes()).hexdigest() not in digests:
+            raise InputError(
+                f"{path}: is not the configuration that this run was started or resumed with; put it back. What may change "
+                "is given as options of run --resume"
+            )
 
     def _check_configurations(self) -> None:
         """InputError where a trial has none, so that nothing is written to a run that cannot go on."""

@@ -136,10 +136,15 @@ class Sweep:
         time. A trial that went on from a checkpoint repeats its last rung, which counts once.
         """
         assignment = self.assignments[number]
-        if rung["step"] <= self.progress.steps_done(number):
+        step, steps_done = rung["step"], self.progress.steps_done(number)
+        if step <= steps_done:
             return assignment.verdict is not None
+        if step > steps_done + 1:
+            reason = f"its checkpoint goes on with rung {step}, but the ledger ends at its rung {steps_done}"
+            assignment.verdict = Verdict(TrialStatus.FAILED, reason)
+            return True
         if problem := _first_problem(rung["points"]):
-            assignment.verdict = Verdict(TrialStatus.FAILED, f"rung {rung['step']} gave {problem}")
+            assignment.verdict = Verdict(TrialStatus.FAILED, f"rung {step} gave {problem}")
             return True
         event = RungFinished.from_json({**rung, "trial": number})
         assignment.verdict = self._take_rung(event) or self._verdict_of_budget()
@@ -231,7 +236,13 @@ class Sweep:
                 self._settle(number, verdict)
 
     def finish(self, status: str, reason: str) -> None:
-        """The sweep's last event, at least of this session. Unless all trials are done, what a resume needs stays."""
+        """The sweep's last event, at least of this session. Unless all trials are done, what a resume needs stays.
+
+        Where an event could not be written nothing changes any more.
+        """
+        if self.ledger.failure is not None:
+            self.ledger.close()
+            return
         if status == "completed":
             self._end_held()
         for number in list(self.assignments):  # what was cut off within a rung is paid for too

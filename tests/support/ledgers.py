@@ -212,8 +212,9 @@ def _dominates(one: Point, other: Point) -> bool:
 
 
 def read_lines(folder: Path) -> list[dict[str, Any]]:
-    """The events of a ledger as they stand in the file."""
-    return [json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines()]
+    """The events of a ledger as an older version left them in the file: without numbers and digests."""
+    lines = [json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key not in ("number", "after")} for line in lines]
 
 
 def write_lines(folder: Path, lines: Iterable[Mapping[str, Any]]) -> None:

@@ -85,6 +85,7 @@ def test_whatever_is_wrong_with_a_ledger_is_said_or_harmless(run: Any, value: An
 def test_a_run_with_a_trial_that_is_no_configuration_is_not_resumed(run):
     folder = run.folder
     path = folder / "ledger.jsonl"
+    write_lines(folder, read_lines(folder))
     path.write_text(re.sub(r'"learning_rate": [-0-9.e]+', '"learning_rate": "abc"', path.read_text()))
     for name in ("config.yaml", "prepared.json"):
         (folder / name).touch()

@@ -36,6 +36,7 @@ RUNG: dict[str, Any] = {"trial": 3, "step": 2, "examples_seen": 4096, "seconds":
 # Each kind, with the keys of its JSON object in their order.
 EXAMPLES: list[tuple[Event, list[str]]] = [
     (SessionStarted(info=INFO), ["event", *vars(INFO)]),
+    (SessionStarted(info=INFO, config_digest="0a"), ["event", *vars(INFO), "config_digest"]),
     (TrialStarted(trial=3, config={"loss": "triplet"}, num_rungs=4, at=1.0), ["event", "trial", "config", "num_rungs", "at"]),
     (
         TrialStarted(trial=3, config={}, num_rungs=4, replicate_of=1, run=2, at=1.0),

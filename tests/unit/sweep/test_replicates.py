@@ -21,7 +21,7 @@ from raysweep.report import write
 from raysweep.report.summary import summarise
 from raysweep.report.tables import kind_name, mean_table
 from raysweep.results.account import account_of, sentence
-from raysweep.results.events import TrialStarted
+from raysweep.results.events import PointsScored, TrialStarted
 from raysweep.results.ledger import Ledger, point_name, read_events
 from raysweep.results.reader import load
 from raysweep.results.views import averaged, varied_parameters
@@ -471,8 +471,9 @@ def test_tables_and_warm_starts_have_a_configuration_once_with_its_means(tmp_pat
     assert row[row["kind"] == mean.kind]["polarity"].item() == pytest.approx(mean.polarity, abs=1e-6)
     reference = {"trial": None, "step": None, "kind": "reference", "value": None, "split": "dev", "width": 1}
     scores = {"polarity": 0.6, "polarity_std": 0.1, "similarity": 0.47, "similarity_std": 0.1, "retention": 1.0}
-    with (tmp_path / "ledger.jsonl").open("a") as file:
-        file.write(json.dumps({"event": "points", "points": [{**reference, **scores}]}) + "\n")
+    ledger = Ledger(tmp_path)
+    ledger.append(PointsScored.from_json({"points": [{**reference, **scores}]}))
+    ledger.close()
     lesson = warm_start.gather([load(tmp_path)], space, REFERENCE)
     assert len(lesson.observations) == 12
     assert config.replicates.runs == 3
@@ -506,8 +507,9 @@ def test_replicates_may_change_on_resume(tmp_path: Path) -> None:
     play(make(tmp_path)[0])
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
     (tmp_path / "prepared.json").touch()
-    with (tmp_path / "ledger.jsonl").open("a") as file:
-        file.write('{"event": "points", "points": []}\n')
+    ledger = Ledger(tmp_path)
+    ledger.append(PointsScored(points=()))
+    ledger.close()
     after, resumed = load_resumed(tmp_path, None, [("replicates.trials", "7"), ("replicates.runs", "4")])
     assert (after.config.replicates.trials, after.config.replicates.runs) == (7, 4)
     resumed.ledger.close()

@@ -1,12 +1,16 @@
-"""What a resumed sweep may change about its space."""
+"""What a resumed sweep may change about its space, and what of its folder may not have changed."""
 
+import hashlib
 from pathlib import Path
 
 import pytest
 
 from raysweep.config.space import Choices, Fixed, Parameter, Range, Space
 from raysweep.errors import InputError
-from raysweep.sweep.resume import check_space
+from raysweep.results.events import PointsScored, SessionStarted
+from raysweep.results.ledger import Ledger, read_heads, write_dependence
+from raysweep.sweep.resume import Resumed, check_space
+from support.ledgers import INFO
 
 NUMBERS = Choices({0.1: {}, 0.5: {}})
 RANGE = Range(0.1, 1.0, True, False)
@@ -46,3 +50,45 @@ def test_what_a_space_lacks_is_named(before: Parameter, after: Parameter | None,
     parameters = {} if after is None else {"name": after}
     with pytest.raises(InputError, match=f"its space may only be added to, but: {missing}$"):
         check_space(Space({"name": before}), Space(parameters), Path("run"))
+
+
+def make_run(folder: Path, *configs: str, digests: bool = True) -> None:
+    """A run with a session of each configuration; its folder has the last one."""
+    ledger = Ledger(folder)
+    for config in configs:
+        (folder / "config.yaml").write_text(config)
+        digest = hashlib.sha256(config.encode()).hexdigest() if digests else None
+        ledger.append(SessionStarted(info=INFO, config_digest=digest))
+        ledger.append(PointsScored(points=()))
+    ledger.close()
+    (folder / "prepared.json").touch()
+
+
+def test_a_configuration_that_no_session_had_is_refused(tmp_path: Path) -> None:
+    make_run(tmp_path, "seed: 0", "seed: 1")
+    path = tmp_path / "config.yaml"
+    for content in ("seed: 1", "seed: 0"):  # a crash between a session's first event and its file leaves the one before
+        path.write_text(content)
+        Resumed(tmp_path).ledger.close()
+    for content in ("seed: 2", "seed: 1\n", ""):
+        path.write_text(content)
+        with pytest.raises(InputError, match=r"config.yaml: is not the configuration that this run was started"):
+            Resumed(tmp_path)
+
+
+def test_a_run_of_an_older_version_may_have_any_configuration(tmp_path: Path) -> None:
+    make_run(tmp_path, "seed: 0", digests=False)
+    (tmp_path / "config.yaml").write_text("seed: 2")
+    Resumed(tmp_path).ledger.close()
+
+
+def test_a_run_that_is_refused_is_left_to_others(tmp_path: Path) -> None:
+    make_run(tmp_path, "seed: 0")
+    write_dependence(tmp_path / "checkpoints" / "trial-0000", read_heads(tmp_path / "ledger.jsonl")[1])
+    content = (tmp_path / "ledger.jsonl").read_bytes()
+    (tmp_path / "ledger.jsonl").write_bytes(content.splitlines(keepends=True)[0])
+    with pytest.raises(InputError, match="ends after event 1, but .*trial-0000 was written after event 2") as caught:
+        Resumed(tmp_path)
+    (tmp_path / "ledger.jsonl").write_bytes(content)
+    Resumed(tmp_path).ledger.close()
+    assert caught.value  # which would keep the ledger, had it not been closed

@@ -1,6 +1,7 @@
 """A sweep's decisions with invented rungs: no Ray, no encoder."""
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from raysweep.config.trial import trial_config
+from raysweep.errors import InputError
 from raysweep.results.events import TrialHeld, TrialRevived
 from raysweep.results.ledger import Ledger, point_name, read_events
 from raysweep.results.reader import load
@@ -105,6 +107,40 @@ def test_a_line_cut_short_by_a_kill_does_not_count(tmp_path: Path) -> None:
     with (tmp_path / "ledger.jsonl").open("a") as file:
         file.write(json.dumps({"event": "rung", "trial": number})[:20])
     assert load(tmp_path) == whole
+
+
+def test_a_trial_whose_checkpoint_is_ahead_of_the_ledger_fails(tmp_path: Path) -> None:
+    sweep, out = make(tmp_path)
+    number, config = sweep.ask() or pytest.fail("no trial")
+    assert not sweep.rung(number, rung(config, 1))
+    assert sweep.rung(number, rung(config, 3))
+    sweep.rest(number)
+    (trial,) = load(tmp_path).trials
+    assert (trial.status, len(load(tmp_path).rungs)) == ("failed", 1)
+    assert trial.reason == "its checkpoint goes on with rung 3, but the ledger ends at its rung 1"
+
+
+def test_when_an_event_cannot_be_written_the_sweep_stops_and_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep, _ = make(tmp_path)
+    number, config = sweep.ask() or pytest.fail("no trial")
+    assert not sweep.rung(number, rung(config, 1))
+    (tmp_path / "points" / point_name(number, 7)).mkdir()  # of no rung on the front; the end of a sweep removes it
+
+    def fail(descriptor: int, content: bytes, offset: int) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", fail)
+    with pytest.raises(InputError, match="No space left on device"):
+        sweep.rung(number, rung(config, 2))
+    monkeypatch.undo()
+    sweep.finish("failed", "no room")
+    assert (tmp_path / "points" / point_name(number, 7)).is_dir()
+    again, _ = assemble(*settings(tmp_path), Ledger(tmp_path))
+    again.replay(list(read_events(tmp_path / "ledger.jsonl")))
+    assert again.ask() == (number, config)
+    assert not again.rung(number, rung(config, 2))
 
 
 def test_out_of_time_pauses_trials_at_their_next_rung_and_asks_no_more(
@@ -433,8 +469,6 @@ def test_constraints_steer_what_counts_as_good(tmp_path: Path) -> None:
 
 
 def test_two_processes_cannot_run_one_sweep(tmp_path: Path) -> None:
-    from raysweep.errors import InputError
-
     sweep, _ = make(tmp_path)
     with pytest.raises(InputError, match="another process is running this sweep"):
         Ledger(tmp_path).open()

@@ -1,0 +1,205 @@
+"""Ledgers that were cut, changed or could not be written: nothing is lost, repeated or believed in silence."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from raysweep.errors import InputError
+from raysweep.results.events import TrialContinued
+from raysweep.results.ledger import Head, Ledger, check_dependences, read_events, read_heads, write_dependence
+from support.ledgers import random_trials, read_lines, write_ledger, write_lines
+
+LAST_BYTES = 2000
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    folder = tmp_path / "whole"
+    folder.mkdir()
+    write_ledger(folder, random_trials(6))
+    return folder
+
+
+def lines_of(folder: Path) -> list[bytes]:
+    return (folder / "ledger.jsonl").read_bytes().splitlines(keepends=True)
+
+
+def write(folder: Path, content: bytes) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "ledger.jsonl").write_bytes(content)
+    return folder
+
+
+def open_and_close(folder: Path) -> Ledger:
+    ledger = Ledger(folder)
+    ledger.open()
+    ledger.close()
+    return ledger
+
+
+def test_cut_anywhere_in_its_last_bytes_a_ledger_keeps_its_whole_lines(whole: Path, tmp_path: Path) -> None:
+    """And goes on after them; what stood after the last line's end is set aside."""
+    lines = lines_of(whole)
+    content = b"".join(lines)
+    events, heads = list(read_events(whole / "ledger.jsonl")), read_heads(whole / "ledger.jsonl")
+    for size in range(len(content) - LAST_BYTES, len(content)):
+        folder = write(tmp_path / "cut", content[:size])
+        num_whole = content[:size].count(b"\n")
+        assert list(read_events(folder / "ledger.jsonl")) == events[:num_whole]
+        ledger = Ledger(folder)
+        ledger.open()
+        rest = content[len(b"".join(lines[:num_whole])) : size]
+        assert (ledger.head, ledger.num_set_aside) == (heads[num_whole - 1], len(rest))
+        assert ledger.set_aside_path.exists() == bool(rest)
+        if rest:
+            assert ledger.set_aside_path.read_bytes() == rest + b"\n"
+            ledger.set_aside_path.unlink()
+        ledger.append(TrialContinued(trial=0))
+        ledger.close()
+        assert list(read_events(folder / "ledger.jsonl")) == [*events[:num_whole], TrialContinued(trial=0)]
+
+
+def without(lines: list[bytes], number: int) -> list[bytes]:
+    return [*lines[:number], *lines[number + 1 :]]
+
+
+def swapped(lines: list[bytes], number: int) -> list[bytes]:
+    return [*lines[:number], lines[number + 1], lines[number], *lines[number + 2 :]]
+
+
+def repeated(lines: list[bytes], number: int) -> list[bytes]:
+    return [*lines[: number + 1], *lines[number:]]
+
+
+def edited(lines: list[bytes], number: int) -> list[bytes]:
+    """The line says the same in other words."""
+    values = json.loads(lines[number])
+    return [*lines[:number], json.dumps(values, separators=(",", ":")).encode() + b"\n", *lines[number + 1 :]]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (without, "line {n1}: it is event {n2}, where event {n1} belongs; lines were removed or moved"),
+        (swapped, "line {n1}: it is event {n2}, where event {n1} belongs; lines were removed or moved"),
+        (repeated, "line {n2}: it is event {n1}, where event {n2} belongs; lines were removed or moved"),
+        (edited, "line {n2}: line {n1} was changed after it was written"),
+    ],
+)
+def test_a_line_that_was_touched_is_named(
+    whole: Path, tmp_path: Path, change: Callable[[list[bytes], int], list[bytes]], said: str
+) -> None:
+    lines = lines_of(whole)
+    for number in range(len(lines) - 2):
+        content = b"".join(change(lines, number))
+        folder = write(tmp_path / "changed", content)
+        message = f"{folder / 'ledger.jsonl'}: " + said.format(n1=number + 1, n2=number + 2)
+        for use in (lambda folder: list(read_events(folder / "ledger.jsonl")), open_and_close):
+            with pytest.raises(InputError) as caught:
+                use(folder)
+            assert str(caught.value).startswith(message)
+        assert (folder / "ledger.jsonl").read_bytes() == content
+
+
+def test_an_older_ledger_goes_on_with_numbers(whole: Path) -> None:
+    """Its lines have neither numbers nor digests. The first that has one vouches for those above it."""
+    older = read_lines(whole)
+    write_lines(whole, older)
+    ledger = Ledger(whole)
+    ledger.append(TrialContinued(trial=0))
+    ledger.append(TrialContinued(trial=1))
+    ledger.close()
+    assert len(list(read_events(ledger.path))) == len(older) + 2
+    assert read_heads(ledger.path)[-1] == ledger.head
+    lines = lines_of(whole)
+    assert [json.loads(line).get("number") for line in lines[-3:]] == [None, len(older) + 1, len(older) + 2]
+
+    write(whole, b"".join(edited(lines, 3)))
+    with pytest.raises(InputError, match=f"line {len(older) + 1}: a line above it was changed after it was written"):
+        open_and_close(whole)
+    write(whole, b"".join([*lines, lines[len(older) - 1]]))
+    with pytest.raises(InputError, match=f"line {len(lines) + 1}: it has no number, and the lines above it have"):
+        open_and_close(whole)
+
+
+@pytest.fixture
+def disk_full(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Room for as many bytes as the list's one number says; a write beyond it is cut there, the next one fails."""
+    room = [10**9]
+    pwrite = os.pwrite
+
+    def limited(descriptor: int, content: bytes, offset: int) -> int:
+        if not room[0]:
+            raise OSError(28, "No space left on device")
+        written = pwrite(descriptor, content[: room[0]], offset)
+        room[0] -= written
+        return written
+
+    monkeypatch.setattr(os, "pwrite", limited)
+    yield room
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("room", [0, 1, 40])
+def test_a_full_disk_gives_an_event_once_or_not_at_all(tmp_path: Path, disk_full: list[int], room: int) -> None:
+    ledger = Ledger(tmp_path)
+    ledger.append(TrialContinued(trial=0))
+    disk_full[0] = room
+    for trial in (1, 2):
+        with pytest.raises(InputError, match=r"cannot be written: No space left on device; the sweep stops here.*--resume"):
+            ledger.append(TrialContinued(trial=trial))
+        disk_full[0] = 10**9  # there is room again, but what became of the event is not known
+    ledger.close()
+    assert list(read_events(ledger.path)) == [TrialContinued(trial=0)]
+    again = Ledger(tmp_path)
+    again.append(TrialContinued(trial=3))
+    again.close()
+    assert list(read_events(ledger.path)) == [TrialContinued(trial=0), TrialContinued(trial=3)]
+
+
+def test_an_event_that_may_not_have_reached_the_disk_is_not_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failed fsync says nothing about what is on disk, and a second one may well succeed without having written it."""
+    ledger = Ledger(tmp_path)
+    ledger.append(TrialContinued(trial=0))
+
+    def fail(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(InputError, match="Input/output error"):
+        ledger.append(TrialContinued(trial=1))
+    monkeypatch.undo()
+    with pytest.raises(InputError, match="Input/output error"):
+        ledger.append(TrialContinued(trial=1))
+    ledger.close()
+    assert list(read_events(ledger.path)) == [TrialContinued(trial=0)]
+
+
+def test_a_ledger_that_lost_lines_which_something_depends_on_is_refused(whole: Path) -> None:
+    lines, heads = lines_of(whole), read_heads(whole / "ledger.jsonl")
+    last = heads[-3]
+    checkpoint, scores = whole / "checkpoints" / "trial-0004", whole / "points" / "trial-0001-step-002"
+    write_dependence(checkpoint, heads[4])
+    write_dependence(scores, heads[5])
+    write_dependence(scores, last)  # scored on test, later
+    check_dependences(whole)
+    write(whole, b"".join(lines[: last.number]))
+    check_dependences(whole)
+    for kept in range(last.number):
+        write(whole, b"".join(lines[:kept]))
+        with pytest.raises(InputError, match=rf"ledger.jsonl: ends after event {kept}, but .* was written after event \d+"):
+            check_dependences(whole)
+    assert Head() == open_and_close(write(whole, b"")).head
+
+
+def test_a_ledger_of_another_run_is_told_apart(whole: Path) -> None:
+    write_dependence(whole / "points" / "trial-0000-step-001", read_heads(whole / "ledger.jsonl")[6])
+    (whole / "ledger.jsonl").unlink()
+    write_ledger(whole, random_trials(6, seed=1))
+    with pytest.raises(InputError, match=r"is not the ledger that .*trial-0000-step-001 was written with, from event 7 on"):
+        check_dependences(whole)
