@@ -1,4 +1,4 @@
-"""A worker called on chunks of consecutive rows, in this process or by a pool of Ray Data actors, and its results on disk.
+"""A worker called on chunks of consecutive rows, in this process or by Ray Data on a cluster, and its results on disk.
 
 Inputs are artifacts that every worker memory-maps, so only row numbers go out and only results come back, in order. No
 stage has a read or write task that could starve for a CPU.
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from raysweep.cluster import Request
+from raysweep.prepare import kept_worker
 from raysweep.prepare.workers import Columns, Worker
 
 
@@ -37,24 +38,29 @@ class ChunkedJob:
             yield worker({"start": np.array([start]), "stop": np.array([stop])})
 
     def run_on_cluster(self, request: Request) -> Iterator[Columns]:
-        """The results of the chunks in order, from a pool of actors that ends with the iteration."""
+        """The results of the chunks in order, from so many tasks or, on GPUs, actors at a time.
+
+        Tasks run in processes that are there already and stay for the next stage. On a GPU a process ends with its task.
+        """
         import pyarrow as pa
         import ray
-        from ray.data import ActorPoolStrategy, DataContext
+        from ray.data import ActorPoolStrategy, DataContext, TaskPoolStrategy
 
         context = DataContext.get_current()
         context.enable_progress_bars = False
         context.execution_options.preserve_order = True
         # Blocks that are already in the object store: reading them takes no task.
         blocks = [pa.table({"start": [start], "stop": [stop]}) for start, stop in self.chunks]
+        count = min(request.count, len(blocks))
+        pool: dict[str, Any]
+        if request.gpus:
+            compute = ActorPoolStrategy(min_size=1, max_size=count)
+            pool = {"fn": self.worker, "fn_constructor_args": self.arguments, "compute": compute}
+        else:
+            job = {"kind": self.worker, "arguments": self.arguments}
+            pool = {"fn": kept_worker.call, "fn_kwargs": job, "compute": TaskPoolStrategy(size=count)}
         results = ray.data.from_arrow(blocks).map_batches(
-            self.worker,
-            fn_constructor_args=self.arguments,
-            compute=ActorPoolStrategy(min_size=1, max_size=min(request.count, len(blocks))),
-            batch_size=None,
-            batch_format="numpy",
-            num_cpus=request.cpus,
-            num_gpus=request.gpus,
+            **pool, batch_size=None, batch_format="numpy", num_cpus=request.cpus, num_gpus=request.gpus
         )
         for batch in results.iter_batches(batch_size=None, batch_format="numpy"):
             yield {name: np.asarray(column) for name, column in batch.items()}
