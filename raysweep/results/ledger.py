@@ -18,7 +18,6 @@ from typing import Any
 from raysweep.errors import InputError
 from raysweep.results.events import Event, read_event
 
-
 AFTER = "after.json"  # in a folder of a checkpoint or of scores: the ledger's head when it was written
 
 
@@ -151,10 +150,8 @@ def read_heads(path: Path) -> list[Head]:
 
 
 def _head_of(content: bytes, path: Path) -> Head:
-    head = Head()
-    for _, head in _read(content, path):
-        pass
-    return head
+    heads = [head for _, head in _read(content, path)]
+    return heads[-1] if heads else Head()
 
 
 def _read(content: bytes, path: Path) -> Iterator[tuple[Event, Head]]:
@@ -216,7 +213,9 @@ def check_dependences(folder: Path) -> None:
                 "the lines between are missing"
             )
         if heads[needed.number - 1] != needed:
-            raise InputError(f"{path}: is not the ledger that {note.parent} was written with, from event {needed.number} on")
+            raise InputError(
+                f"{path}: is not the ledger that {note.parent} was written with, from event {needed.number} on"
+            )
 
 
 def point_name(trial: int, step: int) -> str:

@@ -46,6 +46,21 @@ class RunInfo:
 
 
 @dataclass(frozen=True)
+class RungProgress:
+    """How far a trial is within the rung ``step``: it has seen so many of the rung's examples, at this pace."""
+
+    step: int
+    num_seen: int
+    num_examples: int
+    examples_per_second: float
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the rung's last example, its evaluation excluded."""
+        return (self.num_examples - self.num_seen) / self.examples_per_second
+
+
+@dataclass(frozen=True)
 class Point:
     """One operating point: a retrievable encoder and its scores on one split, all in [0, 1].
 

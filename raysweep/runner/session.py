@@ -84,7 +84,9 @@ class Session:
         self.display.line(f"run: {resumed.folder}, resumed")
         if num_bytes := resumed.ledger.num_set_aside:
             place = resumed.ledger.set_aside_path.name
-            self.display.warn(f"resume: a crash cut the ledger's last line short; its {num_bytes} bytes are kept in {place}")
+            self.display.warn(
+                f"resume: a crash cut the ledger's last line short; its {num_bytes} bytes are kept in {place}"
+            )
         try:
             sweep = self._replayed(resumed, adopt=resumed.space_grew)
         except ReplayError as error:

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import json
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,16 @@ from raysweep.config.trial import TrialConfig
 from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.results.ledger import Head, checkpoints_of, point_name, write_dependence
-from raysweep.results.types import LOCAL, Node
+from raysweep.results.types import LOCAL, Node, RungProgress
 from raysweep.runner.workers import WorkbenchSpec, open_workbench
+from raysweep.sweep.status import describe_progress
 from raysweep.sweep.sweep import Sweep
-from raysweep.training.trial import rungs, trial_seed
+from raysweep.training.trial import Clocks, rungs_and_progress, trial_seed
 from raysweep.training.weights import save_point
 from raysweep.training.workbench import RungResult
+
+PROGRESS_SECONDS = 5.0  # within a rung, between two reports of how far it is
+LOG_SECONDS = 60.0  # between two such lines of one trial in the log
 
 
 @dataclass(frozen=True)
@@ -78,20 +83,21 @@ class TrialTask:
 
 
 class TrialActor(tune.Trainable):
-    """A trial's time on one worker, from its start or from where it was left: a Tune step is a rung."""
+    """A trial's time on one worker, from its start or from where it was left: a Tune step is a rung, or a part of one."""
 
     def setup(self, config: dict[str, Any]) -> None:
         """Make ready for a trial; Tune calls it again for each trial that a reused actor takes."""
         self.task = TrialTask.of(config)
         self.bench = open_workbench(self.task.sweep.bench)
         write_dependence(self.task.checkpoints, self.task.head)
-        self.rungs = rungs(
+        self.logged_at = time.monotonic()
+        self.results = rungs_and_progress(
             self.task.config,
             self.bench,
+            Clocks(checkpoint=self.task.sweep.checkpoint_seconds, progress=PROGRESS_SECONDS),
             seed=self.task.trial_seed,
             num_rungs=self.task.num_rungs,
             checkpoints=self.task.checkpoints,
-            checkpoint_seconds=self.task.sweep.checkpoint_seconds,
         )
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -99,12 +105,15 @@ class TrialActor(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        """Train and evaluate one rung; its result is what :class:`TuneScheduler` reads."""
+        """Train and evaluate a rung, or train until it is time to say how far it is, for :class:`TuneScheduler`."""
         try:
-            result = next(self.rungs)
+            result = next(self.results)
         except (TrialDivergedError, InputError) as error:
             # A result and no exception: the actor is sound and takes the next trial, and the reason arrives in full.
             return {"failure": str(error), "done": True}
+        if isinstance(result, RungProgress):
+            self.log(result)
+            return {"progress": json.dumps(dataclasses.asdict(result))}
         self.save_weights(result)
         rung = {
             "step": result.step,
@@ -118,6 +127,13 @@ class TrialActor(tune.Trainable):
         done = result.step == self.task.num_rungs or bool(result.stop)
         # As text: Tune flattens and rewrites what is nested.
         return {"rung": json.dumps(rung, allow_nan=False), "done": done}
+
+    def log(self, progress: RungProgress) -> None:
+        """Print now and then how far the trial is; what actors print goes into the run's log."""
+        now = time.monotonic()
+        if now - self.logged_at >= LOG_SECONDS:
+            self.logged_at = now
+            print(f"trial {self.task.number}: {describe_progress([progress])}", flush=True)
 
     def save_weights(self, result: RungResult) -> None:
         """Keep the rung's weights and scores in the run's folder."""
@@ -185,6 +201,9 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
         self._sweep = sweep
 
     def on_trial_result(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> str:
+        if "progress" in result:
+            self._sweep.take_progress(_number(trial), RungProgress(**json.loads(result["progress"])))
+            return TrialScheduler.CONTINUE
         leaves = self._sweep.rung(_number(trial), json.loads(result["rung"]))
         return TrialScheduler.STOP if leaves else TrialScheduler.CONTINUE
 

@@ -1,9 +1,10 @@
 """The status line of a sweep that is running."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from raysweep.metrics.objective import Pair
+from raysweep.results.types import RungProgress
 from raysweep.terminal import duration
 from raysweep.trial_status import TrialStatus
 
@@ -21,6 +22,7 @@ class SweepStatus:
     front_size: int
     seconds: float
     limit_seconds: float | None  # of the budget's wall-clock time
+    underway: Sequence[RungProgress] = ()  # of the trials that are within a rung, as far as they have said
 
     @property
     def fraction_begun(self) -> float:
@@ -35,6 +37,8 @@ class SweepStatus:
             polarity, similarity = self.best
             parts.append(f"best P {100 * polarity:.2f} S {100 * similarity:.2f}")
             parts.append(f"front {self.front_size}")
+        if self.underway:
+            parts.append(describe_progress(self.underway))
         parts.append(self._time_text)
         return " | ".join(parts)
 
@@ -74,3 +78,15 @@ class SweepStatus:
     @property
     def _all_trials(self) -> int:
         return max(self._all_begun, self.num_trials + self.max_replicates)
+
+
+def describe_progress(underway: Sequence[RungProgress]) -> str:
+    """How far one rung is, or how fast several are together and when the first of them will be done."""
+    examples_per_second = sum(each.examples_per_second for each in underway)
+    digits = 0 if examples_per_second >= 10 else 1
+    pace = f"{examples_per_second:,.{digits}f} examples/s"
+    left = duration(min(each.seconds_left for each in underway))
+    if len(underway) > 1:
+        return f"{len(underway)} rungs under way, {pace}, the first done in {left}"
+    (rung,) = underway
+    return f"rung {rung.step}: {rung.num_seen:,} of {rung.num_examples:,}, {pace}, {left} left"

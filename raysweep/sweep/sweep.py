@@ -28,7 +28,7 @@ from raysweep.results.events import (
     TrialStarted,
 )
 from raysweep.results.ledger import Ledger, checkpoints_of
-from raysweep.results.types import Mean, Node, Point, point_problem
+from raysweep.results.types import Mean, Node, Point, RungProgress, point_problem
 from raysweep.search.replicates import MeanScores
 from raysweep.search.scheduler import Scheduler, TrialState
 from raysweep.sweep.budget import CostTracker, ReachedLimit
@@ -48,6 +48,7 @@ class Assignment:
     paid_until: float  # on the sweep's clock, in seconds
     node: Node
     verdict: Verdict | None = None  # set once the trial is to leave
+    progress: RungProgress | None = None  # within the rung that it is in, once that takes long
 
 
 @dataclass
@@ -136,6 +137,7 @@ class Sweep:
         time. A trial that went on from a checkpoint repeats its last rung, which counts once.
         """
         assignment = self.assignments[number]
+        assignment.progress = None
         step, steps_done = rung["step"], self.progress.steps_done(number)
         if step <= steps_done:
             return assignment.verdict is not None
@@ -150,6 +152,11 @@ class Sweep:
         assignment.verdict = self._take_rung(event) or self._verdict_of_budget()
         self.show()
         return assignment.verdict is not None
+
+    def take_progress(self, number: int, progress: RungProgress) -> None:
+        """Take note of how far a trial is within its rung."""
+        self.assignments[number].progress = progress
+        self.show()
 
     def _take_rung(self, rung: RungFinished) -> Verdict | None:
         """Log a rung and let it count; what that means for its trial."""
@@ -319,6 +326,7 @@ class Sweep:
             front_size=len(self.front),
             seconds=self.seconds,
             limit_seconds=None if minutes is None else 60 * minutes,
+            underway=[each.progress for each in self.assignments.values() if each.progress is not None],
         )
 
     def _best_of(self, points: Sequence[Point]) -> Pair:

@@ -1,6 +1,9 @@
 """How far a trial's training has come."""
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
+
+from raysweep.results.types import RungProgress
 
 
 @dataclass
@@ -25,3 +28,17 @@ class Progress:
         self.seen_in_rung = 0
         self.steps_in_rung = 0
         self.batches_in_rung = 0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """A rung since this process took it up, when ``first_seen`` of its examples had been seen already."""
+
+    first_seen: int
+    began: float = field(default_factory=time.monotonic)
+
+    def progress(self, progress: Progress, num_examples: int, now: float) -> RungProgress:
+        """How far the rung of so many examples is at the moment ``now`` of the monotonic clock."""
+        num_seen = progress.seen_in_rung
+        examples_per_second = (num_seen - self.first_seen) / (now - self.began)
+        return RungProgress(progress.rung + 1, num_seen, num_examples, examples_per_second)

@@ -2,14 +2,18 @@
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from raysweep.config.sweep import EvaluationConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.data.prepared import Prepared
 from raysweep.encoders import encoder
+from raysweep.results.types import RungProgress
+from raysweep.training.progress import Pace
 from raysweep.training.workbench import RungResult, Workbench
 
 
@@ -66,6 +70,30 @@ def rungs(
     With ``checkpoints`` the state is kept in that folder, at each rung and every ``checkpoint_seconds``. Where it holds
     one already the trial goes on from there, to the same bits on a CPU; a rung that had just ended is yielded once more.
     """
+    clocks = Clocks(checkpoint_seconds)
+    for each in rungs_and_progress(config, workbench, clocks, seed=seed, num_rungs=num_rungs, checkpoints=checkpoints):
+        if isinstance(each, RungResult):
+            yield each
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """How often, in seconds, a trial is to write a checkpoint within a rung, and to say how far it is."""
+
+    checkpoint: float = 300.0
+    progress: float = math.inf
+
+
+def rungs_and_progress(
+    config: TrialConfig,
+    workbench: Workbench,
+    clocks: Clocks,
+    *,
+    seed: int,
+    num_rungs: int,
+    checkpoints: Path | None = None,
+) -> Iterator[RungResult | RungProgress]:
+    """As :func:`rungs`, and within long rungs how far the trial is."""
     from raysweep.training import training_state
     from raysweep.training.trainer import Training
 
@@ -75,14 +103,19 @@ def rungs(
     if last is not None and not within_rung:  # within a rung, the last one was taken and the model has moved on since
         yield last
     while training.progress.rung < num_rungs and not (last and last.stop):
-        saved = time.monotonic()
+        pace = Pace(training.progress.seen_in_rung)
+        saved = reported = pace.began
         while not training.rung_is_full:
             training.step()
-            elapsed = time.monotonic() - saved
-            due = elapsed >= checkpoint_seconds
-            if checkpoints is not None and due and not training.rung_is_full:  # a full rung is saved with its result
+            now = time.monotonic()
+            if training.rung_is_full:  # it is saved with its result
+                break
+            if checkpoints is not None and now - saved >= clocks.checkpoint:
                 training_state.save(training, checkpoints, last)
-                saved = time.monotonic()
+                saved = now
+            if now - reported >= clocks.progress:
+                yield pace.progress(training.progress, config.examples_per_rung, now)
+                reported = now
         last = training.evaluate()
         if checkpoints is not None:
             training_state.save(training, checkpoints, last)

@@ -149,7 +149,9 @@ def test_a_full_disk_gives_an_event_once_or_not_at_all(tmp_path: Path, disk_full
     ledger.append(TrialContinued(trial=0))
     disk_full[0] = room
     for trial in (1, 2):
-        with pytest.raises(InputError, match=r"cannot be written: No space left on device; the sweep stops here.*--resume"):
+        with pytest.raises(
+            InputError, match=r"cannot be written: No space left on device; the sweep stops here.*--resume"
+        ):
             ledger.append(TrialContinued(trial=trial))
         disk_full[0] = 10**9  # there is room again, but what became of the event is not known
     ledger.close()
@@ -192,7 +194,9 @@ def test_a_ledger_that_lost_lines_which_something_depends_on_is_refused(whole: P
     check_dependences(whole)
     for kept in range(last.number):
         write(whole, b"".join(lines[:kept]))
-        with pytest.raises(InputError, match=rf"ledger.jsonl: ends after event {kept}, but .* was written after event \d+"):
+        with pytest.raises(
+            InputError, match=rf"ledger.jsonl: ends after event {kept}, but .* was written after event \d+"
+        ):
             check_dependences(whole)
     assert Head() == open_and_close(write(whole, b"")).head
 
@@ -201,5 +205,7 @@ def test_a_ledger_of_another_run_is_told_apart(whole: Path) -> None:
     write_dependence(whole / "points" / "trial-0000-step-001", read_heads(whole / "ledger.jsonl")[6])
     (whole / "ledger.jsonl").unlink()
     write_ledger(whole, random_trials(6, seed=1))
-    with pytest.raises(InputError, match=r"is not the ledger that .*trial-0000-step-001 was written with, from event 7 on"):
+    with pytest.raises(
+        InputError, match=r"is not the ledger that .*trial-0000-step-001 was written with, from event 7 on"
+    ):
         check_dependences(whole)

@@ -17,6 +17,7 @@ from raysweep.errors import InputError
 from raysweep.results.events import TrialHeld, TrialRevived
 from raysweep.results.ledger import Ledger, point_name, read_events
 from raysweep.results.reader import load
+from raysweep.results.types import RungProgress
 from raysweep.search.scheduler import make_scheduler
 from raysweep.sweep.sweep import Sweep
 from raysweep.terminal import duration
@@ -110,7 +111,7 @@ def test_a_line_cut_short_by_a_kill_does_not_count(tmp_path: Path) -> None:
 
 
 def test_a_trial_whose_checkpoint_is_ahead_of_the_ledger_fails(tmp_path: Path) -> None:
-    sweep, out = make(tmp_path)
+    sweep, _ = make(tmp_path)
     number, config = sweep.ask() or pytest.fail("no trial")
     assert not sweep.rung(number, rung(config, 1))
     assert sweep.rung(number, rung(config, 3))
@@ -466,6 +467,20 @@ def test_constraints_steer_what_counts_as_good(tmp_path: Path) -> None:
     assert objective.best_value([(0.69, 0.47), (0.9, 0.3)]) < 0 < objective.best_value([(0.71, 0.43)])
     assert objective.best_point([(0.69, 0.47), (0.71, 0.43), (0.9, 0.3)]) == (0.71, 0.43)
     assert objective.area([(0.69, 0.47)]) == pytest.approx(-0.01)
+
+
+def test_the_status_tells_how_far_the_trials_are_within_their_rungs(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path)
+    (one, config), (two, _) = (sweep.ask() or pytest.fail("no trial") for _ in range(2))
+    assert "examples/s" not in sweep.status().text
+    sweep.take_progress(one, RungProgress(1, 1280, 4096, 38.4))
+    assert "rung 1: 1,280 of 4,096, 38 examples/s, 1:13 left" in sweep.status().text
+    sweep.take_progress(two, RungProgress(3, 4000, 4096, 9.6))
+    assert "2 rungs under way, 48 examples/s, the first done in 0:10" in sweep.status().text
+    sweep.rung(one, rung(config, 1))
+    assert "rung 3: 4,000 of 4,096, 9.6 examples/s, 0:10 left" in sweep.status().text
+    sweep.rest(two, failure="it died")
+    assert "examples/s" not in sweep.status().text
 
 
 def test_two_processes_cannot_run_one_sweep(tmp_path: Path) -> None:

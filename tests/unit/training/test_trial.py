@@ -6,6 +6,7 @@ import torch
 
 from raysweep.data.prepared import Prepared
 from raysweep.evaluation.evaluation_set import TrialDivergedError
+from raysweep.results.types import RungProgress
 from raysweep.training import trial as engine
 from raysweep.training import workbench
 from support.encoders import EVALUATION, trial
@@ -92,3 +93,21 @@ def test_training_in_bf16_stays_near_fp32_and_is_scored_in_fp32(freezing: str, t
         np.testing.assert_allclose(results[-1].scores.similarity, scores.similarity, atol=1e-6)
     assert means["bf16"] == pytest.approx(means["fp32"], rel=0.1)
     assert (means["bf16"] != means["fp32"]).all()
+
+
+def test_a_trial_tells_how_far_it_is_within_its_rungs(tiny_bench: workbench.Workbench) -> None:
+    """After each step but a rung's last; what is trained stays the same."""
+    config = trial(examples_per_rung=60)  # a rung's last batch is smaller
+    silent = list(engine.rungs(config, tiny_bench, seed=3, num_rungs=2))
+    every_step = engine.Clocks(progress=0.0)
+    told = list(engine.rungs_and_progress(config, tiny_bench, every_step, seed=3, num_rungs=2))
+    rungs = [each for each in told if isinstance(each, workbench.RungResult)]
+    assert [rung.loss for rung in rungs] == [rung.loss for rung in silent]
+    size = config.batch_size
+    progress = [each for each in told if isinstance(each, RungProgress)]
+    seen = list(range(size, 60, size))
+    assert [(each.step, each.num_seen, each.num_examples) for each in progress] == [
+        (step, num_seen, 60) for step in (1, 2) for num_seen in seen
+    ]
+    assert all(each.examples_per_second > 0 for each in progress)
+    assert progress[0].seconds_left == pytest.approx((60 - size) / progress[0].examples_per_second)
