@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | None = None) -> "SentenceTransformer":
-    """Load an encoder in fp32, in evaluation mode. InputError when it is unknown or is no text encoder."""
+    """Load an encoder in fp32, in evaluation mode. InputError when it is unknown or is no text encoder.
+
+    Weights come from safetensors only: the other formats may run code as they are read.
+    """
     source = source or locate(config)
     from sentence_transformers import SentenceTransformer
 
@@ -29,7 +32,10 @@ def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | No
     try:
         with _without_progress_bars():
             model = SentenceTransformer(
-                str(source.folder), device=device, local_files_only=True, model_kwargs={"dtype": "float32"}
+                str(source.folder),
+                device=device,
+                local_files_only=True,
+                model_kwargs={"dtype": "float32", "use_safetensors": True},
             )
     except Exception as error:  # a damaged or foreign folder fails in any layer below, each with errors of its own
         raise InputError(f"model {config.name!r} cannot be loaded: {' '.join(str(error).split())[:300]}") from None

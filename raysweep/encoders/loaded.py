@@ -10,6 +10,7 @@ import numpy.typing as npt
 from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import encoder
 from raysweep.encoders import tokens as encoder_tokens
+from raysweep.encoders.locate import locate_same
 from raysweep.encoders.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -24,9 +25,10 @@ class LoadedEncoder:
     model: "SentenceTransformer"
 
     @classmethod
-    def load(cls, config: EncoderConfig, *, device: str = "cpu") -> "LoadedEncoder":
-        """Load the encoder onto ``device``. InputError when it is unknown or is no text encoder."""
-        return cls(config, encoder.load(config, device=device))
+    def load(cls, config: EncoderConfig, identity: str, *, device: str = "cpu") -> "LoadedEncoder":
+        """Load the encoder of this identity onto ``device``. InputError when it is not here or is no text encoder."""
+        source = locate_same(config, identity)
+        return cls(config, encoder.load(config, device=device, source=source))
 
     @property
     def parameter_names(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+import socket
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +11,7 @@ from raysweep.config.sweep import EncoderConfig
 from raysweep.data import hub
 from raysweep.errors import InputError
 
+_HUB = "hub:"  # begins the identity of an encoder of the hub
 UNUSED_FILES = ["onnx/*", "openvino/*", "*.onnx", "*.h5", "*.msgpack", "*.ot", "*.tflite"]
 
 
@@ -58,6 +60,22 @@ def locate(config: EncoderConfig) -> ModelSource:
     return _hub(config)
 
 
+def locate_same(config: EncoderConfig, identity: str) -> ModelSource:
+    """Find the encoder of this identity, which the driver found under the same configuration.
+
+    Raises InputError where this machine has another one under that name, and as :func:`locate` does.
+    """
+    of_hub = identity.startswith(_HUB)
+    pinned = config.model_copy(update={"revision": identity.rpartition("@")[2]}) if of_hub else config
+    source = locate(pinned)
+    if source.identity != identity:
+        raise InputError(
+            f"model {config.name!r}: {source.folder} on {socket.gethostname()} is not the encoder that the sweep began with: "
+            f"{source.identity[:24]} instead of {identity[:24]}; give each node the same files"
+        )
+    return source
+
+
 def _local(folder: Path) -> ModelSource:
     if not (folder / "modules.json").is_file() and not (folder / "config.json").is_file():
         raise InputError(f"model {str(folder)!r}: the folder holds no model (neither modules.json nor config.json)")
@@ -99,4 +117,4 @@ def _hub(config: EncoderConfig) -> ModelSource:
             raise InputError(f"model {config.name!r}: the hub answered {error}") from None
         except (LocalEntryNotFoundError, OSError):
             raise unreachable from None
-    return ModelSource(Path(folder), f"hub:{name}@{Path(folder).name}")
+    return ModelSource(Path(folder), f"{_HUB}{name}@{Path(folder).name}")

@@ -86,7 +86,7 @@ class Coordinator:
     def _encoded(self, stage: EncodedStage, folder: Path) -> Summary:
         request = self._request(encoders=True)
         num_sentences = len(Sentences(stage.sentences))
-        arguments = (stage.sentences, stage.encoder, request, folder)
+        arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], request, folder)
         job = ChunkedJob(self.encode_worker, arguments, num_sentences, ROWS_PER_CHUNK)
         tokens: list[npt.NDArray[np.int32]] = []
 

@@ -41,11 +41,12 @@ def rows_of(chunk: Columns) -> tuple[int, int]:
 
 
 class EncodeWorker:
-    """Tokens and unit embeddings of chunks of sentences under one encoder, which it describes in ``folder``."""
+    """Tokens and unit embeddings of chunks of sentences under the encoder ``identity``, which it describes in ``folder``."""
 
-    def __init__(self, sentences: Path, config: EncoderConfig, request: Request, folder: Path) -> None:
+    def __init__(self, sentences: Path, config: EncoderConfig, identity: str, request: Request, folder: Path) -> None:
         self.sentences = Sentences(sentences)
         self.config = config
+        self.identity = identity
         self.request = request
         self.folder = folder
 
@@ -54,7 +55,7 @@ class EncodeWorker:
         """Loaded by the first call, whose errors arrive in full; of a failing constructor Ray says that an actor died."""
         encoder.use_threads(self.request.threads)
         device = "cuda" if self.request.gpus else "cpu"
-        model = LoadedEncoder.load(self.config, device=device)
+        model = LoadedEncoder.load(self.config, self.identity, device=device)
         self._describe(model)
         return model
 

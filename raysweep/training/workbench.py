@@ -73,7 +73,9 @@ class Workbench:
     def __post_init__(self) -> None:
         from raysweep.training.dropout import Dropouts
 
-        self.model = encoder.load(EncoderConfig(**self.prepared.model), device=self.device)
+        config = EncoderConfig(**self.prepared.model)
+        source = locate_same(config, self.prepared.model_identity)
+        self.model = encoder.load(config, device=self.device, source=source)
         self.dropouts = Dropouts(self.model, self.model.device.type)
         self.initial = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
         self.tokens = Tokens.open(self.prepared.tokens_folder)
