@@ -41,15 +41,7 @@ class Prepared:
     @classmethod
     def open(cls, path: str | Path) -> "Prepared":
         """Read what ``raysweep prepare`` left: the file it names. InputError when it or an artifact is gone."""
-        try:
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
-            for name in ("sentences_folder", "tokens_folder", "reference_folder"):
-                values[name] = Path(values[name])
-            examples_folders = values["examples_folders"].items()
-            values["examples_folders"] = {kind: Path(folder) for kind, folder in examples_folders}
-            opened = cls(**values)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            raise InputError(f"{path}: not a file that raysweep prepare wrote") from None
+        opened = cls.read(path)
         folders = (
             *opened.examples_folders.values(),
             opened.sentences_folder,
@@ -60,6 +52,19 @@ class Prepared:
             if not (folder / DONE).is_file():
                 raise InputError(f"{path}: the artifact {folder} is gone; prepare again")
         return opened
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Prepared":
+        """The same, whether or not the artifacts are still there."""
+        try:
+            values = json.loads(Path(path).read_text(encoding="utf-8"))
+            for name in ("sentences_folder", "tokens_folder", "reference_folder"):
+                values[name] = Path(values[name])
+            examples_folders = values["examples_folders"].items()
+            values["examples_folders"] = {kind: Path(folder) for kind, folder in examples_folders}
+            return cls(**values)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            raise InputError(f"{path}: not a file that raysweep prepare wrote") from None
 
     @cached_property
     def sentences(self) -> Sentences:

@@ -1,6 +1,7 @@
 """Going on with a sweep: what its folder holds, and what may be changed about it."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,7 @@ from raysweep.search.proposer import check_sampler
 
 CHANGEABLE = (
     *("budget.trials", "budget.minutes", "budget.cpu_hours", "budget.gpu_hours", "budget.money", "budget.prices"),
-    *("replicates", "resources", "storage.max_gib", "early_stopping.plateau"),
+    *("replicates", "resources", "storage", "early_stopping.plateau"),
 )
 """What a resumed sweep may be given anew. Anything else would make its trials incomparable."""
 
@@ -97,7 +98,7 @@ class Resumed:
 
     def check_data(self, prepared: Prepared) -> None:
         """InputError when what was prepared now is not what the sweep's trials read."""
-        before = Prepared.open(self.folder / "prepared.json")
+        before = Prepared.read(self.folder / "prepared.json")
         for name in ("sentences_folder", "tokens_folder", "reference_folder"):
             if getattr(before, name).name != getattr(prepared, name).name:
                 raise InputError(
@@ -189,13 +190,15 @@ def load_resumed(
 ) -> tuple[LoadedSweep, Resumed]:
     """The sweep that a run goes on with, and its state. Without ``space``, a file, it has its own, under the overrides.
 
-    The run is taken for this process. InputError where it cannot be resumed, or not with these changes.
+    The run is taken for this process. Where it was moved, so was the folder of runs that it stands in, and with it what was
+    prepared there. InputError where it cannot be resumed, or not with these changes.
     """
     folder = folder.absolute()
     resumed = Resumed(folder)
     own_file = folder / "config.yaml"
     before = load_sweep(own_file)
-    after = load_sweep(space or own_file, overrides)
+    runs_as_yaml = json.dumps(str(folder.parent))
+    after = load_sweep(space or own_file, [("storage.runs", runs_as_yaml), *overrides])
     check_changes(before.config, after.config, folder)
     if after.config.budget.trials < resumed.num_begun:
         reason = f"is {after.config.budget.trials}, but {resumed.num_begun} have begun; allowed: that many or more"

@@ -10,6 +10,7 @@ from raysweep.config.trial import TrialConfig
 from raysweep.data.prepared import Prepared
 from raysweep.encoders import encoder
 from raysweep.encoders.encoder import BatchContext, no_context
+from raysweep.encoders.locate import locate_same
 from raysweep.encoders.tokens import Tokens
 from raysweep.evaluation import operating_points
 from raysweep.evaluation.evaluation_set import EvaluationSet

@@ -7,7 +7,8 @@ import pytest
 
 from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import encoder
-from raysweep.encoders.locate import locate
+from raysweep.encoders import locate as module
+from raysweep.encoders.locate import ModelSource, locate, locate_same
 from raysweep.errors import InputError
 
 
@@ -17,6 +18,47 @@ def test_identity_changes_with_the_weights(tmp_path: Path, demo_package: ModuleT
     assert first.identity == locate(EncoderConfig(name=str(first.folder))).identity, "where it lies does not matter"
     model.save(str(tmp_path / "copy"))
     assert locate(EncoderConfig(name=str(tmp_path / "copy"))).identity != first.identity
+
+
+def test_other_weights_under_the_same_name_are_refused(tmp_path: Path, demo_package: ModuleType) -> None:
+    folder = tmp_path / "model"
+    encoder.load(EncoderConfig(name="demo")).save(str(folder))
+    config = EncoderConfig(name=str(folder))
+    source = locate(config)
+    assert locate_same(config, source.identity) == source
+    weights = folder / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    with pytest.raises(
+        InputError, match=r"model on .* is not the encoder that the sweep began with: sha256:.* instead of"
+    ):
+        locate_same(config, source.identity)
+
+
+def test_of_the_hub_the_very_commit_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its main branch may have moved since the driver looked."""
+    asked = []
+
+    def find(config: EncoderConfig) -> ModelSource:
+        asked.append(config.revision)
+        return ModelSource(tmp_path, f"hub:a/b@{config.revision}")
+
+    monkeypatch.setattr(module, "locate", find)
+    assert locate_same(EncoderConfig(name="a/b"), "hub:a/b@0123abc").folder == tmp_path
+    assert asked == ["0123abc"]
+
+
+def test_weights_in_a_format_that_may_run_code_are_refused(tmp_path: Path, demo_package: ModuleType) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    encoder.load(EncoderConfig(name="demo")).save(str(tmp_path))
+    weights = tmp_path / "model.safetensors"
+    torch.save(load_file(weights), tmp_path / "pytorch_model.bin")
+    weights.unlink()
+    with pytest.raises(InputError, match=r"cannot be loaded: .*model\.safetensors"):
+        encoder.load(EncoderConfig(name=str(tmp_path)))
 
 
 @pytest.mark.parametrize(

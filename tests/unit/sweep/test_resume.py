@@ -1,16 +1,19 @@
 """What a resumed sweep may change about its space, and what of its folder may not have changed."""
 
 import hashlib
+import shutil
 from pathlib import Path
 
 import pytest
 
 from raysweep.config.space import Choices, Fixed, Parameter, Range, Space
+from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.results.events import PointsScored, SessionStarted
 from raysweep.results.ledger import Ledger, read_heads, write_dependence
-from raysweep.sweep.resume import Resumed, check_space
+from raysweep.sweep.resume import Resumed, check_space, load_resumed
 from support.ledgers import INFO
+from support.sweep_files import MINIMAL
 
 NUMBERS = Choices({0.1: {}, 0.5: {}})
 RANGE = Range(0.1, 1.0, True, False)
@@ -92,3 +95,26 @@ def test_a_run_that_is_refused_is_left_to_others(tmp_path: Path) -> None:
     (tmp_path / "ledger.jsonl").write_bytes(content)
     Resumed(tmp_path).ledger.close()
     assert caught.value  # which would keep the ledger, had it not been closed
+
+
+def prepared_in(artifacts: Path, data: str = "sentences-1") -> Prepared:
+    folders = {"tokens_folder": artifacts / "encoded-1", "reference_folder": artifacts / "encoded-1"}
+    return Prepared({}, "", artifacts / data, **folders, examples_folders={}, reference={}, reference_identity="")
+
+
+def test_a_run_that_was_moved_finds_what_was_prepared_beside_it(tmp_path: Path) -> None:
+    run = tmp_path / "before" / "runs" / "one"
+    run.mkdir(parents=True)
+    make_run(run, f"{MINIMAL}\nstorage: {{runs: {run.parent}}}\n")
+    prepared_in(run.parent / "artifacts").save(run / "prepared.json")
+    shutil.move(tmp_path / "before", tmp_path / "after: #1")
+    moved = tmp_path / "after: #1" / "runs"
+    loaded, resumed = load_resumed(moved / "one")
+    resumed.ledger.close()
+    assert loaded.config.storage.artifacts_folder == moved / "artifacts"
+    resumed.check_data(prepared_in(moved / "artifacts"))
+    with pytest.raises(InputError, match="the data or the encoder have changed since this sweep ran"):
+        resumed.check_data(prepared_in(moved / "artifacts", data="sentences-2"))
+    loaded, resumed = load_resumed(moved / "one", None, [("storage.artifacts", str(tmp_path / "elsewhere"))])
+    resumed.ledger.close()
+    assert loaded.config.storage.artifacts_folder == tmp_path / "elsewhere"
