@@ -70,8 +70,8 @@ def locate_same(config: EncoderConfig, identity: str) -> ModelSource:
     source = locate(pinned)
     if source.identity != identity:
         raise InputError(
-            f"model {config.name!r}: {source.folder} on {socket.gethostname()} is not the encoder that the sweep began with: "
-            f"{source.identity[:24]} instead of {identity[:24]}; give each node the same files"
+            f"model {config.name!r}: {source.folder} on {socket.gethostname()} is not the encoder that the sweep began "
+            f"with: {source.identity[:24]} instead of {identity[:24]}; give each node the same files"
         )
     return source
 

@@ -4,6 +4,7 @@ import json
 import shutil
 import uuid
 import warnings
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,17 +17,23 @@ SCHEMA = 1
 
 
 def save(folder: Path, number: int, tensors: "Mapping[str, Tensor]", values: Mapping[str, Any]) -> None:
-    """Write checkpoint ``number`` (rising) into ``folder``, whole or not at all, and remove the one before."""
+    """Write checkpoint ``number`` (rising) into ``folder``, whole or not at all.
+
+    The one before goes only when the new one has been read back and is what was to be written. OSError where it is not.
+    """
     temporary = folder / f".{uuid.uuid4().hex[:8]}"
     temporary.mkdir(parents=True)
-    _write(temporary, tensors, values)
-    place = folder / f"{number:09d}"
-    if place.exists():  # of a process that was killed after this checkpoint and came to the same place again
-        shutil.rmtree(temporary)
-        return
-    temporary.rename(place)
+    try:
+        _write(temporary, tensors, values)
+        _confirm(temporary)
+        place = folder / f"{number:09d}"
+        if place.exists():  # of a process that was killed after this checkpoint and came to the same place again
+            return
+        temporary.rename(place)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
     for other in folder.iterdir():
-        if other.name < place.name:  # never a newer one, of a process that took the trial over
+        if other.name < place.name and other.is_dir():  # never a newer one, of a process that took the trial over
             shutil.rmtree(other, ignore_errors=True)
 
 
@@ -35,26 +42,72 @@ def _write(folder: Path, tensors: "Mapping[str, Tensor]", values: Mapping[str, A
 
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     save_file(plain, folder / "tensors")
-    text = json.dumps({"schema": SCHEMA, **values})
+    text = json.dumps({"schema": SCHEMA, "checksum": _checksum(plain), **values})
     (folder / "values.json").write_text(text, encoding="utf-8")
 
 
+def _confirm(folder: Path) -> None:
+    try:
+        _read(folder)
+    except ValueError as error:
+        raise OSError(f"{folder.parent}: a checkpoint was not stored as it was written: {error}") from None
+
+
 def load(folder: Path) -> "tuple[dict[str, Tensor], dict[str, Any]] | None":
-    """The latest checkpoint of ``folder``, or None when there is none of this version that can be read."""
+    """The latest checkpoint of ``folder``, or None when there is none of this version.
+
+    Damaged ones are set aside with a warning. OSError where one cannot be read now, which says nothing about the next time.
+    """
+    for place in _from_the_latest(folder):
+        try:
+            tensors, values = _read(place)
+        except FileNotFoundError:
+            if not place.exists():  # a process that had the trial before has just written a newer one
+                return load(folder)
+            _set_aside(place, "a file is missing")
+        except ValueError as error:
+            _set_aside(place, str(error))
+        else:
+            return (tensors, values) if values["schema"] == SCHEMA else None
+    return None
+
+
+def _from_the_latest(folder: Path) -> list[Path]:
+    return sorted((path for path in folder.glob("[0-9]*") if (path / "values.json").is_file()), reverse=True)
+
+
+def _read(place: Path) -> "tuple[dict[str, Tensor], dict[str, Any]]":
+    """A checkpoint's tensors and values. ValueError says how it is damaged, OSError why it cannot be read."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    whole = sorted(path for path in folder.glob("[0-9]*") if (path / "values.json").is_file())
-    if not whole:
-        return None
-    latest = whole[-1]
+    values: dict[str, Any] = json.loads((place / "values.json").read_text(encoding="utf-8"))
     try:
-        text = (latest / "values.json").read_text(encoding="utf-8")
-        values: dict[str, Any] = json.loads(text)
-        if values["schema"] != SCHEMA:
-            return None
-        return load_file(latest / "tensors"), values
-    except (OSError, ValueError, SafetensorError) as error:
-        warnings.warn(f"{latest}: damaged, so the trial starts anew: {error}", stacklevel=2)
-        shutil.rmtree(latest)  # or it would stand in the way of a whole one
-        return None
+        tensors = load_file(place / "tensors")
+    except SafetensorError as error:
+        raise ValueError(error) from None
+    checksum = values.pop("checksum", None)  # older versions kept none
+    if checksum is not None and checksum != _checksum(tensors):
+        raise ValueError("its tensors are not those that were written")
+    return tensors, values
+
+
+def _checksum(tensors: "Mapping[str, Tensor]") -> int:
+    """The CRC-32 of the names and bytes of tensors in memory."""
+    import torch
+
+    checksum = 0
+    for name in sorted(tensors):
+        checksum = zlib.crc32(name.encode(), checksum)
+        content = tensors[name].reshape(-1).view(torch.uint8).numpy()
+        checksum = zlib.crc32(content, checksum)
+    return checksum
+
+
+def _set_aside(place: Path, problem: str) -> None:
+    """Move a damaged checkpoint, or it would stand in the way of a whole one."""
+    aside = place.with_name(f"damaged-{place.name}-{uuid.uuid4().hex[:8]}")
+    warnings.warn(
+        f"{place}: damaged, so the trial goes back to an earlier one, if there is any: {problem}", stacklevel=3
+    )
+    place.rename(aside)

@@ -1,5 +1,6 @@
 """Checkpoints on disk: the latest whole one counts, and a damaged one does not."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -21,12 +22,70 @@ def test_the_latest_whole_checkpoint_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["values.json", "tensors"])
-def test_a_damaged_checkpoint_is_as_good_as_none(name: str, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_as_good_as_none_and_set_aside(name: str, tmp_path: Path) -> None:
     checkpoint.save(tmp_path, 3, {"x": torch.zeros(2)}, {"n": 3})
     file = tmp_path / "000000003" / name
     file.write_bytes(file.read_bytes()[:10])
-    with pytest.warns(UserWarning, match="000000003: damaged, so the trial starts anew"):
+    with pytest.warns(UserWarning, match="000000003: damaged, so the trial goes back"):
         assert checkpoint.load(tmp_path) is None
+    (aside,) = tmp_path.glob("damaged-000000003-*")
+    assert (aside / name).stat().st_size == 10
     checkpoint.save(tmp_path, 3, {"x": torch.ones(2)}, {"n": 3})
     found = checkpoint.load(tmp_path)
     assert found is not None and found[0]["x"].tolist() == [1, 1]
+
+
+def test_a_single_bit_is_noticed_and_the_checkpoint_before_counts(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, 3, {"x": torch.zeros(2)}, {"n": 3})
+    checkpoint.save(tmp_path / "later", 4, {"x": torch.ones(2)}, {"n": 4})
+    later = tmp_path / "000000004"
+    (tmp_path / "later" / later.name).rename(later)
+    content = bytearray((later / "tensors").read_bytes())
+    content[-1] ^= 1
+    (later / "tensors").write_bytes(content)
+    with pytest.warns(UserWarning, match="its tensors are not those that were written"):
+        found = checkpoint.load(tmp_path)
+    assert found is not None and found[1] == {"schema": 1, "n": 3}
+
+
+def test_what_cannot_be_read_now_is_not_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint.save(tmp_path, 3, {"x": torch.zeros(2)}, {"n": 3})
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_text", fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            checkpoint.load(tmp_path)
+    assert checkpoint.load(tmp_path) is not None
+
+
+def test_a_checkpoint_that_the_disk_garbles_does_not_replace_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import safetensors.torch
+
+    checkpoint.save(tmp_path, 3, {"x": torch.zeros(2)}, {"n": 3})
+    save_file = safetensors.torch.save_file
+
+    def garble(tensors: dict[str, torch.Tensor], path: Path) -> None:
+        save_file({name: tensor + 1 for name, tensor in tensors.items()}, path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(safetensors.torch, "save_file", garble)
+        with pytest.raises(OSError, match="not stored as it was written"):
+            checkpoint.save(tmp_path, 4, {"x": torch.zeros(2)}, {"n": 4})
+    assert [path.name for path in tmp_path.iterdir()] == ["000000003"]
+    found = checkpoint.load(tmp_path)
+    assert found is not None and found[1]["n"] == 3
+
+
+def test_checkpoints_of_older_versions_have_no_checksum(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, 3, {"x": torch.zeros(2)}, {"n": 3})
+    path = tmp_path / "000000003" / "values.json"
+    values = json.loads(path.read_text())
+    del values["checksum"]
+    path.write_text(json.dumps(values))
+    found = checkpoint.load(tmp_path)
+    assert found is not None and found[1]["n"] == 3
