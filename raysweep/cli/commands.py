@@ -1,5 +1,6 @@
 """The command line: one subcommand a stage. A command imports what it uses when it is called, so --help is fast."""
 
+import datetime
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import rich.table
 
     from raysweep.config.load import LoadedSweep
+    from raysweep.data.inventory import StoredArtifact
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 
@@ -281,6 +283,48 @@ def replay(  # noqa: PLR0913 (the options of a command)
     else:
         typer.echo(found.title)
         _print_table(found.table)
+
+
+@app.command()
+def artifacts(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A folder of artifacts, storage.artifacts of a sweep.")
+    ] = Path("raysweep-runs/artifacts"),
+    unused_for: Annotated[
+        float, typer.Option(metavar="DAYS", min=0, help="Only those that no sweep has asked for in so many days.")
+    ] = 0,
+    prune: Annotated[bool, typer.Option("--prune", help="Remove those that are listed.")] = False,
+) -> None:
+    """List what sweeps have prepared, with size and last use; with --prune remove it.
+
+    A sweep that needs a removed artifact builds it again. A sweep that is running, or whose runs are to be exported, may
+    need what it has read: choose --unused-for accordingly.
+    """
+    from raysweep.data import inventory
+
+    found = [each for each in inventory.stored_artifacts(folder) if each.days_unused >= unused_for]
+    if prune:
+        found = inventory.remove(found)
+    _print_table(_artifacts_table(found))
+    total = _mebibytes(sum(each.num_bytes for each in found))
+    typer.echo(f"{len(found)} artifacts, {total} MiB{', removed' if prune else ''}")
+
+
+def _artifacts_table(found: "Sequence[StoredArtifact]") -> "rich.table.Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table("artifact", "MiB", "last used", box=SIMPLE_HEAD, pad_edge=False)
+    table.columns[1].justify = "right"
+    for each in found:
+        unfinished = "" if each.is_whole else " (unfinished)"
+        used_at = datetime.datetime.fromtimestamp(each.used_at)
+        table.add_row(f"{each.path.name}{unfinished}", _mebibytes(each.num_bytes), f"{used_at:%Y-%m-%d %H:%M}")
+    return table
+
+
+def _mebibytes(num_bytes: int) -> str:
+    return f"{num_bytes / 2**20:,.1f}"
 
 
 def _load(space: str, arguments: list[str]) -> "LoadedSweep":

@@ -4,8 +4,10 @@ The key of an artifact hashes everything its content depends on, so a second swe
 mining parameters finds it and prepares nothing. A folder is written under a temporary name and renamed whole.
 """
 
+import contextlib
 import hashlib
 import json
+import os
 import shutil
 import uuid
 from collections.abc import Callable, Mapping
@@ -36,6 +38,11 @@ class Store:
 
     def has(self, path: Path) -> bool:
         return (path / DONE).is_file()
+
+    def note_use(self, path: Path) -> None:
+        """Let the artifact's manifest have the time of now, which says when it was last of use."""
+        with contextlib.suppress(OSError):  # a folder that is read only
+            os.utime(path / DONE)
 
     def build(self, path: Path, parameters: Mapping[str, Any], write: Callable[[Path], Mapping[str, Any]]) -> None:
         """Have ``write`` fill a temporary folder and rename it to ``path``; what it returns is kept in the manifest.

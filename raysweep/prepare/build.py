@@ -31,6 +31,7 @@ def prepare(plan: Plan, capacity: Capacity | None, display: Display) -> Prepared
     """
     for stage in plan.stages:
         if plan.store.has(stage.path):
+            plan.store.note_use(stage.path)
             display.line(f"prepare: {stage.name} found, nothing to do ({stage.path.name})")
     if missing := plan.missing:
         assert capacity is not None

@@ -28,6 +28,7 @@ EVALUATE = ["evaluate", "--model", "demo", "--train", "a.csv", "--test", "b.csv"
         (["report", "FOLDER"], "FOLDER: not a run folder"),
         (["table", "FOLDER", "table.csv"], "FOLDER: not a run folder"),
         (["table", "RUN", "FOLDER"], "FOLDER: exists already"),
+        (["artifacts", "nowhere"], "nowhere: no such folder"),
         (["replay", "table.json"], "table.json: no such file"),
         (["replay", "t.csv", "--policy", "growth,best"], "--policy is 'best'; allowed: growth, pareto"),
         (["replay", "t.csv", "--proposals", "all"], "--proposals is 'all'; allowed: combined, area"),
@@ -73,3 +74,17 @@ def test_a_shipped_space_is_valid_and_described() -> None:
     assert done.exit_code == 0
     first, second, *_ = done.output.splitlines()
     assert (first, second.partition(" trials")[0]) == ("demo: valid", "sweep demo: 3")
+
+
+def test_artifacts_are_listed_and_removed(tmp_path: Path) -> None:
+    from raysweep.data.artifacts import Store
+
+    store = Store(tmp_path)
+    path = store.path("encoded", {})
+    store.build(path, {}, lambda folder: {})
+    for options, said in (["--unused-for", "1"], "0 artifacts, 0.0 MiB"), ([], "1 artifacts"), (["--prune"], "removed"):
+        done = CliRunner().invoke(commands.app, ["artifacts", str(tmp_path), *options])
+        assert done.exit_code == 0
+        assert said in done.output
+        assert (path.name in done.output) == (said[0] != "0")
+    assert list(tmp_path.iterdir()) == []
