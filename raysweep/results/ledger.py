@@ -18,20 +18,20 @@ from typing import Any
 from raysweep.errors import InputError
 from raysweep.results.events import Event, read_event
 
-AFTER = "after.json"  # in a folder of a checkpoint or of scores: the ledger's head when it was written
+AFTER = "after.json"  # in a folder of a checkpoint or of scores: the ledger's position when it was written
 
 
 @dataclass(frozen=True)
-class Head:
+class Position:
     """How far a ledger has come: the number of its events, and a digest of all its lines, "" where there is none."""
 
     number: int = 0
     digest: str = ""
 
-    def after(self, line: bytes) -> "Head":
-        """The head once the ledger has this line too, which ends in a line feed."""
+    def after(self, line: bytes) -> "Position":
+        """The position once the ledger has this line too, which ends in a line feed."""
         digest = hashlib.sha256(self.digest.encode() + line).hexdigest()
-        return Head(self.number + 1, digest[:32])
+        return Position(self.number + 1, digest[:32])
 
     def line(self, event: Event) -> bytes:
         """The line that the ledger gets for an event. ValueError where it holds a number that is not finite."""
@@ -44,7 +44,7 @@ class Ledger:
     """Appends events to ``folder/ledger.jsonl``, each on disk before :meth:`append` returns. One process at a time."""
 
     folder: Path
-    head: Head = Head()
+    position: Position = Position()
     num_set_aside: int = 0  # bytes of a last line that a crash cut short
     failure: str | None = None  # why an event could not be written; no other is written after it
     _descriptor: int | None = field(default=None, repr=False)
@@ -68,7 +68,7 @@ class Ledger:
         try:
             _lock(descriptor, self.path)
             content = self.path.read_bytes()
-            self.head = _head_of(content, self.path)
+            self.position = _position_of(content, self.path)
             self._num_bytes = content.rfind(b"\n") + 1
             self._set_aside(content[self._num_bytes :])
             os.ftruncate(descriptor, self._num_bytes)
@@ -94,7 +94,7 @@ class Ledger:
         if self._descriptor is None:
             self.open()
         assert self._descriptor is not None
-        line = self.head.line(event)
+        line = self.position.line(event)
         try:
             _write(self._descriptor, line, self._num_bytes)
         except OSError as error:
@@ -104,7 +104,7 @@ class Ledger:
             )
             raise InputError(self.failure) from None
         self._num_bytes += len(line)
-        self.head = self.head.after(line)
+        self.position = self.position.after(line)
 
     def close(self) -> None:
         """Let other processes have the ledger."""
@@ -144,19 +144,19 @@ def read_events(path: Path) -> Iterator[Event]:
         yield event
 
 
-def read_heads(path: Path) -> list[Head]:
-    """The ledger's head after each of its events. InputError as of :func:`read_events`."""
-    return [head for _, head in _read(path.read_bytes(), path)]
+def read_positions(path: Path) -> list[Position]:
+    """The ledger's position after each of its events. InputError as of :func:`read_events`."""
+    return [position for _, position in _read(path.read_bytes(), path)]
 
 
-def _head_of(content: bytes, path: Path) -> Head:
-    heads = [head for _, head in _read(content, path)]
-    return heads[-1] if heads else Head()
+def _position_of(content: bytes, path: Path) -> Position:
+    positions = [position for _, position in _read(content, path)]
+    return positions[-1] if positions else Position()
 
 
-def _read(content: bytes, path: Path) -> Iterator[tuple[Event, Head]]:
-    """Each event of a ledger's whole lines, and the head with it."""
-    head = Head()
+def _read(content: bytes, path: Path) -> Iterator[tuple[Event, Position]]:
+    """Each event of a ledger's whole lines, and the position with it."""
+    position = Position()
     numbered = False  # lines of older versions have no numbers; a resumed run's newer lines go on from there
     *lines, _ = content.split(b"\n")
     for number, line in enumerate(lines, 1):
@@ -168,33 +168,35 @@ def _read(content: bytes, path: Path) -> Iterator[tuple[Event, Head]]:
         try:
             event = read_event(values)
             if numbered or "number" in values:
-                _check_place(values, head, numbered)
+                _check_place(values, position, numbered)
                 numbered = True
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         except ValueError as error:
             raise InputError(f"{path}: line {number}: {error}; the ledger was changed by hand?") from None
-        head = head.after(line + b"\n")
-        yield event, head
+        position = position.after(line + b"\n")
+        yield event, position
 
 
-def _check_place(values: dict[str, Any], head: Head, numbered: bool) -> None:
+def _check_place(values: dict[str, Any], position: Position, numbered: bool) -> None:
     """ValueError where a line is not the one that was written after those above it."""
     number = values.get("number")
     if number is None:
         raise ValueError("it has no number, and the lines above it have")
-    if number != head.number + 1:
-        raise ValueError(f"it is event {number}, where event {head.number + 1} belongs; lines were removed or moved")
-    if values.get("after") != head.digest:
-        changed = f"line {head.number}" if numbered else "a line above it"
+    if number != position.number + 1:
+        raise ValueError(
+            f"it is event {number}, where event {position.number + 1} belongs; lines were removed or moved"
+        )
+    if values.get("after") != position.digest:
+        changed = f"line {position.number}" if numbered else "a line above it"
         raise ValueError(f"{changed} was changed after it was written")
 
 
-def write_dependence(folder: Path, head: Head) -> None:
+def write_dependence(folder: Path, position: Position) -> None:
     """Note in a folder of a run what its ledger held, at least, when the folder was written."""
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f".{uuid.uuid4().hex[:8]}.json"
-    temporary.write_text(json.dumps(dataclasses.asdict(head)), encoding="utf-8")
+    temporary.write_text(json.dumps(dataclasses.asdict(position)), encoding="utf-8")
     temporary.replace(folder / AFTER)
 
 
@@ -204,15 +206,15 @@ def check_dependences(folder: Path) -> None:
     So a ledger that lost whole lines at its end is refused, and not taken for a sweep that had come less far.
     """
     path = folder / "ledger.jsonl"
-    heads = read_heads(path)
+    positions = read_positions(path)
     for note in sorted(folder.glob(f"*/*/{AFTER}")):
-        needed = Head(**json.loads(note.read_text(encoding="utf-8")))
-        if needed.number > len(heads):
+        needed = Position(**json.loads(note.read_text(encoding="utf-8")))
+        if needed.number > len(positions):
             raise InputError(
-                f"{path}: ends after event {len(heads)}, but {note.parent} was written after event {needed.number}; "
+                f"{path}: ends after event {len(positions)}, but {note.parent} was written after event {needed.number}; "
                 "the lines between are missing"
             )
-        if heads[needed.number - 1] != needed:
+        if positions[needed.number - 1] != needed:
             raise InputError(
                 f"{path}: is not the ledger that {note.parent} was written with, from event {needed.number} on"
             )

@@ -22,7 +22,7 @@ from raysweep.config.sweep import BudgetConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import TrialDivergedError
-from raysweep.results.ledger import Head, checkpoints_of, point_name, write_dependence
+from raysweep.results.ledger import Position, checkpoints_of, point_name, write_dependence
 from raysweep.results.types import LOCAL, Node, RungProgress
 from raysweep.runner.workers import WorkbenchSpec, open_workbench
 from raysweep.sweep.status import describe_progress
@@ -50,14 +50,14 @@ class SweepTask:
 class TrialTask:
     """What the actor that runs a trial is told. ``run`` counts a configuration's replicates from 1.
 
-    ``head`` is the ledger's, when the trial was handed out.
+    ``position`` is the ledger's, when the trial was handed out.
     """
 
     sweep: SweepTask
     number: int
     config: TrialConfig
     run: int
-    head: Head
+    position: Position
 
     def as_tune_config(self) -> dict[str, Any]:
         """What Tune takes for a trial's configuration."""
@@ -89,7 +89,7 @@ class TrialActor(tune.Trainable):
         """Make ready for a trial; Tune calls it again for each trial that a reused actor takes."""
         self.task = TrialTask.of(config)
         self.bench = open_workbench(self.task.sweep.bench)
-        write_dependence(self.task.checkpoints, self.task.head)
+        write_dependence(self.task.checkpoints, self.task.position)
         self.logged_at = time.monotonic()
         self.results = rungs_and_progress(
             self.task.config,
@@ -139,7 +139,7 @@ class TrialActor(tune.Trainable):
         """Keep the rung's weights and scores in the run's folder."""
         folder = self.task.sweep.folder / "points" / point_name(self.task.number, result.step)
         save_point(folder, self.bench.model, self.bench.head, result.points)
-        write_dependence(folder, self.task.head)
+        write_dependence(folder, self.task.position)
 
 
 @functools.cache
@@ -175,7 +175,7 @@ class TuneSearcher(_NotInSnapshots, Searcher):
         number, config = asked
         self._numbers[trial_id] = number
         run = self._sweep.scheduler.trials[number].run
-        return TrialTask(self._task, number, config, run, self._sweep.ledger.head).as_tune_config()
+        return TrialTask(self._task, number, config, run, self._sweep.ledger.position).as_tune_config()
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Note that a trial left its worker.

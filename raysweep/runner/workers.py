@@ -14,7 +14,7 @@ from raysweep.config.trial import TrialConfig
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.results.events import PointsScored
-from raysweep.results.ledger import Head, point_name, write_dependence
+from raysweep.results.ledger import Position, point_name, write_dependence
 from raysweep.results.types import Point, PointKey
 from raysweep.sweep.sweep import Sweep
 from raysweep.training.weights import read_point, save_scores
@@ -96,8 +96,8 @@ def score_test(sweep: Sweep, spec: WorkbenchSpec) -> None:
     request = spec.request
     num_workers = min(request.count, len(rungs))
     score = ray.remote(num_cpus=request.cpus, num_gpus=request.gpus)(_score_test)
-    head = sweep.ledger.head
-    waiting = [score.remote(spec, rungs[worker::num_workers], head) for worker in range(num_workers)]
+    position = sweep.ledger.position
+    waiting = [score.remote(spec, rungs[worker::num_workers], position) for worker in range(num_workers)]
     began = time.monotonic()
     with sweep.display.live():
         while waiting:
@@ -128,7 +128,7 @@ def _record(sweep: Sweep, result: Any) -> None:
         sweep.display.warn(f"test: some front members were not scored: {_last_line(error)}")
 
 
-def _score_test(spec: WorkbenchSpec, rungs: Sequence[FrontRung], head: Head) -> list[Point]:
+def _score_test(spec: WorkbenchSpec, rungs: Sequence[FrontRung], position: Position) -> list[Point]:
     bench = open_workbench(spec)
     points = []
     for rung in rungs:
@@ -136,7 +136,7 @@ def _score_test(spec: WorkbenchSpec, rungs: Sequence[FrontRung], head: Head) -> 
         bench.reset(weights, head)
         scores = bench.measure(bench.test, rung.keys)
         save_scores(rung.folder, "test", scores)
-        write_dependence(rung.folder, head)
+        write_dependence(rung.folder, position)
         for values in bench.describe(bench.test, scores):
             points.append(Point(trial=rung.trial, step=rung.step, **values))
     return points

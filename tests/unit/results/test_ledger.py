@@ -9,7 +9,7 @@ import pytest
 
 from raysweep.errors import InputError
 from raysweep.results.events import TrialContinued
-from raysweep.results.ledger import Head, Ledger, check_dependences, read_events, read_heads, write_dependence
+from raysweep.results.ledger import Ledger, Position, check_dependences, read_events, read_positions, write_dependence
 from support.ledgers import random_trials, read_lines, write_ledger, write_lines
 
 LAST_BYTES = 2000
@@ -44,7 +44,7 @@ def test_cut_anywhere_in_its_last_bytes_a_ledger_keeps_its_whole_lines(whole: Pa
     """And goes on after them; what stood after the last line's end is set aside."""
     lines = lines_of(whole)
     content = b"".join(lines)
-    events, heads = list(read_events(whole / "ledger.jsonl")), read_heads(whole / "ledger.jsonl")
+    events, positions = list(read_events(whole / "ledger.jsonl")), read_positions(whole / "ledger.jsonl")
     for size in range(len(content) - LAST_BYTES, len(content)):
         folder = write(tmp_path / "cut", content[:size])
         num_whole = content[:size].count(b"\n")
@@ -52,7 +52,7 @@ def test_cut_anywhere_in_its_last_bytes_a_ledger_keeps_its_whole_lines(whole: Pa
         ledger = Ledger(folder)
         ledger.open()
         rest = content[len(b"".join(lines[:num_whole])) : size]
-        assert (ledger.head, ledger.num_set_aside) == (heads[num_whole - 1], len(rest))
+        assert (ledger.position, ledger.num_set_aside) == (positions[num_whole - 1], len(rest))
         assert ledger.set_aside_path.exists() == bool(rest)
         if rest:
             assert ledger.set_aside_path.read_bytes() == rest + b"\n"
@@ -113,7 +113,7 @@ def test_an_older_ledger_goes_on_with_numbers(whole: Path) -> None:
     ledger.append(TrialContinued(trial=1))
     ledger.close()
     assert len(list(read_events(ledger.path))) == len(older) + 2
-    assert read_heads(ledger.path)[-1] == ledger.head
+    assert read_positions(ledger.path)[-1] == ledger.position
     lines = lines_of(whole)
     assert [json.loads(line).get("number") for line in lines[-3:]] == [None, len(older) + 1, len(older) + 2]
 
@@ -183,11 +183,11 @@ def test_an_event_that_may_not_have_reached_the_disk_is_not_written_again(
 
 
 def test_a_ledger_that_lost_lines_which_something_depends_on_is_refused(whole: Path) -> None:
-    lines, heads = lines_of(whole), read_heads(whole / "ledger.jsonl")
-    last = heads[-3]
+    lines, positions = lines_of(whole), read_positions(whole / "ledger.jsonl")
+    last = positions[-3]
     checkpoint, scores = whole / "checkpoints" / "trial-0004", whole / "points" / "trial-0001-step-002"
-    write_dependence(checkpoint, heads[4])
-    write_dependence(scores, heads[5])
+    write_dependence(checkpoint, positions[4])
+    write_dependence(scores, positions[5])
     write_dependence(scores, last)  # scored on test, later
     check_dependences(whole)
     write(whole, b"".join(lines[: last.number]))
@@ -198,11 +198,11 @@ def test_a_ledger_that_lost_lines_which_something_depends_on_is_refused(whole: P
             InputError, match=rf"ledger.jsonl: ends after event {kept}, but .* was written after event \d+"
         ):
             check_dependences(whole)
-    assert Head() == open_and_close(write(whole, b"")).head
+    assert Position() == open_and_close(write(whole, b"")).position
 
 
 def test_a_ledger_of_another_run_is_told_apart(whole: Path) -> None:
-    write_dependence(whole / "points" / "trial-0000-step-001", read_heads(whole / "ledger.jsonl")[6])
+    write_dependence(whole / "points" / "trial-0000-step-001", read_positions(whole / "ledger.jsonl")[6])
     (whole / "ledger.jsonl").unlink()
     write_ledger(whole, random_trials(6, seed=1))
     with pytest.raises(

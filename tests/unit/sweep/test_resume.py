@@ -10,7 +10,7 @@ from raysweep.config.space import Choices, Fixed, Parameter, Range, Space
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.results.events import PointsScored, SessionStarted
-from raysweep.results.ledger import Ledger, read_heads, write_dependence
+from raysweep.results.ledger import Ledger, read_positions, write_dependence
 from raysweep.sweep.resume import Resumed, check_space, load_resumed
 from support.ledgers import INFO
 from support.sweep_files import MINIMAL
@@ -87,7 +87,7 @@ def test_a_run_of_an_older_version_may_have_any_configuration(tmp_path: Path) ->
 
 def test_a_run_that_is_refused_is_left_to_others(tmp_path: Path) -> None:
     make_run(tmp_path, "seed: 0")
-    write_dependence(tmp_path / "checkpoints" / "trial-0000", read_heads(tmp_path / "ledger.jsonl")[1])
+    write_dependence(tmp_path / "checkpoints" / "trial-0000", read_positions(tmp_path / "ledger.jsonl")[1])
     content = (tmp_path / "ledger.jsonl").read_bytes()
     (tmp_path / "ledger.jsonl").write_bytes(content.splitlines(keepends=True)[0])
     with pytest.raises(InputError, match="ends after event 1, but .*trial-0000 was written after event 2") as caught:
