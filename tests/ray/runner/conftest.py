@@ -1,9 +1,11 @@
 """The smoke sweep, run twice in one folder; and the artifacts that it left, for sweeps that need not prepare them."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from support.command_line import Done, raysweep, runs
 
@@ -25,9 +27,19 @@ class Twice:
 
 
 @pytest.fixture(scope="session")
-def twice(tmp_path_factory: pytest.TempPathFactory) -> Twice:
-    folder = tmp_path_factory.mktemp("twice")
-    first, second = raysweep(folder, "run", "smoke"), raysweep(folder, "run", "smoke")
+def twice(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Twice:
+    """Made by the first process of pytest-xdist that asks for it, for all of them."""
+    root = tmp_path_factory.getbasetemp()
+    if worker_id != "master":
+        root = root.parent
+    folder = root / "the-same-twice"
+    outputs = folder / "outputs.json"
+    with FileLock(root / "the-same-twice.lock"):
+        if not outputs.is_file():
+            folder.mkdir()
+            done = [raysweep(folder, "run", "smoke") for _ in range(2)]
+            outputs.write_text(json.dumps([vars(one) for one in done]))
+    first, second = (Done(**values) for values in json.loads(outputs.read_text()))
     for one in (first, second):
         assert one.returncode == 0, one.stdout + one.stderr
     return Twice(folder, (first, second))
