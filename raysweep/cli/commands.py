@@ -307,7 +307,7 @@ def artifacts(
         found = inventory.remove(found)
     _print_table(_artifacts_table(found))
     total = _mebibytes(sum(each.num_bytes for each in found))
-    typer.echo(f"{len(found)} artifacts, {total} MiB{', removed' if prune else ''}")
+    typer.echo(f"artifacts: {len(found)}, {total} MiB{', removed' if prune else ''}")
 
 
 def _artifacts_table(found: "Sequence[StoredArtifact]") -> "rich.table.Table":

@@ -46,6 +46,8 @@ def prepare_here(config: SweepConfig, space: Space) -> Prepared:
     """Build every missing artifact in this process, without Ray: for tests, notebooks and debuggers."""
     plan = make_plan(config, space)
     coordinator = stages.Coordinator(plan.store, None)
+    for stage in plan.stages:
+        plan.store.note_use(stage.path)
     for stage in plan.missing:
         coordinator.build(stage)
         if stage.kind == "sentences":

@@ -12,13 +12,14 @@ import os
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from raysweep.errors import InputError
 from raysweep.results.events import Event, read_event
 
-AFTER = "after.json"  # in a folder of a checkpoint or of scores: the ledger's position when it was written
+AFTER = "after.json"  # in a folder of checkpoints or of scores: the ledger's position after the last event about it
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,11 @@ class Ledger:
     """Appends events to ``folder/ledger.jsonl``, each on disk before :meth:`append` returns. One process at a time."""
 
     folder: Path
-    position: Position = Position()
     num_set_aside: int = 0  # bytes of a last line that a crash cut short
     failure: str | None = None  # why an event could not be written; no other is written after it
-    _descriptor: int | None = field(default=None, repr=False)
-    _num_bytes: int = field(default=0, repr=False)  # of whole lines
+    _file: FileIO | None = field(default=None, repr=False)
+    # The bytes of whole lines, and the position after them: one value, since Ctrl-C may come between any two steps.
+    _end: tuple[int, Position] = field(default=(0, Position()), repr=False)
 
     @property
     def path(self) -> Path:
@@ -59,23 +60,28 @@ class Ledger:
         """Where a last line goes that a crash cut short. It never counted."""
         return self.folder / "ledger.unfinished"
 
+    @property
+    def position(self) -> Position:
+        """How far the ledger has come."""
+        return self._end[1]
+
     def open(self) -> None:
         """Take the ledger for this process, and set aside a last line that a crash cut short.
 
-        InputError where another process has it, and where its lines do not follow from each other.
+        InputError where another process has it, where its lines do not follow from each other, and where it cannot be
+        opened.
         """
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            _lock(descriptor, self.path)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            file = FileIO(descriptor, "r+")
+            _lock(file, self.path)
             content = self.path.read_bytes()
-            self.position = _position_of(content, self.path)
-            self._num_bytes = content.rfind(b"\n") + 1
-            self._set_aside(content[self._num_bytes :])
-            os.ftruncate(descriptor, self._num_bytes)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        self._descriptor = descriptor
+            num_bytes = content.rfind(b"\n") + 1
+            self._end = num_bytes, _position_of(content, self.path)
+            self._set_aside(content[num_bytes:])
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be opened: {error.strerror}") from None
+        self._file = file
 
     def _set_aside(self, unfinished: bytes) -> None:
         self.num_set_aside = len(unfinished)
@@ -91,31 +97,31 @@ class Ledger:
         """
         if self.failure is not None:
             raise InputError(self.failure)
-        if self._descriptor is None:
+        if self._file is None:
             self.open()
-        assert self._descriptor is not None
-        line = self.position.line(event)
+        assert self._file is not None
+        num_bytes, position = self._end
+        line = position.line(event)
         try:
-            _write(self._descriptor, line, self._num_bytes)
+            _write(self._file.fileno(), line, num_bytes)
         except OSError as error:
             self.failure = (
                 f"{self.path}: an event cannot be written: {error.strerror}; the sweep stops here. Once it can be: raysweep "
                 f"run --resume {self.folder}"
             )
             raise InputError(self.failure) from None
-        self._num_bytes += len(line)
-        self.position = self.position.after(line)
+        self._end = num_bytes + len(line), position.after(line)
 
     def close(self) -> None:
         """Let other processes have the ledger."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
 
-def _lock(descriptor: int, path: Path) -> None:
+def _lock(file: FileIO, path: Path) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise InputError(f"{path}: another process is running this sweep") from None
     except OSError:  # a file system without locks
@@ -123,8 +129,12 @@ def _lock(descriptor: int, path: Path) -> None:
 
 
 def _write(descriptor: int, line: bytes, offset: int) -> None:
-    """Write a line at ``offset``, the file's end, to disk. Where that fails, what was written of it is cut off again."""
+    """Write a line to disk at ``offset``, and let the file end with it. Where that fails it ends before it.
+
+    Beyond the offset may stand an event whose writing was interrupted, and which its writer does not know of.
+    """
     try:
+        os.ftruncate(descriptor, offset)
         written = 0
         while written < len(line):
             written += os.pwrite(descriptor, line[written:], offset + written)
@@ -193,10 +203,14 @@ def _check_place(values: dict[str, Any], position: Position, numbered: bool) -> 
 
 
 def write_dependence(folder: Path, position: Position) -> None:
-    """Note in a folder of a run what its ledger held, at least, when the folder was written."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Note in a folder of a run which event it depends on, where there is such a folder."""
+    if not folder.is_dir():
+        return
     temporary = folder / f".{uuid.uuid4().hex[:8]}.json"
-    temporary.write_text(json.dumps(dataclasses.asdict(position)), encoding="utf-8")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(dataclasses.asdict(position), file)
+        file.flush()
+        os.fsync(file.fileno())
     temporary.replace(folder / AFTER)
 
 
@@ -208,16 +222,29 @@ def check_dependences(folder: Path) -> None:
     path = folder / "ledger.jsonl"
     positions = read_positions(path)
     for note in sorted(folder.glob(f"*/*/{AFTER}")):
-        needed = Position(**json.loads(note.read_text(encoding="utf-8")))
+        needed = _read_dependence(note)
+        if needed is None:
+            continue
         if needed.number > len(positions):
             raise InputError(
-                f"{path}: ends after event {len(positions)}, but {note.parent} was written after event {needed.number}; "
-                "the lines between are missing"
+                f"{path}: ends after event {len(positions)}, but {note.parent} was written after event {needed.number}; put "
+                "the missing lines back, or remove that folder to do without what it holds"
             )
         if positions[needed.number - 1] != needed:
             raise InputError(
-                f"{path}: is not the ledger that {note.parent} was written with, from event {needed.number} on"
+                f"{path}: is not the ledger that {note.parent} was written with, from event {needed.number} on; put the "
+                "right one back, or remove that folder to do without what it holds"
             )
+
+
+def _read_dependence(note: Path) -> Position | None:
+    """The position in a note, or None where it cannot be read: a crash may leave an empty one."""
+    try:
+        position = Position(**json.loads(note.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    is_one = isinstance(position.number, int) and position.number > 0
+    return position if is_one else None
 
 
 def point_name(trial: int, step: int) -> str:

@@ -121,6 +121,10 @@ def run(
             raise
         ending = INTERRUPTED
         display.line("run: interrupted; the rungs that were finished are reported")
+    except Exception:
+        if sweep is not None and sweep.ledger.failure:  # Tune wraps what its callbacks raise
+            raise InputError(sweep.ledger.failure) from None
+        raise
     finally:
         if sweep is not None:  # Ray is down by now, so no trial writes any more
             sweep.finish(*ending)

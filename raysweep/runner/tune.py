@@ -22,12 +22,12 @@ from raysweep.config.sweep import BudgetConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import TrialDivergedError
-from raysweep.results.ledger import Position, checkpoints_of, point_name, write_dependence
+from raysweep.results.ledger import checkpoints_of, point_name
 from raysweep.results.types import LOCAL, Node, RungProgress
 from raysweep.runner.workers import WorkbenchSpec, open_workbench
 from raysweep.sweep.status import describe_progress
 from raysweep.sweep.sweep import Sweep
-from raysweep.training.trial import Clocks, rungs_and_progress, trial_seed
+from raysweep.training.trial import Intervals, rungs_and_progress, trial_seed
 from raysweep.training.weights import save_point
 from raysweep.training.workbench import RungResult
 
@@ -48,16 +48,12 @@ class SweepTask:
 
 @dataclass(frozen=True)
 class TrialTask:
-    """What the actor that runs a trial is told. ``run`` counts a configuration's replicates from 1.
-
-    ``position`` is the ledger's, when the trial was handed out.
-    """
+    """What the actor that runs a trial is told. ``run`` counts a configuration's replicates from 1."""
 
     sweep: SweepTask
     number: int
     config: TrialConfig
     run: int
-    position: Position
 
     def as_tune_config(self) -> dict[str, Any]:
         """What Tune takes for a trial's configuration."""
@@ -89,12 +85,11 @@ class TrialActor(tune.Trainable):
         """Make ready for a trial; Tune calls it again for each trial that a reused actor takes."""
         self.task = TrialTask.of(config)
         self.bench = open_workbench(self.task.sweep.bench)
-        write_dependence(self.task.checkpoints, self.task.position)
         self.logged_at = time.monotonic()
         self.results = rungs_and_progress(
             self.task.config,
             self.bench,
-            Clocks(checkpoint=self.task.sweep.checkpoint_seconds, progress=PROGRESS_SECONDS),
+            Intervals(self.task.sweep.checkpoint_seconds, PROGRESS_SECONDS),
             seed=self.task.trial_seed,
             num_rungs=self.task.num_rungs,
             checkpoints=self.task.checkpoints,
@@ -139,7 +134,6 @@ class TrialActor(tune.Trainable):
         """Keep the rung's weights and scores in the run's folder."""
         folder = self.task.sweep.folder / "points" / point_name(self.task.number, result.step)
         save_point(folder, self.bench.model, self.bench.head, result.points)
-        write_dependence(folder, self.task.position)
 
 
 @functools.cache
@@ -175,7 +169,7 @@ class TuneSearcher(_NotInSnapshots, Searcher):
         number, config = asked
         self._numbers[trial_id] = number
         run = self._sweep.scheduler.trials[number].run
-        return TrialTask(self._task, number, config, run, self._sweep.ledger.position).as_tune_config()
+        return TrialTask(self._task, number, config, run).as_tune_config()
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Note that a trial left its worker.
@@ -214,6 +208,7 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
 
     def on_trial_error(self, tune_controller: Any, trial: TuneTrial) -> None:
         if trial.should_recover():  # Tune begins it again, and it finds its checkpoint
+            self._sweep.take_progress(_number(trial), None)
             self._sweep.display.line(f"trial {_number(trial)}: {_cause(trial)}; it goes on from its checkpoint")
         else:
             self._sweep.rest(_number(trial), failure=_cause(trial))

@@ -14,7 +14,7 @@ from raysweep.config.trial import TrialConfig
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.results.events import PointsScored
-from raysweep.results.ledger import Position, point_name, write_dependence
+from raysweep.results.ledger import point_name, write_dependence
 from raysweep.results.types import Point, PointKey
 from raysweep.sweep.sweep import Sweep
 from raysweep.training.weights import read_point, save_scores
@@ -96,8 +96,7 @@ def score_test(sweep: Sweep, spec: WorkbenchSpec) -> None:
     request = spec.request
     num_workers = min(request.count, len(rungs))
     score = ray.remote(num_cpus=request.cpus, num_gpus=request.gpus)(_score_test)
-    position = sweep.ledger.position
-    waiting = [score.remote(spec, rungs[worker::num_workers], position) for worker in range(num_workers)]
+    waiting = [score.remote(spec, rungs[worker::num_workers]) for worker in range(num_workers)]
     began = time.monotonic()
     with sweep.display.live():
         while waiting:
@@ -123,12 +122,17 @@ def _untested(sweep: Sweep) -> list[FrontRung]:
 
 def _record(sweep: Sweep, result: Any) -> None:
     try:
-        sweep.ledger.append(PointsScored(points=tuple(ray.get(result))))
+        points = tuple(ray.get(result))
     except ray.exceptions.RayError as error:  # hours of search are not to end without a report
         sweep.display.warn(f"test: some front members were not scored: {_last_line(error)}")
+        return
+    sweep.ledger.append(PointsScored(points=points))
+    for trial, step in {(point.trial, point.step) for point in points}:
+        assert trial is not None and step is not None
+        write_dependence(sweep.folder / "points" / point_name(trial, step), sweep.ledger.position)
 
 
-def _score_test(spec: WorkbenchSpec, rungs: Sequence[FrontRung], position: Position) -> list[Point]:
+def _score_test(spec: WorkbenchSpec, rungs: Sequence[FrontRung]) -> list[Point]:
     bench = open_workbench(spec)
     points = []
     for rung in rungs:
@@ -136,7 +140,6 @@ def _score_test(spec: WorkbenchSpec, rungs: Sequence[FrontRung], position: Posit
         bench.reset(weights, head)
         scores = bench.measure(bench.test, rung.keys)
         save_scores(rung.folder, "test", scores)
-        write_dependence(rung.folder, position)
         for values in bench.describe(bench.test, scores):
             points.append(Point(trial=rung.trial, step=rung.step, **values))
     return points

@@ -190,15 +190,24 @@ def load_resumed(
 ) -> tuple[LoadedSweep, Resumed]:
     """The sweep that a run goes on with, and its state. Without ``space``, a file, it has its own, under the overrides.
 
-    The run is taken for this process. Where it was moved, so was the folder of runs that it stands in, and with it what was
-    prepared there. InputError where it cannot be resumed, or not with these changes.
+    The run is taken for this process. Where it was moved, what was prepared is looked for beside it. InputError where it
+    cannot be resumed, or not with these changes.
     """
-    folder = folder.absolute()
+    folder = folder.resolve()
     resumed = Resumed(folder)
+    try:
+        return _changed(resumed, space, overrides), resumed
+    except BaseException:
+        resumed.ledger.close()
+        raise
+
+
+def _changed(resumed: Resumed, space: Path | None, overrides: Iterable[Override]) -> LoadedSweep:
+    """The run's sweep under the changes. InputError where one of them is not allowed."""
+    folder = resumed.folder
     own_file = folder / "config.yaml"
     before = load_sweep(own_file)
-    runs_as_yaml = json.dumps(str(folder.parent))
-    after = load_sweep(space or own_file, [("storage.runs", runs_as_yaml), *overrides])
+    after = load_sweep(space or own_file, [*_moved(before.config, folder), *overrides])
     check_changes(before.config, after.config, folder)
     if after.config.budget.trials < resumed.num_begun:
         reason = f"is {after.config.budget.trials}, but {resumed.num_begun} have begun; allowed: that many or more"
@@ -207,4 +216,11 @@ def load_resumed(
     resumed.space_grew = after.config.space != before.config.space
     if resumed.space_grew:
         check_space(before.space, after.space, folder)
-    return after, resumed
+    return after
+
+
+def _moved(before: SweepConfig, folder: Path) -> list[Override]:
+    """The folder of runs, where the run now stands in another one and what it read is no longer where it was."""
+    if before.storage.artifacts_folder.is_dir() and not (folder.parent / "artifacts").is_dir():
+        return []
+    return [("storage.runs", json.dumps(str(folder.parent), ensure_ascii=False))]

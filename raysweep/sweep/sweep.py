@@ -27,7 +27,7 @@ from raysweep.results.events import (
     TrialRevived,
     TrialStarted,
 )
-from raysweep.results.ledger import Ledger, checkpoints_of
+from raysweep.results.ledger import Ledger, checkpoints_of, point_name, write_dependence
 from raysweep.results.types import Mean, Node, Point, RungProgress, point_problem
 from raysweep.search.replicates import MeanScores
 from raysweep.search.scheduler import Scheduler, TrialState
@@ -153,8 +153,8 @@ class Sweep:
         self.show()
         return assignment.verdict is not None
 
-    def take_progress(self, number: int, progress: RungProgress) -> None:
-        """Take note of how far a trial is within its rung."""
+    def take_progress(self, number: int, progress: RungProgress | None) -> None:
+        """Take note of how far a trial is within its rung; None where it begins it again."""
         self.assignments[number].progress = progress
         self.show()
 
@@ -165,6 +165,11 @@ class Sweep:
         self._pay(rung.trial)
         rung = replace(rung, may_begin=self.scheduler.may_begin, cost=self.costs.of(rung.trial))
         self._log(rung)
+        for folder in (
+            checkpoints_of(self.folder, rung.trial),
+            self.folder / "points" / point_name(rung.trial, rung.step),
+        ):
+            write_dependence(folder, self.ledger.position)
         front_before = self.front
         verdict = self.progress.count(rung)
         self._bound_disk([*front_before, *rung.points])
@@ -258,8 +263,10 @@ class Sweep:
         self._weights.keep_only(self.front)  # all others, also a rung cut off between its weights and its report
         self._weights.shrink(self.front)
         shutil.rmtree(self.folder / "tune", ignore_errors=True)  # Tune's snapshots, which nothing reads
-        self._log(SessionFinished(status=status, reason=reason, seconds=self.seconds))
-        self.ledger.close()
+        try:
+            self._log(SessionFinished(status=status, reason=reason, seconds=self.seconds))
+        finally:
+            self.ledger.close()
 
     def _end_held(self) -> None:
         for number in self.progress.held:

@@ -33,7 +33,7 @@ def save(folder: Path, number: int, tensors: "Mapping[str, Tensor]", values: Map
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     for other in folder.iterdir():
-        if other.name < place.name and other.is_dir():  # never a newer one, of a process that took the trial over
+        if other.name < place.name:  # never a newer one, of a process that took the trial over
             shutil.rmtree(other, ignore_errors=True)
 
 

@@ -70,24 +70,26 @@ def rungs(
     With ``checkpoints`` the state is kept in that folder, at each rung and every ``checkpoint_seconds``. Where it holds
     one already the trial goes on from there, to the same bits on a CPU; a rung that had just ended is yielded once more.
     """
-    clocks = Clocks(checkpoint_seconds)
-    for each in rungs_and_progress(config, workbench, clocks, seed=seed, num_rungs=num_rungs, checkpoints=checkpoints):
+    intervals = Intervals(checkpoint_seconds)
+    for each in rungs_and_progress(
+        config, workbench, intervals, seed=seed, num_rungs=num_rungs, checkpoints=checkpoints
+    ):
         if isinstance(each, RungResult):
             yield each
 
 
 @dataclass(frozen=True)
-class Clocks:
-    """How often, in seconds, a trial is to write a checkpoint within a rung, and to say how far it is."""
+class Intervals:
+    """How many seconds pass, within a rung, between two checkpoints, and until a trial says again how far it is."""
 
-    checkpoint: float = 300.0
-    progress: float = math.inf
+    checkpoint_seconds: float = 300.0
+    progress_seconds: float = math.inf
 
 
 def rungs_and_progress(
     config: TrialConfig,
     workbench: Workbench,
-    clocks: Clocks,
+    intervals: Intervals,
     *,
     seed: int,
     num_rungs: int,
@@ -110,10 +112,10 @@ def rungs_and_progress(
             now = time.monotonic()
             if training.rung_is_full:  # it is saved with its result
                 break
-            if checkpoints is not None and now - saved >= clocks.checkpoint:
+            if checkpoints is not None and now - saved >= intervals.checkpoint_seconds:
                 training_state.save(training, checkpoints, last)
                 saved = now
-            if now - reported >= clocks.progress:
+            if now - reported >= intervals.progress_seconds:
                 yield pace.progress(training.progress, config.examples_per_rung, now)
                 reported = now
         last = training.evaluate()

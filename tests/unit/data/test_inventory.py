@@ -10,6 +10,9 @@ from raysweep.data.artifacts import DONE, Store
 from raysweep.data.inventory import remove, stored_artifacts
 from raysweep.errors import InputError
 
+UNFINISHED = f".neighbours-{'0' * 20}.5e55aa00"
+OTHERS = ("my-notes", ".my-notes", ".neighbours-0", "encoded-1", f"models-{'0' * 20}")  # of which none is an artifact
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
@@ -25,21 +28,24 @@ def store(tmp_path: Path) -> Store:
         path = store.path("encoded", {"number": number})
         store.build(path, {"number": number}, write)
         moment = time.time() - (40 - 10 * number) * 86_400
-        os.utime(path / DONE, (moment, moment))
-    unfinished = store.folder / ".neighbours-0.5e55"
+        for file in path.iterdir():
+            os.utime(file, (moment, moment))
+    unfinished = store.folder / UNFINISHED
     unfinished.mkdir()
     (unfinished / "ids.npy").write_bytes(bytes(512))
     (store.folder / "smoke.prepared.json").write_text("{}")
-    (store.folder / "my-notes").mkdir()
-    (store.folder / "my-notes" / DONE).write_text("[1]")
+    for name in OTHERS:
+        (store.folder / name).mkdir()
+        (store.folder / name / DONE).write_text("{}")
+        os.utime(store.folder / name / DONE, (0, 0))
     return store
 
 
 def test_artifacts_are_listed_by_their_last_use(store: Store) -> None:
     found = stored_artifacts(store.folder)
     paths = [store.path("encoded", {"number": number}) for number in (3, 2, 1)]
-    assert [each.path for each in found] == [store.folder / ".neighbours-0.5e55", *paths]
-    assert [(each.kind, each.is_whole) for each in found] == [("neighbours", False), *[("encoded", True)] * 3]
+    assert [each.path for each in found] == [store.folder / UNFINISHED, *paths]
+    assert [each.is_whole for each in found] == [False, True, True, True]
     assert [round(each.days_unused) for each in found] == [0, 10, 20, 30]
     for each, kibibytes in zip(found, (0.5, 3, 2, 1), strict=True):
         files = [path for path in each.path.iterdir() if path.name != DONE]
@@ -59,15 +65,15 @@ def test_only_what_is_asked_for_is_removed(store: Store) -> None:
     assert remove(chosen) == chosen
     left = {path.name for path in store.folder.iterdir()}
     newest = store.path("encoded", {"number": 3}).name
-    assert left == {newest, ".neighbours-0.5e55", "smoke.prepared.json", "my-notes"}
-    unfinished = store.folder / ".neighbours-0.5e55"
+    assert left == {newest, UNFINISHED, "smoke.prepared.json", *OTHERS}
+    unfinished = store.folder / UNFINISHED
     remove(stored_artifacts(store.folder))
     assert unfinished.is_dir(), "somebody may be building it"
     two_days_ago = time.time() - 2 * 86_400
     for path in (unfinished / "ids.npy", unfinished):
         os.utime(path, (two_days_ago, two_days_ago))
     remove(stored_artifacts(store.folder))
-    assert {path.name for path in store.folder.iterdir()} == {"smoke.prepared.json", "my-notes"}
+    assert {path.name for path in store.folder.iterdir()} == {"smoke.prepared.json", *OTHERS}
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:

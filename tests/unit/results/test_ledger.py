@@ -1,5 +1,6 @@
 """Ledgers that were cut, changed or could not be written: nothing is lost, repeated or believed in silence."""
 
+import gc
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -8,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from raysweep.errors import InputError
-from raysweep.results.events import TrialContinued
-from raysweep.results.ledger import Ledger, Position, check_dependences, read_events, read_positions, write_dependence
+from raysweep.results.events import TrialContinued, TrialStarted
+from raysweep.results.ledger import Ledger, check_dependences, read_events, read_positions, write_dependence
 from support.ledgers import random_trials, read_lines, write_ledger, write_lines
 
 LAST_BYTES = 2000
@@ -40,8 +41,11 @@ def open_and_close(folder: Path) -> Ledger:
     return ledger
 
 
-def test_cut_anywhere_in_its_last_bytes_a_ledger_keeps_its_whole_lines(whole: Path, tmp_path: Path) -> None:
+def test_cut_anywhere_in_its_last_bytes_a_ledger_keeps_its_whole_lines(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And goes on after them; what stood after the last line's end is set aside."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # of which 2,000 take a disk its time
     lines = lines_of(whole)
     content = b"".join(lines)
     events, positions = list(read_events(whole / "ledger.jsonl")), read_positions(whole / "ledger.jsonl")
@@ -162,6 +166,38 @@ def test_a_full_disk_gives_an_event_once_or_not_at_all(tmp_path: Path, disk_full
     assert list(read_events(ledger.path)) == [TrialContinued(trial=0), TrialContinued(trial=3)]
 
 
+def test_an_interruption_within_a_write_leaves_a_whole_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C comes when the event is on disk and before the ledger knows; what ends the session is a shorter one."""
+    ledger = Ledger(tmp_path)
+    ledger.append(TrialContinued(trial=0))
+    fsync = os.fsync
+
+    def interrupt(descriptor: int) -> None:
+        fsync(descriptor)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            ledger.append(TrialStarted(trial=1, config={"loss": "triplet"}, num_rungs=4))
+    ledger.append(TrialContinued(trial=0))
+    ledger.close()
+    assert list(read_events(ledger.path)) == [TrialContinued(trial=0)] * 2
+
+
+def test_a_ledger_that_nobody_holds_any_more_is_free(tmp_path: Path) -> None:
+    """As after an error in a notebook, which ends no process."""
+    Ledger(tmp_path).open()
+    gc.collect()
+    open_and_close(tmp_path)
+
+
+def test_a_ledger_that_may_not_be_opened_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ledger.jsonl").mkdir()
+    with pytest.raises(InputError, match=r"ledger.jsonl: cannot be opened: Is a directory"):
+        Ledger(tmp_path).open()
+
+
 def test_an_event_that_may_not_have_reached_the_disk_is_not_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +222,8 @@ def test_a_ledger_that_lost_lines_which_something_depends_on_is_refused(whole: P
     lines, positions = lines_of(whole), read_positions(whole / "ledger.jsonl")
     last = positions[-3]
     checkpoint, scores = whole / "checkpoints" / "trial-0004", whole / "points" / "trial-0001-step-002"
+    for folder in (checkpoint, scores):
+        folder.mkdir(parents=True)
     write_dependence(checkpoint, positions[4])
     write_dependence(scores, positions[5])
     write_dependence(scores, last)  # scored on test, later
@@ -198,10 +236,14 @@ def test_a_ledger_that_lost_lines_which_something_depends_on_is_refused(whole: P
             InputError, match=rf"ledger.jsonl: ends after event {kept}, but .* was written after event \d+"
         ):
             check_dependences(whole)
-    assert Position() == open_and_close(write(whole, b"")).position
+    for note in ("", "[]", '{"number": 0, "digest": ""}', '{"number": "1", "digest": ""}'):  # as a crash may leave it
+        (checkpoint / "after.json").write_text(note)
+        (scores / "after.json").write_text(note)
+        check_dependences(whole)
 
 
 def test_a_ledger_of_another_run_is_told_apart(whole: Path) -> None:
+    (whole / "points" / "trial-0000-step-001").mkdir(parents=True)
     write_dependence(whole / "points" / "trial-0000-step-001", read_positions(whole / "ledger.jsonl")[6])
     (whole / "ledger.jsonl").unlink()
     write_ledger(whole, random_trials(6, seed=1))

@@ -87,6 +87,7 @@ def test_a_run_of_an_older_version_may_have_any_configuration(tmp_path: Path) ->
 
 def test_a_run_that_is_refused_is_left_to_others(tmp_path: Path) -> None:
     make_run(tmp_path, "seed: 0")
+    (tmp_path / "checkpoints" / "trial-0000").mkdir(parents=True)
     write_dependence(tmp_path / "checkpoints" / "trial-0000", read_positions(tmp_path / "ledger.jsonl")[1])
     content = (tmp_path / "ledger.jsonl").read_bytes()
     (tmp_path / "ledger.jsonl").write_bytes(content.splitlines(keepends=True)[0])
@@ -107,14 +108,38 @@ def test_a_run_that_was_moved_finds_what_was_prepared_beside_it(tmp_path: Path) 
     run.mkdir(parents=True)
     make_run(run, f"{MINIMAL}\nstorage: {{runs: {run.parent}}}\n")
     prepared_in(run.parent / "artifacts").save(run / "prepared.json")
-    shutil.move(tmp_path / "before", tmp_path / "after: #1")
-    moved = tmp_path / "after: #1" / "runs"
+    (run.parent / "artifacts").mkdir()
+    shutil.move(tmp_path / "before", tmp_path / "after: #1 \N{SNOWFLAKE}")
+    moved = tmp_path / "after: #1 \N{SNOWFLAKE}" / "runs"
     loaded, resumed = load_resumed(moved / "one")
     resumed.ledger.close()
     assert loaded.config.storage.artifacts_folder == moved / "artifacts"
     resumed.check_data(prepared_in(moved / "artifacts"))
     with pytest.raises(InputError, match="the data or the encoder have changed since this sweep ran"):
         resumed.check_data(prepared_in(moved / "artifacts", data="sentences-2"))
+    (tmp_path / "latest").symlink_to(moved / "one")
+    loaded, resumed = load_resumed(tmp_path / "latest")
+    resumed.ledger.close()
+    assert loaded.config.storage.artifacts_folder == moved / "artifacts"
     loaded, resumed = load_resumed(moved / "one", None, [("storage.artifacts", str(tmp_path / "elsewhere"))])
     resumed.ledger.close()
     assert loaded.config.storage.artifacts_folder == tmp_path / "elsewhere"
+
+
+def test_a_run_that_was_moved_alone_finds_what_was_prepared_where_it_was(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "one"
+    run.mkdir(parents=True)
+    make_run(run, f"{MINIMAL}\nstorage: {{runs: {run.parent}}}\n")
+    (run.parent / "artifacts").mkdir()
+    shutil.move(run, tmp_path / "alone")
+    loaded, resumed = load_resumed(tmp_path / "alone")
+    resumed.ledger.close()
+    assert loaded.config.storage.artifacts_folder == run.parent / "artifacts"
+
+
+def test_a_change_that_is_refused_leaves_the_run_to_others(tmp_path: Path) -> None:
+    make_run(tmp_path, MINIMAL)
+    with pytest.raises(InputError, match="cannot be resumed with another configuration") as caught:
+        load_resumed(tmp_path, None, [("seed", "5")])
+    load_resumed(tmp_path)[1].ledger.close()
+    assert caught.value  # which would keep the ledger, had it not been closed

@@ -99,7 +99,7 @@ def test_a_trial_tells_how_far_it_is_within_its_rungs(tiny_bench: workbench.Work
     """After each step but a rung's last; what is trained stays the same."""
     config = trial(examples_per_rung=60)  # a rung's last batch is smaller
     silent = list(engine.rungs(config, tiny_bench, seed=3, num_rungs=2))
-    every_step = engine.Clocks(progress=0.0)
+    every_step = engine.Intervals(progress_seconds=0.0)
     told = list(engine.rungs_and_progress(config, tiny_bench, every_step, seed=3, num_rungs=2))
     rungs = [each for each in told if isinstance(each, workbench.RungResult)]
     assert [rung.loss for rung in rungs] == [rung.loss for rung in silent]
