@@ -291,9 +291,12 @@ def artifacts(
         Path, typer.Argument(metavar="FOLDER", help="A folder of artifacts, storage.artifacts of a sweep.")
     ] = Path("raysweep-runs/artifacts"),
     unused_for: Annotated[
-        float, typer.Option(metavar="DAYS", min=0, help="Only those that no sweep has asked for in so many days.")
-    ] = 0,
-    prune: Annotated[bool, typer.Option("--prune", help="Remove those that are listed.")] = False,
+        float | None,
+        typer.Option(metavar="DAYS", min=0, help="Only those that no sweep has asked for in so many days."),
+    ] = None,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove those that are listed; needs --unused-for, of 0 days for all.")
+    ] = False,
 ) -> None:
     """List what sweeps have prepared, with size and last use; with --prune remove it.
 
@@ -302,7 +305,9 @@ def artifacts(
     """
     from raysweep.data import inventory
 
-    found = [each for each in inventory.stored_artifacts(folder) if each.days_unused >= unused_for]
+    if prune and unused_for is None:
+        raise InputError("--prune needs --unused-for DAYS; 0 removes everything that was prepared")
+    found = [each for each in inventory.stored_artifacts(folder) if each.days_unused >= (unused_for or 0)]
     if prune:
         found = inventory.remove(found)
     _print_table(_artifacts_table(found))

@@ -45,7 +45,7 @@ class Ledger:
     """Appends events to ``folder/ledger.jsonl``, each on disk before :meth:`append` returns. One process at a time."""
 
     folder: Path
-    num_set_aside: int = 0  # bytes of a last line that a crash cut short
+    unfinished: bytes = b""  # a last line that a crash cut short; the first event that is appended sets it aside
     failure: str | None = None  # why an event could not be written; no other is written after it
     _file: FileIO | None = field(default=None, repr=False)
     # The bytes of whole lines, and the position after them: one value, since Ctrl-C may come between any two steps.
@@ -66,7 +66,7 @@ class Ledger:
         return self._end[1]
 
     def open(self) -> None:
-        """Take the ledger for this process, and set aside a last line that a crash cut short.
+        """Take the ledger for this process. Nothing of it changes yet.
 
         InputError where another process has it, where its lines do not follow from each other, and where it cannot be
         opened.
@@ -78,16 +78,10 @@ class Ledger:
             content = self.path.read_bytes()
             num_bytes = content.rfind(b"\n") + 1
             self._end = num_bytes, _position_of(content, self.path)
-            self._set_aside(content[num_bytes:])
+            self.unfinished = content[num_bytes:]
         except OSError as error:
             raise InputError(f"{self.path}: cannot be opened: {error.strerror}") from None
         self._file = file
-
-    def _set_aside(self, unfinished: bytes) -> None:
-        self.num_set_aside = len(unfinished)
-        if unfinished:
-            with self.set_aside_path.open("ab") as file:
-                file.write(unfinished + b"\n")
 
     def append(self, event: Event) -> None:
         """Write an event to disk.
@@ -103,6 +97,7 @@ class Ledger:
         num_bytes, position = self._end
         line = position.line(event)
         try:
+            self._set_aside()
             _write(self._file.fileno(), line, num_bytes)
         except OSError as error:
             self.failure = (
@@ -111,6 +106,12 @@ class Ledger:
             )
             raise InputError(self.failure) from None
         self._end = num_bytes + len(line), position.after(line)
+
+    def _set_aside(self) -> None:
+        if self.unfinished:
+            with self.set_aside_path.open("ab") as file:
+                file.write(self.unfinished + b"\n")
+            self.unfinished = b""
 
     def close(self) -> None:
         """Let other processes have the ledger."""

@@ -82,11 +82,9 @@ class Session:
             self.log.move(resumed.next_log())
         resumed.check_data(self.prepared)
         self.display.line(f"run: {resumed.folder}, resumed")
-        if num_bytes := resumed.ledger.num_set_aside:
-            place = resumed.ledger.set_aside_path.name
-            self.display.warn(
-                f"resume: a crash cut the ledger's last line short; its {num_bytes} bytes are kept in {place}"
-            )
+        if unfinished := resumed.ledger.unfinished:
+            num_bytes, place = len(unfinished), resumed.ledger.set_aside_path.name
+            self.display.warn(f"resume: a crash cut the ledger's last line short; its {num_bytes} bytes go to {place}")
         try:
             sweep = self._replayed(resumed, adopt=resumed.space_grew)
         except ReplayError as error:

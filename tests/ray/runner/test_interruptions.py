@@ -39,7 +39,10 @@ def trial_processes(driver: int) -> set[int]:
     listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
     processes = [line.split(maxsplit=2) for line in listed.splitlines()]
     parents = {int(pid): int(parent) for pid, parent, _ in processes}
-    actors = {int(pid) for pid, _, title in processes if title.startswith("ray::TrialActor")}
+    # Tune runs a class that derives from ours, and Ray names a process by what it runs.
+    actors = {
+        int(pid) for pid, _, title in processes if title.startswith(("ray::ResourceTrainable", "ray::TrialActor"))
+    }
     return {pid for pid in actors if driver in ancestors(pid, parents)}
 
 

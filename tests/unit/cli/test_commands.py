@@ -28,6 +28,7 @@ EVALUATE = ["evaluate", "--model", "demo", "--train", "a.csv", "--test", "b.csv"
         (["report", "FOLDER"], "FOLDER: not a run folder"),
         (["table", "FOLDER", "table.csv"], "FOLDER: not a run folder"),
         (["table", "RUN", "FOLDER"], "FOLDER: exists already"),
+        (["artifacts", "FOLDER", "--prune"], "--prune needs --unused-for DAYS; 0 removes everything"),
         (["artifacts", "nowhere"], "nowhere: no such folder"),
         (["replay", "table.json"], "table.json: no such file"),
         (["replay", "t.csv", "--policy", "growth,best"], "--policy is 'best'; allowed: growth, pareto"),
@@ -89,5 +90,5 @@ def test_artifacts_are_listed_and_removed(tmp_path: Path) -> None:
     store.build(path, {}, lambda folder: {})
     assert "artifacts: 0, 0.0 MiB" in output("--unused-for", "1", "--prune")
     assert path.name in output()
-    assert "artifacts: 1, 0.0 MiB, removed" in output("--prune")
+    assert "artifacts: 1, 0.0 MiB, removed" in output("--unused-for", "0", "--prune")
     assert list(tmp_path.iterdir()) == []

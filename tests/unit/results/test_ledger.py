@@ -56,13 +56,14 @@ def test_cut_anywhere_in_its_last_bytes_a_ledger_keeps_its_whole_lines(
         ledger = Ledger(folder)
         ledger.open()
         rest = content[len(b"".join(lines[:num_whole])) : size]
-        assert (ledger.position, ledger.num_set_aside) == (positions[num_whole - 1], len(rest))
+        assert (ledger.position, ledger.unfinished) == (positions[num_whole - 1], rest)
+        assert ledger.path.read_bytes() == content[:size], "a resume that is refused changes nothing"
+        ledger.append(TrialContinued(trial=0))
+        ledger.close()
         assert ledger.set_aside_path.exists() == bool(rest)
         if rest:
             assert ledger.set_aside_path.read_bytes() == rest + b"\n"
             ledger.set_aside_path.unlink()
-        ledger.append(TrialContinued(trial=0))
-        ledger.close()
         assert list(read_events(folder / "ledger.jsonl")) == [*events[:num_whole], TrialContinued(trial=0)]
 
 
