@@ -215,6 +215,33 @@ def undisturbed(when: bool = True) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+class _Interruption:
+    """Whether an interruption has to wait, and whether one does."""
+
+    is_held_back = False
+    has_come = False
+
+
+def interrupt() -> None:
+    """KeyboardInterrupt; within :func:`uninterrupted` at its end. For handlers of signals."""
+    if not _Interruption.is_held_back:
+        raise KeyboardInterrupt
+    _Interruption.has_come = True
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Within, an :func:`interrupt` waits: for what is short and to be done as a whole, such as to log and count a rung."""
+    _Interruption.is_held_back = True
+    try:
+        yield
+    finally:
+        _Interruption.is_held_back = False
+    if _Interruption.has_come:
+        _Interruption.has_come = False
+        raise KeyboardInterrupt
+
+
 @contextlib.contextmanager
 def termination_kept() -> Iterator[None]:
     """What SIGTERM does afterwards is what it did before: for ``ray.init``, which has it exit the process at once."""

@@ -20,7 +20,7 @@ from raysweep.results.reader import load
 from raysweep.runner.session import Session
 from raysweep.sweep.resume import Resumed
 from raysweep.sweep.sweep import Sweep
-from raysweep.terminal import Display, Log, in_main_thread
+from raysweep.terminal import Display, Log, in_main_thread, interrupt
 
 
 class Ending(NamedTuple):
@@ -61,12 +61,12 @@ def _interrupted_once() -> Iterator[None]:
         return
     numbers = (signal.SIGINT, signal.SIGTERM)
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         for each in numbers:
             signal.signal(each, signal.SIG_IGN)
-        raise KeyboardInterrupt
+        interrupt()
 
-    before = [signal.signal(each, interrupt) for each in numbers]
+    before = [signal.signal(each, on_signal) for each in numbers]
     try:
         yield
     finally:

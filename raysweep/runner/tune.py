@@ -27,6 +27,7 @@ from raysweep.results.types import LOCAL, Node, RungProgress
 from raysweep.runner.workers import WorkbenchSpec, open_workbench
 from raysweep.sweep.status import describe_progress
 from raysweep.sweep.sweep import Sweep
+from raysweep.terminal import uninterrupted
 from raysweep.training.trial import Intervals, rungs_and_progress, trial_seed
 from raysweep.training.weights import save_point
 from raysweep.training.workbench import RungResult
@@ -162,6 +163,7 @@ class TuneSearcher(_NotInSnapshots, Searcher):
         self._task = task
         self._numbers: dict[str, int] = {}  # of our trials that are on a worker, by Tune's id
 
+    @uninterrupted()
     def suggest(self, trial_id: str) -> Any:
         asked = self._sweep.ask()
         if asked is None:  # while trials run, one of them may still lead to another
@@ -194,6 +196,7 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
         super().__init__()  # type: ignore[no-untyped-call]
         self._sweep = sweep
 
+    @uninterrupted()
     def on_trial_result(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> str:
         if "progress" in result:
             self._sweep.take_progress(_number(trial), RungProgress(**json.loads(result["progress"])))
@@ -201,11 +204,13 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
         leaves = self._sweep.rung(_number(trial), json.loads(result["rung"]))
         return TrialScheduler.STOP if leaves else TrialScheduler.CONTINUE
 
+    @uninterrupted()
     def on_trial_complete(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> None:
         if "rung" in result:  # a trial's last result comes here and not to on_trial_result
             self._sweep.rung(_number(trial), json.loads(result["rung"]))
         self._sweep.rest(_number(trial), failure=result.get("failure"))
 
+    @uninterrupted()
     def on_trial_error(self, tune_controller: Any, trial: TuneTrial) -> None:
         if trial.should_recover():  # Tune begins it again, and it finds its checkpoint
             self._sweep.take_progress(_number(trial), None)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from raysweep.terminal import ConsoleDisplay, in_main_thread, undisturbed, working
+from raysweep.terminal import ConsoleDisplay, in_main_thread, interrupt, undisturbed, uninterrupted, working
 from support.displays import ListDisplay
 
 
@@ -79,3 +79,32 @@ def test_signals_are_left_alone_outside_the_main_thread() -> None:
     with undisturbed():
         assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_an_interruption_waits_for_what_is_to_be_done_as_a_whole() -> None:
+    done = []
+
+    @uninterrupted()
+    def work() -> None:
+        interrupt()
+        done.append("the rest")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == ["the rest"]
+    with uninterrupted():  # which finds nothing left over
+        done.append("another")
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+
+
+def test_an_error_within_counts_before_an_interruption() -> None:
+    @uninterrupted()
+    def fail() -> None:
+        interrupt()
+        raise ValueError("wrong")
+
+    with pytest.raises(ValueError, match="wrong"):
+        fail()
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        pass
