@@ -89,4 +89,5 @@ def describe_progress(underway: Sequence[RungProgress]) -> str:
     if len(underway) > 1:
         return f"{len(underway)} rungs under way, {pace}, the first done in {left}"
     (rung,) = underway
-    return f"rung {rung.step}: {rung.num_seen:,} of {rung.num_examples:,}, {pace}, {left} left"
+    counted = f"{rung.num_seen:,} of {rung.num_examples:,}"
+    return f"rung {rung.step}: {counted}, {pace}, {left} left"
