@@ -27,6 +27,9 @@ import numpy.typing as npt
 
 from benchmarks import measure, peers, sst2
 from benchmarks.peers import Peer, Turns
+from raysweep.cluster import Request
+from raysweep.config.sweep import EncoderConfig
+from raysweep.data.artifacts import Artifact
 from raysweep.data.dataset import Sentences
 from raysweep.encoders.loaded import LoadedEncoder
 from raysweep.prepare import stages
@@ -114,7 +117,7 @@ def build_sentences(data: sst2.Data, artifacts: Path) -> Path:
     for stage in plan.missing:
         if stage.kind == "sentences":
             stages.Coordinator(plan.store, None).build(stage)
-    return plan.prepared.sentences_folder
+    return plan.prepared.sentences_artifact.folder
 
 
 def bare_loop(turns: Turns, folder: Path, to: Path, repeats: int) -> tuple[int, float, list[Run]]:
@@ -172,16 +175,23 @@ def with_ray(turns: Turns, data: sst2.Data, artifacts: Path, repeats: int) -> tu
                 began = time.time()
                 prepared = build.prepare(plan, capacity, display)
                 ended = time.time()
-                first = min(float(note.read_text()) for note in prepared.tokens_folder.glob("ready.*"))
+                notes = list(artifacts.glob("ready.*"))
+                first = min(float(note.read_text()) for note in notes)
+                for note in notes:
+                    note.unlink()
                 runs.append(Run(first - began, ended - first))
-                shutil.rmtree(prepared.tokens_folder)
+                shutil.rmtree(prepared.tokens_artifact.folder)
                 turns.rest(len(prepared.sentences))
             turns.end()
     return len(prepared.sentences), ready, runs
 
 
 class NotingEncodeWorker(EncodeWorker):
-    """Leaves a note in the artifact of when its encoder was loaded."""
+    """Leaves a note beside the artifacts of when its encoder was loaded."""
+
+    def __init__(self, sentences: Artifact, config: EncoderConfig, identity: str, request: Request) -> None:
+        super().__init__(sentences, config, identity, request)
+        self.folder = sentences.folder.parent
 
     @cached_property
     def model(self) -> LoadedEncoder:

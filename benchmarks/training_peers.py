@@ -192,7 +192,7 @@ def _measure(task: Task, model: SentenceTransformer) -> Scores | None:
     """Per-query scores on the test split in fp32, by the same code for all. None where there is no test split."""
     if not len(task.prepared.sentences.ids("test")):
         return None
-    tuned = TunedEncoder(model, Tokens.open(task.prepared.tokens_folder))
+    tuned = TunedEncoder(model, Tokens.open(task.prepared.tokens_artifact.folder))
     test = EvaluationSet.of(task.prepared, "test", EvaluationConfig())
     found = operating_points.measure(tuned, test, [("plain", None)])
     return found["plain", None]
@@ -204,7 +204,7 @@ def token_counts(prepared: Prepared, triplets: npt.NDArray[np.integer]) -> dict[
     ``distinct`` counts each sentence once a batch, which is all the work there is; ``real`` every column's; ``padded``
     what a column-wise padded batch holds, as the stock trainer makes it.
     """
-    tokens = Tokens.open(prepared.tokens_folder)
+    tokens = Tokens.open(prepared.tokens_artifact.folder)
     counts = {"distinct": 0, "real": 0, "padded": 0}
     for start in range(0, len(triplets), BATCH):
         batch = triplets[start : start + BATCH]

@@ -51,7 +51,7 @@ class Untrained(tune.TrialActor):
             answer = super().step()
         self._times["trial"] -= self._times["point"]
         self._times["writing"] += self._times.pop("point")
-        (task.sweep.folder / f"times-{task.number}.json").write_text(json.dumps(self._times))
+        (task.sweep.run.path / f"times-{task.number}.json").write_text(json.dumps(self._times))
         return answer
 
     def save_weights(self, result: workbench.RungResult) -> None:

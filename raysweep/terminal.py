@@ -232,12 +232,13 @@ def interrupt() -> None:
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
     """Within, an :func:`interrupt` waits: for what is short and to be done as a whole, such as to log and count a rung."""
+    within_another = _Interruption.is_held_back
     _Interruption.is_held_back = True
     try:
         yield
     finally:
-        _Interruption.is_held_back = False
-    if _Interruption.has_come:
+        _Interruption.is_held_back = within_another
+    if _Interruption.has_come and not within_another:
         _Interruption.has_come = False
         raise KeyboardInterrupt
 

@@ -12,6 +12,7 @@ from raysweep.config.sweep import SAMPLERS
 from raysweep.config.trial import TrialConfig
 from raysweep.config.trial import trial_config as validated_trial_config
 from raysweep.errors import InputError
+from raysweep.storage.folder import Folder, open_folder
 from raysweep.terminal import disable_telemetry
 
 if TYPE_CHECKING:
@@ -71,14 +72,17 @@ def run_sweep(
     from raysweep.runner import run
 
     disable_telemetry()
-    older = [Path(folder).absolute() for folder in warm_start]
+    older = [_folder(run) for run in warm_start]
     outcome = run.run(sweep.config, sweep.space, CallbackDisplay(on_progress), warm_start=older)
-    return RunResults(outcome.folder)
+    return RunResults(outcome.run)
 
 
-def resume_run(folder: str | Path, overrides: Overrides = (), *, on_progress: "OnProgress | None" = None) -> RunResults:
+def resume_run(
+    folder: str | Path, overrides: Overrides = (), *, take_over: bool = False, on_progress: "OnProgress | None" = None
+) -> RunResults:
     """Go on with a run that was interrupted, killed or reached its budget, under what may change about it.
 
+    ``folder`` may be a URI. ``take_over`` takes a run in an object store from the process that has it, which stops that one.
     More budget, more replicates and a space that only adds may be asked for: ``{"budget.trials": 40}``. Raises InputError
     where the folder holds no run, its data or encoder have changed, another process works on it, or too much would change.
     """
@@ -87,14 +91,14 @@ def resume_run(folder: str | Path, overrides: Overrides = (), *, on_progress: "O
     from raysweep.sweep.resume import load_resumed
 
     disable_telemetry()
-    sweep, resumed = load_resumed(Path(folder), None, _as_texts(overrides))
+    sweep, resumed = load_resumed(_folder(folder), None, _as_texts(overrides), take_over=take_over)
     outcome = run.run(sweep.config, sweep.space, CallbackDisplay(on_progress), resumed=resumed)
-    return RunResults(outcome.folder)
+    return RunResults(outcome.run)
 
 
 def load_run(folder: str | Path) -> RunResults:
-    """The results of a run, finished or not. Raises InputError where the folder holds no run."""
-    return RunResults(Path(folder))
+    """The results of the run in a folder or at a URI, finished or not. Raises InputError where the folder holds no run."""
+    return RunResults(_folder(folder))
 
 
 def export_point(run: str | Path | RunResults, to: str | Path, point: str = "knee") -> str:
@@ -106,7 +110,7 @@ def export_point(run: str | Path | RunResults, to: str | Path, point: str = "kne
     """
     from raysweep.export.export import export
 
-    folder = run.folder if isinstance(run, RunResults) else Path(run)
+    folder = run.run if isinstance(run, RunResults) else _folder(run)
     return export(folder, point, Path(to))
 
 
@@ -123,6 +127,13 @@ def trial_config(**parameters: Any) -> TrialConfig:
     Raises InputError that names the parameter, its value and what is allowed.
     """
     return validated_trial_config(parameters)
+
+
+def _folder(place: str | Path) -> Folder:
+    try:
+        return open_folder(place)
+    except ValueError as error:
+        raise InputError(f"{place}: {error}") from None
 
 
 def _as_texts(overrides: Overrides) -> list[tuple[str, str]]:

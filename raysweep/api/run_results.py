@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from raysweep.results.reader import load
 from raysweep.results.types import Point, Rung, Trial
+from raysweep.storage.folder import Folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,18 +39,28 @@ class Picture:
 
 
 class RunResults:
-    """What the run in ``folder`` has stored so far. Scores in frames lie in [0, 1]; figures and reports show them x100.
+    """What a run has stored so far. Scores in frames lie in [0, 1]; figures and reports show them x100.
 
     Frames are made anew at each access, so a caller may change what it was given. Raises InputError where the folder holds
     no run, or a damaged one.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._stored = load(folder)
+    def __init__(self, run: Folder) -> None:
+        self.run = run
+        self._stored = load(run)
 
     def __repr__(self) -> str:
-        return f"RunResults({str(self.folder)!r}): {self.status}, {len(self._stored.trials)} trials"
+        return f"RunResults({self.location!r}): {self.status}, {len(self._stored.trials)} trials"
+
+    @property
+    def location(self) -> str:
+        """Where the run is kept: a path or a URI."""
+        return self.run.location
+
+    @property
+    def folder(self) -> Path:
+        """Where the run's files are on this machine; of a run in an object store, those that were fetched."""
+        return self.run.path
 
     @property
     def status(self) -> str:
@@ -109,7 +120,7 @@ class RunResults:
         """Write the report as the command does, and return the path of its page ``report.html``."""
         from raysweep.report.write import write
 
-        return write(self.folder).folder / "report.html"
+        return write(self.run).folder / "report.html"
 
     @cached_property
     def _summary(self) -> Summary:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from raysweep.cli.options import naturals, not_empty, one_of, several_of, where_of, with_trials
+from raysweep.cli.options import naturals, not_empty, one_of, run_folder, several_of, where_of, with_trials
 from raysweep.errors import InputError
 from raysweep.version import __version__
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from raysweep.config.load import LoadedSweep
     from raysweep.data.inventory import StoredArtifact
+    from raysweep.storage.folder import Folder
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 
@@ -41,7 +42,7 @@ SpaceFile = Annotated[
     str, typer.Argument(metavar="SPACE", help="A YAML file, or the name of a shipped space such as demo.")
 ]
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="The folder or URI of a run, finished or not.")]
 
 Trials = Annotated[int | None, typer.Option(min=1, help="Short for --budget.trials.")]
 
@@ -61,14 +62,20 @@ def run(
         typer.Argument(metavar="SPACE", help="A YAML file, or the name of a shipped space; left out with --resume."),
     ] = None,
     resume: Annotated[
-        Path | None,
+        str | None,
         typer.Option(metavar="RUN", help="Go on with a run that was interrupted, killed, or is to be extended."),
     ] = None,
     warm_start: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(metavar="RUN", help="Learn from this older run, even of other data or models; repeatable."),
     ] = None,
     trials: Trials = None,
+    take_over: Annotated[
+        bool,
+        typer.Option(
+            "--take-over", help="With --resume: take a run in an object store from a process that still has it."
+        ),
+    ] = False,
 ) -> None:
     """Run a whole sweep: prepare, search, score the front on test, report.
 
@@ -88,7 +95,9 @@ def run(
         from raysweep.sweep.resume import load_resumed
 
         space_file = None if space is None else find_space(space)
-        loaded, resumed = load_resumed(resume, space_file, parse_overrides(arguments))
+        loaded, resumed = load_resumed(
+            run_folder("--resume", resume), space_file, parse_overrides(arguments), _warn, take_over=take_over
+        )
     elif space is None:
         raise InputError("SPACE is missing: a YAML file or the name of a shipped space, or --resume RUN")
     else:
@@ -102,10 +111,10 @@ def run(
             display,
             log,
             resumed=resumed,
-            warm_start=[folder.absolute() for folder in warm_start or ()],
+            warm_start=[run_folder("--warm-start", each) for each in warm_start or ()],
         )
     with undisturbed(outcome.interrupted):
-        found = _report(outcome.folder)
+        found = _report(outcome.run)
     if outcome.interrupted:
         raise typer.Exit(130)
     if not found:
@@ -123,7 +132,7 @@ def prepare(context: typer.Context, space: SpaceFile) -> None:
 
     loaded = _load(space, context.args)
     config = loaded.config
-    runner.check_writable("storage.artifacts", config.storage.artifacts_folder)
+    runner.check_writable("storage.artifacts", config.storage.artifacts_location)
     with working() as (display, _):
         path = runner.prepare_only(config, loaded.space, display)
     typer.echo(path)
@@ -180,9 +189,14 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
 
 
 @app.command()
-def report(run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, finished or not.")]) -> None:
+def report(
+    run: Run,
+    to: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where to write it; RUN/report if not given.")
+    ] = None,
+) -> None:
     """Write a run's report from its stored results: tables of the front, figures, report.html. Needs no cluster."""
-    _report(run)
+    _report(run_folder("RUN", run), to)
 
 
 @app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
@@ -207,7 +221,7 @@ def schema() -> None:
 
 @app.command()
 def export(
-    run: RunFolder,
+    run: Run,
     to: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write the model; must not exist.")],
     point: Annotated[
         str,
@@ -219,13 +233,13 @@ def export(
     from raysweep.terminal import working
 
     with working():
-        described = write(run, point, to)
+        described = write(run_folder("RUN", run), point, to)
     typer.echo(described)
 
 
 @app.command()
 def table(
-    run: RunFolder,
+    run: Run,
     to: Annotated[Path, typer.Argument(metavar="FILE", help="A .csv or .parquet file to write.")],
 ) -> None:
     """Write a run as a recorded table: every configuration, rung and operating point, numbers only, for replay."""
@@ -234,12 +248,12 @@ def table(
 
     if to.exists():
         raise InputError(f"{to}: exists already")
-    typer.echo(f"{to}: {table_io.write(reader.load(run), to)} trials")
+    typer.echo(f"{to}: {table_io.write(reader.load(run_folder('RUN', run)), to)} trials")
 
 
 @app.command()
 def replay(  # noqa: PLR0913 (the options of a command)
-    table: Annotated[Path, typer.Argument(metavar="TABLE", help="A recorded table, or the folder of a run.")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="A recorded table, or the folder or URI of a run.")],
     sampler: Annotated[
         str, typer.Option(help="mfgp, tpe, gp, nsga2, random or package:Class; several separated by commas.")
     ] = "mfgp",
@@ -263,6 +277,7 @@ def replay(  # noqa: PLR0913 (the options of a command)
     """
     from raysweep.config.sweep import Aim, Policy
     from raysweep.replay.compare import CompareSettings, compare_searches
+    from raysweep.storage.location import is_uri
     from raysweep.terminal import working
 
     all_policies: tuple[Policy, ...] = get_args(Policy)
@@ -277,7 +292,8 @@ def replay(  # noqa: PLR0913 (the options of a command)
         num_seeds=seeds,
     )
     with working() as (display, _):
-        found = compare_searches(table, where_of(where or []), settings, display)
+        source = run_folder("TABLE", table) if is_uri(table) else Path(table)
+        found = compare_searches(source, where_of(where or []), settings, display)
     if format == "json":
         _print_json(found.figures)
     else:
@@ -288,8 +304,8 @@ def replay(  # noqa: PLR0913 (the options of a command)
 @app.command()
 def artifacts(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A folder of artifacts, storage.artifacts of a sweep.")
-    ] = Path("raysweep-runs/artifacts"),
+        str, typer.Argument(metavar="FOLDER", help="A folder or URI of artifacts, storage.artifacts of a sweep.")
+    ] = "raysweep-runs/artifacts",
     unused_for: Annotated[
         float | None,
         typer.Option(metavar="DAYS", min=0, help="Only those that no sweep has asked for in so many days."),
@@ -307,9 +323,10 @@ def artifacts(
 
     if prune and unused_for is None:
         raise InputError("--prune needs --unused-for DAYS; 0 removes everything that was prepared")
-    found = [each for each in inventory.stored_artifacts(folder) if each.days_unused >= (unused_for or 0)]
+    store = run_folder("FOLDER", folder)
+    found = [each for each in inventory.stored_artifacts(store) if each.days_unused >= (unused_for or 0)]
     if prune:
-        found = inventory.remove(found)
+        found = inventory.remove(found, store)
     _print_table(_artifacts_table(found))
     total = _mebibytes(sum(each.num_bytes for each in found))
     typer.echo(f"artifacts: {len(found)}, {total} MiB{', removed' if prune else ''}")
@@ -324,7 +341,7 @@ def _artifacts_table(found: "Sequence[StoredArtifact]") -> "rich.table.Table":
     for each in found:
         unfinished = "" if each.is_whole else " (unfinished)"
         used_at = datetime.datetime.fromtimestamp(each.used_at)
-        table.add_row(f"{each.path.name}{unfinished}", _mebibytes(each.num_bytes), f"{used_at:%Y-%m-%d %H:%M}")
+        table.add_row(f"{each.name}{unfinished}", _mebibytes(each.num_bytes), f"{used_at:%Y-%m-%d %H:%M}")
     return table
 
 
@@ -353,18 +370,22 @@ def _description(loaded: "LoadedSweep") -> Iterator[str]:
         yield f"  {line}"
 
 
-def _report(folder: Path) -> bool:
+def _warn(text: str) -> None:
+    typer.echo(f"warning: {text}", err=True)
+
+
+def _report(run: "Folder", to: Path | None = None) -> bool:
     """Write and show the report; whether there is a front."""
     from raysweep.report import write as reports
     from raysweep.report.notes import notes
     from raysweep.report.terminal import terminal_table
 
-    written = reports.write(folder)
+    written = reports.write(run, to)
     if written.summary.members:
         _print_table(terminal_table(written.summary))
     for note in notes(written.summary):
         typer.echo(f"note: {note}")
-    typer.echo(f"report: {written.folder / 'report.html'}")
+    typer.echo(f"report: {written.location}/report.html")
     return bool(written.summary.members)
 
 

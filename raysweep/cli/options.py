@@ -1,9 +1,14 @@
 """From a command's options to what they name; every misuse is an InputError that names the option."""
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+import typer
 
 from raysweep.errors import InputError
+
+if TYPE_CHECKING:
+    from raysweep.storage.folder import Folder
 
 Choice = TypeVar("Choice", bound=str)
 
@@ -54,3 +59,13 @@ def where_of(arguments: Sequence[str]) -> dict[str, str]:
             raise InputError(f"--where is {text!r}; it is COLUMN=VALUE")
         wanted[column] = value
     return wanted
+
+
+def run_folder(name: str, place: str) -> "Folder":
+    """The folder that an option or argument of this name means. InputError where it is none."""
+    from raysweep.storage.folder import open_folder
+
+    try:
+        return open_folder(place, on_wait=lambda text: typer.echo(text, err=True))
+    except ValueError as error:
+        raise InputError(f"{name} {place}: {error}") from None

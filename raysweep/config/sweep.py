@@ -14,6 +14,7 @@ from pydantic import (
 
 from raysweep.config.document import Document, KeyPath
 from raysweep.config.strict import Frozen, explain
+from raysweep.storage import location
 
 
 def _absolute_source(source: str) -> str:
@@ -30,16 +31,10 @@ def absolute_model(name: str) -> str:
     return str(folder.absolute()) if name != "demo" and folder.is_dir() else name
 
 
-def _local(folder: Path) -> Path:
-    if "://" in str(folder) or ":/" in str(folder):
-        raise ValueError(f"must be a folder that every node sees, not the URI {str(folder)!r}")
-    return folder.expanduser().absolute()
-
-
 Source = Annotated[str, AfterValidator(_absolute_source)]
 
 
-Folder = Annotated[Path, AfterValidator(_local)]
+Location = Annotated[str, AfterValidator(location.absolute)]
 
 
 def _named(value: Any) -> Any:
@@ -289,13 +284,13 @@ class ResourcesConfig(Frozen):
 
 
 class StorageConfig(Frozen):
-    """Where runs and artifacts are kept; on a cluster, folders that every node sees."""
+    """Where runs and artifacts are kept: a folder that every node sees, or `s3://BUCKET/PREFIX` or `gs://BUCKET/PREFIX`."""
 
-    runs: Folder = Field(
-        Path("raysweep-runs"), strict=False, validate_default=True, description="folder that holds one folder a run"
+    runs: Location = Field(
+        "raysweep-runs", validate_default=True, description="folder or URI that holds one folder a run"
     )
-    artifacts: Folder | None = Field(
-        None, strict=False, description="folder of what prepare makes; artifacts in the folder of runs if not given"
+    artifacts: Location | None = Field(
+        None, description="folder or URI of what prepare makes; artifacts in the folder of runs if not given"
     )
     max_gib: float = Field(
         20,
@@ -305,8 +300,8 @@ class StorageConfig(Frozen):
     )
 
     @property
-    def artifacts_folder(self) -> Path:
-        return (self.artifacts or self.runs / "artifacts").absolute()
+    def artifacts_location(self) -> str:
+        return self.artifacts or location.join(self.runs, "artifacts")
 
 
 class SweepConfig(Frozen):

@@ -1,16 +1,15 @@
 """What a folder of artifacts holds: the size and the last use of each, and the removal of those that nobody uses."""
 
-import contextlib
 import re
-import shutil
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from raysweep.data.artifacts import DONE
 from raysweep.errors import InputError
+from raysweep.storage.bucket import FileStat
+from raysweep.storage.folder import Folder, LocalFolder
 
 SECONDS_PER_DAY = 86_400
 _WHOLE = re.compile(r"(sentences|encoded|neighbours|examples)-[0-9a-f]{20}")
@@ -22,7 +21,7 @@ UNFINISHED_DAYS = 1.0  # since anybody wrote to it: then nobody will finish it
 class StoredArtifact:
     """An artifact, or with ``is_whole`` false the remains of one whose building was killed, or is still going on."""
 
-    path: Path
+    name: str
     num_bytes: int
     used_at: float  # seconds since the epoch: when a sweep last asked for it, or when it was last written to
     is_whole: bool
@@ -33,29 +32,36 @@ class StoredArtifact:
         return max(0.0, time.time() - self.used_at) / SECONDS_PER_DAY
 
 
-def stored_artifacts(folder: Path) -> list[StoredArtifact]:
+def stored_artifacts(store: Folder) -> list[StoredArtifact]:
     """The artifacts in a folder, those first that were used last. InputError where there is no such folder."""
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder")
-    found = [artifact for path in folder.iterdir() if (artifact := _stored(path)) is not None]
-    return sorted(found, key=lambda artifact: (-artifact.used_at, artifact.path.name))
+    if not store.exists(""):
+        raise InputError(f"{store.location}: no such folder")
+    found = [artifact for name in store.names() if (artifact := _stored(name, store)) is not None]
+    return sorted(found, key=lambda artifact: (-artifact.used_at, artifact.name))
 
 
-def _stored(path: Path) -> StoredArtifact | None:
-    """The artifact at a path, or None for what is none, such as the file that ``raysweep prepare`` leaves."""
-    is_whole = _WHOLE.fullmatch(path.name) is not None and (path / DONE).is_file()
-    if not is_whole and not _UNFINISHED.fullmatch(path.name):
+def _stored(name: str, store: Folder) -> StoredArtifact | None:
+    """The artifact of a name, or None for what is none, such as the file that ``raysweep prepare`` leaves."""
+    if not _WHOLE.fullmatch(name) and not _UNFINISHED.fullmatch(name):
         return None
-    sizes, times = [0], [0.0]
-    for file in path.rglob("*"):
-        with contextlib.suppress(OSError):  # of an artifact that is being built
-            status = file.stat()
-            sizes.append(status.st_size)
-            times.append(status.st_mtime)
-    return StoredArtifact(path, sum(sizes), max(times), is_whole)
+    files = store.files(name)
+    is_whole = _WHOLE.fullmatch(name) is not None and DONE in files
+    if not is_whole and not _is_remains(name, files, store):
+        return None
+    return StoredArtifact(
+        name,
+        num_bytes=sum(stat.num_bytes for stat in files.values()),
+        used_at=max((stat.modified for stat in files.values()), default=0.0),
+        is_whole=is_whole,
+    )
 
 
-def remove(artifacts: Iterable[StoredArtifact]) -> list[StoredArtifact]:
+def _is_remains(name: str, files: Mapping[str, FileStat], store: Folder) -> bool:
+    """Whether this is what a killed builder left. In an object store it has the artifact's name; in a folder it has not."""
+    return _UNFINISHED.fullmatch(name) is not None or (bool(files) and not isinstance(store, LocalFolder))
+
+
+def remove(artifacts: Iterable[StoredArtifact], store: Folder) -> list[StoredArtifact]:
     """Remove artifacts, each at once and for good: no process sees a half of one. A sweep that needs it builds it anew.
 
     Unfinished ones that were written to within the last day stay, since they may be about to be finished. Returns those that
@@ -63,13 +69,22 @@ def remove(artifacts: Iterable[StoredArtifact]) -> list[StoredArtifact]:
     """
     removed = [each for each in artifacts if each.is_whole or each.days_unused >= UNFINISHED_DAYS]
     for artifact in removed:
-        path = artifact.path
         try:
-            if artifact.is_whole:
-                path = path.rename(path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}"))
-            shutil.rmtree(path)
+            _remove(artifact, store)
         except FileNotFoundError:  # somebody else removes it
             continue
         except OSError as error:
-            raise InputError(f"{artifact.path}: cannot be removed: {error.strerror}") from None
+            raise InputError(f"{store.location}/{artifact.name}: cannot be removed: {error.strerror}") from None
     return removed
+
+
+def _remove(artifact: StoredArtifact, store: Folder) -> None:
+    name = artifact.name
+    if artifact.is_whole:
+        if isinstance(store, LocalFolder):
+            aside = f".{name}.{uuid.uuid4().hex[:8]}"
+            (store.path / name).rename(store.path / aside)
+            name = aside
+        else:
+            store.remove(f"{name}/{DONE}")  # without which it does not exist
+    store.remove(name)

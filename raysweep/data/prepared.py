@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,70 +10,99 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from raysweep.data.artifacts import DONE, open_array
+from raysweep.data.artifacts import Artifact, open_array
 from raysweep.data.dataset import Sentences
 from raysweep.errors import InputError
+from raysweep.storage import location
+from raysweep.storage.folder import open_folder
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything a sweep's trials read: paths of artifacts, opened as memory maps on first use."""
+    """Everything a sweep's trials read: artifacts, opened as memory maps on first use."""
 
     model: dict[str, Any]  # the candidate encoder's EncoderConfig, as plain values
     model_identity: str
-    sentences_folder: Path
-    tokens_folder: Path  # the candidate encoder's tokens
-    reference_folder: Path  # unit embeddings under the reference encoder
-    examples_folders: dict[str, Path]  # by example kind
+    sentences_artifact: Artifact
+    tokens_artifact: Artifact  # the candidate encoder's tokens
+    reference_artifact: Artifact  # unit embeddings under the reference encoder
+    examples_artifacts: dict[str, Artifact]  # by example kind
     reference: dict[str, Any]  # the reference encoder's EncoderConfig
     reference_identity: str
 
     def __getstate__(self) -> dict[str, Any]:
-        """Paths only: what is open in this process is opened anew by the process that gets a copy."""
+        """Names only: what is open in this process is opened anew by the process that gets a copy."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        return (
+            *self.examples_artifacts.values(),
+            self.sentences_artifact,
+            self.tokens_artifact,
+            self.reference_artifact,
+        )
 
     def save(self, path: Path) -> None:
         """Write as JSON, whole or not at all."""
+        values = {
+            "artifacts": self.sentences_artifact.location,
+            "sentences": self.sentences_artifact.name,
+            "tokens": self.tokens_artifact.name,
+            "reference_embeddings": self.reference_artifact.name,
+            "examples": {kind: artifact.name for kind, artifact in self.examples_artifacts.items()},
+            "model": self.model,
+            "model_identity": self.model_identity,
+            "reference": self.reference,
+            "reference_identity": self.reference_identity,
+        }
         temporary = path.with_suffix(f".{uuid.uuid4().hex[:8]}.tmp")
-        temporary.write_text(json.dumps(asdict(self), indent=1, default=str), encoding="utf-8")
+        temporary.write_text(json.dumps(values, indent=1, default=str), encoding="utf-8")
         temporary.replace(path)
 
     @classmethod
     def open(cls, path: str | Path) -> "Prepared":
-        """Read what ``raysweep prepare`` left: the file it names. InputError when it or an artifact is gone."""
-        opened = cls.read(path)
-        folders = (
-            *opened.examples_folders.values(),
-            opened.sentences_folder,
-            opened.tokens_folder,
-            opened.reference_folder,
-        )
-        for folder in folders:
-            if not (folder / DONE).is_file():
-                raise InputError(f"{path}: the artifact {folder} is gone; prepare again")
+        """Read what ``raysweep prepare`` left: the file it names, or its URI. InputError when it or an artifact is gone."""
+        file = open_folder(location.parent(location.absolute(str(path))))
+        opened = cls.read(file.fetch(location.name_of(location.absolute(str(path)))), file.location)
+        for artifact in opened.artifacts:
+            if not artifact.exists:
+                place = location.join(artifact.location, artifact.name)
+                raise InputError(f"{path}: the artifact {place} is gone; prepare again")
         return opened
 
     @classmethod
-    def read(cls, path: str | Path) -> "Prepared":
-        """The same, whether or not the artifacts are still there."""
+    def read(cls, path: str | Path, beside: str | None = None) -> "Prepared":
+        """The same of a file, whether or not the artifacts are still there. They are looked for ``beside`` it first."""
         try:
             values = json.loads(Path(path).read_text(encoding="utf-8"))
-            for name in ("sentences_folder", "tokens_folder", "reference_folder"):
-                values[name] = Path(values[name])
-            examples_folders = values["examples_folders"].items()
-            values["examples_folders"] = {kind: Path(folder) for kind, folder in examples_folders}
-            return cls(**values)
+            if "sentences_folder" in values:
+                values = _of_older_version(values)
+            names = (values["sentences"], values["tokens"], values["reference_embeddings"])
+            moved = beside is not None and all(Artifact(beside, name).exists for name in names)
+            place = beside if beside is not None and moved else values["artifacts"]
+            sentences, tokens, reference = (Artifact(place, name) for name in names)
+            return cls(
+                model=values["model"],
+                model_identity=values["model_identity"],
+                sentences_artifact=sentences,
+                tokens_artifact=tokens,
+                reference_artifact=reference,
+                examples_artifacts={kind: Artifact(place, name) for kind, name in values["examples"].items()},
+                reference=values["reference"],
+                reference_identity=values["reference_identity"],
+            )
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise InputError(f"{path}: not a file that raysweep prepare wrote") from None
 
     @cached_property
     def sentences(self) -> Sentences:
-        return Sentences(self.sentences_folder)
+        return Sentences(self.sentences_artifact.folder)
 
     @cached_property
     def reference_embeddings(self) -> npt.NDArray[np.float32]:
         """Unit embeddings of all sentences under the reference encoder, (sentences, width)."""
-        return open_array(self.reference_folder, "embeddings")
+        return open_array(self.reference_artifact.folder, "embeddings")
 
     def examples(self, kind: str) -> tuple[npt.NDArray[np.integer], npt.NDArray[Any] | None]:
         """Sentence ids (examples, 1 to 3) of a kind, and targets (examples,) where the kind has them."""
@@ -82,12 +111,25 @@ class Prepared:
             labels = self.sentences.labels[train]
             ids = train[:, None]
             return ids, np.asarray(labels)
-        if kind not in self.examples_folders:
-            prepared = ", ".join(self.examples_folders)
+        if kind not in self.examples_artifacts:
+            prepared = ", ".join(self.examples_artifacts)
             raise InputError(f"no examples of kind {kind} were prepared; there are: {prepared}")
-        folder = self.examples_folders[kind]
+        folder = self.examples_artifacts[kind].folder
         ids = open_array(folder, "ids")
         if not (folder / "targets.npy").is_file():
             return ids, None
         targets = open_array(folder, "targets")
         return ids, targets
+
+
+def _of_older_version(values: dict[str, Any]) -> dict[str, Any]:
+    """What older versions wrote, paths of folders, as names within the folder that holds them all."""
+    sentences = Path(values["sentences_folder"])
+    return {
+        **values,
+        "artifacts": str(sentences.parent),
+        "sentences": sentences.name,
+        "tokens": Path(values["tokens_folder"]).name,
+        "reference_embeddings": Path(values["reference_folder"]).name,
+        "examples": {kind: Path(folder).name for kind, folder in values["examples_folders"].items()},
+    }

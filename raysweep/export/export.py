@@ -16,9 +16,10 @@ from raysweep.errors import InputError
 from raysweep.evaluation.operating_points import Head
 from raysweep.export import joined_encoder
 from raysweep.report.summary import summarise
-from raysweep.results.ledger import point_name
+from raysweep.results.ledger import point_folder
 from raysweep.results.reader import load
 from raysweep.results.types import Point
+from raysweep.storage.folder import Folder, as_folder
 from raysweep.training.weights import read_point
 
 if TYPE_CHECKING:
@@ -28,14 +29,15 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-def export(run: Path, point: str, to: Path) -> str:
-    """Write the model of ``point`` (``knee``, ``best`` or a point's name) of a run's front to the new folder ``to``.
+def export(place: Path | Folder, point: str, to: Path) -> str:
+    """Write the model of a point of a run's front, ``knee``, ``best`` or a point's name, to the new folder ``to``.
 
     It loads with ``SentenceTransformer(to)``, without this package. Returns a sentence that says what was written.
     InputError when there is no such point, ``to`` exists, or two encoders cannot be made one model.
     """
     if to.exists():
         raise InputError(f"{to}: exists already; export writes a new folder")
+    run = as_folder(place)
     chosen = _choose(run, point)
     weights, head = _read_weights(run, chosen)
     encoders = RunEncoders.of(run)
@@ -62,10 +64,10 @@ class RunEncoders:
     reference_identity: str
 
     @classmethod
-    def of(cls, run: Path) -> "RunEncoders":
+    def of(cls, run: Folder) -> "RunEncoders":
         """Read them from a run's folder. InputError when it does not hold them."""
         try:
-            prepared = json.loads((run / "prepared.json").read_text(encoding="utf-8"))
+            prepared = json.loads(run.fetch("prepared.json").read_text(encoding="utf-8"))
             return cls(
                 EncoderConfig(**prepared["model"]),
                 prepared["model_identity"],
@@ -73,14 +75,14 @@ class RunEncoders:
                 prepared["reference_identity"],
             )
         except (OSError, ValueError, KeyError, TypeError):
-            raise InputError(f"{run}: its prepared.json is gone or damaged") from None
+            raise InputError(f"{run.location}: its prepared.json is gone or damaged") from None
 
 
-def _choose(run: Path, point: str) -> Point:
+def _choose(run: Folder, point: str) -> Point:
     """The front's point of this name."""
     members = summarise(load(run)).members
     if not members:
-        raise InputError(f"{run}: no trial finished a rung, so there is nothing to export")
+        raise InputError(f"{run.location}: no trial finished a rung, so there is nothing to export")
     wanted = point.removesuffix(":plain").replace("(", "=").replace(")", "")  # as the report's table shows it
     for member in members:
         names = [member.dev.name]
@@ -94,19 +96,19 @@ def _choose(run: Path, point: str) -> Point:
     raise InputError(f"--point {wanted}: not on the front; allowed: {allowed}")
 
 
-def _read_weights(run: Path, chosen: Point) -> "tuple[dict[str, torch.Tensor], Head | None]":
+def _read_weights(run: Folder, chosen: Point) -> "tuple[dict[str, torch.Tensor], Head | None]":
     """The trained weights of the point's rung, and its head."""
     assert chosen.trial is not None and chosen.step is not None
-    place = run / "points" / point_name(chosen.trial, chosen.step)
-    if not place.is_dir():
+    name = point_folder(chosen.trial, chosen.step)
+    if not run.exists(name):
         raise InputError(
-            f"{run}: the weights of {chosen.name} are not there: {place.relative_to(run)} is gone, or storage.max_gib "
-            "was reached and they were not kept"
+            f"{run.location}: the weights of {chosen.name} are not there: {name} is gone, or storage.max_gib was reached "
+            "and they were not kept"
         )
     try:
-        return read_point(place)
+        return read_point(run.fetch(name))
     except (OSError, ValueError, SafetensorError) as error:
-        raise InputError(f"{place}: damaged: {error}") from None
+        raise InputError(f"{run.location}/{name}: damaged: {error}") from None
 
 
 def _tuned(encoders: RunEncoders, chosen: Point, weights: "Mapping[str, torch.Tensor]") -> "SentenceTransformer":

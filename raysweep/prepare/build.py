@@ -2,21 +2,19 @@
 
 import contextlib
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from raysweep.cluster import Capacity
 from raysweep.config.space import Space
 from raysweep.config.sweep import SweepConfig
-from raysweep.data import artifacts
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.prepare import stages
 from raysweep.prepare.plan import Plan, Stage, make_plan
+from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.terminal import Advance, Display
 
 POLL_SECONDS = 0.2
@@ -30,9 +28,9 @@ def prepare(plan: Plan, capacity: Capacity | None, display: Display) -> Prepared
     or the neighbours do not allow.
     """
     for stage in plan.stages:
-        if plan.store.has(stage.path):
-            plan.store.note_use(stage.path)
-            display.line(f"prepare: {stage.name} found, nothing to do ({stage.path.name})")
+        if stage.artifact.exists:
+            plan.store.note_use(stage.artifact)
+            display.line(f"prepare: {stage.name} found, nothing to do ({stage.artifact.name})")
     if missing := plan.missing:
         assert capacity is not None
         _build(plan, missing, capacity, display)
@@ -47,7 +45,7 @@ def prepare_here(config: SweepConfig, space: Space) -> Prepared:
     plan = make_plan(config, space)
     coordinator = stages.Coordinator(plan.store, None)
     for stage in plan.stages:
-        plan.store.note_use(stage.path)
+        plan.store.note_use(stage.artifact)
     for stage in plan.missing:
         coordinator.build(stage)
         if stage.kind == "sentences":
@@ -58,10 +56,10 @@ def prepare_here(config: SweepConfig, space: Space) -> Prepared:
 
 def _warn(prepared: Prepared, target: int, display: Display) -> None:
     """Warn of what the sources hold, and of examples that are fewer than was asked for."""
-    for text in artifacts.summary(prepared.sentences_folder)["warnings"]:
+    for text in prepared.sentences_artifact.summary["warnings"]:
         display.warn(text)
-    for kind, path in prepared.examples_folders.items():
-        num_examples = artifacts.summary(path)["num_examples"]
+    for kind, artifact in prepared.examples_artifacts.items():
+        num_examples = artifact.summary["num_examples"]
         if num_examples < target:
             display.warn(f"examples {kind}: there are {num_examples:,} in all, fewer than examples.target, {target:,}")
 
@@ -69,7 +67,7 @@ def _warn(prepared: Prepared, target: int, display: Display) -> None:
 def _build(plan: Plan, missing: list[Stage], capacity: Capacity, display: Display) -> None:
     import ray
 
-    with _store_folder(plan.store.folder):
+    with _store_folder(plan.store.root):
         # Two calls at a time: one builds, one answers how far it has come.
         options = {"num_cpus": 0, "max_concurrency": 2}
         coordinator: Any = ray.remote(stages.Coordinator).options(**options).remote(plan.store, capacity)
@@ -85,8 +83,12 @@ def _build(plan: Plan, missing: list[Stage], capacity: Capacity, display: Displa
 
 
 @contextlib.contextmanager
-def _store_folder(folder: Path) -> Iterator[None]:
+def _store_folder(root: Folder) -> Iterator[None]:
     """Make the folder of artifacts; afterwards remove it, and those above it that were made, if nothing was built."""
+    folder = root.path
+    if isinstance(root, BucketFolder):
+        yield
+        return
     new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -160,7 +162,7 @@ def _check_k(plan: Plan, stage: Stage) -> None:
     try:
         plan.check_k()
     except InputError:
-        shutil.rmtree(stage.path)
+        plan.store.remove(stage.artifact)
         raise
 
 

@@ -1,11 +1,11 @@
 """A worker called on chunks of consecutive rows, in this process or by Ray Data on a cluster, and its results on disk.
 
-Inputs are artifacts that every worker memory-maps, so only row numbers go out and only results come back, in order. No
-stage has a read or write task that could starve for a CPU.
+Inputs are artifacts that every worker memory-maps, so hardly more than row numbers goes out and only results come back, in
+order. No stage has a read or write task that could starve for a CPU.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +18,32 @@ from raysweep.prepare.workers import Columns, Worker
 
 @dataclass(frozen=True)
 class ChunkedJob:
-    """A worker, made of ``arguments``, to be called on the rows 0..num_rows, ``rows_per_chunk`` at a time."""
+    """A worker, made of ``arguments``, to be called on the rows 0..num_rows, ``rows_per_chunk`` at a time.
+
+    Each chunk takes its rows of the ``columns`` along.
+    """
 
     worker: Callable[..., Worker]
     arguments: tuple[Any, ...]
     num_rows: int
     rows_per_chunk: int
+    columns: Columns = field(default_factory=dict)
 
     @property
-    def chunks(self) -> list[tuple[int, int]]:
-        """Of each chunk the first row, and the row after its last."""
-        starts = range(0, self.num_rows, self.rows_per_chunk)
-        return [(start, min(start + self.rows_per_chunk, self.num_rows)) for start in starts]
+    def chunks(self) -> list[dict[str, list[Any]]]:
+        """Each chunk as one row: its first row, the row after its last, and what travels along."""
+        return [self._chunk(start) for start in range(0, self.num_rows, self.rows_per_chunk)]
+
+    def _chunk(self, start: int) -> dict[str, list[Any]]:
+        stop = min(start + self.rows_per_chunk, self.num_rows)
+        along = {name: [column[start:stop]] for name, column in self.columns.items()}
+        return {"start": [start], "stop": [stop], **along}
 
     def run_here(self) -> Iterator[Columns]:
         """The results of the chunks in order, from one worker in this process."""
         worker = self.worker(*self.arguments)
-        for start, stop in self.chunks:
-            yield worker({"start": np.array([start]), "stop": np.array([stop])})
+        for chunk in self.chunks:
+            yield worker({name: np.array(values) for name, values in chunk.items()})
 
     def run_on_cluster(self, request: Request) -> Iterator[Columns]:
         """The results of the chunks in order, from so many tasks or, on GPUs, actors at a time.
@@ -50,7 +58,7 @@ class ChunkedJob:
         context.enable_progress_bars = False
         context.execution_options.preserve_order = True
         # Blocks that are already in the object store: reading them takes no task.
-        blocks = [pa.table({"start": [start], "stop": [stop]}) for start, stop in self.chunks]
+        blocks = [pa.table(chunk) for chunk in self.chunks]
         count = min(request.count, len(blocks))
         pool: dict[str, Any]
         if request.gpus:

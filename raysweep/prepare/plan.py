@@ -11,8 +11,8 @@ from raysweep.config import freezing
 from raysweep.config.losses import LOSSES
 from raysweep.config.space import Space
 from raysweep.config.sweep import DataConfig, EncoderConfig, SweepConfig
-from raysweep.data import artifacts, sources
-from raysweep.data.artifacts import Store
+from raysweep.data import sources
+from raysweep.data.artifacts import Artifact, Store
 from raysweep.data.dataset import HUB_SPLITS
 from raysweep.data.prepared import Prepared
 from raysweep.encoders.locate import ModelSource, locate
@@ -21,13 +21,13 @@ from raysweep.metrics import retrieval
 
 @dataclass(frozen=True)
 class Stage:
-    """One artifact to build: its folder, and the parameters that its key hashes and its manifest keeps.
+    """One artifact to build, and the parameters that its key hashes and its manifest keeps.
 
     Subclasses add what the stage reads.
     """
 
     kind: ClassVar[str]
-    path: Path
+    artifact: Artifact
     parameters: Mapping[str, Any]
 
     @property
@@ -49,7 +49,7 @@ class EncodedStage(Stage):
     """Tokens and unit embeddings of all sentences under one encoder."""
 
     kind = "encoded"
-    sentences: Path
+    sentences: Artifact
     encoder: EncoderConfig
 
 
@@ -58,8 +58,8 @@ class NeighboursStage(Stage):
     """The nearest training sentences of each training sentence, by the embeddings in ``encoded``."""
 
     kind = "neighbours"
-    sentences: Path
-    encoded: Path
+    sentences: Artifact
+    encoded: Artifact
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class ExamplesStage(Stage):
     """Training examples of one kind, drawn from neighbours."""
 
     kind = "examples"
-    sentences: Path
-    neighbours: Path
+    sentences: Artifact
+    neighbours: Artifact
 
     @property
     def example_kind(self) -> str:
@@ -82,7 +82,7 @@ class ExamplesStage(Stage):
 
 @dataclass(frozen=True)
 class Plan:
-    """The artifacts of one sweep. ``stages`` build them, each after those it reads; ``prepared`` names their folders."""
+    """The artifacts of one sweep. ``stages`` build them, each after those it reads; ``prepared`` names them."""
 
     config: SweepConfig
     space: Space
@@ -93,11 +93,11 @@ class Plan:
     @property
     def missing(self) -> list[Stage]:
         """The stages whose artifacts are not in the store."""
-        return [stage for stage in self.stages if not self.store.has(stage.path)]
+        return [stage for stage in self.stages if not stage.artifact.exists]
 
     def check_k(self) -> None:
         """InputError when a retrieval pool holds fewer than k sentences. The sentences must have been built."""
-        num_sentences = artifacts.summary(self.prepared.sentences_folder)["num_sentences"]
+        num_sentences = self.prepared.sentences_artifact.summary["num_sentences"]
         evaluation = self.config.evaluation
         for split in ("dev", "test"):
             if num_queries := num_sentences.get(split, 0):
@@ -106,7 +106,7 @@ class Plan:
 
     def check_freezing(self) -> None:
         """InputError when the encoder lacks a freezing level of the space. Its tokens must have been built."""
-        names = artifacts.summary(self.prepared.tokens_folder)["parameter_names"]
+        names = self.prepared.tokens_artifact.summary["parameter_names"]
         check_freezing(self.space, names)
 
 
@@ -123,7 +123,7 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
     encoders = {encoder: locate(encoder) for encoder in names}
     _check_freezing_of_file(space, encoders[config.model].folder / "model.safetensors")
 
-    store = Store(config.storage.artifacts_folder)
+    store = Store(config.storage.artifacts_location)
     planner = _Planner(config, store, encoders)
     sentences = planner.sentences(fingerprints)
     tokens = planner.encoded(sentences, config.model)
@@ -132,10 +132,10 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
     prepared = Prepared(
         model=config.model.model_dump(),
         model_identity=encoders[config.model].identity,
-        sentences_folder=sentences,
-        tokens_folder=tokens,
-        reference_folder=reference,
-        examples_folders=examples,
+        sentences_artifact=sentences,
+        tokens_artifact=tokens,
+        reference_artifact=reference,
+        examples_artifacts=examples,
         reference=config.reference_encoder.model_dump(),
         reference_identity=encoders[config.reference_encoder].identity,
     )
@@ -191,9 +191,9 @@ class _Planner:
         self.config = config
         self.store = store
         self.encoders = encoders
-        self.stages: dict[Path, Stage] = {}
+        self.stages: dict[Artifact, Stage] = {}
 
-    def sentences(self, fingerprints: Mapping[str, str]) -> Path:
+    def sentences(self, fingerprints: Mapping[str, str]) -> Artifact:
         data = self.config.data
         # Where the same content lies does not matter. What carves a dev split matters only where none is given.
         left_out = {"train", "dev", "test"}
@@ -203,44 +203,46 @@ class _Planner:
         parameters["content"] = dict(fingerprints)
         if not data.dev:
             parameters["seed"] = self.config.seed
-        path, keyed = self._key("sentences", parameters, reads=[])
-        return self._add(SentencesStage(path, keyed, data))
+        artifact, keyed = self._key("sentences", parameters, reads=[])
+        return self._add(SentencesStage(artifact, keyed, data))
 
-    def encoded(self, sentences: Path, encoder: EncoderConfig) -> Path:
+    def encoded(self, sentences: Artifact, encoder: EncoderConfig) -> Artifact:
         identity = self.encoders[encoder].identity
         parameters = {"encoder": identity, "prompt": encoder.prompt, "max_tokens": encoder.max_tokens}
         if encoder.precision != "fp32":
             parameters["precision"] = encoder.precision
-        path, keyed = self._key("encoded", parameters, reads=[sentences])
-        return self._add(EncodedStage(path, keyed, sentences, encoder))
+        artifact, keyed = self._key("encoded", parameters, reads=[sentences])
+        return self._add(EncodedStage(artifact, keyed, sentences, encoder))
 
-    def examples(self, sentences: Path, kinds: Sequence[str]) -> dict[str, Path]:
-        """The folders of examples by kind; without kinds nothing is mined."""
+    def examples(self, sentences: Artifact, kinds: Sequence[str]) -> dict[str, Artifact]:
+        """The artifacts of examples by kind; without kinds nothing is mined."""
         if not kinds:
             return {}
         neighbours = self._neighbours(sentences)
         return {kind: self._examples_of(kind, sentences, neighbours) for kind in kinds}
 
-    def _neighbours(self, sentences: Path) -> Path:
+    def _neighbours(self, sentences: Artifact) -> Artifact:
         mining = self.config.examples
         encoded = self.encoded(sentences, self.config.mining_encoder)
         parameters = {"k": mining.k, "mode": mining.neighbours, "min_similarity": mining.min_similarity}
-        path, keyed = self._key("neighbours", parameters, reads=[sentences, encoded])
-        return self._add(NeighboursStage(path, keyed, sentences, encoded))
+        artifact, keyed = self._key("neighbours", parameters, reads=[sentences, encoded])
+        return self._add(NeighboursStage(artifact, keyed, sentences, encoded))
 
-    def _examples_of(self, kind: str, sentences: Path, neighbours: Path) -> Path:
+    def _examples_of(self, kind: str, sentences: Artifact, neighbours: Artifact) -> Artifact:
         mining = self.config.examples
         parameters: dict[str, Any] = {"example_kind": kind, "target": mining.target, "seed": self.config.seed}
         if kind == "scored_pair":
             parameters["cosines"] = [mining.same_class_cosine, mining.other_class_cosine]
-        path, keyed = self._key("examples", parameters, reads=[sentences, neighbours])
-        return self._add(ExamplesStage(path, keyed, sentences, neighbours))
+        artifact, keyed = self._key("examples", parameters, reads=[sentences, neighbours])
+        return self._add(ExamplesStage(artifact, keyed, sentences, neighbours))
 
-    def _key(self, kind: str, parameters: Mapping[str, Any], reads: Sequence[Path]) -> tuple[Path, dict[str, Any]]:
-        """The artifact's folder, and all that its key hashes."""
-        keyed = {**parameters, "reads": sorted(path.name for path in reads)}
-        return self.store.path(kind, keyed), keyed
+    def _key(
+        self, kind: str, parameters: Mapping[str, Any], reads: Sequence[Artifact]
+    ) -> tuple[Artifact, dict[str, Any]]:
+        """The artifact, and all that its key hashes."""
+        keyed = {**parameters, "reads": sorted(artifact.name for artifact in reads)}
+        return self.store.artifact(kind, keyed), keyed
 
-    def _add(self, stage: Stage) -> Path:
-        self.stages.setdefault(stage.path, stage)
-        return stage.path
+    def _add(self, stage: Stage) -> Artifact:
+        self.stages.setdefault(stage.artifact, stage)
+        return stage.artifact

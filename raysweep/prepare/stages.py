@@ -20,7 +20,7 @@ from raysweep.encoders.tokens import Tokens
 from raysweep.errors import InputError
 from raysweep.prepare.chunks import ChunkedJob, write_columns
 from raysweep.prepare.plan import EncodedStage, ExamplesStage, NeighboursStage, SentencesStage, Stage
-from raysweep.prepare.workers import ENCODER_FILE, Columns, EncodeWorker, ExampleWorker, NeighbourWorker
+from raysweep.prepare.workers import DESCRIPTION, Columns, EncodeWorker, ExampleWorker, NeighbourWorker
 
 ROWS_PER_CHUNK = 2048
 
@@ -58,7 +58,7 @@ class Coordinator:
     def build(self, stage: Stage) -> None:
         """Build the artifact of ``stage``, whole or not at all."""
         self._progress = NOTHING_DONE
-        self.store.build(stage.path, stage.parameters, lambda folder: self._write(stage, folder))
+        self.store.build(stage.artifact, stage.parameters, lambda folder: self._write(stage, folder))
 
     def _write(self, stage: Stage, folder: Path) -> Summary:
         match stage:
@@ -85,26 +85,27 @@ class Coordinator:
 
     def _encoded(self, stage: EncodedStage, folder: Path) -> Summary:
         request = self._request(encoders=True)
-        num_sentences = len(Sentences(stage.sentences))
-        arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], request, folder)
+        num_sentences = len(Sentences(stage.sentences.folder))
+        arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], request)
         job = ChunkedJob(self.encode_worker, arguments, num_sentences, ROWS_PER_CHUNK)
         tokens: list[npt.NDArray[np.int32]] = []
+        description: dict[str, Any] = {}
 
         def embeddings() -> Iterator[Columns]:
             for chunk in self._run(job, request):
                 tokens.extend(chunk.pop("tokens"))
+                description.update(json.loads(chunk.pop(DESCRIPTION)[0]))
                 yield chunk
 
         write_columns(folder, embeddings(), num_sentences, self._count("sentences", num_sentences))
         packed = Tokens.of(tokens)
         np.save(folder / "flat.npy", packed.flat)
         np.save(folder / "offsets.npy", packed.offsets)
-        description = json.loads((folder / ENCODER_FILE).read_text(encoding="utf-8"))
         return {"num_tokens": len(packed.flat), **description}
 
     def _neighbours(self, stage: NeighboursStage, folder: Path) -> Summary:
         request = self._request(encoders=_faiss_has_gpus())
-        num_train = len(Sentences(stage.sentences).ids("train"))
+        num_train = len(Sentences(stage.sentences.folder).ids("train"))
         arguments = (stage.sentences, stage.encoded, dict(stage.parameters), request)
         job = ChunkedJob(NeighbourWorker, arguments, num_train, ROWS_PER_CHUNK)
         write_columns(folder, self._run(job, request), num_train, self._count("sentences", num_train))
@@ -127,12 +128,10 @@ class Coordinator:
                 f"no examples of kind {stage.example_kind}: no sentence has the neighbours they need (of its own class "
                 "and, but for positive pairs, of another) within examples.k and examples.min_similarity"
             )
-        np.save(folder / "quotas.npy", quotas)
-        arguments = (stage.sentences, stage.neighbours, folder, parameters)
-        job = ChunkedJob(ExampleWorker, arguments, len(counts), examples.CHUNK)
+        arguments = (stage.sentences, stage.neighbours, parameters)
+        job = ChunkedJob(ExampleWorker, arguments, len(counts), examples.CHUNK, {"quotas": quotas})
         results = self._run(job, self._request(encoders=False))
         write_columns(folder, results, num_examples, self._count("examples", num_examples))
-        (folder / "quotas.npy").unlink()
         return {"num_examples": num_examples, "num_candidates": int(counts.sum())}
 
     def _request(self, *, encoders: bool) -> Request:
@@ -156,7 +155,7 @@ class Coordinator:
 def _count_candidates(stage: ExamplesStage) -> npt.NDArray[np.int64]:
     """How many examples of the stage's kind each training sentence could give, block by block of its neighbours."""
     kind = stage.parameters["example_kind"]
-    neighbour_ids = open_array(stage.neighbours, "ids")
+    neighbour_ids = open_array(stage.neighbours.folder, "ids")
     starts = range(0, len(neighbour_ids), examples.CHUNK)
     blocks = (np.asarray(neighbour_ids[start : start + examples.CHUNK]) for start in starts)
     return np.concatenate([examples.num_candidates(kind, block) for block in blocks])

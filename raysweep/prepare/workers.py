@@ -5,10 +5,8 @@ artifacts, which it memory-maps.
 """
 
 import json
-import uuid
 from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,16 +15,16 @@ import numpy.typing as npt
 from raysweep.cluster import Request
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data import examples
-from raysweep.data.artifacts import open_array
+from raysweep.data.artifacts import Artifact, open_array
 from raysweep.data.dataset import Sentences
 from raysweep.data.neighbours import NeighbourIndex
 from raysweep.encoders import encoder
 from raysweep.encoders.loaded import LoadedEncoder
 
 Columns = dict[str, npt.NDArray[Any]]
-"""Arrays of equally many rows, by name. A chunk has the columns ``start`` and ``stop``, of one row each."""
+"""Arrays of equally many rows, by name. A chunk has one row: ``start``, ``stop``, and arrays that travel with its rows."""
 
-ENCODER_FILE = "encoder.json"
+DESCRIPTION = "description"  # a column whose first row describes the encoder
 
 
 class Worker(Protocol):
@@ -41,47 +39,40 @@ def rows_of(chunk: Columns) -> tuple[int, int]:
 
 
 class EncodeWorker:
-    """Tokens and unit embeddings of chunks of sentences under the encoder ``identity``, which it describes in ``folder``."""
+    """Tokens and unit embeddings of chunks of sentences under the encoder ``identity``, with a description of it."""
 
-    def __init__(self, sentences: Path, config: EncoderConfig, identity: str, request: Request, folder: Path) -> None:
-        self.sentences = Sentences(sentences)
+    def __init__(self, sentences: Artifact, config: EncoderConfig, identity: str, request: Request) -> None:
+        self.sentences = Sentences(sentences.folder)
         self.config = config
         self.identity = identity
         self.request = request
-        self.folder = folder
 
     @cached_property
     def model(self) -> LoadedEncoder:
         """Loaded by the first call, whose errors arrive in full; of a failing constructor Ray says that an actor died."""
         encoder.use_threads(self.request.threads)
         device = "cuda" if self.request.gpus else "cpu"
-        model = LoadedEncoder.load(self.config, self.identity, device=device)
-        self._describe(model)
-        return model
-
-    def _describe(self, model: LoadedEncoder) -> None:
-        description = {"parameter_names": model.parameter_names, "width": model.width}
-        temporary = self.folder / f"encoder.{uuid.uuid4().hex}.tmp"  # every worker writes the same description
-        temporary.write_text(json.dumps(description), encoding="utf-8")
-        temporary.replace(self.folder / ENCODER_FILE)
+        return LoadedEncoder.load(self.config, self.identity, device=device)
 
     def __call__(self, chunk: Columns) -> Columns:
         ids = np.arange(*rows_of(chunk))
         tokens = self.model.tokenise(self.sentences.texts(ids))
         ragged = np.empty(len(ids), object)
         ragged[:] = np.split(tokens.flat, tokens.offsets[1:-1])
-        return {"embeddings": self.model.embed(tokens), "tokens": ragged}
+        descriptions = np.full(len(ids), "", object)
+        descriptions[0] = json.dumps({"parameter_names": self.model.parameter_names, "width": self.model.width})
+        return {"embeddings": self.model.embed(tokens), "tokens": ragged, DESCRIPTION: descriptions}
 
 
 class NeighbourWorker:
     """Neighbours of chunks of training sentences among all training sentences."""
 
-    def __init__(self, sentences: Path, encoded: Path, parameters: Mapping[str, Any], request: Request) -> None:
-        opened = Sentences(sentences)
+    def __init__(self, sentences: Artifact, encoded: Artifact, parameters: Mapping[str, Any], request: Request) -> None:
+        opened = Sentences(sentences.folder)
         train = opened.ids("train")
         self.parameters = parameters
         self.index = NeighbourIndex(
-            open_array(encoded, "embeddings")[train],
+            open_array(encoded.folder, "embeddings")[train],
             np.asarray(opened.labels[train]),
             np.asarray(opened.duplicate_groups[train]),
             num_threads=request.threads,
@@ -98,12 +89,11 @@ class NeighbourWorker:
 
 
 class ExampleWorker:
-    """Examples of chunks of anchors, as many of each as ``quotas`` in ``folder`` allot."""
+    """Examples of chunks of anchors, as many of each as the chunk's ``quotas`` allot."""
 
-    def __init__(self, sentences: Path, neighbours: Path, folder: Path, parameters: Mapping[str, Any]) -> None:
-        self.train = Sentences(sentences).ids("train")
-        self.neighbours = open_array(neighbours, "ids")
-        self.quotas = open_array(folder, "quotas")
+    def __init__(self, sentences: Artifact, neighbours: Artifact, parameters: Mapping[str, Any]) -> None:
+        self.train = Sentences(sentences.folder).ids("train")
+        self.neighbours = open_array(neighbours.folder, "ids")
         self.parameters = parameters
 
     def __call__(self, chunk: Columns) -> Columns:
@@ -112,7 +102,7 @@ class ExampleWorker:
             number=start // examples.CHUNK,
             anchors=np.arange(start, stop),
             neighbour_ids=np.asarray(self.neighbours[start:stop]),
-            quotas=np.asarray(self.quotas[start:stop]),
+            quotas=np.asarray(chunk["quotas"][0]),
         )
         cosines = tuple(self.parameters.get("cosines", (1.0, 0.0)))
         positions, targets = examples.draw(self.parameters["example_kind"], anchors, self.parameters["seed"], cosines)

@@ -17,6 +17,7 @@ from raysweep.replay.simulator import Search, SearchSettings, Step, budget_to, r
 from raysweep.replay.table import RecordedSweep
 from raysweep.results.reader import load
 from raysweep.search.proposer import try_out
+from raysweep.storage.folder import Folder
 from raysweep.terminal import Display
 
 FRACTIONS = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the budget that the whole table cost
@@ -77,14 +78,17 @@ class Outcome:
         }
 
 
-def read(source: Path, where: Mapping[str, str]) -> RecordedSweep:
+def read(source: Path | Folder, where: Mapping[str, str]) -> RecordedSweep:
     """The table in a file, or of the run in a folder."""
-    if source.is_dir():
-        return table_io.from_frame(table_io.frame_of(load(source)), str(source), where)
-    return table_io.read(source, where)
+    if isinstance(source, Path) and not source.is_dir():
+        return table_io.read(source, where)
+    results = load(source)
+    return table_io.from_frame(table_io.frame_of(results), results.folder, where)
 
 
-def compare_searches(source: Path, where: Mapping[str, str], settings: CompareSettings, display: Display) -> Comparison:
+def compare_searches(
+    source: Path | Folder, where: Mapping[str, str], settings: CompareSettings, display: Display
+) -> Comparison:
     """Replay searches on a table, of its rows those whose columns have the values ``where`` gives.
 
     Raises InputError where the table cannot be read, or a sampler cannot search it.
@@ -113,12 +117,13 @@ def compare_searches(source: Path, where: Mapping[str, str], settings: CompareSe
     return Comparison(_title(table, settings), _grid(outcomes), figures)
 
 
-def _warn_of_short_trials(table: RecordedSweep, source: Path, display: Display) -> None:
+def _warn_of_short_trials(table: RecordedSweep, source: Path | Folder, display: Display) -> None:
     num_short = sum(len(trial.rungs) < table.num_rungs for trial in table.trials)
     if num_short:
+        name = source if isinstance(source, Path) else source.location
         display.warn(
-            f"{source}: {num_short} of {len(table.trials)} recorded trials have fewer than {table.num_rungs} rungs; "
-            "a search that would have trained them longer cannot"
+            f"{name}: {num_short} of {len(table.trials)} recorded trials have fewer than {table.num_rungs} rungs; a "
+            "search that would have trained them longer cannot"
         )
 
 

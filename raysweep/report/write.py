@@ -15,6 +15,7 @@ from raysweep.report.summary import SPLITS, Summary, summarise
 from raysweep.results.account import Account
 from raysweep.results.reader import load
 from raysweep.results.types import Point, Trial
+from raysweep.storage.folder import Folder, LocalFolder, as_folder
 
 Row = dict[str, Any]  # of a table, its cells by column
 
@@ -23,29 +24,36 @@ SCORES = ("polarity", "polarity_std", "similarity", "similarity_std", "retention
 
 @dataclass(frozen=True)
 class Report:
-    """A written report: its folder, the files in it, and what they were made from."""
+    """A written report: where it is kept, its folder and files on this machine, and what they were made from."""
 
+    location: str
     folder: Path
     files: tuple[Path, ...]
     summary: Summary
 
 
-def write(run_folder: Path) -> Report:
-    """Write ``run_folder/report``, over an earlier one. All scores in its files are x100.
+def write(place: Path | Folder, to: Path | None = None) -> Report:
+    """Write the report of the run at a place, over an earlier one, into its folder ``report`` or into the folder ``to``.
 
-    Every file is complete before the first takes its place, so a report that fails leaves the earlier one as it was.
-    Raises InputError when the folder holds no run or cannot be written to.
+    All scores in its files are x100. Every file is complete before the first takes its place, so a report that fails leaves
+    the earlier one as it was. Raises InputError when the place holds no run or cannot be written to.
     """
-    summary = summarise(load(run_folder))
+    run = as_folder(place)
+    summary = summarise(load(run))
     contents = _contents(summary)
-    folder = run_folder / "report"
+    report = run.within("report") if to is None else LocalFolder(to)
+    folder = report.path
     try:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         _replace_files(folder, contents)
+        for name in contents:
+            report.store(name)
     except OSError as error:
-        raise InputError(f"{folder}: cannot write the report ({error.strerror}); the folder must be writable") from None
+        raise InputError(
+            f"{report.location}: cannot write the report ({error.strerror}); the folder must be writable"
+        ) from None
     files = tuple(folder / name for name in contents)
-    return Report(folder, files, summary)
+    return Report(report.location, folder, files, summary)
 
 
 def _replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:

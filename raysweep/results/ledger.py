@@ -3,21 +3,24 @@
 Each line has a number and a digest of all lines above it, so that a line that is missing, moved or changed is noticed.
 """
 
-import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import json
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from raysweep.errors import InputError
 from raysweep.results.events import Event, read_event
+from raysweep.storage import location
+from raysweep.storage.folder import Folder, as_folder
+from raysweep.storage.line_log import LineLog, line_log, read_log
+from raysweep.terminal import uninterrupted
+
+NAME = "ledger"
 
 AFTER = "after.json"  # in a folder of checkpoints or of scores: the ledger's position after the last event about it
 
@@ -42,108 +45,128 @@ class Position:
 
 @dataclass
 class Ledger:
-    """Appends events to ``folder/ledger.jsonl``, each on disk before :meth:`append` returns. One process at a time."""
+    """Appends events to a run's ledger, each durable before :meth:`append` returns. One process at a time.
 
-    folder: Path
+    ``place`` is the run's folder; ``say`` is told of waiting for its storage, or for another process that has it.
+    """
+
+    place: Path | Folder
+    say: Callable[[str], None] = field(default=print, repr=False)
+    take_over: bool = False
     unfinished: bytes = b""  # a last line that a crash cut short; the first event that is appended sets it aside
     failure: str | None = None  # why an event could not be written; no other is written after it
-    _file: FileIO | None = field(default=None, repr=False)
+    _log: LineLog | None = field(default=None, repr=False)
     # The bytes of whole lines, and the position after them: one value, since Ctrl-C may come between any two steps.
     _end: tuple[int, Position] = field(default=(0, Position()), repr=False)
 
-    @property
-    def path(self) -> Path:
-        return self.folder / "ledger.jsonl"
+    def __post_init__(self) -> None:
+        self.run: Folder = as_folder(self.place)
 
     @property
-    def set_aside_path(self) -> Path:
-        """Where a last line goes that a crash cut short. It never counted."""
-        return self.folder / "ledger.unfinished"
+    def folder(self) -> Path:
+        """Where the run's files are on this machine."""
+        return self.run.path
+
+    @property
+    def path(self) -> Path:
+        return self.folder / f"{NAME}.jsonl"
 
     @property
     def position(self) -> Position:
         """How far the ledger has come."""
         return self._end[1]
 
-    def open(self) -> None:
-        """Take the ledger for this process. Nothing of it changes yet.
+    def open(self) -> list[tuple[Event, Position]]:
+        """Take the ledger for this process, and return its events, each with the position after it. Nothing changes yet.
 
-        InputError where another process has it, where its lines do not follow from each other, and where it cannot be
-        opened.
+        InputError where another process has it, where its lines do not follow from each other or end before its last holder
+        had come, and where it cannot be opened.
         """
+        log = line_log(self.run, NAME, self.say, take_over=self.take_over)
         try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-            file = FileIO(descriptor, "r+")
-            _lock(file, self.path)
-            content = self.path.read_bytes()
-            num_bytes = content.rfind(b"\n") + 1
-            self._end = num_bytes, _position_of(content, self.path)
-            self.unfinished = content[num_bytes:]
+            content = log.open()
+            entries = list(_read(content, name_of(self.run)))
+            positions = [position for _, position in entries]
+            self._check_whole(positions, log.noted)
         except OSError as error:
-            raise InputError(f"{self.path}: cannot be opened: {error.strerror}") from None
-        self._file = file
+            log.close()
+            raise InputError(f"{name_of(self.run)}: cannot be opened: {error.strerror}") from None
+        except BaseException:
+            log.close()
+            raise
+        num_bytes = content.rfind(b"\n") + 1
+        self._end = num_bytes, positions[-1] if positions else Position()
+        self.unfinished = content[num_bytes:]
+        self._log = log
+        return entries
+
+    def _check_whole(self, positions: Sequence[Position], noted: dict[str, Any]) -> None:
+        """InputError where the last holder of the ledger had come further than these."""
+        last_noted = _position(noted)
+        if last_noted is not None and last_noted not in positions:
+            raise InputError(
+                f"{name_of(self.run)}: ends after event {len(positions)} or is another one, but its lease was last renewed "
+                f"after event {last_noted.number}; put the missing events back, or remove the lease to do without them"
+            )
 
     def append(self, event: Event) -> None:
-        """Write an event to disk.
+        """Have an event durable.
 
-        ValueError where it holds a number that is not finite. InputError where it cannot be written; whether it is on disk
+        ValueError where it holds a number that is not finite. InputError where it cannot be written; whether it is stored
         is then unknown until the ledger is opened again, so it is not written again, and no event after it.
         """
         if self.failure is not None:
             raise InputError(self.failure)
-        if self._file is None:
+        if self._log is None:
             self.open()
-        assert self._file is not None
+        assert self._log is not None
         num_bytes, position = self._end
         line = position.line(event)
         try:
-            self._set_aside()
-            _write(self._file.fileno(), line, num_bytes)
+            with uninterrupted():
+                self._set_aside(num_bytes, position)
+                self._log.append(line, num_bytes, position.number + 1)
+                after = position.after(line)
+                self._end = num_bytes + len(line), after
+                self._log.note(dataclasses.asdict(after))
         except OSError as error:
             self.failure = (
-                f"{self.path}: an event cannot be written: {error.strerror}; the sweep stops here. Once it can be: raysweep "
-                f"run --resume {self.folder}"
+                f"{name_of(self.run)}: an event cannot be written: {error.strerror}; the sweep stops here. Once it can be: "
+                f"raysweep run --resume {self.run.location}"
             )
             raise InputError(self.failure) from None
-        self._end = num_bytes + len(line), position.after(line)
 
-    def _set_aside(self) -> None:
+    def _set_aside(self, num_bytes: int, position: Position) -> None:
         if self.unfinished:
-            with self.set_aside_path.open("ab") as file:
-                file.write(self.unfinished + b"\n")
+            assert self._log is not None
+            self._log.set_aside(self.unfinished, num_bytes, position.number + 1)
             self.unfinished = b""
 
     def close(self) -> None:
         """Let other processes have the ledger."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self._log is not None:
+            self._log.close()
+            self._log = None
 
 
-def _lock(file: FileIO, path: Path) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise InputError(f"{path}: another process is running this sweep") from None
-    except OSError:  # a file system without locks
-        pass
+def name_of(run: Folder) -> str:
+    """The ledger of a run, for people."""
+    return location.join(run.location, f"{NAME}.jsonl")
 
 
-def _write(descriptor: int, line: bytes, offset: int) -> None:
-    """Write a line to disk at ``offset``, and let the file end with it. Where that fails it ends before it.
+def events_of(place: Path | Folder) -> Iterator[Event]:
+    """The events of the run at a place, also while it runs.
 
-    Beyond the offset may stand an event whose writing was interrupted, and which its writer does not know of.
+    FileNotFoundError where there is no ledger; InputError as of :func:`read_events`, and where it cannot be read.
     """
+    run = as_folder(place)
     try:
-        os.ftruncate(descriptor, offset)
-        written = 0
-        while written < len(line):
-            written += os.pwrite(descriptor, line[written:], offset + written)
-        os.fsync(descriptor)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.ftruncate(descriptor, offset)
+        content = read_log(run, NAME)
+    except FileNotFoundError:
         raise
+    except OSError as error:
+        raise InputError(f"{name_of(run)}: cannot be read: {error.strerror}") from None
+    return (event for event, _ in _read(content, name_of(run)))
 
 
 def read_events(path: Path) -> Iterator[Event]:
@@ -160,12 +183,7 @@ def read_positions(path: Path) -> list[Position]:
     return [position for _, position in _read(path.read_bytes(), path)]
 
 
-def _position_of(content: bytes, path: Path) -> Position:
-    positions = [position for _, position in _read(content, path)]
-    return positions[-1] if positions else Position()
-
-
-def _read(content: bytes, path: Path) -> Iterator[tuple[Event, Position]]:
+def _read(content: bytes, path: Path | str) -> Iterator[tuple[Event, Position]]:
     """Each event of a ledger's whole lines, and the position with it."""
     position = Position()
     numbered = False  # lines of older versions have no numbers; a resumed run's newer lines go on from there
@@ -203,46 +221,65 @@ def _check_place(values: dict[str, Any], position: Position, numbered: bool) -> 
         raise ValueError(f"{changed} was changed after it was written")
 
 
-def write_dependence(folder: Path, position: Position) -> None:
+def write_dependence(run: Folder, name: str, position: Position) -> None:
     """Note in a folder of a run which event it depends on, where there is such a folder."""
-    if not folder.is_dir():
+    if not run.exists(name):
         return
+    folder = run.path / name
+    folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f".{uuid.uuid4().hex[:8]}.json"
     with temporary.open("w", encoding="utf-8") as file:
         json.dump(dataclasses.asdict(position), file)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(folder / AFTER)
+    run.store(f"{name}/{AFTER}")
+    run.let_go(name)
 
 
-def check_dependences(folder: Path) -> None:
-    """InputError where checkpoints or scores of the run in ``folder`` depend on events that its ledger does not hold.
+def check_dependences(run: Folder, positions: Sequence[Position]) -> None:
+    """InputError where checkpoints or scores of a run depend on events that its ledger, with these positions, does not hold.
 
     So a ledger that lost whole lines at its end is refused, and not taken for a sweep that had come less far.
     """
-    path = folder / "ledger.jsonl"
-    positions = read_positions(path)
-    for note in sorted(folder.glob(f"*/*/{AFTER}")):
-        needed = _read_dependence(note)
-        if needed is None:
-            continue
-        if needed.number > len(positions):
-            raise InputError(
-                f"{path}: ends after event {len(positions)}, but {note.parent} was written after event {needed.number}; put "
-                "the missing lines back, or remove that folder to do without what it holds"
-            )
-        if positions[needed.number - 1] != needed:
-            raise InputError(
-                f"{path}: is not the ledger that {note.parent} was written with, from event {needed.number} on; put the "
-                "right one back, or remove that folder to do without what it holds"
-            )
+    for kind in ("checkpoints", "points"):
+        for name in sorted(run.sizes(kind)):
+            if name.endswith(f"/{AFTER}"):
+                _check_dependence(run.fetch(f"{kind}/{name}"), run, positions)
+
+
+def _check_dependence(note: Path, run: Folder, positions: Sequence[Position]) -> None:
+    path = name_of(run)
+    place = f"{run.location}/{note.parent.relative_to(run.path)}"
+    needed = _read_dependence(note)
+    if needed is None:
+        return
+    if needed.number > len(positions):
+        raise InputError(
+            f"{path}: ends after event {len(positions)}, but {place} was written after event {needed.number}; put "
+            "the missing lines back, or remove that folder to do without what it holds"
+        )
+    if positions[needed.number - 1] != needed:
+        raise InputError(
+            f"{path}: is not the ledger that {place} was written with, from event {needed.number} on; put the "
+            "right one back, or remove that folder to do without what it holds"
+        )
 
 
 def _read_dependence(note: Path) -> Position | None:
     """The position in a note, or None where it cannot be read: a crash may leave an empty one."""
     try:
-        position = Position(**json.loads(note.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        values = json.loads(note.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return _position(values)
+
+
+def _position(values: Any) -> Position | None:
+    """The position that these values make, None where they make none."""
+    try:
+        position = Position(**values)
+    except TypeError:
         return None
     is_one = isinstance(position.number, int) and position.number > 0
     return position if is_one else None
@@ -253,6 +290,11 @@ def point_name(trial: int, step: int) -> str:
     return f"trial-{trial:04d}-step-{step:03d}"
 
 
-def checkpoints_of(folder: Path, trial: int) -> Path:
-    """Where a trial of the run in ``folder`` keeps its state while it runs."""
-    return folder / "checkpoints" / f"trial-{trial:04d}"
+def point_folder(trial: int, step: int) -> str:
+    """Where a run keeps a rung's weights and per-query scores, by its name within the run."""
+    return f"points/{point_name(trial, step)}"
+
+
+def checkpoint_folder(trial: int) -> str:
+    """Where a trial keeps its state while it runs, by its name within the run."""
+    return f"checkpoints/trial-{trial:04d}"

@@ -1,6 +1,7 @@
 """Reads a run folder's ledger into the tables that reports, exports, replays and warm starts work with."""
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,21 +17,30 @@ from raysweep.results.events import (
     StatusChange,
     TrialStarted,
 )
-from raysweep.results.ledger import read_events
+from raysweep.results.ledger import events_of, name_of
 from raysweep.results.types import Cost, Mean, Point, Results, Rung, RunInfo, Trial
+from raysweep.storage.folder import Folder, as_folder
 from raysweep.trial_status import TrialStatus
 
 
-def load(folder: Path) -> Results:
-    """Read a run's ledger, also one of a sweep that was interrupted or is still running.
+def load(place: Path | Folder) -> Results:
+    """Read the ledger of the run at a place, also one of a sweep that was interrupted or is still running.
 
     Raises InputError when the folder holds no run. A run without a single finished rung is fine: it has no points.
     """
-    path = folder / "ledger.jsonl"
-    if not path.is_file():
-        raise InputError(f"{folder}: not a run folder (no ledger.jsonl in it)")
+    run = as_folder(place)
+    try:
+        events = events_of(run)
+    except FileNotFoundError:
+        raise InputError(f"{run.location}: not a run folder (no ledger.jsonl in it)") from None
+    return results_of(events, run)
+
+
+def results_of(events: Iterable[Event], run: Folder) -> Results:
+    """What the events of a run's ledger amount to. InputError as of :func:`load`."""
+    path = name_of(run)
     tables = _Tables()
-    for line, event in enumerate(read_events(path), 1):
+    for line, event in enumerate(events, 1):
         try:
             tables.add(event)
         except ValueError as error:
@@ -38,7 +48,7 @@ def load(folder: Path) -> Results:
     if tables.info is None:
         raise InputError(f"{path}: holds no settings; the sweep ended before it began")
     return Results(
-        folder=folder,
+        folder=run.location,
         info=tables.info,
         trials=tables.final_trials(),
         rungs=tuple(tables.rungs),

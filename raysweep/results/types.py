@@ -5,7 +5,6 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from raysweep.trial_status import TrialStatus
@@ -168,7 +167,7 @@ class Mean:
 class Results:
     """A run's stored results, as read back by :func:`load`."""
 
-    folder: Path
+    folder: str  # where the run is kept: a path or a URI
     info: RunInfo
     trials: tuple[Trial, ...]
     rungs: tuple[Rung, ...]

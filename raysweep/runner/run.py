@@ -5,7 +5,6 @@ import signal
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
@@ -18,6 +17,8 @@ from raysweep.prepare.plan import make_plan
 from raysweep.results.account import account_of, sentence
 from raysweep.results.reader import load
 from raysweep.runner.session import Session
+from raysweep.storage import location
+from raysweep.storage.folder import BucketFolder, Folder, open_folder
 from raysweep.sweep.resume import Resumed
 from raysweep.sweep.sweep import Sweep
 from raysweep.terminal import Display, Log, in_main_thread, interrupt
@@ -38,9 +39,9 @@ FAILED = Ending("failed", "an error that raysweep did not expect")
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """A run's folder, whose results can be reported however it ended, and how that was."""
+    """A run, whose results can be reported however it ended, and how that was."""
 
-    folder: Path
+    run: Folder
     ending: Ending
 
     @property
@@ -75,17 +76,20 @@ def _interrupted_once() -> Iterator[None]:
 
 
 @_interrupted_once()
-def prepare_only(config: SweepConfig, space: Space, display: Display) -> Path:
-    """Build what the sweep would read and return the file that :meth:`Prepared.open` takes."""
+def prepare_only(config: SweepConfig, space: Space, display: Display) -> str:
+    """Build what the sweep would read and return the path or URI of the file that :meth:`Prepared.open` takes."""
     plan = make_plan(config, space)
     if plan.missing:
         with connected(config.resources, show_workers=False) as capacity:
             prepared = prepare(plan, capacity, display)
     else:
         prepared = prepare(plan, None, display)
-    path = config.storage.artifacts_folder / f"{config.name}.prepared.json"
-    prepared.save(path)
-    return path
+    place = open_folder(config.storage.artifacts_location, display.warn)
+    name = f"{config.name}.prepared.json"
+    place.path.mkdir(parents=True, exist_ok=True)
+    prepared.save(place.path / name)
+    place.store(name)
+    return location.join(place.location, name)
 
 
 @_interrupted_once()
@@ -96,7 +100,7 @@ def run(
     log: Log | None = None,
     *,
     resumed: Resumed | None = None,
-    warm_start: Sequence[Path] = (),
+    warm_start: Sequence[Folder] = (),
 ) -> RunOutcome:
     """Run a sweep, or with ``resumed`` go on with one; ``warm_start`` are runs whose trials a new sweep learns from.
 
@@ -105,8 +109,8 @@ def run(
     can mend, and KeyboardInterrupt when interrupted before the run has begun; later an interruption is an ordinary ending.
     """
     check_writable("storage.runs", config.storage.runs)
-    check_writable("storage.artifacts", config.storage.artifacts_folder)
-    older = [load(folder) for folder in warm_start]
+    check_writable("storage.artifacts", config.storage.artifacts_location)
+    older = [load(each) for each in warm_start]
     plan = make_plan(config, space)
     sweep: Sweep | None = None
     ending = FAILED
@@ -128,11 +132,11 @@ def run(
     finally:
         if sweep is not None:  # Ray is down by now, so no trial writes any more
             sweep.finish(*ending)
-            display.line(f"run: {sentence(account_of(load(sweep.folder)), sweep.scheduler.replicates.trials)}")
+            display.line(f"run: {sentence(account_of(load(sweep.run)), sweep.scheduler.replicates.trials)}")
     if ending == INTERRUPTED or sweep.cause is not None:
         more_budget = f" --{sweep.cause.key} MORE" if sweep.cause else ""
-        display.line(f"run: to go on: raysweep run --resume {sweep.folder}{more_budget}")
-    return RunOutcome(sweep.folder, ending)
+        display.line(f"run: to go on: raysweep run --resume {sweep.run.location}{more_budget}")
+    return RunOutcome(sweep.run, ending)
 
 
 def _ending_of(sweep: Sweep) -> Ending:
@@ -143,13 +147,26 @@ def _ending_of(sweep: Sweep) -> Ending:
     return PLATEAU if scheduler.on_plateau and scheduler.has_more else COMPLETED
 
 
-def check_writable(key: str, folder: Path) -> None:
-    """InputError unless files can be made in ``folder``, or in the nearest folder above that exists. Leaves nothing."""
-    place = folder.absolute()
+def check_writable(key: str, place_name: str) -> None:
+    """InputError unless files can be made in a folder, or in the nearest one above that exists. Leaves nothing."""
+    folder = open_folder(place_name)
+    if isinstance(folder, BucketFolder):
+        _check_bucket(key, folder)
+        return
+    place = folder.path
     try:
         while not place.exists():
             place = place.parent
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:
-        raise InputError(f"{key}: cannot write to {folder}: {error.strerror}") from None
+        raise InputError(f"{key}: cannot write to {folder.location}: {error.strerror}") from None
+
+
+def _check_bucket(key: str, folder: BucketFolder) -> None:
+    name = folder.bucket.probe_name()
+    try:
+        folder.bucket.write(name, b"")
+        folder.bucket.delete([name])
+    except OSError as error:
+        raise InputError(f"{key}: cannot write to {folder.location}: {error.strerror}") from None

@@ -6,7 +6,6 @@ import datetime
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import yaml
 
@@ -24,6 +23,8 @@ from raysweep.results.ledger import Ledger
 from raysweep.results.types import Results, RunInfo, ScoredSplit
 from raysweep.runner.baselines import baseline_points
 from raysweep.search.scheduler import Scheduler, make_scheduler
+from raysweep.storage import location
+from raysweep.storage.folder import Folder, open_folder
 from raysweep.sweep import warm_start
 from raysweep.sweep.budget import CostTracker
 from raysweep.sweep.optuna_study import StudyFile
@@ -59,17 +60,18 @@ class Session:
 
     def begin(self, older: Sequence[Results] = ()) -> Sweep:
         """Make the run's folder and write down what the run is to be. It learns from the ``older`` runs."""
-        ledger = Ledger(_new_folder(self.config))
+        ledger = Ledger(_new_run(self.config, self.display), self.display.warn)
+        ledger.open()
         if self.log is not None:
             self.log.move(ledger.folder / "run.log")
-        self._write_settings(ledger.folder)
-        self.display.line(f"run: {ledger.folder}")
+        self._write_settings(ledger.run)
+        self.display.line(f"run: {ledger.run.location}")
         evaluation_sets = self._evaluation_sets()
         reference_scores = evaluation_sets["dev"].reference_scores
         reference = float(reference_scores.polarity.mean()), float(reference_scores.similarity.mean())
         scheduler = make_scheduler(self.config, self.space, reference)
         if older:
-            self._warm_start(scheduler, older, reference, ledger.folder)
+            self._warm_start(scheduler, older, reference, ledger.run)
         sweep = self._sweep(scheduler, ledger)
         self._record_info(sweep, evaluation_sets)
         _record_baselines(ledger, evaluation_sets)
@@ -79,12 +81,13 @@ class Session:
     def resume(self, resumed: Resumed) -> Sweep:
         """Bring a sweep back to where its ledger ends."""
         if self.log is not None:
-            self.log.move(resumed.next_log())
+            self.log.move(resumed.folder / resumed.next_log())
         resumed.check_data(self.prepared)
-        self.display.line(f"run: {resumed.folder}, resumed")
+        self.display.line(f"run: {resumed.location}, resumed")
         if unfinished := resumed.ledger.unfinished:
-            num_bytes, place = len(unfinished), resumed.ledger.set_aside_path.name
-            self.display.warn(f"resume: a crash cut the ledger's last line short; its {num_bytes} bytes go to {place}")
+            self.display.warn(
+                f"resume: a crash cut the ledger's last line short; its {len(unfinished)} bytes go to ledger.unfinished"
+            )
         try:
             sweep = self._replayed(resumed, adopt=resumed.space_grew)
         except ReplayError as error:
@@ -93,7 +96,7 @@ class Session:
             sweep = self._replayed(resumed, adopt=True)
         # Now that nothing is refused any more. The event comes first: config.yaml must always be one that a session had.
         self._record_info(sweep, self._evaluation_sets())
-        self._write_settings(resumed.folder)
+        self._write_settings(resumed.run)
         self._announce(sweep.scheduler)
         return sweep
 
@@ -122,9 +125,9 @@ class Session:
         )
         return dataclasses.replace(self, request=request)
 
-    def _warm_start(self, scheduler: Scheduler, older: Sequence[Results], reference: Pair, folder: Path) -> None:
+    def _warm_start(self, scheduler: Scheduler, older: Sequence[Results], reference: Pair, run: Folder) -> None:
         observed = warm_start.gather(older, self.space, reference)
-        warm_start.write(folder, observed)
+        warm_start.write(run, observed)
         warm_start.apply(scheduler.proposer, observed)
         self.display.line(f"search: {observed.summary}")
 
@@ -135,7 +138,7 @@ class Session:
         scheduler = make_scheduler(self.config, self.space, resumed.reference, seed_offset=offset)
         sweep = self._sweep(scheduler, resumed.ledger)
         try:
-            observed = warm_start.read(resumed.folder)
+            observed = warm_start.read(resumed.run)
             if observed is not None:
                 warm_start.apply(scheduler.proposer, observed, first=not adopt)
             sweep.replay(resumed.events, adopt=adopt)
@@ -158,12 +161,14 @@ class Session:
         splits: list[ScoredSplit] = ["dev", "test"] if self._has_test else ["dev"]
         return {split: EvaluationSet.of(self.prepared, split, self.config.evaluation) for split in splits}
 
-    def _write_settings(self, folder: Path) -> None:
+    def _write_settings(self, run: Folder) -> None:
         """Write what the run searches and reads: its configuration, whole or not at all, and its artifacts."""
-        temporary = folder / ".config.yaml"
+        temporary = run.path / ".config.yaml"
         temporary.write_bytes(self._config_file)
-        temporary.replace(folder / "config.yaml")
-        self.prepared.save(folder / "prepared.json")
+        temporary.replace(run.path / "config.yaml")
+        self.prepared.save(run.path / "prepared.json")
+        run.store("config.yaml")
+        run.store("prepared.json")
 
     @property
     def _config_file(self) -> bytes:
@@ -209,16 +214,19 @@ class Session:
         self.display.line(f"search: {', '.join(parts)}")
 
 
-def _new_folder(config: SweepConfig) -> Path:
+def _new_run(config: SweepConfig, display: Display) -> Folder:
     """A new folder for a run, named by the second; a second run of the same second gets a number."""
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    first = config.storage.runs.absolute() / f"{config.name}-{stamp}"
-    others = (first.with_name(f"{first.name}-{number}") for number in range(2, 1000))
-    for folder in (first, *others):
+    first = f"{config.name}-{stamp}"
+    others = (f"{first}-{number}" for number in range(2, 1000))
+    for name in (first, *others):
+        run = open_folder(location.join(config.storage.runs, name), display.warn)
+        if run.exists(""):
+            continue
         with contextlib.suppress(FileExistsError):
-            folder.mkdir(parents=True)
-            (folder / "points").mkdir()
-            return folder
+            run.path.mkdir(parents=True)
+            (run.path / "points").mkdir()
+            return run
     raise AssertionError("a thousand runs in one second")
 
 

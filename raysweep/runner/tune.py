@@ -22,9 +22,10 @@ from raysweep.config.sweep import BudgetConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import TrialDivergedError
-from raysweep.results.ledger import checkpoints_of, point_name
+from raysweep.results.ledger import checkpoint_folder, point_folder
 from raysweep.results.types import LOCAL, Node, RungProgress
 from raysweep.runner.workers import WorkbenchSpec, open_workbench
+from raysweep.storage.folder import Folder
 from raysweep.sweep.status import describe_progress
 from raysweep.sweep.sweep import Sweep
 from raysweep.terminal import uninterrupted
@@ -42,7 +43,7 @@ class SweepTask:
 
     bench: WorkbenchSpec
     budget: BudgetConfig
-    folder: Path  # the run's
+    run: Folder
     seed: int
     checkpoint_seconds: float
 
@@ -75,8 +76,8 @@ class TrialTask:
         return trial_seed(self.sweep.seed, self.config, self.run)
 
     @property
-    def checkpoints(self) -> Path:
-        return checkpoints_of(self.sweep.folder, self.number)
+    def checkpoints(self) -> Folder:
+        return self.sweep.run.within(checkpoint_folder(self.number))
 
 
 class TrialActor(tune.Trainable):
@@ -133,8 +134,10 @@ class TrialActor(tune.Trainable):
 
     def save_weights(self, result: RungResult) -> None:
         """Keep the rung's weights and scores in the run's folder."""
-        folder = self.task.sweep.folder / "points" / point_name(self.task.number, result.step)
-        save_point(folder, self.bench.model, self.bench.head, result.points)
+        run, name = self.task.sweep.run, point_folder(self.task.number, result.step)
+        save_point(run.path / name, self.bench.model, self.bench.head, result.points)
+        run.store(name)
+        run.let_go(name)
 
 
 @functools.cache
@@ -247,7 +250,7 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
     request = bench.request
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # Ctrl-C is ours to handle: Tune's own handler saves pickles first
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"  # the ledger has every result
-    task = SweepTask(bench, config.budget, sweep.folder, config.seed, config.resources.checkpoint_seconds)
+    task = SweepTask(bench, config.budget, sweep.run, config.seed, config.resources.checkpoint_seconds)
     tuner = tune.Tuner(
         tune.with_resources(actor, {"cpu": request.cpus, "gpu": request.gpus}),
         tune_config=tune.TuneConfig(

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import ray
@@ -14,8 +13,9 @@ from raysweep.config.trial import TrialConfig
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.results.events import PointsScored
-from raysweep.results.ledger import point_name, write_dependence
+from raysweep.results.ledger import point_folder, write_dependence
 from raysweep.results.types import Point, PointKey
+from raysweep.storage.folder import Folder
 from raysweep.sweep.sweep import Sweep
 from raysweep.training.weights import read_point, save_scores
 from raysweep.training.workbench import Workbench
@@ -80,11 +80,10 @@ def _measure_memory(spec: WorkbenchSpec, trials: Sequence[TrialConfig]) -> GpuMe
 
 @dataclass(frozen=True)
 class FrontRung:
-    """A rung with points on the front: their keys, and the folder that holds its weights."""
+    """A rung with points on the front, and their keys."""
 
     trial: int
     step: int
-    folder: Path
     keys: list[PointKey] = field(default_factory=list)
 
 
@@ -96,7 +95,7 @@ def score_test(sweep: Sweep, spec: WorkbenchSpec) -> None:
     request = spec.request
     num_workers = min(request.count, len(rungs))
     score = ray.remote(num_cpus=request.cpus, num_gpus=request.gpus)(_score_test)
-    waiting = [score.remote(spec, rungs[worker::num_workers]) for worker in range(num_workers)]
+    waiting = [score.remote(spec, sweep.run, rungs[worker::num_workers]) for worker in range(num_workers)]
     began = time.monotonic()
     with sweep.display.live():
         while waiting:
@@ -108,14 +107,13 @@ def score_test(sweep: Sweep, spec: WorkbenchSpec) -> None:
 
 def _untested(sweep: Sweep) -> list[FrontRung]:
     """The rungs of the front whose points no earlier session has scored on the test split."""
-    rungs: dict[Path, FrontRung] = {}
+    rungs: dict[tuple[int, int], FrontRung] = {}
     for point in sweep.kept_front():
         trial, step = point.trial, point.step
         assert trial is not None and step is not None
         if (trial, step, *point.key) in sweep.tested:
             continue
-        folder = sweep.folder / "points" / point_name(trial, step)
-        rung = rungs.setdefault(folder, FrontRung(trial, step, folder))
+        rung = rungs.setdefault((trial, step), FrontRung(trial, step))
         rung.keys.append(point.key)
     return list(rungs.values())
 
@@ -129,17 +127,19 @@ def _record(sweep: Sweep, result: Any) -> None:
     sweep.ledger.append(PointsScored(points=points))
     for trial, step in {(point.trial, point.step) for point in points}:
         assert trial is not None and step is not None
-        write_dependence(sweep.folder / "points" / point_name(trial, step), sweep.ledger.position)
+        write_dependence(sweep.run, point_folder(trial, step), sweep.ledger.position)
 
 
-def _score_test(spec: WorkbenchSpec, rungs: Sequence[FrontRung]) -> list[Point]:
+def _score_test(spec: WorkbenchSpec, run: Folder, rungs: Sequence[FrontRung]) -> list[Point]:
     bench = open_workbench(spec)
     points = []
     for rung in rungs:
-        weights, head = read_point(rung.folder)
+        name = point_folder(rung.trial, rung.step)
+        weights, head = read_point(run.fetch(name))
         bench.reset(weights, head)
         scores = bench.measure(bench.test, rung.keys)
-        save_scores(rung.folder, "test", scores)
+        run.store(f"{name}/{save_scores(run.path / name, 'test', scores)}")
+        run.let_go(name)
         for values in bench.describe(bench.test, scores):
             points.append(Point(trial=rung.trial, step=rung.step, **values))
     return points

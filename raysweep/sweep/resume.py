@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,13 @@ from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Pair
 from raysweep.results.events import Event, PointsScored, SessionStarted, TrialStarted
-from raysweep.results.ledger import Ledger, check_dependences, read_events
-from raysweep.results.reader import load
+from raysweep.results.ledger import NAME as LEDGER
+from raysweep.results.ledger import Ledger, Position, check_dependences, name_of
+from raysweep.results.reader import results_of
+from raysweep.results.types import Results
 from raysweep.search.proposer import check_sampler
+from raysweep.storage import location
+from raysweep.storage.folder import Folder, LocalFolder, as_folder, open_folder
 
 CHANGEABLE = (
     *("budget.trials", "budget.minutes", "budget.cpu_hours", "budget.gpu_hours", "budget.money", "budget.prices"),
@@ -29,53 +33,73 @@ CHANGEABLE = (
 
 @dataclass
 class Resumed:
-    """A run's folder, taken for this process, with the events of its ledger."""
+    """A run's folder, taken for this process, with the events of its ledger.
 
-    folder: Path
+    ``say`` is told of waiting for another process that has the run; ``take_over`` takes it from that one.
+    """
+
+    place: Path | Folder
+    say: Callable[[str], None] = print
+    take_over: bool = False
     space_grew: bool = False
     ledger: Ledger = field(init=False)
     events: list[Event] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.ledger = Ledger(self.folder)
+        self.ledger = Ledger(self.place, self.say, self.take_over)
         self._check_files()
-        self.ledger.open()
+        entries = self.ledger.open()
         try:
-            self._read()
+            self.events = [event for event, _ in entries]
+            self._check(results_of(self.events, self.run), [position for _, position in entries])
         except BaseException:
             self.ledger.close()
             raise
 
-    def _read(self) -> None:
-        self._check_configurations()
-        self.events = list(read_events(self.ledger.path))
-        check_dependences(self.folder)
-        self._check_config_file()
-        if not any(isinstance(event, PointsScored) for event in self.events):
-            raise InputError(f"{self.ledger.path}: the sweep ended before it began; run it anew")
+    @property
+    def run(self) -> Folder:
+        """The run's folder, wherever it is."""
+        return self.ledger.run
 
-    def _check_files(self) -> None:
-        for name in ("ledger.jsonl", "config.yaml", "prepared.json"):
-            if not (self.folder / name).is_file():
-                raise InputError(f"{self.folder}: cannot be resumed: there is no {name} in it")
+    @property
+    def folder(self) -> Path:
+        """Where the run's files are on this machine."""
+        return self.run.path
 
-    def _check_config_file(self) -> None:
-        """InputError unless a session of this run had this ``config.yaml``. Older versions did not say which they had."""
-        path = self.folder / "config.yaml"
-        digests = {event.config_digest for event in self.events if isinstance(event, SessionStarted)} - {None}
-        if digests and hashlib.sha256(path.read_bytes()).hexdigest() not in digests:
-            raise InputError(
-                f"{path}: is not the configuration that this run was started or resumed with; put it back. What may change "
-                "is given as options of run --resume"
-            )
+    @property
+    def location(self) -> str:
+        """The run as people name it."""
+        return self.run.location
 
-    def _check_configurations(self) -> None:
-        """InputError where a trial has none, so that nothing is written to a run that cannot go on."""
-        for trial in load(self.folder).trials:
+    def _check(self, results: Results, positions: Sequence[Position]) -> None:
+        """InputError where the run cannot go on, so that nothing is written to it."""
+        for trial in results.trials:
             try:
                 trial_config(dict(trial.config))
             except InputError as error:
-                raise InputError(f"{self.ledger.path}: trial {trial.trial}: {error}") from None
+                raise InputError(f"{name_of(self.run)}: trial {trial.trial}: {error}") from None
+        check_dependences(self.run, positions)
+        self._check_config_file()
+        if not any(isinstance(event, PointsScored) for event in self.events):
+            raise InputError(f"{name_of(self.run)}: the sweep ended before it began; run it anew")
+
+    def _check_files(self) -> None:
+        if not self.run.exists(LEDGER) and not self.run.exists(f"{LEDGER}.jsonl"):
+            raise InputError(f"{self.location}: cannot be resumed: there is no {LEDGER}.jsonl in it")
+        for name in ("config.yaml", "prepared.json"):
+            if not self.run.exists(name):
+                raise InputError(f"{self.location}: cannot be resumed: there is no {name} in it")
+            self.run.fetch(name)
+
+    def _check_config_file(self) -> None:
+        """InputError unless a session of this run had this ``config.yaml``. Older versions did not say which they had."""
+        content = (self.folder / "config.yaml").read_bytes()
+        digests = {event.config_digest for event in self.events if isinstance(event, SessionStarted)} - {None}
+        if digests and hashlib.sha256(content).hexdigest() not in digests:
+            raise InputError(
+                f"{self.location}/config.yaml: is not the configuration that this run was started or resumed with; put it "
+                "back. What may change is given as options of run --resume"
+            )
 
     @property
     def num_begun(self) -> int:
@@ -89,31 +113,32 @@ class Resumed:
         reference = next(point for point in points if point.kind == "reference" and point.split == "dev")
         return reference.polarity, reference.similarity
 
-    def next_log(self) -> Path:
-        """Where this session's chatter goes: each has a file of its own."""
+    def next_log(self) -> str:
+        """The name of the file that takes this session's chatter: each has one of its own."""
+        names = self.run.names()
         number = 2
-        while (self.folder / f"run-{number}.log").exists():
+        while f"run-{number}.log" in names:
             number += 1
-        return self.folder / f"run-{number}.log"
+        return f"run-{number}.log"
 
     def check_data(self, prepared: Prepared) -> None:
         """InputError when what was prepared now is not what the sweep's trials read."""
         before = Prepared.read(self.folder / "prepared.json")
-        for name in ("sentences_folder", "tokens_folder", "reference_folder"):
+        for name in ("sentences_artifact", "tokens_artifact", "reference_artifact"):
             if getattr(before, name).name != getattr(prepared, name).name:
                 raise InputError(
-                    f"{self.folder}: the data or the encoder have changed since this sweep ran; start a new one, with "
-                    f"--warm-start {self.folder} to learn from it"
+                    f"{self.location}: the data or the encoder have changed since this sweep ran; start a new one, with "
+                    f"--warm-start {self.location} to learn from it"
                 )
 
 
-def check_changes(before: SweepConfig, after: SweepConfig, folder: Path) -> None:
+def check_changes(before: SweepConfig, after: SweepConfig, run: str) -> None:
     """InputError listing what differs, beside the space, and may not."""
     differences = _differences(before.model_dump(mode="json"), after.model_dump(mode="json"))
     wrong = [f"{key} was {old!r} and is {new!r}" for key, old, new in differences if not _may_change(key)]
     if wrong:
         raise InputError(
-            f"{folder}: cannot be resumed with another configuration: {'; '.join(wrong)}; what may change: "
+            f"{run}: cannot be resumed with another configuration: {'; '.join(wrong)}; what may change: "
             f"{', '.join(CHANGEABLE)}, and a space that only adds"
         )
 
@@ -131,10 +156,10 @@ def _differences(before: Any, after: Any, key: str = "") -> Iterator[tuple[str, 
         yield key, before, after
 
 
-def check_space(before: Space, after: Space, folder: Path) -> None:
+def check_space(before: Space, after: Space, run: str) -> None:
     """InputError listing what the new space lacks of the old."""
     if missing := list(_missing(before.parameters, after.parameters, "")):
-        raise InputError(f"{folder}: its space may only be added to, but: {'; '.join(missing)}")
+        raise InputError(f"{run}: its space may only be added to, but: {'; '.join(missing)}")
 
 
 def _missing(before: Parameters, after: Parameters, prefix: str) -> Iterator[str]:
@@ -186,15 +211,22 @@ def _allows(parameter: Parameter, value: Any) -> bool:
 
 
 def load_resumed(
-    folder: Path, space: Path | None = None, overrides: Iterable[Override] = ()
+    place: Path | Folder,
+    space: Path | None = None,
+    overrides: Iterable[Override] = (),
+    say: Callable[[str], None] = print,
+    *,
+    take_over: bool = False,
 ) -> tuple[LoadedSweep, Resumed]:
     """The sweep that a run goes on with, and its state. Without ``space``, a file, it has its own, under the overrides.
 
-    The run is taken for this process. Where it was moved, what was prepared is looked for beside it. InputError where it
-    cannot be resumed, or not with these changes.
+    The run is taken for this process; ``say`` and ``take_over`` are as in :class:`Resumed`. Where it was moved, what was
+    prepared is looked for beside it. InputError where it cannot be resumed, or not with these changes.
     """
-    folder = folder.resolve()
-    resumed = Resumed(folder)
+    run = as_folder(place)
+    if isinstance(run, LocalFolder):  # which may be reached by a link
+        run = LocalFolder(run.path.resolve())
+    resumed = Resumed(run, say, take_over)
     try:
         return _changed(resumed, space, overrides), resumed
     except BaseException:
@@ -204,23 +236,25 @@ def load_resumed(
 
 def _changed(resumed: Resumed, space: Path | None, overrides: Iterable[Override]) -> LoadedSweep:
     """The run's sweep under the changes. InputError where one of them is not allowed."""
-    folder = resumed.folder
-    own_file = folder / "config.yaml"
+    own_file = resumed.folder / "config.yaml"
     before = load_sweep(own_file)
-    after = load_sweep(space or own_file, [*_moved(before.config, folder), *overrides])
-    check_changes(before.config, after.config, folder)
+    after = load_sweep(space or own_file, [*_moved(before.config, resumed.location), *overrides])
+    check_changes(before.config, after.config, resumed.location)
     if after.config.budget.trials < resumed.num_begun:
         reason = f"is {after.config.budget.trials}, but {resumed.num_begun} have begun; allowed: that many or more"
         raise after.document.error(("budget", "trials"), reason)
     check_sampler(after)
     resumed.space_grew = after.config.space != before.config.space
     if resumed.space_grew:
-        check_space(before.space, after.space, folder)
+        check_space(before.space, after.space, resumed.location)
     return after
 
 
-def _moved(before: SweepConfig, folder: Path) -> list[Override]:
+def _moved(before: SweepConfig, place: str) -> list[Override]:
     """The folder of runs, where the run now stands in another one and what it read is no longer where it was."""
-    if before.storage.artifacts_folder.is_dir() and not (folder.parent / "artifacts").is_dir():
+    runs = location.parent(place)
+    if runs == before.storage.runs:
         return []
-    return [("storage.runs", json.dumps(str(folder.parent), ensure_ascii=False))]
+    if open_folder(before.storage.artifacts_location).names() and not open_folder(runs).names("artifacts"):
+        return []
+    return [("storage.runs", json.dumps(runs, ensure_ascii=False))]

@@ -27,10 +27,11 @@ from raysweep.results.events import (
     TrialRevived,
     TrialStarted,
 )
-from raysweep.results.ledger import Ledger, checkpoints_of, point_name, write_dependence
+from raysweep.results.ledger import Ledger, checkpoint_folder, point_folder, write_dependence
 from raysweep.results.types import Mean, Node, Point, RungProgress, point_problem
 from raysweep.search.replicates import MeanScores
 from raysweep.search.scheduler import Scheduler, TrialState
+from raysweep.storage.folder import Folder
 from raysweep.sweep.budget import CostTracker, ReachedLimit
 from raysweep.sweep.disk import WeightStore
 from raysweep.sweep.optuna_study import StudyFile
@@ -67,14 +68,19 @@ class Sweep:
     def __post_init__(self) -> None:
         self.progress = Progress(self.config.budget, self.scheduler, self.study)
         max_bytes = int(self.config.storage.max_gib * 2**30)
-        self._weights = WeightStore(self.folder / "points", max_bytes, self.folder / "checkpoints")
+        self._weights = WeightStore(self.run, max_bytes)
         self._started_at = time.monotonic()  # as if all sessions had run without a break
         self._interrupted: deque[int] = deque()  # trials that a budget or a crash cut off: they go on first
 
     @property
+    def run(self) -> Folder:
+        """The run's folder, wherever it is."""
+        return self.ledger.run
+
+    @property
     def folder(self) -> Path:
-        """The run folder."""
-        return self.ledger.folder
+        """Where the run's files are on this machine."""
+        return self.run.path
 
     @property
     def seconds(self) -> float:
@@ -165,11 +171,8 @@ class Sweep:
         self._pay(rung.trial)
         rung = replace(rung, may_begin=self.scheduler.may_begin, cost=self.costs.of(rung.trial))
         self._log(rung)
-        for folder in (
-            checkpoints_of(self.folder, rung.trial),
-            self.folder / "points" / point_name(rung.trial, rung.step),
-        ):
-            write_dependence(folder, self.ledger.position)
+        for name in (checkpoint_folder(rung.trial), point_folder(rung.trial, rung.step)):
+            write_dependence(self.run, name, self.ledger.position)
         front_before = self.front
         verdict = self.progress.count(rung)
         self._bound_disk([*front_before, *rung.points])
@@ -306,7 +309,7 @@ class Sweep:
         return sorted(self.progress.held, key=lambda number: objective.area(trials[number].front))
 
     def _remove_checkpoint(self, number: int) -> None:
-        shutil.rmtree(checkpoints_of(self.folder, number), ignore_errors=True)
+        self.run.remove(checkpoint_folder(number))
 
     def _log(self, event: Event) -> None:
         """Write an event to the ledger, with the time."""

@@ -19,6 +19,7 @@ from raysweep.metrics.pareto import hypervolume
 from raysweep.results.types import Point, Results, Rung, Trial
 from raysweep.results.views import averaged
 from raysweep.search.proposer import Proposer
+from raysweep.storage.folder import Folder, as_folder
 from raysweep.trial_status import TrialStatus
 
 FILE = "warm_start.json"
@@ -157,14 +158,16 @@ def apply(proposer: Proposer, warm_start: WarmStart, *, first: bool = True) -> N
             proposer.try_first(-1 - index)
 
 
-def write(folder: Path, warm_start: WarmStart) -> None:
+def write(place: Path | Folder, warm_start: WarmStart) -> None:
     """Keep the warm start with the run: a resume needs the same."""
-    (folder / FILE).write_text(json.dumps(asdict(warm_start), indent=1), encoding="utf-8")
+    run = as_folder(place)
+    (run.path / FILE).write_text(json.dumps(asdict(warm_start), indent=1), encoding="utf-8")
+    run.store(FILE)
 
 
-def read(folder: Path) -> WarmStart | None:
+def read(place: Path | Folder) -> WarmStart | None:
     """The warm start that a run began with, or None. InputError where its file was changed."""
-    path = folder / FILE
+    path = as_folder(place).fetch(FILE)
     if not path.is_file():
         return None
     try:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from raysweep.storage.folder import Folder, as_folder
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -16,25 +18,29 @@ if TYPE_CHECKING:
 SCHEMA = 1
 
 
-def save(folder: Path, number: int, tensors: "Mapping[str, Tensor]", values: Mapping[str, Any]) -> None:
-    """Write checkpoint ``number`` (rising) into ``folder``, whole or not at all.
+def save(place: Path | Folder, number: int, tensors: "Mapping[str, Tensor]", values: Mapping[str, Any]) -> None:
+    """Write checkpoint ``number`` (rising) into the folder at ``place``, whole or not at all.
 
-    The one before goes only when the new one has been read back and is what was to be written. OSError where it is not.
+    The one before goes only when the new one has been read back, is what was to be written, and is stored. OSError where it
+    is not.
     """
-    temporary = folder / f".{uuid.uuid4().hex[:8]}"
+    folder = as_folder(place)
+    temporary = folder.path / f".{uuid.uuid4().hex[:8]}"
     temporary.mkdir(parents=True)
     try:
         _write(temporary, tensors, values)
         _confirm(temporary)
-        place = folder / f"{number:09d}"
-        if place.exists():  # of a process that was killed after this checkpoint and came to the same place again
+        name = f"{number:09d}"
+        if (folder.path / name).exists():  # of a process that was killed after this and came to the same place again
             return
-        temporary.rename(place)
+        temporary.rename(folder.path / name)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    for other in folder.iterdir():
-        if other.name < place.name:  # never a newer one, of a process that took the trial over
-            shutil.rmtree(other, ignore_errors=True)
+    folder.store(name)
+    for other in folder.names():
+        if other < name:  # never a newer one, of a process that took the trial over
+            folder.remove(other)
+    folder.let_go(name)
 
 
 def _write(folder: Path, tensors: "Mapping[str, Tensor]", values: Mapping[str, Any]) -> None:
@@ -53,21 +59,23 @@ def _confirm(folder: Path) -> None:
         raise OSError(f"{folder.parent}: a checkpoint was not stored as it was written: {error}") from None
 
 
-def load(folder: Path) -> "tuple[dict[str, Tensor], dict[str, Any]] | None":
-    """The latest checkpoint of ``folder``, or None when there is none of this version.
+def load(place: Path | Folder) -> "tuple[dict[str, Tensor], dict[str, Any]] | None":
+    """The latest checkpoint of the folder at ``place``, or None when there is none of this version.
 
     Damaged ones are set aside with a warning. OSError where one cannot be read now, which says nothing about the next time.
     """
-    for place in _from_the_latest(folder):
+    folder = as_folder(place)
+    for path in _from_the_latest(folder.fetch()):
         try:
-            tensors, values = _read(place)
+            tensors, values = _read(path)
         except FileNotFoundError:
-            if not place.exists():  # a process that had the trial before has just written a newer one
+            if not path.exists():  # a process that had the trial before has just written a newer one
                 return load(folder)
-            _set_aside(place, "a file is missing")
+            _set_aside(folder, path, "a file is missing")
         except ValueError as error:
-            _set_aside(place, str(error))
+            _set_aside(folder, path, str(error))
         else:
+            folder.let_go("")
             return (tensors, values) if values["schema"] == SCHEMA else None
     return None
 
@@ -105,10 +113,13 @@ def _checksum(tensors: "Mapping[str, Tensor]") -> int:
     return checksum
 
 
-def _set_aside(place: Path, problem: str) -> None:
+def _set_aside(folder: Folder, place: Path, problem: str) -> None:
     """Move a damaged checkpoint, or it would stand in the way of a whole one."""
     aside = place.with_name(f"damaged-{place.name}-{uuid.uuid4().hex[:8]}")
     warnings.warn(
-        f"{place}: damaged, so the trial goes back to an earlier one, if there is any: {problem}", stacklevel=3
+        f"{folder.location}/{place.name}: damaged, so the trial goes back to an earlier one, if there is any: {problem}",
+        stacklevel=3,
     )
     place.rename(aside)
+    folder.store(aside.name)
+    folder.remove(place.name)

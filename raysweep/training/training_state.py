@@ -12,6 +12,7 @@ from torch import Tensor
 from raysweep.errors import InputError
 from raysweep.metrics.retrieval import Scores
 from raysweep.results.types import PointKey
+from raysweep.storage.folder import Folder, as_folder
 from raysweep.training import checkpoint
 from raysweep.training.progress import Progress
 from raysweep.training.trainer import Training
@@ -21,7 +22,7 @@ from raysweep.training.workbench import RungResult
 _RESULT_VALUES = ("step", "examples_seen", "loss", "seconds", "train_seconds", "stop")
 
 
-def save(training: Training, folder: Path, last: RungResult | None) -> None:
+def save(training: Training, folder: Path | Folder, last: RungResult | None) -> None:
     """Write a checkpoint, with the last rung's result, which may not have reached its reader yet."""
     tensors = {
         **{f"weight.{name}": parameter for name, parameter in training.parameters.items()},
@@ -47,7 +48,7 @@ def save(training: Training, folder: Path, last: RungResult | None) -> None:
     checkpoint.save(folder, training.progress.seen, tensors, values)
 
 
-def restore(training: Training, folder: Path) -> RungResult | None:
+def restore(training: Training, folder: Path | Folder) -> RungResult | None:
     """Put the latest checkpoint of ``folder`` into a training that has taken no step; the last rung's result, if any.
 
     Without a checkpoint nothing happens. InputError when it is of another configuration, seed or number of rungs.
@@ -59,7 +60,8 @@ def restore(training: Training, folder: Path) -> RungResult | None:
     differs = any(values[name] != value for name, value in _identity(training).items())
     if differs:
         raise InputError(
-            f"{folder}: the checkpoint there is of another configuration, seed or number of rungs; give a new folder"
+            f"{as_folder(folder).location}: the checkpoint there is of another configuration, seed or number of rungs; give "
+            "a new folder"
         )
     with torch.no_grad():
         for name, parameter in training.parameters.items():

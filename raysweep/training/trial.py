@@ -13,6 +13,7 @@ from raysweep.config.trial import TrialConfig
 from raysweep.data.prepared import Prepared
 from raysweep.encoders import encoder
 from raysweep.results.types import RungProgress
+from raysweep.storage.folder import Folder
 from raysweep.training.progress import Pace
 from raysweep.training.workbench import RungResult, Workbench
 
@@ -38,7 +39,7 @@ def run_trial(  # noqa: PLR0913 (public: callers name what they need)
     num_rungs: int = 6,
     evaluation: EvaluationConfig | None = None,
     device: str | None = None,
-    checkpoints: Path | None = None,
+    checkpoints: Path | Folder | None = None,
     on_rung: Callable[[RungResult], bool | None] = lambda rung: None,
 ) -> list[RungResult]:
     """Train and evaluate one configuration in this process; ``on_rung`` takes each rung and may return False to stop.
@@ -62,7 +63,7 @@ def rungs(
     *,
     seed: int,
     num_rungs: int,
-    checkpoints: Path | None = None,
+    checkpoints: Path | Folder | None = None,
     checkpoint_seconds: float = 300.0,
 ) -> Iterator[RungResult]:
     """Train rung after rung, yielding after each; the model in ``workbench`` then holds that rung's weights.
@@ -93,7 +94,7 @@ def rungs_and_progress(
     *,
     seed: int,
     num_rungs: int,
-    checkpoints: Path | None = None,
+    checkpoints: Path | Folder | None = None,
 ) -> Iterator[RungResult | RungProgress]:
     """As :func:`rungs`, and within long rungs how far the trial is."""
     from raysweep.training import training_state

@@ -37,12 +37,14 @@ def save_point(
     temporary.rename(folder)
 
 
-def save_scores(folder: Path, split: str, scores: Mapping[PointKey, Scores]) -> None:
-    """Write per-query scores as ``SPLIT.npz``: for each point an array (2, queries), polarity above similarity."""
+def save_scores(folder: Path, split: str, scores: Mapping[PointKey, Scores]) -> str:
+    """Write per-query scores: for each point an array (2, queries), polarity above similarity. The file, ``SPLIT.npz``."""
     arrays: dict[str, Any] = {}
     for key, each in scores.items():
         arrays[key_name(key)] = np.stack([each.polarity, each.similarity])
-    np.savez(folder / f"{split}.npz", **arrays)
+    name = f"{split}.npz"
+    np.savez(folder / name, **arrays)
+    return name
 
 
 def read_point(folder: Path) -> "tuple[dict[str, torch.Tensor], Head | None]":

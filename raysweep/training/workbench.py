@@ -79,7 +79,7 @@ class Workbench:
         self.model = encoder.load(config, device=self.device, source=source)
         self.dropouts = Dropouts(self.model, self.model.device.type)
         self.initial = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
-        self.tokens = Tokens.open(self.prepared.tokens_folder)
+        self.tokens = Tokens.open(self.prepared.tokens_artifact.folder)
         self.parameter_names = [name for name, _ in self.model.named_parameters()]
         self._prefix: Prefix | None = None  # of the last trial that had one
 

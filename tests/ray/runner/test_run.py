@@ -67,9 +67,9 @@ def test_examples_are_the_same_without_ray_as_with_it(twice: Any, tmp_path: Path
     document.override("storage.runs", str(tmp_path))
     config = configuration.parse(document)
     here = prepare_here(config, space_parser.parse(document, config))
-    for kind, path in here.examples_folders.items():
-        there = twice.artifacts / path.name
-        ours, theirs = (np.load(folder / "ids.npy") for folder in (path, there))
+    for kind, artifact in here.examples_artifacts.items():
+        there = twice.artifacts / artifact.name
+        ours, theirs = (np.load(folder / "ids.npy") for folder in (artifact.folder, there))
         assert (ours == theirs).all(), kind
         assert len(ours) == 2000
 

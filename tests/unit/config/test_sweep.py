@@ -80,8 +80,17 @@ def test_relative_paths_are_settled_once(tmp_path: Path, monkeypatch: pytest.Mon
         "s3://bucket/dev.csv",
         "demo",
     )
-    with pytest.raises(InputError, match=r"--storage\.runs: must be a folder that every node sees"):
-        read(tmp_path, MINIMAL, storage__runs="s3://bucket/runs")
+
+
+def test_runs_and_artifacts_may_lie_in_an_object_store(tmp_path: Path) -> None:
+    config, _ = read(tmp_path, MINIMAL, storage__runs="s3://bucket/sweeps/")
+    assert (config.storage.runs, config.storage.artifacts_location) == (
+        "s3://bucket/sweeps",
+        "s3://bucket/sweeps/artifacts",
+    )
+    with pytest.raises(InputError, match=r"--storage\.runs: a URI must not hold keys") as caught:
+        read(tmp_path, MINIMAL, storage__runs="s3://name:sEcret@bucket/runs")
+    assert "sEcret" not in str(caught.value)
 
 
 def test_every_limit_of_a_search_is_listed(tmp_path: Path) -> None:
@@ -100,4 +109,4 @@ def test_the_default_folder_of_runs_lies_where_the_sweep_is_loaded(
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
         config, _ = read(tmp_path, MINIMAL)
-        assert config.storage.runs == tmp_path / name / "raysweep-runs"
+        assert config.storage.runs == str(tmp_path / name / "raysweep-runs")

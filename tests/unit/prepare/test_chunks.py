@@ -22,7 +22,8 @@ class Multiples:
 
 def test_chunks_cover_all_rows_once_and_results_come_in_order(tmp_path: Path) -> None:
     job = ChunkedJob(Multiples, (2,), num_rows=10, rows_per_chunk=4)
-    assert job.chunks == [(0, 4), (4, 8), (8, 10)]
+    chunks = [(chunk["start"], chunk["stop"]) for chunk in job.chunks]
+    assert chunks == [([0], [4]), ([4], [8]), ([8], [10])]
     seen: list[int] = []
     write_columns(tmp_path, job.run_here(), 10, seen.append)
     assert seen == [4, 8, 10]

@@ -45,7 +45,7 @@ def plan(folder: Path, **overrides: str) -> Plan:
 
 
 def keys(found: Plan) -> list[str]:
-    return [stage.path.name for stage in found.stages]
+    return [stage.artifact.name for stage in found.stages]
 
 
 def test_keys_are_those_of_every_version_so_that_old_artifacts_are_found(tmp_path: Path) -> None:
@@ -59,9 +59,9 @@ def test_keys_are_those_of_every_version_so_that_old_artifacts_are_found(tmp_pat
         "examples scored_pair",
         "examples triplet",
     ]
-    assert found.prepared.sentences_folder.name == sentences
-    assert found.prepared.tokens_folder.name == found.prepared.reference_folder.name == encoded
-    assert {kind: path.name for kind, path in found.prepared.examples_folders.items()} == {
+    assert found.prepared.sentences_artifact.name == sentences
+    assert found.prepared.tokens_artifact.name == found.prepared.reference_artifact.name == encoded
+    assert {kind: artifact.name for kind, artifact in found.prepared.examples_artifacts.items()} == {
         "scored_pair": scored,
         "triplet": triplets,
     }
@@ -86,14 +86,14 @@ def test_a_dev_split_that_is_given_is_part_of_the_key_and_the_seed_is_not(tmp_pa
 def test_a_loss_over_single_sentences_mines_nothing(tmp_path: Path) -> None:
     found = plan(tmp_path, space__loss="softmax")
     assert keys(found) == GOLDEN[:2]
-    assert found.prepared.examples_folders == {}
+    assert found.prepared.examples_artifacts == {}
 
 
 def test_stages_are_missing_until_their_manifests_are_there(tmp_path: Path) -> None:
     found = plan(tmp_path)
     assert found.missing == list(found.stages)
     first: Stage = found.stages[0]
-    found.store.build(first.path, first.parameters, lambda folder: {"num_sentences": {"train": 30, "dev": 4}})
+    found.store.build(first.artifact, first.parameters, lambda folder: {"num_sentences": {"train": 30, "dev": 4}})
     assert found.missing == list(found.stages[1:])
     with pytest.raises(InputError, match="k is 16, but the retrieval pool holds 3"):
         plan(tmp_path, evaluation__num_pool="3").check_k()

@@ -11,6 +11,7 @@ import pytest
 from raysweep.errors import InputError
 from raysweep.results.events import TrialContinued, TrialStarted
 from raysweep.results.ledger import Ledger, check_dependences, read_events, read_positions, write_dependence
+from raysweep.storage.folder import LocalFolder
 from support.ledgers import random_trials, read_lines, write_ledger, write_lines
 
 LAST_BYTES = 2000
@@ -60,10 +61,10 @@ def test_cut_anywhere_in_its_last_bytes_a_ledger_keeps_its_whole_lines(
         assert ledger.path.read_bytes() == content[:size], "a resume that is refused changes nothing"
         ledger.append(TrialContinued(trial=0))
         ledger.close()
-        assert ledger.set_aside_path.exists() == bool(rest)
+        assert (folder / "ledger.unfinished").exists() == bool(rest)
         if rest:
-            assert ledger.set_aside_path.read_bytes() == rest + b"\n"
-            ledger.set_aside_path.unlink()
+            assert (folder / "ledger.unfinished").read_bytes() == rest + b"\n"
+            (folder / "ledger.unfinished").unlink()
         assert list(read_events(folder / "ledger.jsonl")) == [*events[:num_whole], TrialContinued(trial=0)]
 
 
@@ -222,33 +223,39 @@ def test_an_event_that_may_not_have_reached_the_disk_is_not_written_again(
 def test_a_ledger_that_lost_lines_which_something_depends_on_is_refused(whole: Path) -> None:
     lines, positions = lines_of(whole), read_positions(whole / "ledger.jsonl")
     last = positions[-3]
-    checkpoint, scores = whole / "checkpoints" / "trial-0004", whole / "points" / "trial-0001-step-002"
-    for folder in (checkpoint, scores):
-        folder.mkdir(parents=True)
-    write_dependence(checkpoint, positions[4])
-    write_dependence(scores, positions[5])
-    write_dependence(scores, last)  # scored on test, later
-    check_dependences(whole)
+    checkpoint, scores = "checkpoints/trial-0004", "points/trial-0001-step-002"
+    run = LocalFolder(whole)
+    for name in (checkpoint, scores):
+        (whole / name).mkdir(parents=True)
+    write_dependence(run, checkpoint, positions[4])
+    write_dependence(run, scores, positions[5])
+    write_dependence(run, scores, last)  # scored on test, later
+    check(whole)
     write(whole, b"".join(lines[: last.number]))
-    check_dependences(whole)
+    check(whole)
     for kept in range(last.number):
         write(whole, b"".join(lines[:kept]))
         with pytest.raises(
             InputError, match=rf"ledger.jsonl: ends after event {kept}, but .* was written after event \d+"
         ):
-            check_dependences(whole)
+            check(whole)
     for note in ("", "[]", '{"number": 0, "digest": ""}', '{"number": "1", "digest": ""}'):  # as a crash may leave it
-        (checkpoint / "after.json").write_text(note)
-        (scores / "after.json").write_text(note)
-        check_dependences(whole)
+        for name in (checkpoint, scores):
+            (whole / name / "after.json").write_text(note)
+        check(whole)
+
+
+def check(folder: Path) -> None:
+    check_dependences(LocalFolder(folder), read_positions(folder / "ledger.jsonl"))
 
 
 def test_a_ledger_of_another_run_is_told_apart(whole: Path) -> None:
     (whole / "points" / "trial-0000-step-001").mkdir(parents=True)
-    write_dependence(whole / "points" / "trial-0000-step-001", read_positions(whole / "ledger.jsonl")[6])
+    position = read_positions(whole / "ledger.jsonl")[6]
+    write_dependence(LocalFolder(whole), "points/trial-0000-step-001", position)
     (whole / "ledger.jsonl").unlink()
     write_ledger(whole, random_trials(6, seed=1))
     with pytest.raises(
         InputError, match=r"is not the ledger that .*trial-0000-step-001 was written with, from event 7 on"
     ):
-        check_dependences(whole)
+        check(whole)

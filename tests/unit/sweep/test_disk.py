@@ -36,7 +36,7 @@ def steps(folder: Path) -> set[int]:
 
 def test_dominated_rungs_go_and_unreported_ones_stay(tmp_path: Path) -> None:
     folder = fill(tmp_path)
-    store = WeightStore(folder, 10**9, tmp_path / "checkpoints")
+    store = WeightStore(folder.parent, 10**9)
     front = [point for point in points() if point.step in (2, 4)]
     reported = [point for point in points() if point.step != 3]
     store.keep_only(front, among=reported)
@@ -51,7 +51,7 @@ def test_dominated_rungs_go_and_unreported_ones_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize("room", [1, 2, 3, 4])
 def test_over_the_bound_the_front_loses_the_least_it_can(room: int, tmp_path: Path) -> None:
     folder = fill(tmp_path)
-    lost = WeightStore(folder, room * 1000, tmp_path / "checkpoints").shrink(points())
+    lost = WeightStore(folder.parent, room * 1000).shrink(points())
     assert len(steps(folder)) == room
     assert {point.step for point in lost} == set(FRONT) - steps(folder)
     if room == 3:  # the one whose loss costs least, by trying all
@@ -66,9 +66,9 @@ def test_checkpoints_count_and_one_rung_always_stays(tmp_path: Path) -> None:
     place = tmp_path / "checkpoints" / "trial-0007" / "000000064"
     place.mkdir(parents=True)
     (place / "tensors").write_bytes(bytes(2000))
-    WeightStore(folder, 4000, tmp_path / "checkpoints").shrink(points())
+    WeightStore(folder.parent, 4000).shrink(points())
     assert len(steps(folder)) == 2
-    WeightStore(folder, 1, tmp_path / "checkpoints").shrink(points())
+    WeightStore(folder.parent, 1).shrink(points())
     assert len(steps(folder)) == 1
 
 
@@ -76,6 +76,6 @@ def test_the_order_of_points_does_not_matter(tmp_path: Path) -> None:
     left = set()
     for number, order in enumerate(itertools.permutations(points()[::2])):
         folder = fill(tmp_path / str(number))
-        WeightStore(folder, 2000, tmp_path / "checkpoints").shrink(list(order))
+        WeightStore(folder.parent, 2000).shrink(list(order))
         left.add(frozenset(steps(folder)))
     assert len(left) == 1

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from raysweep.config.space import Choices, Fixed, Parameter, Range, Space
+from raysweep.data.artifacts import Artifact
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.results.events import PointsScored, SessionStarted
 from raysweep.results.ledger import Ledger, read_positions, write_dependence
+from raysweep.storage.folder import LocalFolder
 from raysweep.sweep.resume import Resumed, check_space, load_resumed
 from support.ledgers import INFO
 from support.sweep_files import MINIMAL
@@ -52,7 +54,7 @@ def test_a_space_may_be_added_to(before: Parameter, after: Parameter) -> None:
 def test_what_a_space_lacks_is_named(before: Parameter, after: Parameter | None, missing: str) -> None:
     parameters = {} if after is None else {"name": after}
     with pytest.raises(InputError, match=f"its space may only be added to, but: {missing}$"):
-        check_space(Space({"name": before}), Space(parameters), Path("run"))
+        check_space(Space({"name": before}), Space(parameters), "run")
 
 
 def make_run(folder: Path, *configs: str, digests: bool = True) -> None:
@@ -88,7 +90,8 @@ def test_a_run_of_an_older_version_may_have_any_configuration(tmp_path: Path) ->
 def test_a_run_that_is_refused_is_left_to_others(tmp_path: Path) -> None:
     make_run(tmp_path, "seed: 0")
     (tmp_path / "checkpoints" / "trial-0000").mkdir(parents=True)
-    write_dependence(tmp_path / "checkpoints" / "trial-0000", read_positions(tmp_path / "ledger.jsonl")[1])
+    position = read_positions(tmp_path / "ledger.jsonl")[1]
+    write_dependence(LocalFolder(tmp_path), "checkpoints/trial-0000", position)
     content = (tmp_path / "ledger.jsonl").read_bytes()
     (tmp_path / "ledger.jsonl").write_bytes(content.splitlines(keepends=True)[0])
     with pytest.raises(InputError, match="ends after event 1, but .*trial-0000 was written after event 2") as caught:
@@ -99,8 +102,8 @@ def test_a_run_that_is_refused_is_left_to_others(tmp_path: Path) -> None:
 
 
 def prepared_in(artifacts: Path, data: str = "sentences-1") -> Prepared:
-    folders = {"tokens_folder": artifacts / "encoded-1", "reference_folder": artifacts / "encoded-1"}
-    return Prepared({}, "", artifacts / data, **folders, examples_folders={}, reference={}, reference_identity="")
+    sentences, encoded = Artifact(str(artifacts), data), Artifact(str(artifacts), "encoded-1")
+    return Prepared({}, "", sentences, encoded, encoded, {}, reference={}, reference_identity="")
 
 
 def test_a_run_that_was_moved_finds_what_was_prepared_beside_it(tmp_path: Path) -> None:
@@ -108,33 +111,33 @@ def test_a_run_that_was_moved_finds_what_was_prepared_beside_it(tmp_path: Path) 
     run.mkdir(parents=True)
     make_run(run, f"{MINIMAL}\nstorage: {{runs: {run.parent}}}\n")
     prepared_in(run.parent / "artifacts").save(run / "prepared.json")
-    (run.parent / "artifacts").mkdir()
+    (run.parent / "artifacts" / "sentences-1").mkdir(parents=True)
     shutil.move(tmp_path / "before", tmp_path / "after: #1 \N{SNOWFLAKE}")
     moved = tmp_path / "after: #1 \N{SNOWFLAKE}" / "runs"
     loaded, resumed = load_resumed(moved / "one")
     resumed.ledger.close()
-    assert loaded.config.storage.artifacts_folder == moved / "artifacts"
+    assert loaded.config.storage.artifacts_location == str(moved / "artifacts")
     resumed.check_data(prepared_in(moved / "artifacts"))
     with pytest.raises(InputError, match="the data or the encoder have changed since this sweep ran"):
         resumed.check_data(prepared_in(moved / "artifacts", data="sentences-2"))
     (tmp_path / "latest").symlink_to(moved / "one")
     loaded, resumed = load_resumed(tmp_path / "latest")
     resumed.ledger.close()
-    assert loaded.config.storage.artifacts_folder == moved / "artifacts"
+    assert loaded.config.storage.artifacts_location == str(moved / "artifacts")
     loaded, resumed = load_resumed(moved / "one", None, [("storage.artifacts", str(tmp_path / "elsewhere"))])
     resumed.ledger.close()
-    assert loaded.config.storage.artifacts_folder == tmp_path / "elsewhere"
+    assert loaded.config.storage.artifacts_location == str(tmp_path / "elsewhere")
 
 
 def test_a_run_that_was_moved_alone_finds_what_was_prepared_where_it_was(tmp_path: Path) -> None:
     run = tmp_path / "runs" / "one"
     run.mkdir(parents=True)
     make_run(run, f"{MINIMAL}\nstorage: {{runs: {run.parent}}}\n")
-    (run.parent / "artifacts").mkdir()
+    (run.parent / "artifacts" / "sentences-1").mkdir(parents=True)
     shutil.move(run, tmp_path / "alone")
     loaded, resumed = load_resumed(tmp_path / "alone")
     resumed.ledger.close()
-    assert loaded.config.storage.artifacts_folder == run.parent / "artifacts"
+    assert loaded.config.storage.artifacts_location == str(run.parent / "artifacts")
 
 
 def test_a_change_that_is_refused_leaves_the_run_to_others(tmp_path: Path) -> None:

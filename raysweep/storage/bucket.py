@@ -1,0 +1,293 @@
+"""Objects below a URI of an object store: what is read is what was written, and what passes by itself is waited out."""
+
+import errno
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from raysweep.errors import InputError
+from raysweep.storage.location import split
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 600.0  # for a store that does not answer, or answers that it cannot for now
+FIRST_PATIENCE_SECONDS = 20.0  # until it has answered once: before that the URI or the network may be wrong
+PART_BYTES = 16 * 2**20  # of an object that is read at once
+NUM_THREADS = 8
+
+_RETRIES: Any = {
+    "max_retries": 5,
+    "retry_timeout": timedelta(seconds=20),
+    "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=3), "base": 2},
+}
+_TIMEOUTS = {"timeout": "30s", "connect_timeout": "5s"}
+
+
+class StorageError(OSError):
+    """What an object store refused, or did not answer for too long. ``strerror`` says which."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An object as it was read: its bytes, the tag of this version of it, and when the store got it, by its own clock."""
+
+    content: bytes
+    tag: dict[str, str]
+    modified: datetime
+
+
+class FileStat(NamedTuple):
+    """A stored file's size, and when it was last written, in seconds since the epoch."""
+
+    num_bytes: int
+    modified: float
+
+
+@dataclass
+class Bucket:
+    """The objects below ``uri``. Names are relative to it, with slashes between their parts.
+
+    Every method raises StorageError where the store refuses, and where it does not answer for ``patience`` seconds;
+    ``on_wait`` is told why it is waited for. Methods may be called from any thread.
+    """
+
+    uri: str
+    on_wait: Callable[[str], None] = print
+    patience: float = PATIENCE_SECONDS
+    _answered: bool = field(default=False, repr=False)
+
+    @cached_property
+    def _store(self) -> "ObjectStore":
+        return _connect(self.uri)
+
+    def read(self, name: str) -> bytes:
+        """An object's bytes. FileNotFoundError where there is none."""
+        return self.read_version(name).content
+
+    def read_version(self, name: str) -> Stored:
+        """An object's bytes with the tag of this version. FileNotFoundError where there is none."""
+
+        def get() -> Stored:
+            found = self._store.get(name)
+            content = found.bytes().to_bytes()
+            return Stored(content, _tag(found.meta), found.meta["last_modified"])
+
+        return self._persist(get)
+
+    def read_all(self, names: Iterable[str]) -> list[bytes]:
+        """The bytes of several small objects, in order, several at a time."""
+        with ThreadPoolExecutor(NUM_THREADS) as pool:
+            return list(pool.map(self.read, names))
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write an object, over one that is there."""
+        self._persist(lambda: self._store.put(name, content, use_multipart=False))
+
+    def create(self, name: str, content: bytes) -> dict[str, str]:
+        """Write an object that is not there yet; the tag of it. FileExistsError where another one is.
+
+        An object of this very content counts as written: an answer may have been lost on its way.
+        """
+        from obstore.exceptions import AlreadyExistsError
+
+        def put() -> dict[str, str]:
+            try:
+                return _tag(self._store.put(name, content, mode="create", use_multipart=False))
+            except AlreadyExistsError:
+                there = self.read_version(name)
+                if there.content != content:
+                    raise FileExistsError(errno.EEXIST, "exists already", f"{self.uri}/{name}") from None
+                return there.tag
+
+        return self._persist(put)
+
+    def replace(self, name: str, content: bytes, tag: dict[str, str]) -> dict[str, str] | None:
+        """Write an object over its version of this tag, and return the new one's tag; None where it has another by now."""
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        def put() -> dict[str, str] | None:
+            try:
+                return _tag(self._store.put(name, content, mode=tag, use_multipart=False))  # type: ignore[arg-type]
+            except (PreconditionError, AlreadyExistsError):
+                return None
+
+        return self._persist(put)
+
+    def files(self, prefix: str = "") -> dict[str, FileStat]:
+        """The objects whose names begin with ``prefix/``, or all of them, by their names, sorted."""
+
+        def listed() -> dict[str, FileStat]:
+            batches = self._store.list(prefix or None)
+            metas = (meta for batch in batches for meta in batch)
+            return {meta["path"]: FileStat(meta["size"], meta["last_modified"].timestamp()) for meta in metas}
+
+        found = self._persist(listed)
+        return dict(sorted(found.items()))
+
+    def sizes(self, prefix: str = "") -> dict[str, int]:
+        """Their sizes in bytes."""
+        return {name: stat.num_bytes for name, stat in self.files(prefix).items()}
+
+    def size_of(self, name: str) -> int | None:
+        """The size in bytes of the object of this very name; None where there is none."""
+        try:
+            found: int = self._persist(lambda: self._store.head(name))["size"]
+        except FileNotFoundError:
+            return None
+        return found
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Remove objects, those that are there."""
+        present = list(names)
+        if present:
+            with suppress(FileNotFoundError):
+                self._persist(lambda: self._store.delete(present))
+
+    def upload(self, path: Path, name: str) -> None:
+        """Write a file's content, of any size. StorageError unless all of it arrived."""
+        self._persist(lambda: self._store.put(name, path))
+        num_bytes = path.stat().st_size
+        arrived: int = self._persist(lambda: self._store.head(name))["size"]
+        if arrived != num_bytes:
+            raise StorageError(errno.EIO, f"{arrived} of {num_bytes} bytes arrived", f"{self.uri}/{name}")
+
+    def download(self, name: str, path: Path, num_bytes: int) -> None:
+        """Write an object's content, of so many bytes, to a file, whose folder is made where it is not there."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            for start in range(0, num_bytes, PART_BYTES):
+                length = min(PART_BYTES, num_bytes - start)
+                file.write(self._persist(lambda: self._store.get_range(name, start=start, length=length)))  # noqa: B023
+
+    def now(self) -> datetime:
+        """The time by the store's own clock, to a second."""
+        self.write("clock", b"")
+        modified: datetime = self._persist(lambda: self._store.head("clock"))["last_modified"]
+        return modified
+
+    def probe_name(self) -> str:
+        """The name of an object that nobody else has, by which to see whether one may write."""
+        return f".probe-{uuid.uuid4().hex[:8]}"
+
+    def _persist(self, request: Callable[[], T]) -> T:
+        """The answer to a request, made again while the store does not answer or says that it cannot for now."""
+        from obstore.exceptions import BaseError
+
+        began = time.monotonic()
+        pause = 0.5
+        while True:
+            try:
+                answer = request()
+            except FileNotFoundError as error:
+                if "NoSuchBucket" in str(error):
+                    raise InputError(f"{self.uri}: there is no such bucket") from None
+                raise FileNotFoundError(errno.ENOENT, "no such object", self.uri) from None
+            except BaseError as error:
+                self._wait_or_raise(error, began, pause)
+                pause = min(2 * pause, 10.0)
+            else:
+                self._answered = True
+                return answer
+
+    def _wait_or_raise(self, error: Exception, began: float, pause: float) -> None:
+        reason = _reason(error)
+        if not _passes(error):
+            raise StorageError(errno.EACCES, reason, self.uri) from None
+        waited = time.monotonic() - began
+        patience = self.patience if self._answered else FIRST_PATIENCE_SECONDS
+        if waited >= patience:
+            raise StorageError(errno.ETIMEDOUT, f"no answer for {waited:.0f} s ({reason})", self.uri) from None
+        self.on_wait(f"{self.uri}: {reason}; waiting, {waited:.0f} s so far, at most {patience:.0f}")
+        time.sleep(pause)
+
+
+def _connect(uri: str) -> "ObjectStore":
+    """A client for the store. Credentials are found, and renewed, as the cloud's own libraries find them."""
+    scheme, bucket, prefix, options = split(uri)
+    try:
+        from obstore.store import GCSStore, S3Store
+    except ImportError:
+        extra = {"s3": "s3", "gs": "gcs"}[scheme]
+        raise InputError(f"{uri}: object stores need an extra: pip install 'raysweep[{extra}]'") from None
+    common: dict[str, Any] = {"prefix": prefix or None, "client_options": dict(_TIMEOUTS), "retry_config": _RETRIES}
+    if scheme == "gs":
+        return GCSStore(bucket, **common)
+    if endpoint := options.get("endpoint_override"):
+        common["endpoint"] = _with_scheme(endpoint, options.get("scheme", "https"))
+    common["client_options"]["allow_http"] = True  # only where an endpoint is given as http://
+    if region := options.get("region"):
+        common["region"] = region
+    if provider := _profile_credentials():
+        common["credential_provider"] = provider
+    return S3Store(bucket, **common)
+
+
+def _with_scheme(endpoint: str, scheme: str) -> str:
+    return endpoint if "://" in endpoint else f"{scheme}://{endpoint}"
+
+
+def _profile_credentials() -> Any:
+    """What boto3 finds in profiles and single sign-on, which the client does not read itself; None where there is none."""
+    import os
+
+    if "AWS_ACCESS_KEY_ID" in os.environ:
+        return None
+    if "AWS_PROFILE" not in os.environ and not Path("~/.aws").expanduser().is_dir():
+        return None
+    try:
+        from obstore.auth.boto3 import Boto3CredentialProvider
+
+        return Boto3CredentialProvider()
+    except (ImportError, ValueError):  # no boto3, or no credentials in any profile
+        return None
+
+
+def _tag(meta: Any) -> dict[str, str]:
+    """What names a version of an object: by its etag, and by its generation where the store counts them."""
+    found = {key: meta[key] for key in ("e_tag", "version") if meta[key] is not None}
+    if found.get("version") == "null":  # of a bucket that keeps no versions
+        del found["version"]
+    return found
+
+
+def _status(error: Exception) -> int | None:
+    """The HTTP status that the store answered with."""
+    match = re.search(r"non-2xx status code: (\d{3})", str(error))
+    return int(match.group(1)) if match else None
+
+
+def _passes(error: Exception) -> bool:
+    """Whether an error may pass by itself."""
+    from obstore.exceptions import GenericError
+
+    status = _status(error)
+    if status is not None:
+        expired = "RequestTimeout" in str(error) or "ExpiredToken" in str(error)
+        return status >= 500 or status in (408, 429) or expired
+    return isinstance(error, GenericError)
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, in a few words and without what the store's answer may quote, such as an access key's name."""
+    text = str(error)
+    status = _status(error)
+    if status is not None:
+        code = re.search(r"<Code>(\w+)</Code>", text)
+        return f"the store answered {status}{f' {code.group(1)}' if code else ''}"
+    for words in ("Connection refused", "timed out", "dns error", "Connection reset", "certificate"):
+        if words.lower() in text.lower():
+            return words.lower()
+    if "credential" in text.lower() or "169.254.169.254" in text:
+        return "no credentials were found in the environment"
+    return "the request failed: " + text.splitlines()[0].partition("?")[0][:120]

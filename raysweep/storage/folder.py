@@ -1,0 +1,201 @@
+"""A folder that is read and written as files of this machine, whether it lies here or in an object store."""
+
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from raysweep.storage import location
+from raysweep.storage.bucket import NUM_THREADS, Bucket, FileStat
+from raysweep.storage.scratch import process_folder
+
+
+class Folder(Protocol):
+    """Names are relative, with slashes between their parts; "" is the folder itself.
+
+    Files are read and written under ``path``. :meth:`fetch` has to come before reading what another process wrote, and
+    :meth:`store` after writing. Where the folder is one of this machine's, neither has anything to do. Both raise OSError.
+    """
+
+    @property
+    def location(self) -> str:
+        """The folder as people name it: a path or a URI."""
+
+    @property
+    def path(self) -> Path:
+        """Where its files are on this machine."""
+
+    def within(self, name: str) -> "Folder":
+        """The folder of this name in it."""
+
+    def fetch(self, name: str = "") -> Path:
+        """Have a file or a folder under ``path`` as it is stored; nothing is there where nothing is stored."""
+
+    def store(self, name: str = "") -> None:
+        """Have what is under ``path`` stored, whole, before this returns."""
+
+    def let_go(self, name: str) -> None:
+        """Free this machine of what is stored elsewhere too."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file or a folder for good, where there is one."""
+
+    def exists(self, name: str) -> bool:
+        """Whether a file or a folder is stored."""
+
+    def names(self, name: str = "") -> set[str]:
+        """The names of the stored files and folders that lie in a folder itself."""
+
+    def files(self, name: str = "") -> dict[str, FileStat]:
+        """The stored files of a folder and those below it, by their names within it."""
+
+    def sizes(self, name: str = "") -> dict[str, int]:
+        """How many bytes each of them has."""
+
+
+def open_folder(place: str | Path, on_wait: Callable[[str], None] = print) -> Folder:
+    """The folder at a location, which need not exist. ``on_wait`` is told of a store that does not answer.
+
+    ValueError where the location is none.
+    """
+    where = location.absolute(str(place))
+    if not location.is_uri(where):
+        return LocalFolder(Path(where))
+    digest = hashlib.sha256(where.encode()).hexdigest()[:16]
+    return BucketFolder(Bucket(where, on_wait), process_folder() / digest)
+
+
+def as_folder(place: "Path | Folder") -> Folder:
+    """The folder at a path of this machine; any other as it is."""
+    return LocalFolder(place) if isinstance(place, Path) else place
+
+
+@dataclass(frozen=True)
+class LocalFolder:
+    """A folder of a file system that this machine has mounted."""
+
+    path: Path
+
+    @property
+    def location(self) -> str:
+        return str(self.path)
+
+    def within(self, name: str) -> "LocalFolder":
+        return LocalFolder(self.path / name)
+
+    def fetch(self, name: str = "") -> Path:
+        return self.path / name
+
+    def store(self, name: str = "") -> None:
+        pass
+
+    def let_go(self, name: str) -> None:
+        pass
+
+    def remove(self, name: str) -> None:
+        path = self.path / name
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+    def exists(self, name: str) -> bool:
+        return (self.path / name).exists()
+
+    def names(self, name: str = "") -> set[str]:
+        folder = self.path / name
+        return {each.name for each in folder.iterdir()} if folder.is_dir() else set()
+
+    def sizes(self, name: str = "") -> dict[str, int]:
+        return {each: stat.num_bytes for each, stat in self.files(name).items()}
+
+    def files(self, name: str = "") -> dict[str, FileStat]:
+        folder = self.path / name
+        found = {}
+        for parent, _, names in os.walk(folder):  # which passes over folders that vanish: workers replace checkpoints
+            for each in names:
+                path = Path(parent, each)
+                with contextlib.suppress(OSError):
+                    status = path.stat()
+                    stat = FileStat(status.st_size, status.st_mtime)
+                    found[path.relative_to(folder).as_posix()] = stat
+        return found
+
+
+@dataclass(frozen=True)
+class BucketFolder:
+    """A folder below a URI, and copies of some of its files on this machine."""
+
+    bucket: Bucket
+    path: Path
+    prefix: str = ""
+
+    @property
+    def location(self) -> str:
+        return location.join(self.bucket.uri, self.prefix) if self.prefix else self.bucket.uri
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process has copies of its own, and finds its own credentials."""
+        return open_folder, (self.location,)
+
+    def within(self, name: str) -> "BucketFolder":
+        return BucketFolder(self.bucket, self.path / name, self._full(name))
+
+    def fetch(self, name: str = "") -> Path:
+        path = self.path / name
+        self.let_go(name)
+        sizes = self._stored(name)
+        if not sizes:
+            return path
+
+        def download(item: tuple[str, int]) -> None:
+            stored_name, num_bytes = item
+            relative = stored_name[len(self.prefix) :].lstrip("/")
+            self.bucket.download(stored_name, self.path / relative, num_bytes)
+
+        with ThreadPoolExecutor(NUM_THREADS) as pool:
+            list(pool.map(download, sizes.items()))
+        return path
+
+    def store(self, name: str = "") -> None:
+        path = self.path / name
+        below = sorted(file for file in path.rglob("*") if file.is_file())
+        for file in below or [path]:  # in order of their names, so that the last one says that all are there
+            self.bucket.upload(file, self._full(file.relative_to(self.path).as_posix()))
+
+    def let_go(self, name: str) -> None:
+        LocalFolder(self.path).remove(name)
+
+    def remove(self, name: str) -> None:
+        self.let_go(name)
+        self.bucket.delete(self._stored(name))
+
+    def exists(self, name: str) -> bool:
+        return bool(self._stored(name))
+
+    def names(self, name: str = "") -> set[str]:
+        return {each.partition("/")[0] for each in self.sizes(name)}
+
+    def sizes(self, name: str = "") -> dict[str, int]:
+        return {each: stat.num_bytes for each, stat in self.files(name).items()}
+
+    def files(self, name: str = "") -> dict[str, FileStat]:
+        full = self._full(name)
+        skip = len(full) + 1 if full else 0
+        return {each[skip:]: stat for each, stat in self.bucket.files(full).items() if len(each) > skip}
+
+    def _full(self, name: str) -> str:
+        return "/".join(part for part in (self.prefix, name) if part)
+
+    def _stored(self, name: str) -> dict[str, int]:
+        """The objects that a name stands for: one of this very name, or those below it."""
+        full = self._full(name)
+        found = self.bucket.sizes(full)
+        if full and not found and (num_bytes := self.bucket.size_of(full)) is not None:
+            return {full: num_bytes}
+        return found

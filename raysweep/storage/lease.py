@@ -1,0 +1,160 @@
+"""The right to change what lies under a URI, which one process at a time holds, and for as long only as it renews it."""
+
+import errno
+import getpass
+import json
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from raysweep.errors import InputError
+from raysweep.storage.bucket import Bucket, StorageError, Stored
+
+NAME = "lease.json"
+SECONDS = 120.0  # that a lease lasts from when the store got it
+RENEW_SECONDS = 20.0
+CLOCK_SECONDS = 2.0  # by which times of a store may be off: they are rounded to seconds
+
+
+def _holder() -> str:
+    return f"{getpass.getuser()} on {socket.gethostname()}, process {os.getpid()}"
+
+
+@dataclass
+class Lease:
+    """A lease on what lies in ``bucket``. A thread renews it from :meth:`acquire` to :meth:`release`.
+
+    The store's clock alone says when it ends for others. For its holder it ends no later than that: it counts from before
+    the request that renewed it. ``note`` is what the lease says of the work so far, such as the ledger's position.
+    """
+
+    bucket: Bucket
+    seconds: float = SECONDS
+    renew_seconds: float = RENEW_SECONDS
+    session: str = field(default_factory=lambda: uuid.uuid4().hex)
+    note: dict[str, Any] = field(default_factory=dict)
+    _tag: dict[str, str] = field(default_factory=dict, repr=False)
+    _held_until: float = field(default=0.0, repr=False)  # by the monotonic clock
+    _lost_to: str | None = field(default=None, repr=False)
+    _stop: threading.Event = field(default_factory=threading.Event, repr=False)
+    _thread: threading.Thread | None = field(default=None, repr=False)
+
+    def acquire(self, say: Callable[[str], None], *, take_over: bool = False) -> dict[str, Any]:
+        """Take the lease, and return what its last holder noted.
+
+        Where somebody else holds it this waits until it ends, and says whose it is and until when. With ``take_over`` it is
+        taken from them, which stops them.
+        """
+        noted: dict[str, Any] = {}
+        while True:
+            began = time.monotonic()
+            try:
+                self._tag = self.bucket.create(NAME, self._content())
+                break
+            except FileExistsError:
+                pass
+            try:
+                found = self.bucket.read_version(NAME)
+            except FileNotFoundError:  # removed in between
+                continue
+            noted = _parsed(found).get("note", {})
+            if take_over and not _parsed(found).get("released"):
+                say(f"{self.bucket.uri}: taken over from {_parsed(found).get('holder')}, who is stopped by that")
+            else:
+                self._await_end(found, say)
+            began = time.monotonic()
+            if (tag := self.bucket.replace(NAME, self._content(), found.tag)) is not None:
+                self._tag = tag
+                break
+        self._held_until = began + self.seconds
+        self._thread = threading.Thread(target=self._renew_until_stopped, name="lease", daemon=True)
+        self._thread.start()
+        return noted
+
+    def _await_end(self, found: Stored, say: Callable[[str], None]) -> None:
+        """Return once the lease that was found has ended, or has changed."""
+        if _parsed(found).get("released"):
+            return
+        ends = found.modified + timedelta(seconds=self.seconds + CLOCK_SECONDS)
+        now = self.bucket.now()
+        if now < ends:
+            until = datetime.now() + (ends - now)
+            say(
+                f"{self.bucket.uri}: {_parsed(found).get('holder')} has it until {until:%H:%M:%S}, unless it renews that; "
+                "waiting. To stop it and go on at once: --take-over"
+            )
+        while now < ends:
+            time.sleep(min(5.0, max(0.2, (ends - now).total_seconds())))
+            if self.bucket.read_version(NAME).tag != found.tag:
+                return
+            now = self.bucket.now()
+
+    def ensure(self, say: Callable[[str], None]) -> None:
+        """Return while the lease is held. Where it could not be renewed in time this waits until it is again.
+
+        StorageError where another process has it by now.
+        """
+        said = False
+        while True:
+            if self._lost_to is not None:
+                raise StorageError(errno.EPERM, f"taken over by {self._lost_to}", self.bucket.uri)
+            if time.monotonic() < self._held_until:
+                return
+            if not said:
+                say(
+                    f"{self.bucket.uri}: its lease has ended and cannot be renewed for now; nothing is written meanwhile"
+                )
+                said = True
+            time.sleep(0.2)
+
+    def release(self) -> None:
+        """Let others have it at once. Does nothing where it was lost."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self._lost_to is None and self._tag:
+            try:
+                self.bucket.replace(NAME, self._content(released=True), self._tag)
+            except StorageError:  # it ends by itself
+                return
+
+    def _content(self, *, released: bool = False) -> bytes:
+        values = {"holder": _holder(), "session": self.session, "seconds": self.seconds, "note": self.note}
+        # Each renewal is a version of its own, so that the tag of it names no other.
+        return json.dumps({**values, "released": released, "version": uuid.uuid4().hex}).encode()
+
+    def _renew_until_stopped(self) -> None:
+        while not self._stop.wait(self.renew_seconds):
+            self.renew()
+
+    def renew(self) -> None:
+        """Renew the lease once; what goes wrong is for :meth:`ensure` to say."""
+        sent = time.monotonic()
+        try:
+            tag = self.bucket.replace(NAME, self._content(), self._tag)
+            if tag is None:
+                found = self.bucket.read_version(NAME)
+                if _parsed(found).get("session") != self.session:
+                    self._lost_to = str(_parsed(found).get("holder"))
+                    return
+                self._tag = found.tag  # an earlier renewal whose answer was lost; the next one counts
+                return
+        except (StorageError, InputError, FileNotFoundError):
+            return  # tried again, and nothing is written once the time has passed
+        self._tag = tag
+        self._held_until = sent + self.seconds
+
+
+def _parsed(found: Stored) -> dict[str, Any]:
+    """What a lease says; nothing where it is damaged."""
+    try:
+        values = json.loads(found.content)
+    except ValueError:
+        return {}
+    return values if isinstance(values, dict) else {}

@@ -1,0 +1,204 @@
+"""Lines that are appended one at a time, each durable before the next: one file, or numbered objects where nothing appends.
+
+``NAME.jsonl`` holds lines in order. In an object store line number N is the object ``NAME/N.jsonl``, written once. Where
+both are there, as after a move from the one to the other, the objects go on where the file ends.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Callable
+from io import FileIO
+from pathlib import Path
+from typing import Any, Protocol
+
+from raysweep.errors import InputError
+from raysweep.storage.bucket import StorageError
+from raysweep.storage.folder import BucketFolder, Folder
+from raysweep.storage.lease import Lease
+
+
+class LineLog(Protocol):
+    """A log that one process at a time appends to. Methods raise OSError for what cannot be read or written."""
+
+    noted: dict[str, Any]  # what the last holder of the log noted of its work, where the storage keeps that
+
+    def open(self) -> bytes:
+        """Take the log for this process, and return its content. Nothing of it changes yet. InputError where it is taken."""
+
+    def append(self, line: bytes, offset: int, number: int) -> None:
+        """Have a line durable as the one of this number, counted from 1, after ``offset`` bytes of lines.
+
+        Beyond the offset may stand a line whose writing was interrupted, and which its writer does not know of. It goes.
+        """
+
+    def set_aside(self, unfinished: bytes, offset: int, number: int) -> None:
+        """Keep what stands, cut short, where the line of this number belongs, in ``NAME.unfinished``."""
+
+    def note(self, values: dict[str, Any]) -> None:
+        """Note how far the work is, for ``noted`` of who opens the log next."""
+
+    def close(self) -> None:
+        """Let other processes have the log."""
+
+
+def line_log(folder: Folder, name: str, say: Callable[[str], None] = print, *, take_over: bool = False) -> LineLog:
+    """The log of this name in a folder.
+
+    ``say`` is told of waiting for a store or another process; ``take_over`` takes the log from a process that has it.
+    """
+    if isinstance(folder, BucketFolder):
+        return LineObjects(folder, name, say, take_over)
+    return LineFile(folder.path / f"{name}.jsonl")
+
+
+def read_log(folder: Folder, name: str) -> bytes:
+    """A log's content, also while somebody appends to it. FileNotFoundError where there is none."""
+    if isinstance(folder, BucketFolder):
+        return _read_objects(folder, name)
+    path = folder.path / f"{name}.jsonl"
+    base = path.read_bytes() if path.is_file() else b""
+    later = _later(base, [each.name for each in (folder.path / name).glob("*.jsonl")])
+    if not path.is_file() and not later:
+        raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
+    return base + b"".join((folder.path / name / each).read_bytes() for each in later)
+
+
+def _read_objects(folder: BucketFolder, name: str) -> bytes:
+    whole = folder.within(name)
+    base = b""
+    if (has_file := folder.exists(f"{name}.jsonl")) is True:
+        base = folder.fetch(f"{name}.jsonl").read_bytes()
+    later = _later(base, list(whole.sizes()))
+    if not has_file and not later:
+        raise FileNotFoundError(errno.ENOENT, "no such object", f"{folder.location}/{name}.jsonl")
+    full_names = ["/".join(part for part in (whole.prefix, each) if part) for each in later]
+    return base + b"".join(folder.bucket.read_all(full_names))
+
+
+def _later(base: bytes, names: list[str]) -> list[str]:
+    """The names of the lines that come after those of ``base``, in order."""
+    num_lines = base.count(b"\n")
+    numbered = sorted(each for each in names if each.partition(".")[0].isdigit())
+    return [each for each in numbered if int(each.partition(".")[0]) > num_lines]
+
+
+class LineFile:
+    """A log on a file system, locked while it is open."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.noted: dict[str, Any] = {}  # none: whoever has the file has all of it
+        self._file: FileIO | None = None
+
+    def open(self) -> bytes:
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        file = FileIO(descriptor, "r+")
+        self._lock(file)
+        self._file = file
+        self._take_in_objects()
+        return self.path.read_bytes()
+
+    def _lock(self, file: FileIO) -> None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{self.path}: another process is running this sweep") from None
+        except OSError:  # a file system without locks
+            pass
+
+    def _take_in_objects(self) -> None:
+        """Append the lines of a log that was copied here from an object store."""
+        base = self.path.read_bytes()
+        folder = self.path.with_suffix("")
+        for name in _later(base, [each.name for each in folder.glob("*.jsonl")]):
+            line = (folder / name).read_bytes()
+            self.append(line, len(base), 0)
+            base += line
+
+    def append(self, line: bytes, offset: int, number: int) -> None:
+        assert self._file is not None
+        descriptor = self._file.fileno()
+        try:
+            os.ftruncate(descriptor, offset)
+            written = 0
+            while written < len(line):
+                written += os.pwrite(descriptor, line[written:], offset + written)
+            os.fsync(descriptor)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, offset)
+            raise
+
+    def set_aside(self, unfinished: bytes, offset: int, number: int) -> None:
+        with self.path.with_suffix(".unfinished").open("ab") as file:
+            file.write(unfinished + b"\n")
+
+    def note(self, values: dict[str, Any]) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class LineObjects:
+    """A log in an object store, held by a lease. ``folder.path`` has a copy of all its lines while it is open."""
+
+    def __init__(self, folder: BucketFolder, name: str, say: Callable[[str], None], take_over: bool) -> None:
+        self.noted: dict[str, Any] = {}
+        self._folder, self._name, self._say, self._take_over = folder, name, say, take_over
+        self._lease = Lease(folder.bucket)
+        self._is_open = False
+
+    def open(self) -> bytes:
+        self.noted = self._lease.acquire(self._say, take_over=self._take_over)
+        self._lease.note = self.noted
+        self._is_open = True
+        try:
+            content = _read_objects(self._folder, self._name)
+        except FileNotFoundError:
+            content = b""
+        self._folder.path.mkdir(parents=True, exist_ok=True)
+        self._copy.write_bytes(content)
+        return content
+
+    @property
+    def _copy(self) -> Path:
+        return self._folder.path / f"{self._name}.jsonl"
+
+    def append(self, line: bytes, offset: int, number: int) -> None:
+        self._lease.ensure(self._say)
+        name = self._object(number)
+        try:
+            self._folder.bucket.create(name, line)
+        except FileExistsError:
+            raise StorageError(
+                errno.EEXIST, "another process has written it", f"{self._folder.location}/{name}"
+            ) from None
+        with self._copy.open("r+b") as file:
+            file.truncate(offset)
+            file.seek(offset)
+            file.write(line)
+
+    def set_aside(self, unfinished: bytes, offset: int, number: int) -> None:
+        self._lease.ensure(self._say)
+        bucket = self._folder.bucket
+        bucket.write(self._in_folder(f"{self._name}.unfinished"), unfinished + b"\n")
+        bucket.delete([self._object(number)])
+
+    def note(self, values: dict[str, Any]) -> None:
+        self._lease.note = values
+
+    def close(self) -> None:
+        if self._is_open:
+            self._lease.release()
+            self._is_open = False
+
+    def _object(self, number: int) -> str:
+        return self._in_folder(f"{self._name}/{number:09d}.jsonl")
+
+    def _in_folder(self, name: str) -> str:
+        return "/".join(part for part in (self._folder.prefix, name) if part)

@@ -1,0 +1,82 @@
+"""A place that a user names: a folder of a file system, or ``s3://BUCKET/PREFIX`` or ``gs://BUCKET/PREFIX``.
+
+Locations are strings. Of a URI's options only those that say where its store is may stand in it, spelled as pyarrow
+spells them: ``endpoint_override``, ``scheme`` and ``region``. Keys never do.
+"""
+
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+OPTIONS = ("endpoint_override", "scheme", "region")
+
+SCHEMES = ("s3", "gs")
+
+
+def is_uri(location: str) -> bool:
+    """Whether it names a place in an object store."""
+    return "://" in location
+
+
+def absolute(location: str) -> str:
+    """The location as it is kept: a path from the root, or a URI without a slash at its end. ValueError says what is wrong.
+
+    What may hold a key is not repeated in the message.
+    """
+    if not location:
+        raise ValueError("must be a folder or a URI; it is empty")
+    if not is_uri(location):
+        if location.partition(":/")[0] in SCHEMES:
+            raise ValueError(f"{location!r} lacks a slash; a URI is s3://BUCKET/PREFIX")
+        return str(Path(location).expanduser().absolute())
+    parts = urlsplit(location)
+    if parts.scheme not in SCHEMES:
+        allowed = " and ".join(f"{scheme}://BUCKET/PREFIX" for scheme in SCHEMES)
+        raise ValueError(f"the scheme {parts.scheme}:// is not supported; allowed: a folder, {allowed}")
+    if "@" in parts.netloc:
+        raise ValueError("a URI must not hold keys; the store's credentials are found in the environment")
+    if not parts.netloc:
+        raise ValueError(f"{parts.scheme}:// lacks a bucket; a URI is {parts.scheme}://BUCKET/PREFIX")
+    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if others := sorted(set(given) - set(OPTIONS)):
+        raise ValueError(
+            f"a URI must not hold {', '.join(others)}; allowed: {', '.join(OPTIONS)}. "
+            "Credentials are found in the environment"
+        )
+    if parts.fragment:
+        raise ValueError("a URI must not hold a #; write it as %23")
+    return _compose(parts.scheme, parts.netloc, unquote(parts.path), given)
+
+
+def join(location: str, *names: str) -> str:
+    """The place of this name within another."""
+    if not is_uri(location):
+        return str(Path(location, *names))
+    scheme, bucket, prefix, options = split(location)
+    return _compose(scheme, bucket, "/".join([prefix, *names]), options)
+
+
+def parent(location: str) -> str:
+    """The place that a place lies in."""
+    if not is_uri(location):
+        return str(Path(location).parent)
+    scheme, bucket, prefix, options = split(location)
+    return _compose(scheme, bucket, prefix.rpartition("/")[0], options)
+
+
+def name_of(location: str) -> str:
+    """The last name of a location."""
+    if not is_uri(location):
+        return Path(location).name
+    return split(location)[2].rpartition("/")[2]
+
+
+def split(uri: str) -> tuple[str, str, str, dict[str, str]]:
+    """Scheme, bucket, prefix without slashes around it, and options of a URI."""
+    parts = urlsplit(uri)
+    return parts.scheme, parts.netloc, unquote(parts.path).strip("/"), dict(parse_qsl(parts.query))
+
+
+def _compose(scheme: str, bucket: str, path: str, options: dict[str, str]) -> str:
+    names = [name for name in path.split("/") if name]
+    plain = "/".join([f"{scheme}://{bucket}", *(quote(name, safe=" !$&'()*+,;=:@") for name in names)])
+    return f"{plain}?{urlencode(options)}" if options else plain

@@ -1,0 +1,132 @@
+"""A real S3 API on a loopback socket, which can be told to fail: ``python -m support.s3_server`` prints its port.
+
+A request ``PUT /_faults?share=0.05&outage=3`` has that share of later requests fail, and all of them for so many seconds.
+"""
+
+import contextlib
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+BUCKET = "sweeps"
+
+
+class Faults:
+    """Passes requests on, but for a share of them, which meet what an S3 that is overloaded or far away does."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+        self.share = 0.0
+        self.outage_until = 0.0
+        self.random = random.Random(0)
+        self.num_failed = 0
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == "/_faults":
+            given = parse_qs(environ["QUERY_STRING"])
+            self.share = float(given.get("share", ["0"])[0])
+            self.outage_until = time.monotonic() + float(given.get("outage", ["0"])[0])
+            start_response("200 OK", [("Content-Type", "text/plain")])
+            return [str(self.num_failed).encode()]
+        if time.monotonic() < self.outage_until:
+            return self.reset(environ)
+        if self.random.random() < self.share:
+            self.num_failed += 1
+            return self.random.choice([self.reset, self.late, self.unavailable, self.broken])(environ, start_response)
+        return self.app(environ, start_response)
+
+    def reset(self, environ: dict[str, Any], start_response: Any = None) -> Iterable[bytes]:
+        environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+        return []
+
+    def late(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        """The request is carried out, but its answer is lost."""
+        list(self.app(environ, lambda *_: None))
+        return self.reset(environ)
+
+    def unavailable(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        return self._error("503 Service Unavailable", "SlowDown", environ, start_response)
+
+    def broken(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        return self._error("500 Internal Server Error", "InternalError", environ, start_response)
+
+    def _error(self, status: str, code: str, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        start_response(status, [("Content-Type", "application/xml")])
+        return [f"<Error><Code>{code}</Code></Error>".encode()]
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """A running server."""
+
+    port: int
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
+            "AWS_ACCESS_KEY_ID": "access-key-of-the-tests",
+            "AWS_SECRET_ACCESS_KEY": "secret-of-the-tests",
+            "AWS_REGION": "us-east-1",
+        }
+
+    def uri(self, *names: str) -> str:
+        return "/".join([f"s3://{BUCKET}", *names])
+
+    def fail(self, share: float = 0.0, outage: float = 0.0) -> int:
+        """Have requests fail from now on; how many have failed so far by ``share``."""
+        url = f"http://127.0.0.1:{self.port}/_faults?share={share}&outage={outage}"
+        with urllib.request.urlopen(urllib.request.Request(url, method="PUT")) as answer:
+            return int(answer.read())
+
+
+@contextlib.contextmanager
+def s3_server() -> Iterator[S3Server]:
+    """A server in a process of its own, with an empty bucket and with the environment set that finds it."""
+    tests = Path(__file__).parents[1]
+    command = [sys.executable, "-m", "support.s3_server"]
+    process = subprocess.Popen(command, cwd=tests, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    server = S3Server(int(process.stdout.readline()))
+    before = {name: os.environ.get(name) for name in server.environment}
+    os.environ.update(server.environment)
+    try:
+        import boto3
+
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
+        yield server
+    finally:
+        process.kill()
+        process.wait()
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def main() -> None:
+    from moto.server import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class Handler(WSGIRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+    app = Faults(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Handler)
+    print(server.server_port, flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from raysweep.errors import InputError
+from raysweep.storage.bucket import Bucket, StorageError
+from support.s3_server import S3Server, s3_server
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    with s3_server() as running:
+        yield running
+
+
+@pytest.fixture
+def bucket(server: S3Server, request) -> Iterator[Bucket]:
+    yield Bucket(server.uri("bucket tests", request.node.name.replace("[", "-")), on_wait=[].append)
+    server.fail(share=0.0)
+
+
+def test_what_is_written_is_read(bucket: Bucket) -> None:
+    bucket.write("a/b", b"one")
+    bucket.write("a/b", b"two")
+    bucket.write("a/c", b"")
+    assert bucket.read("a/b") == b"two"
+    assert bucket.sizes("a") == {"a/b": 3, "a/c": 0}
+    assert bucket.read_all(["a/c", "a/b"]) == [b"", b"two"]
+    bucket.delete(["a/b"])
+    assert bucket.sizes() == {"a/c": 0}
+    assert bucket.size_of("a/b") is None
+    with pytest.raises(FileNotFoundError):
+        bucket.read("a/b")
+
+
+def test_an_object_is_created_once(bucket: Bucket) -> None:
+    bucket.create("one", b"mine")
+    with pytest.raises(FileExistsError):
+        bucket.create("one", b"theirs")
+    assert bucket.read("one") == b"mine"
+
+
+def test_an_object_is_replaced_only_as_long_as_nobody_else_has(bucket: Bucket) -> None:
+    first = bucket.create("one", b"1")
+    second = bucket.replace("one", b"2", first)
+    assert second is not None
+    assert bucket.replace("one", b"3", first) is None
+    assert bucket.read_version("one").tag == second
+    assert bucket.read("one") == b"2"
+
+
+def test_files_of_any_size_travel_whole(bucket: Bucket, tmp_path: Path) -> None:
+    for num_bytes in (0, 1, 16 * 2**20, 16 * 2**20 + 1, 40 * 2**20 + 7):
+        content = bytes(range(256)) * (num_bytes // 256 + 1)
+        source, target = tmp_path / "source", tmp_path / "new" / "target"
+        source.write_bytes(content[:num_bytes])
+        bucket.upload(source, "file")
+        assert bucket.size_of("file") == num_bytes
+        bucket.download("file", target, num_bytes)
+        assert target.read_bytes() == source.read_bytes()
+
+
+def test_a_store_that_fails_now_and_then_gives_the_same_answers(server: S3Server, bucket: Bucket) -> None:
+    """A tenth of the requests fail, some of them after they were carried out."""
+    bucket.write("first", b"")
+    before = server.fail(share=0.1)
+    tag = bucket.create("counter", b"0")
+    for number in range(1, 60):
+        bucket.create(f"events/{number:03d}", str(number).encode())
+        replaced = bucket.replace("counter", str(number).encode(), tag)
+        if replaced is None:  # carried out, with the answer lost: the caller looks who did it
+            found = bucket.read_version("counter")
+            assert found.content == str(number).encode()
+            replaced = found.tag
+        tag = replaced
+    failed = server.fail(share=0.0) - before
+    names = [f"events/{number:03d}" for number in range(1, 60)]
+    assert list(bucket.sizes("events")) == names
+    assert bucket.read_all(names) == [str(number).encode() for number in range(1, 60)]
+    assert failed > 5
+
+
+def test_an_outage_is_waited_out_and_said(server: S3Server, bucket: Bucket) -> None:
+    said: list[str] = []
+    bucket.on_wait = said.append
+    bucket.write("first", b"")
+    server.fail(outage=4)
+    bucket.write("second", b"2")
+    assert bucket.read("second") == b"2"
+
+
+def test_an_outage_that_lasts_ends_in_one_clear_error(server: S3Server, bucket: Bucket) -> None:
+    said: list[str] = []
+    bucket.on_wait, bucket.patience = said.append, 1.0
+    bucket.write("first", b"")
+    server.fail(outage=60)
+    with pytest.raises(StorageError, match="no answer for"):
+        bucket.write("second", b"2")
+    server.fail(outage=0)
+    assert said == [] or "waiting" in said[0]
+
+
+def test_a_bucket_that_is_not_there_is_named_at_once(server: S3Server) -> None:
+    with pytest.raises(InputError, match="no such bucket"):
+        Bucket("s3://elsewhere/x").write("a", b"")
+
+
+def test_no_error_repeats_a_key(server: S3Server) -> None:
+    with pytest.raises((StorageError, InputError)) as raised:
+        Bucket("s3://elsewhere/x").write("a", b"")
+    shown = f"{raised.value} {raised.value.__cause__}"
+    assert "secret-of-the-tests" not in shown and "access-key-of-the-tests" not in shown

@@ -1,0 +1,105 @@
+import json
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from raysweep.storage.bucket import Bucket, StorageError
+from raysweep.storage.lease import Lease
+from support.s3_server import S3Server, s3_server
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    with s3_server() as running:
+        yield running
+
+
+@pytest.fixture
+def bucket(server: S3Server, request) -> Iterator[Bucket]:
+    yield Bucket(server.uri("leases", request.node.name), on_wait=[].append)
+    server.fail(share=0.0)
+
+
+def test_a_lease_that_is_let_go_is_had_at_once(bucket: Bucket) -> None:
+    first = Lease(bucket, note={"events": 7})
+    assert first.acquire(pytest.fail) == {}
+    first.ensure(pytest.fail)
+    first.release()
+    second = Lease(bucket)
+    assert second.acquire(pytest.fail) == {"events": 7}
+    second.release()
+
+
+def test_a_living_lease_is_waited_for_and_its_holder_named(bucket: Bucket) -> None:
+    said: list[str] = []
+    first = Lease(bucket, seconds=3, renew_seconds=60)  # as of a driver that is killed
+    first.acquire(pytest.fail)
+    began = time.monotonic()
+    second = Lease(bucket, seconds=3)
+    second.acquire(said.append)
+    assert time.monotonic() - began >= 3
+    [line] = said
+    assert "process" in line and "until" in line and "--take-over" in line
+    first.renew()
+    with pytest.raises(StorageError, match="taken over by"):
+        first.ensure(pytest.fail)
+    second.release()
+
+
+def test_a_lease_that_is_renewed_is_not_had_by_waiting(bucket: Bucket) -> None:
+    first = Lease(bucket, seconds=2, renew_seconds=0.3)
+    first.acquire(pytest.fail)
+    second = Lease(bucket, seconds=2)
+    waiting = threading.Thread(target=second.acquire, args=([].append,))
+    waiting.start()
+    waiting.join(5)
+    assert waiting.is_alive()
+    first.ensure(pytest.fail)
+    first.release()
+    waiting.join()
+    second.ensure(pytest.fail)
+    second.release()
+
+
+def test_taking_over_stops_the_holder_with_a_warning(bucket: Bucket) -> None:
+    said: list[str] = []
+    first = Lease(bucket, renew_seconds=60)
+    first.acquire(pytest.fail)
+    second = Lease(bucket)
+    second.acquire(said.append, take_over=True)
+    assert "taken over from" in said[0]
+    first.renew()
+    with pytest.raises(StorageError, match="taken over by"):
+        first.ensure(pytest.fail)
+    first.release()
+    second.ensure(pytest.fail)
+    second.release()
+
+
+def test_a_holder_that_cannot_renew_writes_nothing_after_the_end(server: S3Server, bucket: Bucket) -> None:
+    bucket.patience = 0.1
+    said: list[str] = []
+    lease = Lease(bucket, seconds=1, renew_seconds=0.2)
+    lease.acquire(pytest.fail)
+    server.fail(outage=4)
+    time.sleep(1.5)
+    began = time.monotonic()
+    lease.ensure(said.append)  # nobody took it over, so it is renewed once the store answers again
+    assert time.monotonic() - began > 1
+    assert "nothing is written meanwhile" in said[0]
+    lease.release()
+
+
+def test_a_renewal_whose_answer_is_lost_loses_nothing(bucket: Bucket) -> None:
+    lease = Lease(bucket, renew_seconds=60)
+    lease.acquire(pytest.fail)
+    stored = json.loads(bucket.read("lease.json"))
+    bucket.write("lease.json", json.dumps({**stored, "version": "of the renewal whose answer was lost"}).encode())
+    lease.renew()  # finds that the lease is its own still
+    before = bucket.read("lease.json")
+    lease.renew()
+    assert bucket.read("lease.json") != before
+    lease.ensure(pytest.fail)
+    lease.release()

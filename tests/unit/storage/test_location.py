@@ -1,0 +1,60 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raysweep.storage import location
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("s3://bucket/runs/", "s3://bucket/runs"),
+        ("s3://bucket//a///b", "s3://bucket/a/b"),
+        ("gs://bucket", "gs://bucket"),
+        (
+            "s3://b/x?endpoint_override=localhost:9000&scheme=http",
+            "s3://b/x?endpoint_override=localhost%3A9000&scheme=http",
+        ),
+    ],
+)
+def test_a_uri_has_one_spelling(given: str, kept: str) -> None:
+    assert location.absolute(given) == kept
+    assert location.absolute(kept) == kept
+
+
+def test_a_relative_path_is_taken_from_the_working_folder(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert location.absolute("runs") == str(tmp_path / "runs")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("", "empty"),
+        ("s3:/bucket/x", "lacks a slash"),
+        ("hdfs://host/x", "scheme hdfs://"),
+        ("s3:///x", "lacks a bucket"),
+        ("s3://key:sEcret@bucket/x", "must not hold keys"),
+        ("s3://bucket/x?access_key=sEcret", "must not hold access_key"),
+        ("s3://bucket/x?X-Amz-Signature=sEcret", "must not hold X-Amz-Signature"),
+    ],
+)
+def test_what_is_no_location_is_refused_and_a_key_is_not_repeated(wrong: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as raised:
+        location.absolute(wrong)
+    assert "sEcret" not in str(raised.value)
+
+
+names = st.text(st.characters(exclude_characters="/", exclude_categories=("Cs", "Cc")), min_size=1).filter(
+    lambda name: name not in (".", "..")
+)
+
+
+@given(st.lists(names, min_size=1, max_size=4), st.sampled_from(["", "?region=eu-west-1"]))
+def test_joining_and_splitting_are_inverse(parts: list[str], options: str) -> None:
+    base = location.absolute(f"s3://bucket{options}")
+    joined = location.join(base, *parts)
+    assert location.split(joined)[2] == "/".join(parts)
+    assert location.name_of(joined) == parts[-1]
+    assert location.absolute(joined) == joined
+    assert location.parent(location.join(base, *parts)) == location.join(base, *parts[:-1])
