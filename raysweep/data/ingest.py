@@ -17,8 +17,10 @@ import pyarrow as pa
 
 from raysweep.config.sweep import DataConfig
 from raysweep.data import sources
-from raysweep.data.dataset import HUB_SPLITS, SPLITS, Split, Summary, Texts
+from raysweep.data.containment import Containment
+from raysweep.data.dataset import HUB_SPLITS, NO_SPLIT, SPLITS, Split, Summary, Texts
 from raysweep.data.dev_split import carve, extremes
+from raysweep.data.phrases import words
 from raysweep.errors import InputError
 
 _SCHEMA = pa.schema([("text", pa.string())])
@@ -30,6 +32,9 @@ _DIGEST_BYTES = 16
 _NUM_SHOWN = 5  # conflicting texts that the summary shows
 
 
+MOST_LOOKED_FOR = 10_000  # rows of a split: of more, a sample is looked for inside the training rows
+
+
 Progress = Callable[[int], None]
 
 
@@ -38,8 +43,9 @@ def build(folder: Path, data: DataConfig, *, seed: int = 0, progress: Progress =
 
     ``progress`` is told the rows read so far of the source that is being read.
 
-    Without ``data.test`` there are no test rows, but the source ``demo`` as train brings its own. Memory peaks below 200
-    bytes a row. Raises InputError for what :func:`raysweep.data.sources.read` refuses, fewer than two classes, labels
+    Without ``data.test`` there are no test rows, but the source ``demo`` as train brings its own. A split that is given is
+    never changed; warnings tell how many of its rows stand in train, or inside training rows. Memory peaks below 200 bytes
+    a row. Raises InputError for what :func:`raysweep.data.sources.read` refuses, fewer than two classes, labels
     that train lacks, and a label column that holds something else.
     """
     path = folder / "sentences.arrow"
@@ -50,9 +56,13 @@ def build(folder: Path, data: DataConfig, *, seed: int = 0, progress: Progress =
     if not keep.all():
         _drop_rows(path, keep)
     rows = _kept_rows(parts, keep)
+    texts = Texts(path)
     if not data.dev:
-        rows = _carve_dev(rows, data, seed)
+        rows = _carve_dev(rows, texts, data, seed)
+        warnings += _carving_warnings(rows, label_names)
     also_in_train = _count_also_in_train(rows)
+    looked_for = _looked_for(rows, seed)
+    inside_train = _count_inside_train(rows, texts, looked_for)
     summary = Summary(
         sources=used,
         label_names=label_names,
@@ -62,7 +72,13 @@ def build(folder: Path, data: DataConfig, *, seed: int = 0, progress: Progress =
         conflicts=conflicts,
         num_duplicates={split: _count_duplicates(rows, split) for split in SPLITS},
         num_also_in_train=also_in_train,
-        warnings=[*warnings, *_overlap_warnings(rows, also_in_train)],
+        num_inside_train=inside_train,
+        num_left_out=int((rows.splits == NO_SPLIT).sum()),
+        warnings=[
+            *warnings,
+            *_overlap_warnings(rows, also_in_train),
+            *_inside_warnings(rows, looked_for, inside_train),
+        ],
     )
     _save(folder, rows, summary)
     return summary
@@ -271,8 +287,13 @@ class _Rows:
     splits: npt.NDArray[np.int8]
     groups: npt.NDArray[np.int32]
 
+    def is_in(self, split: Split) -> npt.NDArray[np.bool_]:
+        number = SPLITS.index(split)
+        is_in: npt.NDArray[np.bool_] = self.splits == number
+        return is_in
+
     def ids(self, split: Split) -> npt.NDArray[np.intp]:
-        return np.flatnonzero(self.splits == SPLITS.index(split))
+        return np.flatnonzero(self.is_in(split))
 
 
 def _kept_rows(parts: Sequence[_Part], keep: npt.NDArray[np.bool_]) -> _Rows:
@@ -282,14 +303,32 @@ def _kept_rows(parts: Sequence[_Part], keep: npt.NDArray[np.bool_]) -> _Rows:
     return _Rows(labels[keep], splits[keep], _codes(folded[keep]))
 
 
-def _carve_dev(rows: _Rows, data: DataConfig, seed: int) -> _Rows:
-    train = rows.ids("train")
-    carved = carve(rows.labels[train], rows.groups[train], fraction=data.dev_fraction, max_rows=data.max_dev, seed=seed)
-    if not carved.any():
-        raise InputError(f"{data.train}: too few rows ({len(carved)}) to carve a dev split from; give one")
+def _carve_dev(rows: _Rows, texts: Texts, data: DataConfig, seed: int) -> _Rows:
+    is_train = rows.is_in("train")
+    train = np.flatnonzero(is_train)  # the first rows, so that their positions are their ids
+    carving = carve(
+        rows.labels[train],
+        _word_groups(texts)[train],
+        Containment(texts, is_train),
+        fraction=data.dev_fraction,
+        max_rows=data.max_dev,
+        seed=seed,
+    )
+    if not carving.is_dev.any():
+        raise InputError(f"{data.train}: too few rows ({len(train)}) to carve a dev split from; give one")
     splits = rows.splits.copy()
-    splits[train[carved]] = SPLITS.index("dev")
+    splits[train[carving.is_dev]] = SPLITS.index("dev")
+    splits[train[carving.is_left_out]] = NO_SPLIT
     return replace(rows, splits=splits)
+
+
+def _word_groups(texts: Texts) -> npt.NDArray[np.int32]:
+    """Numbers of the rows, equal for texts that have the same words: for duplicates, and where punctuation differs too."""
+    digests = bytearray()
+    for batch in texts.batches:
+        for text in batch.column(0).to_pylist():
+            digests += _digest(" ".join(words(text)))
+    return _codes(_digest_rows(digests))
 
 
 def _count_labels(rows: _Rows, split: Split, label_names: Sequence[str]) -> dict[str, int]:
@@ -306,6 +345,52 @@ def _count_also_in_train(rows: _Rows) -> dict[str, int]:
     """How many texts of each other split also stand in train, case and spacing aside."""
     train = rows.groups[rows.ids("train")]
     return {split: int(np.isin(rows.groups[rows.ids(split)], train).sum()) for split in SPLITS[1:]}
+
+
+def _looked_for(rows: _Rows, seed: int) -> dict[str, npt.NDArray[np.intp]]:
+    """The rows of each other split, or a sample of them, that are looked for inside the training rows."""
+    rng = np.random.default_rng(seed)
+    found: dict[str, npt.NDArray[np.intp]] = {}
+    for split in SPLITS[1:]:
+        ids = rows.ids(split)
+        found[split] = np.sort(rng.choice(ids, min(len(ids), MOST_LOOKED_FOR), replace=False))
+    return found
+
+
+def _count_inside_train(rows: _Rows, texts: Texts, looked_for: dict[str, npt.NDArray[np.intp]]) -> dict[str, int]:
+    """How many of these rows stand inside a training row: their words are a run of its words, and it has more."""
+    ids = np.concatenate(list(looked_for.values()))
+    is_inside = Containment(texts, rows.is_in("train")).is_inside(ids)
+    return {split: int(is_inside[np.isin(ids, some)].sum()) for split, some in looked_for.items()}
+
+
+def _carving_warnings(rows: _Rows, label_names: Sequence[str]) -> list[str]:
+    """What carving dev has cost."""
+    warnings = []
+    if count := (rows.splits == NO_SPLIT).sum():
+        warnings.append(
+            f"{count} training texts contain dev texts, word for word, and are left out of train and the pool"
+        )
+    in_train = np.bincount(rows.labels[rows.ids("train")], minlength=len(label_names))
+    in_dev = np.bincount(rows.labels[rows.ids("dev")], minlength=len(label_names))
+    absent = np.flatnonzero((in_train > 1) & (in_dev == 0))
+    if len(absent):
+        some = ", ".join(label_names[label] for label in absent[:_NUM_SHOWN])
+        warnings.append(f"dev has no text of {len(absent)} labels ({some}): all stand in other texts that train needs")
+    return warnings
+
+
+def _inside_warnings(
+    rows: _Rows, looked_for: dict[str, npt.NDArray[np.intp]], inside_train: dict[str, int]
+) -> list[str]:
+    warnings = []
+    for split in SPLITS[1:]:
+        if count := inside_train[split]:
+            num_looked_for = len(looked_for[split])
+            is_sample = num_looked_for < len(rows.ids(split))
+            total = f"a sample of {num_looked_for}" if is_sample else f"{num_looked_for}"
+            warnings.append(f"{count} of {total} {split} texts stand inside training texts, word for word")
+    return warnings
 
 
 def _overlap_warnings(rows: _Rows, also_in_train: dict[str, int]) -> list[str]:

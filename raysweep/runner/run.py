@@ -107,7 +107,7 @@ def run(
     check_writable("storage.runs", config.storage.runs)
     check_writable("storage.artifacts", config.storage.artifacts_folder)
     older = [load(folder) for folder in warm_start]
-    plan = make_plan(config, space)
+    plan = make_plan(config, space, resumed=resumed.prepared if resumed else None)
     sweep: Sweep | None = None
     ending = FAILED
     try:
