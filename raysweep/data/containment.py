@@ -4,7 +4,7 @@ No two rows are compared. The rows that are asked about are few enough to be hel
 training rows stream past them, block by block.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -19,16 +19,20 @@ BATCH_CHARACTERS = 2**23  # of the rows that are looked for at a time; they take
 Ids = npt.NDArray[np.integer]
 
 
+Progress = Callable[[int], None]
+
+
 class Containment:
     """Which rows stand inside training rows, which ``is_train``, (rows,), marks.
 
     Each question reads the training rows once for every eight million characters that it asks about. It holds these and a
-    block of rows.
+    block of rows. ``progress`` is told the rows of the file that it has read so far, each time from the start.
     """
 
-    def __init__(self, texts: Texts, is_train: npt.NDArray[np.bool_]) -> None:
+    def __init__(self, texts: Texts, is_train: npt.NDArray[np.bool_], progress: Progress = lambda rows: None) -> None:
         self._texts = texts
         self._is_train = is_train
+        self._progress = progress
 
     def is_inside(self, ids: Ids) -> npt.NDArray[np.bool_]:
         """Which of these rows stand inside a training row, (ids,)."""
@@ -90,3 +94,4 @@ class Containment:
             if len(rows):
                 positions, ends = phrases.inside(self._texts.take(rows))
                 yield rows[positions], ends
+            self._progress(next_row)

@@ -3,7 +3,7 @@
 import json
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from raysweep.config.sweep import DataConfig
 from raysweep.data import sources
-from raysweep.data.containment import Containment
+from raysweep.data.containment import Containment, Progress
 from raysweep.data.dataset import HUB_SPLITS, NO_SPLIT, SPLITS, Split, Summary, Texts
 from raysweep.data.dev_split import carve, extremes
 from raysweep.data.phrases import words
@@ -35,13 +35,11 @@ _NUM_SHOWN = 5  # conflicting texts that the summary shows
 MOST_LOOKED_FOR = 10_000  # rows of a split: of more, a sample is looked for inside the training rows
 
 
-Progress = Callable[[int], None]
-
-
 def build(folder: Path, data: DataConfig, *, seed: int = 0, progress: Progress = lambda rows: None) -> Summary:
     """Stream the sources into ``folder``, which exists, and carve dev from train if none is given.
 
-    ``progress`` is told the rows read so far of the source that is being read.
+    ``progress`` is told the rows read so far of the source that is being read, then of all texts, each time they are gone
+    through to find what stands inside train.
 
     Without ``data.test`` there are no test rows, but the source ``demo`` as train brings its own. A split that is given is
     never changed; warnings tell how many of its rows stand in train, or inside training rows. Memory peaks below 200 bytes
@@ -58,11 +56,12 @@ def build(folder: Path, data: DataConfig, *, seed: int = 0, progress: Progress =
     rows = _kept_rows(parts, keep)
     texts = Texts(path)
     if not data.dev:
-        rows = _carve_dev(rows, texts, data, seed)
+        rows = _carve_dev(rows, texts, data, seed, progress)
         warnings += _carving_warnings(rows, label_names)
     also_in_train = _count_also_in_train(rows)
     looked_for = _looked_for(rows, seed)
-    inside_train = _count_inside_train(rows, texts, looked_for)
+    containment = Containment(texts, rows.is_in("train"), progress)
+    inside_train = _count_inside_train(containment, looked_for)
     summary = Summary(
         sources=used,
         label_names=label_names,
@@ -303,13 +302,13 @@ def _kept_rows(parts: Sequence[_Part], keep: npt.NDArray[np.bool_]) -> _Rows:
     return _Rows(labels[keep], splits[keep], _codes(folded[keep]))
 
 
-def _carve_dev(rows: _Rows, texts: Texts, data: DataConfig, seed: int) -> _Rows:
+def _carve_dev(rows: _Rows, texts: Texts, data: DataConfig, seed: int, progress: Progress) -> _Rows:
     is_train = rows.is_in("train")
     train = np.flatnonzero(is_train)  # the first rows, so that their positions are their ids
     carving = carve(
         rows.labels[train],
         _word_groups(texts)[train],
-        Containment(texts, is_train),
+        Containment(texts, is_train, progress),
         fraction=data.dev_fraction,
         max_rows=data.max_dev,
         seed=seed,
@@ -357,10 +356,10 @@ def _looked_for(rows: _Rows, seed: int) -> dict[str, npt.NDArray[np.intp]]:
     return found
 
 
-def _count_inside_train(rows: _Rows, texts: Texts, looked_for: dict[str, npt.NDArray[np.intp]]) -> dict[str, int]:
+def _count_inside_train(containment: Containment, looked_for: dict[str, npt.NDArray[np.intp]]) -> dict[str, int]:
     """How many of these rows stand inside a training row: their words are a run of its words, and it has more."""
     ids = np.concatenate(list(looked_for.values()))
-    is_inside = Containment(texts, rows.is_in("train")).is_inside(ids)
+    is_inside = containment.is_inside(ids)
     return {split: int(is_inside[np.isin(ids, some)].sum()) for split, some in looked_for.items()}
 
 

@@ -93,3 +93,10 @@ def test_nothing_is_asked_of_no_rows(tmp_path: Path) -> None:
     nothing = np.zeros(0, np.intp)
     assert found.is_inside(nothing).tolist() == []
     assert found.containing(nothing, 3) == []
+
+
+def test_progress_is_told_the_rows_that_were_read(tmp_path: Path) -> None:
+    told: list[int] = []
+    found = Containment(stored(tmp_path, ["a b"] * 10), np.arange(10) < 5, told.append)
+    assert found.is_inside(np.array([0])).tolist() == [False]
+    assert told == [4, 8, 10]
