@@ -20,6 +20,7 @@ from raysweep.data import sources
 from raysweep.data.containment import Containment, Progress
 from raysweep.data.dataset import HUB_SPLITS, NO_SPLIT, SPLITS, Split, Summary, Texts
 from raysweep.data.dev_split import carve, extremes
+from raysweep.data.overlap import overlaps
 from raysweep.data.phrases import words
 from raysweep.errors import InputError
 
@@ -32,9 +33,6 @@ _DIGEST_BYTES = 16
 _NUM_SHOWN = 5  # conflicting texts that the summary shows
 
 
-MOST_LOOKED_FOR = 10_000  # rows of a split: of more, a sample is looked for inside the training rows
-
-
 def build(folder: Path, data: DataConfig, *, seed: int = 0, progress: Progress = lambda rows: None) -> Summary:
     """Stream the sources into ``folder``, which exists, and carve dev from train if none is given.
 
@@ -43,8 +41,9 @@ def build(folder: Path, data: DataConfig, *, seed: int = 0, progress: Progress =
 
     Without ``data.test`` there are no test rows, but the source ``demo`` as train brings its own. A split that is given is
     never changed; warnings tell how many of its rows stand in train, or inside training rows. Memory peaks below 200 bytes
-    a row. Raises InputError for what :func:`raysweep.data.sources.read` refuses, fewer than two classes, labels
-    that train lacks, and a label column that holds something else.
+    a row, and some 50 MiB for the rows that are looked for inside others. Raises InputError for what
+    :func:`raysweep.data.sources.read` refuses, fewer than two classes, labels that train lacks, and a label column that
+    holds something else.
     """
     path = folder / "sentences.arrow"
     used = _sources(data)
@@ -58,26 +57,23 @@ def build(folder: Path, data: DataConfig, *, seed: int = 0, progress: Progress =
     if not data.dev:
         rows = _carve_dev(rows, texts, data, seed, progress)
         warnings += _carving_warnings(rows, label_names)
-    also_in_train = _count_also_in_train(rows)
-    looked_for = _looked_for(rows, seed)
+    ids = {split: rows.ids(split) for split in SPLITS}
     containment = Containment(texts, rows.is_in("train"), progress)
-    inside_train = _count_inside_train(containment, looked_for)
+    shared = overlaps(ids, rows.groups, containment, seed=seed)
+    for overlap in shared.values():
+        warnings += overlap.warnings
     summary = Summary(
         sources=used,
         label_names=label_names,
-        num_sentences={split: len(rows.ids(split)) for split in SPLITS},
+        num_sentences={split: len(ids[split]) for split in SPLITS},
         num_by_label={split: _count_labels(rows, split, label_names) for split in SPLITS},
         num_dropped_conflicting=int((~keep).sum()),
         conflicts=conflicts,
         num_duplicates={split: _count_duplicates(rows, split) for split in SPLITS},
-        num_also_in_train=also_in_train,
-        num_inside_train=inside_train,
+        num_also_in_train={split: overlap.num_also_in_train for split, overlap in shared.items()},
+        num_inside_train={split: overlap.num_inside_train for split, overlap in shared.items()},
         num_left_out=int((rows.splits == NO_SPLIT).sum()),
-        warnings=[
-            *warnings,
-            *_overlap_warnings(rows, also_in_train),
-            *_inside_warnings(rows, looked_for, inside_train),
-        ],
+        warnings=warnings,
     )
     _save(folder, rows, summary)
     return summary
@@ -340,29 +336,6 @@ def _count_duplicates(rows: _Rows, split: Split) -> int:
     return len(groups) - len(np.unique(groups))
 
 
-def _count_also_in_train(rows: _Rows) -> dict[str, int]:
-    """How many texts of each other split also stand in train, case and spacing aside."""
-    train = rows.groups[rows.ids("train")]
-    return {split: int(np.isin(rows.groups[rows.ids(split)], train).sum()) for split in SPLITS[1:]}
-
-
-def _looked_for(rows: _Rows, seed: int) -> dict[str, npt.NDArray[np.intp]]:
-    """The rows of each other split, or a sample of them, that are looked for inside the training rows."""
-    rng = np.random.default_rng(seed)
-    found: dict[str, npt.NDArray[np.intp]] = {}
-    for split in SPLITS[1:]:
-        ids = rows.ids(split)
-        found[split] = np.sort(rng.choice(ids, min(len(ids), MOST_LOOKED_FOR), replace=False))
-    return found
-
-
-def _count_inside_train(containment: Containment, looked_for: dict[str, npt.NDArray[np.intp]]) -> dict[str, int]:
-    """How many of these rows stand inside a training row: their words are a run of its words, and it has more."""
-    ids = np.concatenate(list(looked_for.values()))
-    is_inside = containment.is_inside(ids)
-    return {split: int(is_inside[np.isin(ids, some)].sum()) for split, some in looked_for.items()}
-
-
 def _carving_warnings(rows: _Rows, label_names: Sequence[str]) -> list[str]:
     """What carving dev has cost."""
     warnings = []
@@ -375,29 +348,9 @@ def _carving_warnings(rows: _Rows, label_names: Sequence[str]) -> list[str]:
     absent = np.flatnonzero((in_train > 1) & (in_dev == 0))
     if len(absent):
         some = ", ".join(label_names[label] for label in absent[:_NUM_SHOWN])
-        warnings.append(f"dev has no text of {len(absent)} labels ({some}): all stand in other texts that train needs")
-    return warnings
-
-
-def _inside_warnings(
-    rows: _Rows, looked_for: dict[str, npt.NDArray[np.intp]], inside_train: dict[str, int]
-) -> list[str]:
-    warnings = []
-    for split in SPLITS[1:]:
-        if count := inside_train[split]:
-            num_looked_for = len(looked_for[split])
-            is_sample = num_looked_for < len(rows.ids(split))
-            total = f"a sample of {num_looked_for}" if is_sample else f"{num_looked_for}"
-            warnings.append(f"{count} of {total} {split} texts stand inside training texts, word for word")
-    return warnings
-
-
-def _overlap_warnings(rows: _Rows, also_in_train: dict[str, int]) -> list[str]:
-    warnings = []
-    for split in SPLITS[1:]:
-        if count := also_in_train[split]:
-            total = len(rows.ids(split))
-            warnings.append(f"{count} of {total} {split} texts also stand in train, case and spacing aside")
+        warnings.append(
+            f"dev has no text of {len(absent)} labels ({some}): their texts all stand in texts that train keeps"
+        )
     return warnings
 
 

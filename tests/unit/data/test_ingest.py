@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raysweep.config.sweep import DataConfig
-from raysweep.data import dataset, demo, files, ingest
+from raysweep.data import dataset, demo, files, ingest, overlap
 from raysweep.data.dataset import Sentences
 from raysweep.errors import InputError
 from support.containment import is_inside
@@ -144,7 +144,7 @@ def test_a_class_whose_texts_all_stand_in_others_may_have_no_dev(tmp_path):
     ]
     summary, _ = built(tmp_path, rows)
     assert summary.num_by_label["dev"] == {"long": 6, "short": 0}
-    assert summary.warnings == ["dev has no text of 1 labels (short): all stand in other texts that train needs"]
+    assert summary.warnings == ["dev has no text of 1 labels (short): their texts all stand in texts that train keeps"]
 
 
 def test_a_dev_split_that_is_given_stays_and_what_stands_inside_train_is_counted(tmp_path, monkeypatch):
@@ -157,7 +157,7 @@ def test_a_dev_split_that_is_given_stays_and_what_stands_inside_train_is_counted
         "2 of 4 dev texts stand inside training texts, word for word",
         "1 of 2 test texts stand inside training texts, word for word",
     ]
-    monkeypatch.setattr(ingest, "MOST_LOOKED_FOR", 3)
+    monkeypatch.setattr(overlap, "MOST_LOOKED_FOR", 3)
     warnings = built(tmp_path, TRAIN, [("3", "b")] * 5)[0].warnings
     assert warnings == ["3 of a sample of 3 dev texts stand inside training texts, word for word"]
 
