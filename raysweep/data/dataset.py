@@ -2,17 +2,18 @@
 
 ``sentences.arrow``         one string column ``text``, Arrow IPC, uncompressed
 ``labels.npy``              int32, an index into ``label_names``
-``splits.npy``              int8, an index into ``SPLITS``
+``splits.npy``              int8, an index into ``SPLITS``, or ``NO_SPLIT``
 ``duplicate_groups.npy``    int32, equal for texts that differ at most in case, spacing and Unicode form (NFKC)
 ``dataset.json``            the :class:`Summary`
 
 Ids run from 0 without a gap: the rows of train in source order, then those of dev, then those of test. A dev split that
-was carved from train keeps its rows' places among train's.
+was carved from train keeps its rows' places among train's; so do training rows that had to leave train for it and belong
+to no split.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -24,6 +25,9 @@ Split = Literal["train", "dev", "test"]
 
 
 SPLITS: tuple[Split, ...] = get_args(Split)
+
+
+NO_SPLIT = -1
 
 
 HUB_SPLITS: dict[Split, str] = {
@@ -46,6 +50,10 @@ class Summary:
     num_duplicates: dict[str, int]  # rows whose duplicate group occurred in the same split before
     num_also_in_train: dict[str, int]  # rows whose duplicate group also occurs in train
     warnings: list[str]
+    # What older versions did not count:
+    num_inside_train: dict[str, int] = field(default_factory=dict)  # rows that stand inside longer training rows; of a
+    # split of more than 10,000, how many in a sample of that many
+    num_left_out: int = 0  # training rows that contain rows of the carved dev; they belong to no split
 
 
 class Sentences:

@@ -3,7 +3,7 @@
 import json
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
@@ -17,8 +17,11 @@ import pyarrow as pa
 
 from raysweep.config.sweep import DataConfig
 from raysweep.data import sources
-from raysweep.data.dataset import HUB_SPLITS, SPLITS, Split, Summary, Texts
+from raysweep.data.containment import Containment, Progress
+from raysweep.data.dataset import HUB_SPLITS, NO_SPLIT, SPLITS, Split, Summary, Texts
 from raysweep.data.dev_split import carve, extremes
+from raysweep.data.overlap import overlaps
+from raysweep.data.phrases import words
 from raysweep.errors import InputError
 
 _SCHEMA = pa.schema([("text", pa.string())])
@@ -30,17 +33,17 @@ _DIGEST_BYTES = 16
 _NUM_SHOWN = 5  # conflicting texts that the summary shows
 
 
-Progress = Callable[[int], None]
-
-
 def build(folder: Path, data: DataConfig, *, seed: int = 0, progress: Progress = lambda rows: None) -> Summary:
     """Stream the sources into ``folder``, which exists, and carve dev from train if none is given.
 
-    ``progress`` is told the rows read so far of the source that is being read.
+    ``progress`` is told the rows read so far of the source that is being read, then of all texts, each time they are gone
+    through to find what stands inside train.
 
-    Without ``data.test`` there are no test rows, but the source ``demo`` as train brings its own. Memory peaks below 200
-    bytes a row. Raises InputError for what :func:`raysweep.data.sources.read` refuses, fewer than two classes, labels
-    that train lacks, and a label column that holds something else.
+    Without ``data.test`` there are no test rows, but the source ``demo`` as train brings its own. A split that is given is
+    never changed; warnings tell how many of its rows stand in train, or inside training rows. Memory peaks below 200 bytes
+    a row, and some 50 MiB for the rows that are looked for inside others. Raises InputError for what
+    :func:`raysweep.data.sources.read` refuses, fewer than two classes, labels that train lacks, and a label column that
+    holds something else.
     """
     path = folder / "sentences.arrow"
     used = _sources(data)
@@ -50,19 +53,27 @@ def build(folder: Path, data: DataConfig, *, seed: int = 0, progress: Progress =
     if not keep.all():
         _drop_rows(path, keep)
     rows = _kept_rows(parts, keep)
+    texts = Texts(path)
     if not data.dev:
-        rows = _carve_dev(rows, data, seed)
-    also_in_train = _count_also_in_train(rows)
+        rows = _carve_dev(rows, texts, data, seed, progress)
+        warnings += _carving_warnings(rows, label_names)
+    ids = {split: rows.ids(split) for split in SPLITS}
+    containment = Containment(texts, rows.is_in("train"), progress)
+    shared = overlaps(ids, rows.groups, containment, seed=seed)
+    for overlap in shared.values():
+        warnings += overlap.warnings
     summary = Summary(
         sources=used,
         label_names=label_names,
-        num_sentences={split: len(rows.ids(split)) for split in SPLITS},
+        num_sentences={split: len(ids[split]) for split in SPLITS},
         num_by_label={split: _count_labels(rows, split, label_names) for split in SPLITS},
         num_dropped_conflicting=int((~keep).sum()),
         conflicts=conflicts,
         num_duplicates={split: _count_duplicates(rows, split) for split in SPLITS},
-        num_also_in_train=also_in_train,
-        warnings=[*warnings, *_overlap_warnings(rows, also_in_train)],
+        num_also_in_train={split: overlap.num_also_in_train for split, overlap in shared.items()},
+        num_inside_train={split: overlap.num_inside_train for split, overlap in shared.items()},
+        num_left_out=int((rows.splits == NO_SPLIT).sum()),
+        warnings=warnings,
     )
     _save(folder, rows, summary)
     return summary
@@ -271,8 +282,13 @@ class _Rows:
     splits: npt.NDArray[np.int8]
     groups: npt.NDArray[np.int32]
 
+    def is_in(self, split: Split) -> npt.NDArray[np.bool_]:
+        number = SPLITS.index(split)
+        is_in: npt.NDArray[np.bool_] = self.splits == number
+        return is_in
+
     def ids(self, split: Split) -> npt.NDArray[np.intp]:
-        return np.flatnonzero(self.splits == SPLITS.index(split))
+        return np.flatnonzero(self.is_in(split))
 
 
 def _kept_rows(parts: Sequence[_Part], keep: npt.NDArray[np.bool_]) -> _Rows:
@@ -282,14 +298,32 @@ def _kept_rows(parts: Sequence[_Part], keep: npt.NDArray[np.bool_]) -> _Rows:
     return _Rows(labels[keep], splits[keep], _codes(folded[keep]))
 
 
-def _carve_dev(rows: _Rows, data: DataConfig, seed: int) -> _Rows:
-    train = rows.ids("train")
-    carved = carve(rows.labels[train], rows.groups[train], fraction=data.dev_fraction, max_rows=data.max_dev, seed=seed)
-    if not carved.any():
-        raise InputError(f"{data.train}: too few rows ({len(carved)}) to carve a dev split from; give one")
+def _carve_dev(rows: _Rows, texts: Texts, data: DataConfig, seed: int, progress: Progress) -> _Rows:
+    is_train = rows.is_in("train")
+    train = np.flatnonzero(is_train)  # the first rows, so that their positions are their ids
+    carving = carve(
+        rows.labels[train],
+        _word_groups(texts)[train],
+        Containment(texts, is_train, progress),
+        fraction=data.dev_fraction,
+        max_rows=data.max_dev,
+        seed=seed,
+    )
+    if not carving.is_dev.any():
+        raise InputError(f"{data.train}: too few rows ({len(train)}) to carve a dev split from; give one")
     splits = rows.splits.copy()
-    splits[train[carved]] = SPLITS.index("dev")
+    splits[train[carving.is_dev]] = SPLITS.index("dev")
+    splits[train[carving.is_left_out]] = NO_SPLIT
     return replace(rows, splits=splits)
+
+
+def _word_groups(texts: Texts) -> npt.NDArray[np.int32]:
+    """Numbers of the rows, equal for texts that have the same words: for duplicates, and where punctuation differs too."""
+    digests = bytearray()
+    for batch in texts.batches:
+        for text in batch.column(0).to_pylist():
+            digests += _digest(" ".join(words(text)))
+    return _codes(_digest_rows(digests))
 
 
 def _count_labels(rows: _Rows, split: Split, label_names: Sequence[str]) -> dict[str, int]:
@@ -302,18 +336,21 @@ def _count_duplicates(rows: _Rows, split: Split) -> int:
     return len(groups) - len(np.unique(groups))
 
 
-def _count_also_in_train(rows: _Rows) -> dict[str, int]:
-    """How many texts of each other split also stand in train, case and spacing aside."""
-    train = rows.groups[rows.ids("train")]
-    return {split: int(np.isin(rows.groups[rows.ids(split)], train).sum()) for split in SPLITS[1:]}
-
-
-def _overlap_warnings(rows: _Rows, also_in_train: dict[str, int]) -> list[str]:
+def _carving_warnings(rows: _Rows, label_names: Sequence[str]) -> list[str]:
+    """What carving dev has cost."""
     warnings = []
-    for split in SPLITS[1:]:
-        if count := also_in_train[split]:
-            total = len(rows.ids(split))
-            warnings.append(f"{count} of {total} {split} texts also stand in train, case and spacing aside")
+    if count := (rows.splits == NO_SPLIT).sum():
+        warnings.append(
+            f"{count} training texts contain dev texts, word for word, and are left out of train and the pool"
+        )
+    in_train = np.bincount(rows.labels[rows.ids("train")], minlength=len(label_names))
+    in_dev = np.bincount(rows.labels[rows.ids("dev")], minlength=len(label_names))
+    absent = np.flatnonzero((in_train > 1) & (in_dev == 0))
+    if len(absent):
+        some = ", ".join(label_names[label] for label in absent[:_NUM_SHOWN])
+        warnings.append(
+            f"dev has no text of {len(absent)} labels ({some}): their texts all stand in texts that train keeps"
+        )
     return warnings
 
 

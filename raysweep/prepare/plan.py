@@ -16,7 +16,15 @@ from raysweep.data.artifacts import Artifact, Store
 from raysweep.data.dataset import HUB_SPLITS
 from raysweep.data.prepared import Prepared
 from raysweep.encoders.locate import ModelSource, locate
+from raysweep.errors import InputError
 from raysweep.metrics import retrieval
+from raysweep.storage import location
+
+CARVING = 2
+"""How dev is carved. It is part of the key of sentences, so that what older versions carved is not taken for the same.
+
+1 (which keys do not name): dev may stand inside training rows. 2: it is drawn from rows that stand inside no other.
+"""
 
 
 @dataclass(frozen=True)
@@ -110,8 +118,8 @@ class Plan:
         check_freezing(self.space, names)
 
 
-def make_plan(config: SweepConfig, space: Space) -> Plan:
-    """The plan of a sweep.
+def make_plan(config: SweepConfig, space: Space, *, resumed: Prepared | None = None) -> Plan:
+    """The plan of a sweep. Where it is a run that is ``resumed``, what that run read, the dev split stays as it was carved.
 
     This may take a while: it reads every source from end to end to hash what it holds, hashes the files of each local
     encoder, and downloads an encoder of the Hugging Face hub that is not in the local cache. It writes no artifact and
@@ -125,7 +133,7 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
 
     store = Store(config.storage.artifacts_location)
     planner = _Planner(config, store, encoders)
-    sentences = planner.sentences(fingerprints)
+    sentences = planner.sentences(fingerprints, resumed)
     tokens = planner.encoded(sentences, config.model)
     reference = planner.encoded(sentences, config.reference_encoder)
     examples = planner.examples(sentences, _mined_kinds(space))
@@ -184,7 +192,7 @@ class _Planner:
     """Collects stages, each once. An artifact's key hashes its own parameters and the keys of what it reads.
 
     The parameters are as they have always been, down to which are left out at their defaults: otherwise artifacts that
-    older versions built would not be found.
+    older versions built would not be found. What these would build otherwise has a number of its own, such as ``CARVING``.
     """
 
     def __init__(self, config: SweepConfig, store: Store, encoders: Mapping[EncoderConfig, ModelSource]) -> None:
@@ -193,7 +201,7 @@ class _Planner:
         self.encoders = encoders
         self.stages: dict[Artifact, Stage] = {}
 
-    def sentences(self, fingerprints: Mapping[str, str]) -> Artifact:
+    def sentences(self, fingerprints: Mapping[str, str], resumed: Prepared | None) -> Artifact:
         data = self.config.data
         # Where the same content lies does not matter. What carves a dev split matters only where none is given.
         left_out = {"train", "dev", "test"}
@@ -203,8 +211,23 @@ class _Planner:
         parameters["content"] = dict(fingerprints)
         if not data.dev:
             parameters["seed"] = self.config.seed
+            if not self._carved_before(parameters, resumed):
+                parameters["carving"] = CARVING
         artifact, keyed = self._key("sentences", parameters, reads=[])
         return self._add(SentencesStage(artifact, keyed, data))
+
+    def _carved_before(self, parameters: Mapping[str, Any], resumed: Prepared | None) -> bool:
+        """Whether the resumed run reads sentences of these parameters that an older version carved, and they are there."""
+        artifact, _ = self._key("sentences", parameters, reads=[])
+        if resumed is None or resumed.sentences_artifact.name != artifact.name:
+            return False
+        if not artifact.exists:
+            place = location.join(artifact.location, artifact.name)
+            raise InputError(
+                f"{place}: is gone, and with it this run's dev split, which an older "
+                "version of raysweep carved in another way; start a new run, with --warm-start to learn from this one"
+            )
+        return True
 
     def encoded(self, sentences: Artifact, encoder: EncoderConfig) -> Artifact:
         identity = self.encoders[encoder].identity

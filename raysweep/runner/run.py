@@ -111,7 +111,7 @@ def run(
     check_writable("storage.runs", config.storage.runs)
     check_writable("storage.artifacts", config.storage.artifacts_location)
     older = [load(each) for each in warm_start]
-    plan = make_plan(config, space)
+    plan = make_plan(config, space, resumed=resumed.prepared if resumed else None)
     sweep: Sweep | None = None
     ending = FAILED
     try:

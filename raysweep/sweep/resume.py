@@ -121,9 +121,14 @@ class Resumed:
             number += 1
         return f"run-{number}.log"
 
+    @property
+    def prepared(self) -> Prepared:
+        """What the sweep's trials read."""
+        return Prepared.read(self.folder / "prepared.json")
+
     def check_data(self, prepared: Prepared) -> None:
         """InputError when what was prepared now is not what the sweep's trials read."""
-        before = Prepared.read(self.folder / "prepared.json")
+        before = self.prepared
         for name in ("sentences_artifact", "tokens_artifact", "reference_artifact"):
             if getattr(before, name).name != getattr(prepared, name).name:
                 raise InputError(

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from raysweep.config.sweep import DataConfig
 from raysweep.data import dataset, ingest, sources
+from raysweep.data.containment import Containment
+from support.containment import words
 from support.paths import DATA
 
 NUM_ROWS = {"sst2/train.csv": 67_349, "sst2/test.csv": 872}
@@ -45,3 +48,29 @@ def test_dataset_drops_the_conflicting_rows_and_keeps_the_rest(tmp_path: Path) -
     share = kept["label"].value_counts(normalize=True)
     assert all(abs(count - 1000 * share[label]) < 1 for label, count in summary.num_by_label["dev"].items())
     assert summary.num_also_in_train["dev"] == 0
+    assert summary.num_inside_train["dev"] == summary.num_left_out == 0
+
+
+def test_dev_is_drawn_from_rows_that_stand_inside_no_other(tmp_path: Path) -> None:
+    train = DATA / "sst2/train.csv"
+    if not train.is_file():
+        pytest.skip(f"{train} is missing")
+    ingest.build(tmp_path, DataConfig(train=str(train)), seed=7)
+    sentences = dataset.Sentences(tmp_path)
+    assert len(sentences.ids("dev")) == 1000
+    assert len(sentences.ids("train")) == len(sentences) - 1000
+    train_lines = [words(text) for text in sentences.texts(sentences.ids("train"))]
+    dev_lines = [words(text) for text in sentences.texts(sentences.ids("dev"))]
+    haystack = "\n".join(train_lines)
+    assert [line for line in dev_lines if line in haystack] == []  # nor does any equal one
+
+
+def test_most_rows_stand_inside_others(tmp_path: Path) -> None:
+    train = DATA / "sst2/train.csv"
+    if not train.is_file():
+        pytest.skip(f"{train} is missing")
+    ingest.build(tmp_path, DataConfig(train=str(train)))
+    texts = dataset.Texts(tmp_path / "sentences.arrow")
+    num_rows = len(dataset.Sentences(tmp_path))
+    is_inside = Containment(texts, np.ones(num_rows, bool)).is_inside(np.arange(num_rows))
+    assert (num_rows, (~is_inside).sum()) == (67_339, 8_708)  # 17,092 if punctuation counted as part of a word

@@ -1,5 +1,6 @@
-"""A carved dev split: exact shares, no text on both sides, every label on both."""
+"""A carved dev split: exact shares, no text on both sides or inside one of the other side, every label on both."""
 
+import math
 from collections import Counter
 
 import numpy as np
@@ -7,12 +8,47 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raysweep.data.dev_split import carve
+from support.containment import Compared, is_inside, words
 
 
 def carved(labels, groups=None, fraction=0.1, max_rows=1000, seed=0):
-    labels = np.asarray(labels, np.int32)
-    groups = np.arange(len(labels), dtype=np.int32) if groups is None else np.asarray(groups, np.int32)
-    return carve(labels, groups, fraction=fraction, max_rows=max_rows, seed=seed)
+    """Which rows become dev where no row stands inside another."""
+    groups = np.arange(len(labels)) if groups is None else groups
+    texts = [f"word{group}" for group in groups]
+    carving = carve_texts(texts, labels, fraction=fraction, max_rows=max_rows, seed=seed, containment=Apart())
+    assert not carving.is_left_out.any()
+    return carving.is_dev
+
+
+def carve_texts(texts, labels, fraction=0.1, max_rows=1000, seed=0, containment=None):
+    codes = {}
+    groups = [codes.setdefault(words(text), len(codes)) for text in texts]
+    return carve(
+        np.asarray(labels, np.int32),
+        np.asarray(groups, np.int32),
+        containment or Compared(texts),
+        fraction=fraction,
+        max_rows=max_rows,
+        seed=seed,
+    )
+
+
+class Apart:
+    """No row stands inside another."""
+
+    def is_inside(self, ids):
+        return np.zeros(len(ids), bool)
+
+    def containing(self, ids, most):
+        assert not len(ids)
+        return []
+
+
+def count_inside(texts, carving):
+    """How many rows of dev stand inside a row that stays in train."""
+    stays = ~carving.is_dev & ~carving.is_left_out
+    left = [texts[row] for row in np.flatnonzero(stays)]
+    return sum(any(is_inside(texts[row], other) for other in left) for row in np.flatnonzero(carving.is_dev))
 
 
 def test_shares_are_by_largest_remainder():
@@ -72,3 +108,91 @@ def test_groups_move_whole_and_the_largest_label_evens_out():
 def test_a_group_that_disagrees_on_the_label_stays():
     labels, groups = [0, 1, 0, 1, 0, 1], [0, 0, 1, 1, 2, 3]
     assert not carved(labels, groups, 0.5)[:4].any()
+
+
+TEXTS = st.lists(st.sampled_from(["a", "b", "c", "A,"]), min_size=1, max_size=7).map(" ".join)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), TEXTS), min_size=1, max_size=80), st.floats(0.05, 0.6), st.integers(0, 2**32)
+)
+def test_dev_stands_inside_no_row_of_train(rows, fraction, seed):
+    names = sorted({label for label, _ in rows})
+    labels = np.array([names.index(label) for label, _ in rows])
+    texts = [text for _, text in rows]
+    carving = carve_texts(texts, labels, fraction, seed=seed)
+    again = carve_texts(texts, labels, fraction, seed=seed)
+    assert (carving.is_dev == again.is_dev).all()
+    assert (carving.is_left_out == again.is_left_out).all()
+    num_inside = count_inside(texts, carving)
+    assert num_inside <= 0.01 * carving.is_dev.sum()
+    sides = {}
+    for text, is_dev, is_left_out in zip(texts, carving.is_dev, carving.is_left_out, strict=True):
+        side = (is_dev, is_left_out)
+        assert side != (True, True)
+        assert sides.setdefault(words(text), side) == side, "a group stands on several sides"
+    in_train = set(labels[~carving.is_dev & ~carving.is_left_out].tolist())
+    assert len(in_train) == len(names), "a label is gone from train"
+    assert carving.is_left_out.sum() <= math.ceil(0.05 * len(rows))
+    dev = [texts[row] for row in np.flatnonzero(carving.is_dev)]
+    for row in np.flatnonzero(carving.is_left_out):
+        assert any(is_inside(text, texts[row]) for text in dev), "a row left for nothing"
+
+
+def sentences(count, start=0):
+    """Texts of six words of their own, none of which stands inside another."""
+    return [" ".join(f"w{number}-{place}" for place in range(6)) for number in range(start, start + count)]
+
+
+def test_rows_inside_others_are_passed_over_and_shares_stay_exact():
+    whole = sentences(200)
+    parts = [" ".join(text.split()[:3]) for text in whole for _ in range(4)]
+    labels = np.arange(1000) % 2
+    carving = carve_texts(whole + parts, labels)
+    assert np.bincount(labels[carving.is_dev]).tolist() == [50, 50]
+    assert not carving.is_dev[200:].any()
+    assert not carving.is_left_out.any()
+
+
+def test_a_class_inside_another_gets_its_share_and_the_rows_that_contain_it_leave():
+    whole = sentences(300)
+    parts = [" ".join(text.split()[1:]) for text in whole[:40]]
+    labels = np.repeat([0, 1], [300, 40])
+    carving = carve_texts(whole + parts, labels, fraction=0.1)
+    assert np.bincount(labels[carving.is_dev]).tolist() == [30, 4]
+    assert carving.is_left_out.sum() <= 4
+    assert count_inside(whole + parts, carving) == 0
+    wanted = carve_texts(whole + parts, labels, fraction=0.9)  # 36 of the 40; a twentieth of 340 rows may leave
+    assert wanted.is_left_out.sum() <= 17
+    assert count_inside(whole + parts, wanted) == 0
+
+
+def test_groups_inside_few_rows_come_before_those_inside_many():
+    whole = [f"{text} film" for text in sentences(300)]
+    short = ["film"] * 2 + [" ".join(text.split()[:4]) for text in whole[:2]]
+    labels = np.repeat([0, 1], [300, 4])
+    for seed in range(5):
+        carving = carve_texts(whole + short, labels, fraction=0.5, max_rows=100, seed=seed)
+        assert carving.is_dev[302:].sum() == 1
+        assert not carving.is_dev[300:302].any()
+        assert carving.is_left_out.sum() <= 1
+
+
+def test_rows_that_their_own_class_needs_never_leave():
+    texts = ["good film", "bad film", "good", "bad", *sentences(60)]
+    labels = np.array([0, 0, 1, 1] + [2] * 60)
+    for seed in range(10):
+        carving = carve_texts(texts, labels, seed=seed)
+        assert np.bincount(labels[carving.is_dev], minlength=3).tolist() == [1, 0, 5]
+        assert not carving.is_left_out.any()
+
+
+def test_a_class_that_dev_would_lack_may_stand_inside_train_where_that_is_a_hundredth_of_dev():
+    for num_whole, expected in ((1000, [99, 1]), (900, [90, 0])):
+        texts = [*(f"{text} good day" for text in sentences(num_whole)), "good", "day"]
+        labels = np.array([0] * num_whole + [1, 1])
+        carving = carve_texts(texts, labels, fraction=0.1)
+        assert np.bincount(labels[carving.is_dev], minlength=2).tolist() == expected
+        assert not carving.is_left_out.any()
+        assert count_inside(texts, carving) == expected[1]

@@ -4,6 +4,7 @@ import json
 import time
 import unicodedata
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raysweep.config.sweep import DataConfig
-from raysweep.data import dataset, demo, files, ingest
+from raysweep.data import dataset, demo, files, ingest, overlap
 from raysweep.data.dataset import Sentences
 from raysweep.errors import InputError
+from support.containment import is_inside
 
 
 def put(folder, rows, name="train"):
@@ -114,6 +116,60 @@ def test_dev_is_carved_from_train_where_none_is_given(tmp_path):
     assert again == summary
     assert built(tmp_path, rows, seed=4, dev_fraction=0.2)[1].splits.tolist() != splits
     assert built(tmp_path, rows, max_dev=8)[0].num_sentences == {"train": 192, "dev": 8, "test": 0}
+
+
+def test_rows_that_contain_the_carved_dev_leave_train_and_are_counted(tmp_path):
+    whole = [f"w{number} x{number} y{number} z{number}" for number in range(100)]
+    rows = [(text, "whole") for text in whole] + [(text[text.index(" ") :] + "!", "part") for text in whole[:40]]
+    summary, sentences = built(tmp_path, rows, seed=1)
+    assert summary.num_by_label["dev"] == {"whole": 10, "part": 4}
+    left_out = np.flatnonzero(sentences.splits == dataset.NO_SPLIT)
+    assert summary.num_left_out == len(left_out) > 0
+    assert summary.num_sentences == {"train": 126 - len(left_out), "dev": 14, "test": 0}
+    assert summary.warnings == [
+        f"{len(left_out)} training texts contain dev texts, word for word, and are left out of train and the pool"
+    ]
+    train, dev = (sentences.texts(sentences.ids(split)) for split in ("train", "dev"))
+    assert not any(is_inside(text, other) for text in dev for other in train)
+    assert all(any(is_inside(text, other) for text in dev) for other in sentences.texts(left_out))
+    assert summary.num_inside_train == {"dev": 0, "test": 0}
+    assert len(sentences) == 140
+
+
+def test_a_class_whose_texts_all_stand_in_others_may_have_no_dev(tmp_path):
+    rows = [
+        *((f"good day {number} {number + 500}", "long") for number in range(60)),
+        ("good", "short"),
+        ("day", "short"),
+    ]
+    summary, _ = built(tmp_path, rows)
+    assert summary.num_by_label["dev"] == {"long": 6, "short": 0}
+    assert summary.warnings == ["dev has no text of 1 labels (short): their texts all stand in texts that train keeps"]
+
+
+def test_a_dev_split_that_is_given_stays_and_what_stands_inside_train_is_counted(tmp_path, monkeypatch):
+    dev = [("Train, 3", "a"), ("3", "b"), ("train", "a"), ("train 3 x", "b")]
+    summary, sentences = built(tmp_path, TRAIN, dev, [("3", "b"), ("other", "a")])
+    assert sentences.texts(sentences.ids("dev")) == [text for text, _ in dev]
+    assert summary.num_inside_train == {"dev": 2, "test": 1}
+    assert summary.num_left_out == 0
+    assert summary.warnings == [
+        "2 of 4 dev texts stand inside training texts, word for word",
+        "1 of 2 test texts stand inside training texts, word for word",
+    ]
+    monkeypatch.setattr(overlap, "MOST_LOOKED_FOR", 3)
+    warnings = built(tmp_path, TRAIN, [("3", "b")] * 5)[0].warnings
+    assert warnings == ["3 of a sample of 3 dev texts stand inside training texts, word for word"]
+
+
+def test_a_summary_of_an_older_version_is_read(tmp_path):
+    summary, _ = built(tmp_path, TRAIN, DEV)
+    path = tmp_path / "dataset.json"
+    older = json.loads(path.read_text())
+    for name in ("num_inside_train", "num_left_out"):
+        del older[name]
+    path.write_text(json.dumps(older))
+    assert Sentences(tmp_path).summary == replace(summary, num_inside_train={}, num_left_out=0)
 
 
 def test_labels_sort_as_people_sort(tmp_path):

@@ -1,10 +1,13 @@
 """Which artifacts a sweep needs, and the keys that they have always had."""
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare_here
 from raysweep.prepare.plan import Plan, Stage, make_plan
@@ -21,19 +24,28 @@ space:
   examples_per_rung: 2048
 """
 
-# Sentences, encoded, neighbours, examples of scored pairs and of triplets, as earlier versions named them.
-GOLDEN = [
+# Sentences, encoded, neighbours, examples of scored pairs and of triplets, as earlier versions named them; first those
+# of versions that carved dev in another way.
+GOLDEN_CARVED_BEFORE = [
     "sentences-8a29d37fd39b374803e9",
     "encoded-f1214d32afbda6a87013",
     "neighbours-63039dbb3a3171247268",
     "examples-50ee7b64bcd80949f721",
     "examples-5d9a630c975f3af8fc7a",
 ]
-GOLDEN_BF16 = "encoded-86bb3607867e98217a2b"
+SENTENCES_CARVED_BEFORE = GOLDEN_CARVED_BEFORE[0]
+GOLDEN = [
+    "sentences-9acb70da55f3e722a70a",
+    "encoded-d4e8b4e798d202799e31",
+    "neighbours-b99384c2db42800b4b43",
+    "examples-25f07b66e4ce5554524c",
+    "examples-c1dc24bafacb88c12ad5",
+]
+GOLDEN_BF16 = "encoded-39b47d9e8324c38be48d"
 GOLDEN_WITH_DEV = "sentences-7c72e0510b7bc1e4505d"
 
 
-def plan(folder: Path, **overrides: str) -> Plan:
+def plan(folder: Path, resumed: Prepared | None = None, **overrides: str) -> Plan:
     """The plan of a sweep over invented rows with an encoder that is only hashed, never loaded."""
     (folder / "encoder").mkdir(exist_ok=True)
     (folder / "encoder" / "modules.json").write_text("[]")
@@ -41,7 +53,7 @@ def plan(folder: Path, **overrides: str) -> Plan:
     (folder / "dev.csv").write_text(ROWS.upper().replace("TEXT,LABEL", "text,label"))
     paths = {"data__train": "train.csv", "model": "encoder", "storage__runs": "runs"}
     given = {key: str(folder / path) for key, path in paths.items()} | overrides
-    return make_plan(*read(folder, SWEEP, **given))
+    return make_plan(*read(folder, SWEEP, **given), resumed=resumed)
 
 
 def keys(found: Plan) -> list[str]:
@@ -74,6 +86,28 @@ def test_keys_are_those_of_every_version_so_that_old_artifacts_are_found(tmp_pat
         GOLDEN_BF16,
         encoded,
     ]
+
+
+def built_by_an_older_version(folder: Path) -> Plan:
+    """The plan of a sweep as a version made it that carved dev in another way, and its sentences, which are there."""
+    found = plan(folder)
+    path = found.store.folder / SENTENCES_CARVED_BEFORE
+    found.store.build(path, {}, lambda _: {})
+    return replace(found, prepared=replace(found.prepared, sentences_folder=path))
+
+
+def test_a_run_whose_dev_was_carved_before_keeps_it_and_new_ones_have_their_own(tmp_path: Path) -> None:
+    older = built_by_an_older_version(tmp_path)
+    resumed = plan(tmp_path, resumed=older.prepared)
+    assert keys(resumed) == GOLDEN_CARVED_BEFORE
+    assert resumed.prepared.sentences_folder == older.prepared.sentences_folder
+    assert resumed.stages[0] not in resumed.missing
+    assert keys(plan(tmp_path)) == GOLDEN
+    assert keys(plan(tmp_path, resumed=plan(tmp_path).prepared)) == GOLDEN
+    assert keys(plan(tmp_path, resumed=older.prepared, seed="1"))[0] != SENTENCES_CARVED_BEFORE
+    shutil.rmtree(older.prepared.sentences_folder)
+    with pytest.raises(InputError, match=rf"{SENTENCES_CARVED_BEFORE}: is gone, .*--warm-start"):
+        plan(tmp_path, resumed=older.prepared)
 
 
 def test_a_dev_split_that_is_given_is_part_of_the_key_and_the_seed_is_not(tmp_path: Path) -> None:

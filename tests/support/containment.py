@@ -1,0 +1,40 @@
+"""Which text stands inside which, by comparing two of them."""
+
+import string
+import unicodedata
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+
+@cache
+def words(text: str) -> str:
+    """The words of a text, with a space before and after each."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    found = "".join(" " if character in string.punctuation else character for character in folded).split()
+    return f" {' '.join(found)} "
+
+
+def is_inside(text: str, other: str) -> bool:
+    """Whether the words of ``text``, one or more, are a run of those of ``other``, which has more."""
+    few, many = words(text), words(other)
+    return bool(few.strip()) and few != many and few in many
+
+
+class Compared:
+    """Which rows stand inside others, by comparing all of them; an implementation of ``dev_split.Containment``."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = texts
+
+    def rows_containing(self, row: int) -> npt.NDArray[np.intp]:
+        return np.flatnonzero([is_inside(self.texts[row], other) for other in self.texts])
+
+    def is_inside(self, ids: Sequence[int]) -> npt.NDArray[np.bool_]:
+        return np.array([len(self.rows_containing(row)) > 0 for row in ids], bool)
+
+    def containing(self, ids: Sequence[int], most: int) -> list[npt.NDArray[np.intp] | None]:
+        found = [self.rows_containing(row) for row in ids]
+        return [rows if len(rows) <= most else None for rows in found]
