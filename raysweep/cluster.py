@@ -166,7 +166,7 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
                 _check_address(address)
                 ray.init(address=address, **options)
             else:
-                ray.init(num_cpus=resources.num_cpus, include_dashboard=False, **options)
+                ray.init(address="local", num_cpus=resources.num_cpus, include_dashboard=False, **options)
     except (OSError, ValueError, RuntimeError) as error:
         where = f"resources.address: no Ray cluster at {address}" if address else "Ray does not start on this machine"
         raise InputError(f"{where}: {' '.join(str(error).split())[:300]}") from None

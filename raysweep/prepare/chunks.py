@@ -36,7 +36,7 @@ class ChunkedJob:
 
     def _chunk(self, start: int) -> dict[str, list[Any]]:
         stop = min(start + self.rows_per_chunk, self.num_rows)
-        along = {name: [column[start:stop]] for name, column in self.columns.items()}
+        along = {name: [column[start:stop].tolist()] for name, column in self.columns.items()}
         return {"start": [start], "stop": [stop], **along}
 
     def run_here(self) -> Iterator[Columns]:

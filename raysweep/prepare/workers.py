@@ -102,7 +102,7 @@ class ExampleWorker:
             number=start // examples.CHUNK,
             anchors=np.arange(start, stop),
             neighbour_ids=np.asarray(self.neighbours[start:stop]),
-            quotas=np.asarray(chunk["quotas"][0]),
+            quotas=np.stack(list(chunk["quotas"][0])),
         )
         cosines = tuple(self.parameters.get("cosines", (1.0, 0.0)))
         positions, targets = examples.draw(self.parameters["example_kind"], anchors, self.parameters["seed"], cosines)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from raysweep.data.prepared import Prepared
+from raysweep.data.artifacts import Artifact
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare_here
 from raysweep.prepare.plan import Plan, Stage, make_plan
@@ -91,21 +92,22 @@ def test_keys_are_those_of_every_version_so_that_old_artifacts_are_found(tmp_pat
 def built_by_an_older_version(folder: Path) -> Plan:
     """The plan of a sweep as a version made it that carved dev in another way, and its sentences, which are there."""
     found = plan(folder)
-    path = found.store.folder / SENTENCES_CARVED_BEFORE
-    found.store.build(path, {}, lambda _: {})
-    return replace(found, prepared=replace(found.prepared, sentences_folder=path))
+    artifact = Artifact(found.store.location, SENTENCES_CARVED_BEFORE)
+    found.store.root.path.mkdir(parents=True)
+    found.store.build(artifact, {}, lambda _: {})
+    return replace(found, prepared=replace(found.prepared, sentences_artifact=artifact))
 
 
 def test_a_run_whose_dev_was_carved_before_keeps_it_and_new_ones_have_their_own(tmp_path: Path) -> None:
     older = built_by_an_older_version(tmp_path)
     resumed = plan(tmp_path, resumed=older.prepared)
     assert keys(resumed) == GOLDEN_CARVED_BEFORE
-    assert resumed.prepared.sentences_folder == older.prepared.sentences_folder
+    assert resumed.prepared.sentences_artifact == older.prepared.sentences_artifact
     assert resumed.stages[0] not in resumed.missing
     assert keys(plan(tmp_path)) == GOLDEN
     assert keys(plan(tmp_path, resumed=plan(tmp_path).prepared)) == GOLDEN
     assert keys(plan(tmp_path, resumed=older.prepared, seed="1"))[0] != SENTENCES_CARVED_BEFORE
-    shutil.rmtree(older.prepared.sentences_folder)
+    shutil.rmtree(older.prepared.sentences_artifact.folder)
     with pytest.raises(InputError, match=rf"{SENTENCES_CARVED_BEFORE}: is gone, .*--warm-start"):
         plan(tmp_path, resumed=older.prepared)
 
