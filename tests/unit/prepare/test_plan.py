@@ -76,6 +76,18 @@ def test_keys_are_those_of_every_version_so_that_old_artifacts_are_found(tmp_pat
     ]
 
 
+def test_only_an_inverted_file_is_part_of_the_key_and_its_seed_with_it(tmp_path: Path) -> None:
+    dev = str(tmp_path / "dev.csv")  # given, so that the seed does not change the sentences
+
+    def neighbours(**overrides: str) -> str:
+        return keys(plan(tmp_path, data__dev=dev, **overrides))[2]
+
+    exact = neighbours(examples__index="exact")
+    assert exact == neighbours() == neighbours(seed="1")
+    inverted = [neighbours(examples__index="inverted_file", seed=seed) for seed in ("0", "1")]
+    assert len({exact, *inverted}) == 3
+
+
 def test_a_dev_split_that_is_given_is_part_of_the_key_and_the_seed_is_not(tmp_path: Path) -> None:
     dev = str(tmp_path / "dev.csv")
     found = keys(plan(tmp_path, data__dev=dev))
