@@ -88,6 +88,11 @@ class ExamplesConfig(Frozen):
     min_similarity: float | None = Field(
         None, ge=-1, lt=1, description="lowest cosine of a neighbour; no limit if not given"
     )
+    index: Literal["exact", "inverted_file"] = Field(
+        "exact",
+        description="exact: each sentence is compared with every other; inverted_file: with those in the nearest cells, for "
+        "many millions, at a recall that prepare measures and states",
+    )
     target: int = Field(
         250_000, ge=1, description="most examples sampled of each kind that the losses of the space need"
     )

@@ -18,6 +18,7 @@ from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.terminal import Advance, Display
 
 POLL_SECONDS = 0.2
+GOOD_RECALL = 0.9  # of an inverted file; a lower one is warned of
 
 
 def prepare(plan: Plan, capacity: Capacity | None, display: Display) -> Prepared:
@@ -35,6 +36,7 @@ def prepare(plan: Plan, capacity: Capacity | None, display: Display) -> Prepared
         assert capacity is not None
         _build(plan, missing, capacity, display)
     _warn(plan.prepared, plan.config.examples.target, display)
+    _tell_recall(plan, display)
     plan.check_k()
     plan.check_freezing()
     return plan.prepared
@@ -62,6 +64,14 @@ def _warn(prepared: Prepared, target: int, display: Display) -> None:
         num_examples = artifact.summary["num_examples"]
         if num_examples < target:
             display.warn(f"examples {kind}: there are {num_examples:,} in all, fewer than examples.target, {target:,}")
+
+
+def _tell_recall(plan: Plan, display: Display) -> None:
+    """Say what share of the nearest neighbours an inverted file found, and warn where that is low."""
+    for stage in plan.stages:
+        if stage.kind == "neighbours" and (recall := stage.artifact.summary.get("recall")) is not None:
+            tell = display.line if recall >= GOOD_RECALL else display.warn
+            tell(f"prepare: the inverted file found {recall:.1%} of the nearest neighbours of a sample of sentences")
 
 
 def _build(plan: Plan, missing: list[Stage], capacity: Capacity, display: Display) -> None:

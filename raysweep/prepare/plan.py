@@ -247,7 +247,9 @@ class _Planner:
     def _neighbours(self, sentences: Artifact) -> Artifact:
         mining = self.config.examples
         encoded = self.encoded(sentences, self.config.mining_encoder)
-        parameters = {"k": mining.k, "mode": mining.neighbours, "min_similarity": mining.min_similarity}
+        parameters: dict[str, Any] = {"k": mining.k, "mode": mining.neighbours, "min_similarity": mining.min_similarity}
+        if mining.index != "exact":
+            parameters |= {"index": mining.index, "seed": self.config.seed}
         artifact, keyed = self._key("neighbours", parameters, reads=[sentences, encoded])
         return self._add(NeighboursStage(artifact, keyed, sentences, encoded))
 

@@ -13,12 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from raysweep.cluster import Capacity, Request
-from raysweep.data import examples, ingest
+from raysweep.data import examples, ingest, inverted_file
 from raysweep.data.artifacts import Store, open_array
 from raysweep.data.dataset import Sentences
+from raysweep.data.neighbours import Search, VectorFile
 from raysweep.encoders.tokens import Tokens
 from raysweep.errors import InputError
+from raysweep.prepare import neighbour_shards
 from raysweep.prepare.chunks import ChunkedJob, write_columns
+from raysweep.prepare.neighbour_shards import Cells, SearchJob, TrainVectors
 from raysweep.prepare.plan import EncodedStage, ExamplesStage, NeighboursStage, SentencesStage, Stage
 from raysweep.prepare.workers import DESCRIPTION, Columns, EncodeWorker, ExampleWorker, NeighbourWorker
 
@@ -104,11 +107,15 @@ class Coordinator:
         return {"num_tokens": len(packed.flat), **description}
 
     def _neighbours(self, stage: NeighboursStage, folder: Path) -> Summary:
-        request = self._request(encoders=_faiss_has_gpus())
-        num_train = len(Sentences(stage.sentences.folder).ids("train"))
-        arguments = (stage.sentences, stage.encoded, dict(stage.parameters), request)
-        job = ChunkedJob(NeighbourWorker, arguments, num_train, ROWS_PER_CHUNK)
-        write_columns(folder, self._run(job, request), num_train, self._count("sentences", num_train))
+        job = _search_job(stage)
+        source = job.open_vectors()
+        num_train = len(source)
+        request = self._neighbour_request(job)
+        num_shards = neighbour_shards.num_shards(num_train, request)
+        if self.capacity is None or num_shards > 1 or job.cells:
+            searched = self._search_shards(job, source, request, num_shards, folder)
+        else:
+            searched = self._search_in_tasks(job, source, request, folder)
         has_neighbour = (open_array(folder, "ids") >= 0).any(axis=(1, 2))
         num_with_neighbours = int(has_neighbour.sum())
         if not num_with_neighbours:
@@ -116,7 +123,34 @@ class Coordinator:
                 f"examples.min_similarity is {stage.parameters['min_similarity']}, and no sentence has a neighbour that "
                 "similar: lower it"
             )
-        return {"num_sentences": num_train, "num_with_neighbours": num_with_neighbours}
+        return {"num_sentences": num_train, "num_with_neighbours": num_with_neighbours, **searched}
+
+    def _search_in_tasks(self, job: SearchJob, source: VectorFile, request: Request, folder: Path) -> Summary:
+        """All rows in each process that is there already: they are few, or there is one process."""
+        num_train = len(source)
+        num_queries = job.num_queries(num_train, source.width)
+        chunks = ChunkedJob(NeighbourWorker, (job, request), num_train, min(ROWS_PER_CHUNK, num_queries))
+        write_columns(folder, self._run(chunks, request), num_train, self._count("sentences", num_train))
+        return {}
+
+    def _search_shards(
+        self, job: SearchJob, source: VectorFile, request: Request, num_shards: int, folder: Path
+    ) -> Summary:
+        """The rows spread over shards, or all in this process. Returns what is known of an inverted file."""
+        num_train = len(source)
+        progress = self._count("sentences", num_train)
+        of_each = None if self.capacity is None else request
+        num_queries = job.num_queries(num_train // num_shards, source.width)
+        with neighbour_shards.opened(job, num_train, num_shards, of_each) as shards:
+            blocks = neighbour_shards.blocks_of(source, num_queries, num_train)
+            results = (found.columns for found in shards.search(blocks))
+            write_columns(folder, results, num_train, progress)
+            return neighbour_shards.describe_cells(job, shards, source)
+
+    def _neighbour_request(self, job: SearchJob) -> Request:
+        if self.capacity is None:
+            return self._request(encoders=False)
+        return neighbour_shards.request_for(self.capacity, in_cells=job.cells is not None)
 
     def _examples(self, stage: ExamplesStage, folder: Path) -> Summary:
         parameters = dict(stage.parameters)
@@ -161,7 +195,11 @@ def _count_candidates(stage: ExamplesStage) -> npt.NDArray[np.int64]:
     return np.concatenate([examples.num_candidates(kind, block) for block in blocks])
 
 
-def _faiss_has_gpus() -> bool:
-    import faiss
-
-    return bool(faiss.get_num_gpus())
+def _search_job(stage: NeighboursStage) -> SearchJob:
+    vectors = TrainVectors(stage.sentences, stage.encoded)
+    parameters = stage.parameters
+    search = Search(parameters["k"], parameters["mode"], parameters["min_similarity"])
+    if parameters.get("index", "exact") == "exact":
+        return SearchJob(vectors, search)
+    num_probes = inverted_file.num_probes(len(vectors()))
+    return SearchJob(vectors, search, Cells(parameters["seed"], num_probes))

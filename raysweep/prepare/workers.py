@@ -17,9 +17,11 @@ from raysweep.config.sweep import EncoderConfig
 from raysweep.data import examples
 from raysweep.data.artifacts import Artifact, open_array
 from raysweep.data.dataset import Sentences
-from raysweep.data.neighbours import NeighbourIndex
+from raysweep.data.neighbour_shard import NeighbourShard
+from raysweep.data.neighbours import merge
 from raysweep.encoders import encoder
 from raysweep.encoders.loaded import LoadedEncoder
+from raysweep.prepare.neighbour_shards import SearchJob
 
 Columns = dict[str, npt.NDArray[Any]]
 """Arrays of equally many rows, by name. A chunk has one row: ``start``, ``stop``, and arrays that travel with its rows."""
@@ -65,27 +67,17 @@ class EncodeWorker:
 
 
 class NeighbourWorker:
-    """Neighbours of chunks of training sentences among all training sentences."""
+    """Neighbours of chunks of rows among all rows, which it holds: for so few that shards would not pay."""
 
-    def __init__(self, sentences: Artifact, encoded: Artifact, parameters: Mapping[str, Any], request: Request) -> None:
-        opened = Sentences(sentences.folder)
-        train = opened.ids("train")
-        self.parameters = parameters
-        self.index = NeighbourIndex(
-            open_array(encoded.folder, "embeddings")[train],
-            np.asarray(opened.labels[train]),
-            np.asarray(opened.duplicate_groups[train]),
-            num_threads=request.threads,
-        )
+    def __init__(self, job: SearchJob, request: Request) -> None:
+        self.source = job.open_vectors()
+        self.job = job
+        self.shard = NeighbourShard(self.source, np.arange(len(self.source)), request.threads)
 
     def __call__(self, chunk: Columns) -> Columns:
-        found = self.index.search(
-            np.arange(*rows_of(chunk)),
-            self.parameters["k"],
-            mode=self.parameters["mode"],
-            min_similarity=self.parameters["min_similarity"],
-        )
-        return {"ids": found.ids, "cosines": found.cosines}
+        queries = self.source.read(np.arange(*rows_of(chunk)))
+        answer = self.shard.search(queries, self.job.search)
+        return merge([answer], self.job.search).columns
 
 
 class ExampleWorker:

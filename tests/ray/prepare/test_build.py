@@ -12,6 +12,7 @@ from raysweep.config import space_parser
 from raysweep.config import sweep as configuration
 from raysweep.config.document import Document
 from raysweep.config.sweep import ResourcesConfig
+from raysweep.data import artifacts
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare
@@ -29,6 +30,12 @@ def one_cpu() -> Iterator[Capacity]:
         yield capacity
 
 
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of runs that tests share, so that sentences are embedded once."""
+    return tmp_path_factory.mktemp("runs")
+
+
 def plan(folder: Path, **overrides: str) -> Plan:
     document = Document.read(SPACES / "smoke.yaml")
     document.override("storage.runs", str(folder))
@@ -39,15 +46,28 @@ def plan(folder: Path, **overrides: str) -> Plan:
     return make_plan(config, space_parser.parse(document, config))
 
 
-def test_one_cpu_is_enough(one_cpu: Capacity, tmp_path: Path) -> None:
+def test_one_cpu_is_enough(one_cpu: Capacity, runs: Path, tmp_path: Path) -> None:
     out = io.StringIO()
-    todo = plan(tmp_path)
+    todo = plan(runs)
     assert one_cpu.cpus == 1
     prepare(todo, one_cpu, ConsoleDisplay(Console(file=out, width=200)))
     assert not todo.missing
     todo.prepared.save(tmp_path / "prepared.json")
     assert len(Prepared.open(tmp_path / "prepared.json").examples("scored_pair")[0]) == 2000
     assert "prepare: encoded: 3,400 sentences in" in out.getvalue()
+
+
+def test_an_inverted_file_tells_its_recall(one_cpu: Capacity, runs: Path) -> None:
+    out = io.StringIO()
+    todo = plan(runs, examples__index="inverted_file")
+    prepare(todo, one_cpu, ConsoleDisplay(Console(file=out, width=200)))
+    (stage,) = [stage for stage in todo.stages if stage.kind == "neighbours"]
+    summary = artifacts.summary(stage.path)
+    assert 0.5 < summary["recall"] <= 1
+    assert (summary["recall_queries"], summary["num_probes"]) == (1000, 64)
+    assert f"the inverted file found {summary['recall']:.1%} of the nearest neighbours" in " ".join(
+        out.getvalue().split()
+    )
 
 
 def test_a_stall_is_named_and_nothing_is_left(one_cpu: Capacity, tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
-"""Neighbours against a brute-force loop."""
+"""Neighbours by any number of shards against a brute-force loop."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raysweep.data import neighbours
-from raysweep.data.neighbours import NeighbourIndex
+from raysweep.data import neighbour_shard, neighbours
+from raysweep.data.neighbour_shard import NeighbourShard
+from raysweep.data.neighbours import Search, VectorFile, exact_cosines, merge
 
 
 def unit(rng, n, d):
@@ -14,20 +15,34 @@ def unit(rng, n, d):
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
-def brute_force(embeddings, labels, groups, rows, k, mode="per_class", min_similarity=None):  # noqa: PLR0913 (as search)
+def whole(embeddings, labels, groups):
+    return VectorFile(embeddings, np.arange(len(labels)), labels, groups)
+
+
+def find(source, rows, search, num_shards=1):
+    """What so many shards of about the same size find together."""
+    parts = np.array_split(np.arange(len(source)), num_shards)
+    shards = [NeighbourShard(source, part, 1) for part in parts if len(part)]
+    queries = source.read(rows)
+    return merge([shard.search(queries, search) for shard in shards], search)
+
+
+def brute_force(source, rows, search):
     """For each row, two lists of (id, cosine)."""
-    exact = (embeddings.astype(np.float64) @ embeddings.astype(np.float64).T).astype(np.float32)
+    exact = source.embeddings[source.places].astype(np.float64)
+    cosines = (exact[rows] @ exact.T).astype(np.float32)
+    labels, groups, k = source.labels, source.duplicate_groups, search.k
     found = []
-    for row in rows:
+    for row, of_row in zip(rows, cosines, strict=True):
         allowed = [other for other in range(len(labels)) if groups[other] != groups[row]]
-        if min_similarity is not None:
-            allowed = [other for other in allowed if exact[row, other] >= min_similarity]
-        allowed.sort(key=lambda other: (-exact[row, other], other))
-        if mode == "pooled":
+        if search.min_similarity is not None:
+            allowed = [other for other in allowed if of_row[other] >= search.min_similarity]
+        allowed.sort(key=lambda other: (-of_row[other], other))
+        if search.mode == "pooled":
             allowed = allowed[:k]
         own = [other for other in allowed if labels[other] == labels[row]][:k]
         others = [other for other in allowed if labels[other] != labels[row]][:k]
-        found.append([[(other, exact[row, other]) for other in side] for side in (own, others)])
+        found.append([[(other, of_row[other]) for other in side] for side in (own, others)])
     return found
 
 
@@ -41,21 +56,31 @@ def assert_same(result, expected, k):
             np.testing.assert_array_equal(result.cosines[row, slot], [c for _, c in side] + [np.nan] * padding)
 
 
+def assert_same_bytes(one, other):
+    assert one.ids.tobytes() == other.ids.tobytes()
+    assert one.cosines.tobytes() == other.cosines.tobytes()
+
+
 @st.composite
 def problems(draw):
+    """Vectors on a grid, so that brute force, too, computes their cosines without rounding, and many of them tie."""
     n = draw(st.integers(1, 60))
     rng = np.random.default_rng(draw(st.integers(0, 10_000)))
-    embeddings = unit(rng, n, draw(st.sampled_from([2, 5, 32])))
+    width = draw(st.sampled_from([1, 2, 5, 32]))
+    if draw(st.booleans()):
+        embeddings = rng.integers(-2, 3, (n, width)).astype(np.float32) / np.float32(8)
+    else:
+        embeddings = unit(rng, n, width)
     # Copied embeddings are exact ties: of the same text when in one group, else of texts that a tokeniser merges.
     copied = rng.integers(0, n, draw(st.integers(0, n)))
     embeddings[rng.integers(0, n, len(copied))] = embeddings[copied]
     labels = rng.integers(-2, -2 + draw(st.integers(1, 5)), n)
     groups = rng.integers(0, max(1, n // draw(st.integers(1, 20))), n) if draw(st.booleans()) else np.arange(n)
     rows = rng.permutation(n)[: draw(st.integers(0, n))]
-    return embeddings, labels, groups, rows
+    return whole(embeddings, labels, groups), rows
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=150)
 @given(
     problems(),
     st.integers(1, 12),
@@ -63,12 +88,16 @@ def problems(draw):
     st.sampled_from([None, -0.5, 0.0, 0.6, 1.0]),
     st.sampled_from([1, 8]),
 )
-def test_equal_to_brute_force(problem, k, mode, min_similarity, slack):
-    embeddings, labels, groups, rows = problem
+def test_any_number_of_shards_is_equal_to_brute_force(problem, k, mode, min_similarity, slack):
+    source, rows = problem
+    search = Search(k, mode, min_similarity)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(neighbours, "SLACK", slack)
-        found = NeighbourIndex(embeddings, labels, groups, 1).search(rows, k, mode, min_similarity)
-    assert_same(found, brute_force(embeddings, labels, groups, rows, k, mode, min_similarity), k)
+        patch.setattr(neighbour_shard, "SLACK", slack)
+        patch.setattr(neighbour_shard, "ROWS_AT_ONCE", 16)
+        found = {num_shards: find(source, rows, search, num_shards) for num_shards in (1, 2, 3, 7)}
+    assert_same(found[1], brute_force(source, rows, search), k)
+    for num_shards in (2, 3, 7):
+        assert_same_bytes(found[1], found[num_shards])
 
 
 @pytest.mark.parametrize("mode", ["per_class", "pooled"])
@@ -76,43 +105,57 @@ def test_duplicate_groups_larger_than_what_is_fetched(mode):
     rng = np.random.default_rng(0)
     embeddings, labels, groups = unit(rng, 300, 16), rng.integers(0, 3, 300), np.arange(300)
     embeddings[50:150], groups[50:150] = embeddings[50], 50  # the same text a hundred times, whatever its label
-    rows = np.arange(40, 160)
-    found = NeighbourIndex(embeddings, labels, groups).search(rows, 5, mode)
+    source, rows, search = whole(embeddings, labels, groups), np.arange(40, 160), Search(5, mode)
+    found = find(source, rows, search)
     assert (found.ids >= 0).sum(axis=(1, 2)).min() == (10 if mode == "per_class" else 5)
-    assert_same(found, brute_force(embeddings, labels, groups, rows, 5, mode), 5)
+    assert_same(found, brute_force(source, rows, search), 5)
 
 
 def test_ties_beyond_what_is_fetched_go_to_the_lower_id():
     embeddings = np.zeros((200, 4), dtype=np.float32)
     embeddings[:, 0] = 1
-    labels = np.arange(200) % 2
-    found = NeighbourIndex(embeddings, labels, np.arange(200)).search(np.array([3, 100]), 4)
-    assert found.ids.tolist() == [[[1, 5, 7, 9], [0, 2, 4, 6]], [[0, 2, 4, 6], [1, 3, 5, 7]]]
+    source = whole(embeddings, np.arange(200) % 2, np.arange(200))
+    for num_shards in (1, 3):
+        found = find(source, np.array([3, 100]), Search(4), num_shards)
+        assert found.ids.tolist() == [[[1, 5, 7, 9], [0, 2, 4, 6]], [[0, 2, 4, 6], [1, 3, 5, 7]]]
 
 
 def test_does_not_depend_on_how_rows_are_spread(monkeypatch):
     rng = np.random.default_rng(1)
-    embeddings, labels, groups = unit(rng, 400, 24), rng.integers(0, 4, 400), rng.integers(0, 380, 400)
-    index = NeighbourIndex(embeddings, labels, groups)
-    whole = index.search(np.arange(400), 6)
-    monkeypatch.setattr(neighbours, "QUERIES_AT_ONCE", 7)
-    monkeypatch.setattr(neighbours, "COSINES_AT_ONCE", 900)
-    parts = [index.search(rows, 6) for rows in np.array_split(np.arange(400), 9)]
-    np.testing.assert_array_equal(whole.ids, np.concatenate([part.ids for part in parts]))
-    np.testing.assert_array_equal(whole.cosines, np.concatenate([part.cosines for part in parts]))
+    source = whole(unit(rng, 400, 24), rng.integers(0, 4, 400), rng.integers(0, 380, 400))
+    search = Search(6)
+    at_once = find(source, np.arange(400), search)
+    monkeypatch.setattr(neighbour_shard, "COSINES_AT_ONCE", 900)
+    monkeypatch.setattr(neighbours, "PRODUCTS_AT_ONCE", 50)
+    parts = [find(source, rows, search, 2) for rows in np.array_split(np.arange(400), 9)]
+    np.testing.assert_array_equal(at_once.ids, np.concatenate([part.ids for part in parts]))
+    np.testing.assert_array_equal(at_once.cosines, np.concatenate([part.cosines for part in parts]))
 
 
-def test_memory_mapped_embeddings(tmp_path, monkeypatch):
-    monkeypatch.setattr(neighbours, "ROWS_AT_ONCE", 16)
+def test_a_cosine_depends_on_its_two_vectors_alone():
     rng = np.random.default_rng(2)
-    embeddings, labels, groups = unit(rng, 100, 8), rng.integers(0, 2, 100), np.arange(100)
-    np.save(tmp_path / "embeddings.npy", embeddings)
+    for width in (1, 2, 3, 7, 384, 385):
+        left, right = unit(rng, 40, width), unit(rng, 40, width)
+        rows = rng.permutation(40)
+        together = exact_cosines(left, rows, right, rows[::-1])
+        each = [exact_cosines(left, rows[i : i + 1], right, rows[::-1][i : i + 1])[0] for i in range(40)]
+        assert together.tolist() == each
+        exact = (left[rows].astype(np.float64) * right[rows[::-1]]).sum(axis=1)
+        np.testing.assert_allclose(together, exact, rtol=0, atol=1e-7)
+
+
+def test_rows_are_read_from_memory_mapped_embeddings_at_their_places(tmp_path, monkeypatch):
+    monkeypatch.setattr(neighbour_shard, "ROWS_AT_ONCE", 16)
+    rng = np.random.default_rng(2)
+    np.save(tmp_path / "embeddings.npy", unit(rng, 150, 8))
     mapped = np.load(tmp_path / "embeddings.npy", mmap_mode="r")
-    found = NeighbourIndex(mapped, labels, groups).search(np.arange(100), 3)
-    assert_same(found, brute_force(embeddings, labels, groups, range(100), 3), 3)
+    places = np.sort(rng.permutation(150)[:100])
+    source = VectorFile(mapped, places, rng.integers(0, 2, 100), np.arange(100))
+    search = Search(3)
+    assert_same(find(source, np.arange(100), search, 2), brute_force(source, range(100), search), 3)
 
 
 def test_one_class_and_one_row():
-    index = NeighbourIndex(unit(np.random.default_rng(0), 1, 4), np.zeros(1, int), np.zeros(1, int))
-    assert (index.search(np.array([0]), 3).ids == -1).all()
-    assert index.search(np.array([], dtype=int), 3).ids.shape == (0, 2, 3)
+    source = whole(unit(np.random.default_rng(0), 1, 4), np.zeros(1, int), np.zeros(1, int))
+    assert (find(source, np.array([0]), Search(3)).ids == -1).all()
+    assert find(source, np.array([], dtype=int), Search(3)).ids.shape == (0, 2, 3)

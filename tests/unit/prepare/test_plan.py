@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.data.prepared import Prepared
 from raysweep.data.artifacts import Artifact
+from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare_here
 from raysweep.prepare.plan import Plan, Stage, make_plan
@@ -110,6 +110,18 @@ def test_a_run_whose_dev_was_carved_before_keeps_it_and_new_ones_have_their_own(
     shutil.rmtree(older.prepared.sentences_artifact.folder)
     with pytest.raises(InputError, match=rf"{SENTENCES_CARVED_BEFORE}: is gone, .*--warm-start"):
         plan(tmp_path, resumed=older.prepared)
+
+
+def test_only_an_inverted_file_is_part_of_the_key_and_its_seed_with_it(tmp_path: Path) -> None:
+    dev = str(tmp_path / "dev.csv")  # given, so that the seed does not change the sentences
+
+    def neighbours(**overrides: str) -> str:
+        return keys(plan(tmp_path, data__dev=dev, **overrides))[2]
+
+    exact = neighbours(examples__index="exact")
+    assert exact == neighbours() == neighbours(seed="1")
+    inverted = [neighbours(examples__index="inverted_file", seed=seed) for seed in ("0", "1")]
+    assert len({exact, *inverted}) == 3
 
 
 def test_a_dev_split_that_is_given_is_part_of_the_key_and_the_seed_is_not(tmp_path: Path) -> None:

@@ -1,0 +1,392 @@
+"""Exact neighbours by shards on two nodes, against one process of faiss on the same two cores.
+
+One million unit vectors of width 384 in float32, whose coordinates' variances fall as 1, 1/2, 1/3 and so on, as those of
+embeddings about do. 100,000 of them are the queries; k is 16. faiss is one process with two threads, which searches an
+IndexFlatIP for the 16 nearest of all. Ours are two nodes of one CPU each (``ray.cluster_utils.Cluster``), a shard on each,
+and a coordinator, as in prepare; they find the 16 nearest of the own class and the 16 of the other, of two classes, ranked
+in double precision, ties to the lower id. Both write what they find. They take turns, each with an eighth of the queries.
+
+Reading the vectors and starting up are left out on both sides alike, and stated in rows of their own. Memory is the sum of
+proportional set sizes of our processes on a node, its shard and on one of them the coordinator, without Ray's own
+processes and without the mapped file that the vectors are read from: the greatest, sampled once a second.
+
+Then some of the queries are searched by 1, 3 and 7 shards too, and compared byte by byte; and the inverted file searches
+all vectors for the neighbours of all, with ``--quick`` for those of the queries.
+"""
+
+import argparse
+import contextlib
+import itertools
+import logging
+import os
+import re
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks import measure, peers
+from benchmarks.peers import Peer, Turns
+from raysweep.cluster import Request
+from raysweep.data import inverted_file
+from raysweep.data.artifacts import open_array
+from raysweep.data.neighbours import Search, VectorFile
+from raysweep.prepare import neighbour_shards
+from raysweep.prepare.chunks import write_columns
+from raysweep.prepare.neighbour_shards import Cells, SearchJob
+
+WIDTH = 384
+K = 16
+ROWS_AT_ONCE = 65536
+ONE_CPU = Request(1, 0, 2)
+QUARTER = Request(0.25, 0, 8)  # so that seven shards fit on two CPUs
+SEED = 0
+VECTORS = "vectors.npy"
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many vectors are searched, and how many of them are queries in how many turns.
+
+    Of these ``compared`` are searched by other numbers of shards too, and the inverted file searches for ``inverted``.
+    """
+
+    vectors: int
+    queries: int
+    turns: int
+    compared: int
+    inverted: int
+
+    @property
+    def parts(self) -> list[tuple[int, int]]:
+        """The queries of each turn: the first, and the one after the last."""
+        bounds = np.linspace(0, self.queries, self.turns + 1).astype(int).tolist()
+        return list(itertools.pairwise(bounds))
+
+
+def main() -> None:
+    arguments = _arguments()
+    with measure.workplace() as temporary:
+        found = measure.machine()
+        figures = _run(arguments, temporary)
+    measure.finish("neighbours", figures, found, arguments.json)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = measure.parser("benchmarks.neighbours", __doc__)
+    parser.add_argument("--vectors", type=int, help="how many to search in; 1000000, with --quick 80000")
+    parser.add_argument("--queries", type=int, help="how many to search for; 100000, with --quick 8192")
+    parser.add_argument("--turns", type=int, help="parts that the queries are searched in; 8, with --quick 2")
+    arguments = parser.parse_args()
+    quick = arguments.quick
+    arguments.vectors = arguments.vectors or (80_000 if quick else 1_000_000)
+    arguments.queries = arguments.queries or (8192 if quick else 100_000)
+    arguments.turns = arguments.turns or (2 if quick else 8)
+    if arguments.queries > arguments.vectors:
+        parser.error("--queries are some of the vectors, so they cannot be more")
+    return arguments
+
+
+def _run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    compared = min(1024 if arguments.quick else 4096, arguments.queries)
+    inverted = arguments.queries if arguments.quick else arguments.vectors
+    size = Size(arguments.vectors, arguments.queries, arguments.turns, compared, inverted)
+    peers.apart(make_vectors, folder, size.vectors)
+    bare = Peer("one process of faiss", with_faiss, folder, size)
+    ours = Peer("shards on 2 nodes", with_shards, folder, size)
+    said = peers.side_by_side([bare, ours], patient=arguments.patient)
+    figures = _compared(bare, ours, size)
+    _show(figures, size, said)
+    return figures
+
+
+def make_vectors(folder: Path, count: int) -> None:
+    """Write the vectors and their labels."""
+    rng = np.random.default_rng(SEED)
+    ranks = np.arange(1, WIDTH + 1, dtype=np.float32)
+    deviations = 1 / np.sqrt(ranks)
+    shape = (count, WIDTH)
+    file = np.lib.format.open_memmap(folder / VECTORS, "w+", np.float32, shape)
+    for start in range(0, count, ROWS_AT_ONCE):
+        num_rows = min(ROWS_AT_ONCE, count - start)
+        rows = rng.standard_normal((num_rows, WIDTH), dtype=np.float32)
+        rows *= deviations
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        file[start : start + num_rows] = rows
+    file.flush()
+    labels = rng.integers(0, 2, count)
+    np.save(folder / "labels.npy", labels)
+
+
+def open_vectors(folder: Path) -> VectorFile:
+    """All of the vectors; each is of a text of its own."""
+    labels = np.load(folder / "labels.npy")
+    rows = np.arange(len(labels), dtype=np.int32)
+    return VectorFile(open_array(folder, "vectors"), rows, labels, rows)
+
+
+def with_faiss(turns: Turns, folder: Path, size: Size) -> dict[str, Any]:
+    """Seconds to read the vectors into an index, and the ids (queries, k) that it finds."""
+    began = time.perf_counter()
+    import faiss
+
+    faiss.omp_set_num_threads(2)
+    vectors = np.load(folder / VECTORS)
+    index = faiss.IndexFlatIP(WIDTH)
+    index.add(vectors)
+    ready = time.perf_counter() - began
+    index.search(vectors[:64], K)
+    shape = (size.queries, K)
+    ids = np.lib.format.open_memmap(folder / "faiss.npy", "w+", np.int64, shape)
+    turns.begin()
+    for start, stop in size.parts:
+        _, ids[start:stop] = index.search(vectors[start:stop], K)
+        ids.flush()
+        turns.rest(stop - start)
+    turns.end()
+    return {"start_up_seconds": ready, "ids": np.asarray(ids[: size.compared])}
+
+
+def with_shards(turns: Turns, folder: Path, size: Size) -> dict[str, Any]:
+    """The same of shards, their memory, and then what other numbers of shards and the inverted file do."""
+    import ray
+
+    job = SearchJob(partial(open_vectors, folder), Search(K))
+    with _two_nodes():
+        began = time.perf_counter()
+        coordinator: Any = ray.remote(Coordinator).options(num_cpus=0).remote(job, size.vectors)
+        nodes = ray.get(coordinator.open.remote(2, ONE_CPU))
+        ready = time.perf_counter() - began
+        ray.get(coordinator.search.remote(0, 64, folder / "warm"))
+        turns.begin()
+        with NodeMemory(nodes, VECTORS) as memory:
+            for start, stop in size.parts:
+                ray.get(coordinator.search.remote(start, stop, folder / f"ours-{start}"))
+                turns.rest(stop - start)
+        turns.end()
+        found = {num_shards: _found_by(num_shards, job, coordinator, folder, size) for num_shards in (2, 1, 3, 7)}
+        ray.kill(coordinator)
+        inverted = _inverted(job, folder, size)
+    same = {number: _same_bytes(found[2], other) for number, other in found.items()}
+    ids, cosines = found[2]
+    first = folder / "ours-0"
+    in_turns = np.load(first / "ids.npy")[: size.compared]
+    return {
+        "start_up_seconds": ready,
+        "peak_memory_of_a_node": sorted(memory.peaks.values()),
+        "same_bytes": same,
+        "same_as_in_turns": bool((ids[: len(in_turns)] == in_turns).all()),
+        "ids": nearest_of_all(ids, cosines),
+        "inverted_file": inverted,
+    }
+
+
+class Coordinator:
+    """Searches as prepare's coordinator does: opens shards, merges what they answer and writes it."""
+
+    def __init__(self, job: SearchJob, num_rows: int) -> None:
+        self.job = job
+        self.num_rows = num_rows
+        self.source = job.open_vectors()
+        self.shards: Any = None
+
+    def open(self, num_shards: int, request: Request) -> dict[int, str]:
+        """Start shards, in place of those that are there, and wait for them. The node of each process, this one included."""
+        import ray
+
+        if self.shards is not None:
+            self.shards.close()
+        self.shards = neighbour_shards.ShardActors(self.job, self.num_rows, num_shards, request)
+        places = ray.get([actor.__ray_call__.remote(_place) for actor in self.shards.actors])
+        return dict([*places, _place(self)])
+
+    def search(self, start: int, stop: int, folder: Path) -> None:
+        """Write the neighbours of the rows ``start`` to ``stop``."""
+        folder.mkdir()
+        num_shards = len(self.shards.actors)
+        num_queries = self.job.num_queries(self.num_rows // num_shards, WIDTH)
+        blocks = neighbour_shards.blocks_of(self.source, num_queries, stop, start)
+        results = (found.columns for found in self.shards.search(blocks))
+        write_columns(folder, results, stop - start, lambda done: None)
+
+    def cells(self) -> dict[str, float]:
+        """What is known of the inverted file."""
+        return neighbour_shards.describe_cells(self.job, self.shards, self.source)
+
+
+def _place(actor: Any) -> tuple[int, str]:
+    """The process and the node of an actor."""
+    import ray
+
+    return os.getpid(), ray.get_runtime_context().get_node_id()
+
+
+@contextlib.contextmanager
+def _two_nodes() -> Iterator[None]:
+    """A cluster of two nodes of one CPU each."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    node: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 300 * measure.MIB}
+    cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+    try:
+        cluster.add_node(**node)
+        ray.init(address=cluster.address, logging_level=logging.ERROR, log_to_driver=False)
+        yield
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def _found_by(
+    num_shards: int, job: SearchJob, coordinator: Any, folder: Path, size: Size
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+    """Ids and cosines of the compared queries by so many shards."""
+    import ray
+
+    to = folder / f"by-{num_shards}"
+    if num_shards != 2:
+        ray.get(coordinator.open.remote(num_shards, QUARTER))
+    ray.get(coordinator.search.remote(0, size.compared, to))
+    return np.load(to / "ids.npy"), np.load(to / "cosines.npy")
+
+
+def _inverted(job: SearchJob, folder: Path, size: Size) -> dict[str, Any]:
+    """What the inverted file does: seconds until its shards are there, seconds of the search, and its recall."""
+    import ray
+
+    cells = Cells(SEED, inverted_file.num_probes(size.vectors))
+    job = SearchJob(job.open_vectors, job.search, cells)
+    coordinator: Any = ray.remote(Coordinator).options(num_cpus=0).remote(job, size.vectors)
+    began = time.perf_counter()
+    nodes = ray.get(coordinator.open.remote(2, ONE_CPU))
+    ready = time.perf_counter()
+    with NodeMemory(nodes, VECTORS) as memory:
+        ray.get(coordinator.search.remote(0, size.inverted, folder / "inverted"))
+    ended = time.perf_counter()
+    known = ray.get(coordinator.cells.remote())
+    peaks = sorted(memory.peaks.values())
+    return {
+        "start_up_seconds": ready - began,
+        "seconds": ended - ready,
+        "queries": size.inverted,
+        "queries_per_second": size.inverted / (ended - ready),
+        "peak_memory_of_a_node": peaks,
+        **known,
+    }
+
+
+def _same_bytes(one: Sequence[npt.NDArray[Any]], other: Sequence[npt.NDArray[Any]]) -> bool:
+    return all(left.tobytes() == right.tobytes() for left, right in zip(one, other, strict=True))
+
+
+def nearest_of_all(ids: npt.NDArray[np.int32], cosines: npt.NDArray[np.float32]) -> npt.NDArray[np.int32]:
+    """The k nearest (m, k) of either slot's (m, 2, k)."""
+    flat_ids = ids.reshape(len(ids), -1)
+    flat_cosines = cosines.reshape(len(ids), -1)
+    order = np.lexsort((flat_ids, -flat_cosines), axis=1)[:, :K]
+    return np.take_along_axis(flat_ids, order, axis=1)
+
+
+class NodeMemory:
+    """The greatest memory of our processes on each node, by its id; ``nodes`` are the processes' nodes."""
+
+    def __init__(self, nodes: dict[int, str], left_out: str) -> None:
+        self._nodes = nodes
+        self._left_out = left_out
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.peaks: dict[str, int] = defaultdict(int)
+
+    def __enter__(self) -> "NodeMemory":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(1):
+            now: dict[str, int] = defaultdict(int)
+            for pid, node in self._nodes.items():
+                now[node] += proportional(pid, self._left_out)
+            for node, total in now.items():
+                self.peaks[node] = max(self.peaks[node], total)
+
+
+def proportional(pid: int, left_out: str) -> int:
+    """A process's proportional set size in bytes, without mappings of the file ``left_out``."""
+    total = 0
+    counts = True
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
+            counts = not line.endswith(left_out)
+        elif counts and line.startswith("Pss:"):
+            total += int(line.split()[1]) << 10
+    return total
+
+
+def _compared(bare: Peer, ours: Peer, size: Size) -> dict[str, Any]:
+    """The line of JSON."""
+    of_faiss: npt.NDArray[np.int64] = bare.result.pop("ids")
+    of_ours: npt.NDArray[np.int32] = ours.result.pop("ids")
+    # faiss finds the query itself too, and we do not.
+    pairs = list(zip(of_faiss.tolist(), of_ours.tolist(), strict=True))
+    wanted = [set(theirs) - {number} for number, (theirs, _) in enumerate(pairs)]
+    agreeing = sum(len(near & set(own)) for near, (_, own) in zip(wanted, pairs, strict=True))
+    rows = {peer.name: {**peer.figures(), **peer.result} for peer in (bare, ours)}
+    seconds = [sum(turn.seconds for turn in peer.turns) + peer.result["start_up_seconds"] for peer in (bare, ours)]
+    return {
+        "ratio": ours.rate / bare.rate,
+        "ratio_of": [ours.name, bare.name],
+        "ratio_with_start_up": seconds[0] / seconds[1],
+        "vectors": size.vectors,
+        "queries": size.queries,
+        "width": WIDTH,
+        "k": K,
+        "agreement_with_faiss": agreeing / sum(map(len, wanted)),
+        "rounds": bare.counted,
+        "rows": rows,
+    }
+
+
+def _show(figures: dict[str, Any], size: Size, said: str) -> None:
+    rows = list(figures["rows"].values())
+    ours = rows[1]
+    inverted = ours["inverted_file"]
+    print(f"{size.queries:,} queries in {size.vectors:,} vectors of width {WIDTH}, k = {K}, {size.turns} turns each\n")
+    mib = [f"{peak / measure.MIB:,.0f}" for peak in ours["peak_memory_of_a_node"]]
+    whole = f"{rows[0]['peak_memory_bytes'] / measure.MIB:,.0f}"
+    rates = [row["examples_per_second"] for row in rows]
+    shown = [
+        ["queries/s", *(f"{rate:,.0f}" for rate in rates), f"{figures['ratio']:.2f}"],
+        ["seconds for all queries", *(f"{size.queries / rate:,.1f}" for rate in rates), ""],
+        ["once: read the vectors, start, s", *(f"{row['start_up_seconds']:.1f}" for row in rows), ""],
+        ["that included", "", "", f"{figures['ratio_with_start_up']:.2f}"],
+        ["peak MiB; of ours on each node", whole, " and ".join(mib), ""],
+    ]
+    print(measure.table(("", *figures["rows"], "ratio"), shown))
+    same = ", ".join(str(number) for number, is_same in sorted(ours["same_bytes"].items()) if is_same)
+    print(said)
+    print(f"\nthe same bytes for {size.compared:,} queries: {same} shards, of 1, 2, 3 and 7")
+    print(f"neighbours that faiss finds too: {figures['agreement_with_faiss']:.4%}")
+    cells = f"{inverted['num_probes']} of {inverted['num_cells']} cells probed"
+    recall = f"recall {inverted['recall']:.4f} on {inverted['recall_queries']} queries"
+    rate = f"{inverted['seconds']:,.1f} s ({inverted['queries_per_second']:,.0f} queries/s)"
+    start_up = f"after {inverted['start_up_seconds']:,.1f} s of training and start"
+    print(f"inverted file, {inverted['queries']:,} queries: {rate} {start_up}; {cells}, {recall}")
+    print(f"\nratio: {figures['ratio']:.2f} ({' over '.join(figures['ratio_of'])}, start-up apart)")
+
+
+if __name__ == "__main__":
+    from benchmarks import neighbours
+
+    neighbours.main()

@@ -1,0 +1,274 @@
+"""A shard of the rows that are searched for neighbours, held in memory once, and its exact answers."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raysweep.data.neighbours import LabelledVectors, Neighbours, Search, VectorFile, exact_cosines, k_nearest
+
+SLACK = 8  # fetched beyond k: room for the row itself, its duplicates and near-ties
+TOLERANCE = 1e-5  # more than the error of float32 inner products of unit vectors
+ROWS_AT_ONCE = 8192  # rows read into the block at once, so that they are never in memory twice
+COSINES_AT_ONCE = 2**22  # cosines held at once where queries are compared with every row
+
+LARGEST = float(np.finfo(np.float32).max)
+
+Slots = tuple[Any, Any]
+"""Two of faiss's heaps, of the own class and of the others: for each query what is nearest so far, by float32 cosines."""
+
+
+class NeighbourShard:
+    """Searches ``rows``, ascending, of the ``source``, on all GPUs that faiss sees or else on the CPUs.
+
+    The vectors are in memory once, sorted by class, so that every query is compared with every row once, whatever the
+    number of classes. On GPUs they are there as well. ``num_threads`` is how many CPU threads faiss may use, all by
+    default; faiss keeps this number for the whole process.
+    """
+
+    def __init__(self, source: VectorFile, rows: NDArray[np.integer], num_threads: int | None = None) -> None:
+        import faiss
+
+        if num_threads is not None:
+            faiss.omp_set_num_threads(num_threads)
+        by_class = np.argsort(source.labels[rows], kind="stable")
+        self._ids = rows[by_class].astype(np.int32)
+        self._rows = LabelledVectors(
+            _read(source, self._ids), source.labels[self._ids], source.duplicate_groups[self._ids]
+        )
+        labels, starts = np.unique(self._rows.labels, return_index=True)
+        stops = [*starts[1:], len(rows)]
+        # Shared by all classes: each such object sets GPU memory aside.
+        resources = [faiss.StandardGpuResources() for _ in range(faiss.get_num_gpus())]
+        self._classes = {
+            int(label): _Class(self._rows.vectors, int(start), int(stop), resources)
+            for label, start, stop in zip(labels, starts, stops, strict=True)
+        }
+        self._cells = _Cells(np.zeros(0, np.int64))
+
+    def put_into_cells(self, nearest_cell: Callable[[NDArray[np.float32]], NDArray[np.integer]]) -> None:
+        """Let searches probe cells only. ``nearest_cell`` takes vectors (m, d) and returns the number of each one's cell."""
+        starts = range(0, len(self._ids), ROWS_AT_ONCE)
+        blocks = [self._rows.vectors[start : start + ROWS_AT_ONCE] for start in starts]
+        self._cells = _Cells(np.concatenate([nearest_cell(block) for block in blocks]))
+
+    def search(self, queries: LabelledVectors, search: Search, probes: NDArray[np.integer] | None = None) -> Neighbours:
+        """The k nearest of either slot for the queries (m), whatever the search's mode. Ids are numbers of the source.
+
+        Cosines are computed in double precision and rounded to float32, and ties go to the lower id; so an answer does
+        not depend on how queries are spread over calls, nor, merged, on how rows are spread over shards. With ``probes``
+        (m, p), numbers of cells, each query is only compared with what lies in its cells.
+        """
+        question = _Question(queries, search, probes)
+        found = Neighbours.empty(len(queries), search.k)
+        num_fetched = search.k + SLACK
+        slots = (
+            self._in_classes(queries, num_fetched) if probes is None else self._in_cells(queries, num_fetched, probes)
+        )
+        for slot, nearest in enumerate(slots):
+            cosines = self._cosines(question, nearest.I)
+            ids, cosines = k_nearest(self._ids[nearest.I], cosines, search.k)
+            found.put(slice(None), slot, ids, cosines)
+            unsettled = _unsettled(nearest, cosines[:, -1], search.least)
+            self._compare_with_all(question, unsettled, slot, found)
+        return found
+
+    def _in_classes(self, queries: LabelledVectors, count: int) -> Slots:
+        """The nearest rows of either slot."""
+        own, others = _slots(len(queries), count)
+        for label, members in self._classes.items():
+            cosines, positions = members.nearest(queries.vectors, count)
+            has_label = queries.labels == label
+            _add(own, has_label, cosines, positions)
+            _add(others, ~has_label, cosines, positions)
+        return _finished(own, others)
+
+    def _in_cells(self, queries: LabelledVectors, count: int, probes: NDArray[np.integer]) -> Slots:
+        """The nearest rows of either slot in the probed cells: each cell is multiplied once with all that probe it."""
+        own, others = _slots(len(queries), count)
+        for cell, asking in _by_cell(probes):
+            positions = self._cells.members(cell)
+            if len(positions):
+                cosines = queries.vectors[asking] @ self._rows.vectors[positions].T
+                labels = self._rows.labels[positions]
+                query_labels = queries.labels[asking]
+                same_class = query_labels[:, None] == labels
+                of_own = np.where(same_class, cosines, -np.inf)
+                of_others = np.where(same_class, -np.inf, cosines)
+                own.add_result_subset(asking, of_own, positions)
+                others.add_result_subset(asking, of_others, positions)
+        return _finished(own, others)
+
+    def _cosines(self, question: "_Question", positions: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Exact cosines (m, f) of the queries with rows at ``positions`` (m, f), -inf for what is no neighbour.
+
+        None are rows of the query's own text, those that are too far, and the padding, -1.
+        """
+        queries = question.queries
+        exists = positions >= 0
+        numbers = np.nonzero(exists)[0]
+        rows = positions[exists]
+        exact = exact_cosines(queries.vectors, numbers, self._rows.vectors, rows)
+        groups = self._rows.duplicate_groups[rows]
+        same_text = groups == queries.duplicate_groups[numbers]
+        too_far = exact < question.search.least
+        exact[same_text | too_far] = -np.inf
+        cosines = np.full(positions.shape, -np.inf, np.float32)
+        cosines[exists] = exact
+        return cosines
+
+    def _compare_with_all(
+        self, question: "_Question", unsettled: NDArray[np.int64], slot: int, found: Neighbours
+    ) -> None:
+        """Compare some queries with every row: duplicates, or ties in their hundreds, took up all that was fetched."""
+        for number, positions in self._candidates(question, unsettled, slot):
+            query = question[number : number + 1]
+            cosines = self._cosines(query, positions[None])[0]
+            ids, cosines = k_nearest(self._ids[positions], cosines, question.search.k)
+            found.put(number, slot, ids, cosines)
+
+    def _candidates(
+        self, question: "_Question", unsettled: NDArray[np.int64], slot: int
+    ) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """The number of each such query, and the positions of all rows that may be among its nearest."""
+        block = self._rows.vectors
+        queries_at_once = max(1, COSINES_AT_ONCE // len(block))
+        for start in range(0, len(unsettled), queries_at_once):
+            numbers = unsettled[start : start + queries_at_once]
+            asked = question[numbers]
+            cosines = asked.queries.vectors @ block.T
+            excluded = self._excluded(asked, slot)
+            cosines[excluded] = -np.inf
+            for number, of_query in zip(numbers.tolist(), cosines, strict=True):
+                yield number, _may_be_nearest(of_query, question.search)
+
+    def _excluded(self, question: "_Question", slot: int) -> NDArray[np.bool_]:
+        """Which rows (m, n) are of the other slot, hold the query's own text or lie in none of its cells."""
+        queries = question.queries
+        same_class = queries.labels[:, None] == self._rows.labels
+        same_text = queries.duplicate_groups[:, None] == self._rows.duplicate_groups
+        own_class = slot == 0
+        excluded: NDArray[np.bool_] = (same_class != own_class) | same_text
+        if question.probes is not None:
+            excluded |= ~self._cells.probed(question.probes)
+        return excluded
+
+
+@dataclass(frozen=True)
+class _Question:
+    """Queries (m), what is searched for, and the cells (m, p) that each query probes; without them it probes all."""
+
+    queries: LabelledVectors
+    search: Search
+    probes: NDArray[np.integer] | None
+
+    def __getitem__(self, numbers: NDArray[np.int64] | slice) -> "_Question":
+        probes = None if self.probes is None else self.probes[numbers]
+        return _Question(self.queries[numbers], self.search, probes)
+
+
+class _Class:
+    """The rows [start, stop) of a block: all of one class."""
+
+    def __init__(self, block: NDArray[np.float32], start: int, stop: int, resources: list[Any]) -> None:
+        import faiss
+
+        self._start = start
+        self._vectors = block[start:stop]  # a view
+        self._index: Any = None
+        if resources:
+            flat = faiss.IndexFlatIP(block.shape[1])
+            self._index = faiss.index_cpu_to_gpu_multiple_py(resources, flat)
+            self._index.add(self._vectors)
+
+    def nearest(self, queries: NDArray[np.float32], count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Up to ``count`` of these rows for each query by falling cosine: the cosines, and positions in the block."""
+        import faiss
+
+        count = min(count, len(self._vectors))
+        if self._index is None:
+            # What IndexFlatIP does, without an index that would hold a copy.
+            cosines, rows = faiss.knn(queries, self._vectors, count, faiss.METRIC_INNER_PRODUCT)
+        else:
+            cosines, rows = self._index.search(queries, count)
+        return cosines, rows + self._start
+
+
+class _Cells:
+    """In which cell each position of a block lies, (n,)."""
+
+    def __init__(self, cells: NDArray[np.integer]) -> None:
+        self._cells = cells
+        self._order = np.argsort(cells, kind="stable")
+        self._sorted = cells[self._order]
+
+    def members(self, cell: int) -> NDArray[np.int64]:
+        """The positions in one cell."""
+        start, stop = np.searchsorted(self._sorted, [cell, cell + 1])
+        return self._order[start:stop]
+
+    def probed(self, probes: NDArray[np.integer]) -> NDArray[np.bool_]:
+        """Which positions (m, n) lie in the cells (m, p) that each query probes."""
+        num_cells = max(int(probes.max()), int(self._sorted[-1])) + 1
+        is_probed = np.zeros((len(probes), num_cells), bool)
+        np.put_along_axis(is_probed, probes.astype(np.int64), True, axis=1)
+        return is_probed[:, self._cells]
+
+
+def _read(source: VectorFile, ids: NDArray[np.integer]) -> NDArray[np.float32]:
+    block = np.empty((len(ids), source.width), np.float32)
+    for start in range(0, len(ids), ROWS_AT_ONCE):
+        part = slice(start, start + ROWS_AT_ONCE)
+        block[part] = source.vectors(ids[part])
+    return block
+
+
+def _slots(num_queries: int, count: int) -> Slots:
+    import faiss
+
+    own, others = (faiss.ResultHeap(num_queries, count, keep_max=True) for _ in range(2))
+    return own, others
+
+
+def _add(slot: Any, asking: NDArray[np.bool_], cosines: NDArray[np.float32], positions: NDArray[np.int64]) -> None:
+    """Keep in a slot what some of the queries have found."""
+    numbers = np.flatnonzero(asking)
+    slot.add_result_subset(numbers, cosines[numbers], positions[numbers])
+
+
+def _finished(*slots: Any) -> Slots:
+    for slot in slots:
+        slot.finalize()  # by falling cosine; padded with -1
+    own, others = slots
+    return own, others
+
+
+def _by_cell(probes: NDArray[np.integer]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Each cell of the ``probes`` (m, p), and the numbers of the queries that probe it."""
+    flat = probes.ravel()
+    by_cell = np.argsort(flat, kind="stable")
+    cells, starts = np.unique(flat[by_cell], return_index=True)
+    num_probes = probes.shape[1]
+    asking = np.split(by_cell // num_probes, starts[1:])
+    yield from zip(cells.tolist(), asking, strict=True)
+
+
+def _unsettled(nearest: Any, kth_cosines: NDArray[np.float32], least: float) -> NDArray[np.int64]:
+    """Numbers of the queries whose k nearest, down to ``kth_cosines`` (m,), may lack a row that was not fetched."""
+    # A row that was not fetched is at most as near as the last that was, up to rounding.
+    unseen = nearest.D[:, -1] + TOLERANCE
+    may_be_nearer = (unseen >= kth_cosines) & (unseen >= least)
+    all_fetched = nearest.I[:, -1] < 0
+    return np.flatnonzero(may_be_nearer & ~all_fetched)
+
+
+def _may_be_nearest(cosines: NDArray[np.float32], search: Search) -> NDArray[np.int64]:
+    """Positions of the float32 cosines (n,) that may be among the k highest; -inf stands for what is excluded."""
+    least = max(search.least - TOLERANCE, -LARGEST)
+    positions = np.flatnonzero(cosines >= least)
+    if len(positions) > search.k:
+        kth_highest = -np.partition(-cosines[positions], search.k - 1)[search.k - 1]
+        positions = positions[cosines[positions] >= kth_highest - 2 * TOLERANCE]
+    return positions
