@@ -52,20 +52,19 @@ class Lease:
         taken from them, which stops them.
         """
         noted: dict[str, Any] = {}
-        while True:
-            began = time.monotonic()
-            try:
-                self._tag = self.bucket.create(NAME, self._content())
-                break
-            except FileExistsError:
-                pass
+        began = time.monotonic()
+        while not self._taken_new():
             try:
                 found = self.bucket.read_version(NAME)
             except FileNotFoundError:  # removed in between
                 continue
-            noted = _parsed(found).get("note", {})
-            if take_over and not _parsed(found).get("released"):
-                say(f"{self.bucket.uri}: taken over from {_parsed(found).get('holder')}, who is stopped by that")
+            lease = _parsed(found)
+            if lease.get("session") == self.session:  # taken by a request whose answer was lost
+                self._tag = found.tag
+                break
+            noted = lease.get("note", {})
+            if take_over and not lease.get("released"):
+                say(f"{self.bucket.uri}: taken over from {lease.get('holder')}, who is stopped by that")
             else:
                 self._await_end(found, say)
             began = time.monotonic()
@@ -76,6 +75,14 @@ class Lease:
         self._thread = threading.Thread(target=self._renew_until_stopped, name="lease", daemon=True)
         self._thread.start()
         return noted
+
+    def _taken_new(self) -> bool:
+        """Whether there was no lease, and this one is it now."""
+        try:
+            self._tag = self.bucket.create(NAME, self._content())
+        except FileExistsError:
+            return False
+        return True
 
     def _await_end(self, found: Stored, say: Callable[[str], None]) -> None:
         """Return once the lease that was found has ended, or has changed."""

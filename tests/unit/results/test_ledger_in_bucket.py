@@ -1,0 +1,151 @@
+"""The ledger where nothing appends: what is lost, moved or faked is refused, and two drivers never write one run."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from raysweep.errors import InputError
+from raysweep.results.events import TrialContinued
+from raysweep.results.ledger import Ledger, events_of
+from raysweep.storage.folder import BucketFolder, open_folder
+from support.ledgers import random_trials, write_ledger
+from support.s3_server import S3Server, s3_server
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    with s3_server() as running:
+        yield running
+
+
+@pytest.fixture
+def run(server: S3Server, tmp_path: Path) -> BucketFolder:
+    """A run of some events in a bucket, which nobody has open."""
+    (tmp_path / "local").mkdir()
+    write_ledger(tmp_path / "local", random_trials(3, seed=0))
+    folder = open_folder(server.uri(tmp_path.name))
+    assert isinstance(folder, BucketFolder)
+    ledger = Ledger(folder)
+    for event in events_of(tmp_path / "local"):
+        ledger.append(event)
+    ledger.close()
+    assert list(events_of(folder)) == list(events_of(tmp_path / "local"))
+    return folder
+
+
+def segment(number: int) -> str:
+    return f"ledger/{number:09d}.jsonl"
+
+
+def read(run: BucketFolder, name: str) -> bytes:
+    return run.bucket.read(name)
+
+
+def refused(run: BucketFolder, message: str) -> None:
+    """By who only reads it, and by who would go on with it."""
+    with pytest.raises(InputError, match=message):
+        list(events_of(run))
+    with pytest.raises(InputError, match=message):
+        Ledger(run).open()
+
+
+def test_a_copy_in_a_folder_is_read_and_gone_on_with(run: BucketFolder, tmp_path: Path) -> None:
+    """A run that was downloaded; and one that was uploaded from a folder again."""
+    events = list(events_of(run))
+    copy = tmp_path / "copy"
+    for name, content in ((name, read(run, name)) for name in run.sizes()):
+        path = copy / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    assert list(events_of(copy)) == events
+    ledger = Ledger(copy)
+    ledger.append(TrialContinued(trial=0))
+    ledger.close()
+    assert list(events_of(copy)) == [*events, TrialContinued(trial=0)]
+    run.bucket.write("ledger.jsonl", (copy / "ledger.jsonl").read_bytes())
+    again = Ledger(run)
+    again.append(TrialContinued(trial=1))
+    again.close()
+    assert list(events_of(run)) == [*events, TrialContinued(trial=0), TrialContinued(trial=1)]
+    assert segment(len(events) + 2) in run.sizes()
+
+
+def test_a_removed_a_swapped_and_an_edited_segment_are_refused_with_the_place(run: BucketFolder) -> None:
+    removed = read(run, segment(3))
+    run.bucket.delete([segment(3)])
+    refused(run, "line 3: it is event 4, where event 3 belongs")
+    run.bucket.write(segment(3), read(run, segment(4)))
+    refused(run, "line 3: it is event 4, where event 3 belongs")
+    edited = json.loads(removed)
+    edited["at"] = -1.0
+    run.bucket.write(segment(3), json.dumps(edited).encode() + b"\n")
+    refused(run, "line 4: line 3 was changed after it was written")
+    run.bucket.write(segment(3), removed)
+    Ledger(run).open()
+
+
+def test_a_ledger_that_ends_before_what_its_lease_names_is_refused(run: BucketFolder) -> None:
+    last = len(list(events_of(run)))
+    run.bucket.delete([segment(last)])
+    with pytest.raises(
+        InputError, match=rf"ends after event {last - 1} .*after event {last}; put the missing events back"
+    ):
+        Ledger(run).open()
+
+
+def test_a_segment_cut_short_never_counted_and_is_set_aside(run: BucketFolder) -> None:
+    events = list(events_of(run))
+    run.bucket.write(segment(len(events) + 1), b'{"event": "continued", "tri')
+    assert list(events_of(run)) == events
+    ledger = Ledger(run)
+    ledger.open()
+    assert ledger.unfinished == b'{"event": "continued", "tri'
+    ledger.append(TrialContinued(trial=0))
+    ledger.close()
+    assert list(events_of(run)) == [*events, TrialContinued(trial=0)]
+    assert read(run, "ledger.unfinished") == b'{"event": "continued", "tri\n'
+
+
+def test_of_two_drivers_the_one_that_lost_the_lease_writes_nothing(run: BucketFolder) -> None:
+    events, said = list(events_of(run)), list[str]()
+    first, second = Ledger(run), Ledger(run, said.append, take_over=True)
+    first.append(TrialContinued(trial=1))
+    second.append(TrialContinued(trial=2))
+    assert "taken over from" in said[0]
+    with pytest.raises(InputError, match="an event cannot be written: .*the sweep stops here"):
+        first.append(TrialContinued(trial=3))
+    with pytest.raises(InputError, match="an event cannot be written"):
+        first.append(TrialContinued(trial=4))
+    second.append(TrialContinued(trial=5))
+    first.close()
+    second.close()
+    expected = [*events, TrialContinued(trial=1), TrialContinued(trial=2), TrialContinued(trial=5)]
+    assert list(events_of(run)) == expected
+
+
+def test_an_unreachable_bucket_is_waited_for_and_said(server: S3Server, run: BucketFolder) -> None:
+    events, said = list(events_of(run)), list[str]()
+    run.bucket.on_wait = said.append
+    ledger = Ledger(run, said.append)
+    ledger.open()
+    server.fail(outage=12)
+    began = time.monotonic()
+    ledger.append(TrialContinued(trial=0))
+    assert time.monotonic() - began > 10
+    ledger.close()
+    assert list(events_of(run)) == [*events, TrialContinued(trial=0)]
+    assert any("waiting" in line for line in said)
+
+
+def test_an_answer_that_is_lost_does_not_give_one_event_twice(server: S3Server, run: BucketFolder) -> None:
+    events = list(events_of(run))
+    before = server.fail(share=0.2)
+    ledger = Ledger(run)
+    for trial in range(40):
+        ledger.append(TrialContinued(trial=trial))
+    ledger.close()
+    assert server.fail(share=0.0) - before > 5
+    assert list(events_of(run)) == [*events, *(TrialContinued(trial=trial) for trial in range(40))]
