@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +35,9 @@ class Folder(Protocol):
 
     def fetch(self, name: str = "") -> Path:
         """Have a file or a folder under ``path`` as it is stored; nothing is there where nothing is stored."""
+
+    def read(self, names: Sequence[str]) -> list[bytes]:
+        """The content of small files as they are stored. FileNotFoundError where one is not there."""
 
     def store(self, name: str = "") -> None:
         """Have what is under ``path`` stored, whole, before this returns."""
@@ -90,6 +93,9 @@ class LocalFolder:
 
     def fetch(self, name: str = "") -> Path:
         return self.path / name
+
+    def read(self, names: Sequence[str]) -> list[bytes]:
+        return [(self.path / name).read_bytes() for name in names]
 
     def store(self, name: str = "") -> None:
         pass
@@ -161,6 +167,9 @@ class BucketFolder:
         with ThreadPoolExecutor(NUM_THREADS) as pool:
             list(pool.map(download, sizes.items()))
         return path
+
+    def read(self, names: Sequence[str]) -> list[bytes]:
+        return self.bucket.read_all([self._full(name) for name in names])
 
     def store(self, name: str = "") -> None:
         path = self.path / name

@@ -16,7 +16,6 @@ from typing import Any
 from raysweep.errors import InputError
 from raysweep.storage.bucket import Bucket, StorageError, Stored
 
-NAME = "lease.json"
 SECONDS = 120.0  # that a lease lasts from when the store got it
 RENEW_SECONDS = 20.0
 CLOCK_SECONDS = 2.0  # by which times of a store may be off: they are rounded to seconds
@@ -35,6 +34,7 @@ class Lease:
     """
 
     bucket: Bucket
+    name: str = "lease.json"
     seconds: float = SECONDS
     renew_seconds: float = RENEW_SECONDS
     session: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -55,7 +55,7 @@ class Lease:
         began = time.monotonic()
         while not self._taken_new():
             try:
-                found = self.bucket.read_version(NAME)
+                found = self.bucket.read_version(self.name)
             except FileNotFoundError:  # removed in between
                 continue
             lease = _parsed(found)
@@ -68,7 +68,7 @@ class Lease:
             else:
                 self._await_end(found, say)
             began = time.monotonic()
-            if (tag := self.bucket.replace(NAME, self._content(), found.tag)) is not None:
+            if (tag := self.bucket.replace(self.name, self._content(), found.tag)) is not None:
                 self._tag = tag
                 break
         self._held_until = began + self.seconds
@@ -79,7 +79,7 @@ class Lease:
     def _taken_new(self) -> bool:
         """Whether there was no lease, and this one is it now."""
         try:
-            self._tag = self.bucket.create(NAME, self._content())
+            self._tag = self.bucket.create(self.name, self._content())
         except FileExistsError:
             return False
         return True
@@ -98,7 +98,7 @@ class Lease:
             )
         while now < ends:
             time.sleep(min(5.0, max(0.2, (ends - now).total_seconds())))
-            if self.bucket.read_version(NAME).tag != found.tag:
+            if self.bucket.read_version(self.name).tag != found.tag:
                 return
             now = self.bucket.now()
 
@@ -127,7 +127,7 @@ class Lease:
             self._thread.join()
         if self._lost_to is None and self._tag:
             try:
-                self.bucket.replace(NAME, self._content(released=True), self._tag)
+                self.bucket.replace(self.name, self._content(released=True), self._tag)
             except StorageError:  # it ends by itself
                 return
 
@@ -144,9 +144,9 @@ class Lease:
         """Renew the lease once; what goes wrong is for :meth:`ensure` to say."""
         sent = time.monotonic()
         try:
-            tag = self.bucket.replace(NAME, self._content(), self._tag)
+            tag = self.bucket.replace(self.name, self._content(), self._tag)
             if tag is None:
-                found = self.bucket.read_version(NAME)
+                found = self.bucket.read_version(self.name)
                 if _parsed(found).get("session") != self.session:
                     self._lost_to = str(_parsed(found).get("holder"))
                     return

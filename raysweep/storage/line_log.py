@@ -8,12 +8,13 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from io import FileIO
 from pathlib import Path
 from typing import Any, Protocol
 
 from raysweep.errors import InputError
+from raysweep.storage import location
 from raysweep.storage.bucket import StorageError
 from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.storage.lease import Lease
@@ -55,29 +56,16 @@ def line_log(folder: Folder, name: str, say: Callable[[str], None] = print, *, t
 
 def read_log(folder: Folder, name: str) -> bytes:
     """A log's content, also while somebody appends to it. FileNotFoundError where there is none."""
-    if isinstance(folder, BucketFolder):
-        return _read_objects(folder, name)
-    path = folder.path / f"{name}.jsonl"
-    base = path.read_bytes() if path.is_file() else b""
-    later = _later(base, [each.name for each in (folder.path / name).glob("*.jsonl")])
-    if not path.is_file() and not later:
-        raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
-    return base + b"".join((folder.path / name / each).read_bytes() for each in later)
+    file = f"{name}.jsonl"
+    base = folder.read([file])[0] if folder.exists(file) else None
+    later = _later(base or b"", folder.names(name))
+    if base is None and not later:
+        raise FileNotFoundError(errno.ENOENT, "no such file", location.join(folder.location, file))
+    lines = folder.read([f"{name}/{each}" for each in later])
+    return b"".join([base or b"", *lines])
 
 
-def _read_objects(folder: BucketFolder, name: str) -> bytes:
-    whole = folder.within(name)
-    base = b""
-    if (has_file := folder.exists(f"{name}.jsonl")) is True:
-        base = folder.fetch(f"{name}.jsonl").read_bytes()
-    later = _later(base, list(whole.sizes()))
-    if not has_file and not later:
-        raise FileNotFoundError(errno.ENOENT, "no such object", f"{folder.location}/{name}.jsonl")
-    full_names = ["/".join(part for part in (whole.prefix, each) if part) for each in later]
-    return base + b"".join(folder.bucket.read_all(full_names))
-
-
-def _later(base: bytes, names: list[str]) -> list[str]:
+def _later(base: bytes, names: Iterable[str]) -> list[str]:
     """The names of the lines that come after those of ``base``, in order."""
     num_lines = base.count(b"\n")
     numbered = sorted(each for each in names if each.partition(".")[0].isdigit())
@@ -145,12 +133,12 @@ class LineFile:
 
 
 class LineObjects:
-    """A log in an object store, held by a lease. ``folder.path`` has a copy of all its lines while it is open."""
+    """A log in an object store, held by a lease."""
 
     def __init__(self, folder: BucketFolder, name: str, say: Callable[[str], None], take_over: bool) -> None:
         self.noted: dict[str, Any] = {}
         self._folder, self._name, self._say, self._take_over = folder, name, say, take_over
-        self._lease = Lease(folder.bucket)
+        self._lease = Lease(folder.bucket, self._in_folder("lease.json"))
         self._is_open = False
 
     def open(self) -> bytes:
@@ -158,16 +146,9 @@ class LineObjects:
         self._lease.note = self.noted
         self._is_open = True
         try:
-            content = _read_objects(self._folder, self._name)
+            return read_log(self._folder, self._name)
         except FileNotFoundError:
-            content = b""
-        self._folder.path.mkdir(parents=True, exist_ok=True)
-        self._copy.write_bytes(content)
-        return content
-
-    @property
-    def _copy(self) -> Path:
-        return self._folder.path / f"{self._name}.jsonl"
+            return b""
 
     def append(self, line: bytes, offset: int, number: int) -> None:
         self._lease.ensure(self._say)
@@ -178,10 +159,6 @@ class LineObjects:
             raise StorageError(
                 errno.EEXIST, "another process has written it", f"{self._folder.location}/{name}"
             ) from None
-        with self._copy.open("r+b") as file:
-            file.truncate(offset)
-            file.seek(offset)
-            file.write(line)
 
     def set_aside(self, unfinished: bytes, offset: int, number: int) -> None:
         self._lease.ensure(self._say)
