@@ -12,7 +12,7 @@ from raysweep.config.sweep import SAMPLERS
 from raysweep.config.trial import TrialConfig
 from raysweep.config.trial import trial_config as validated_trial_config
 from raysweep.errors import InputError
-from raysweep.storage.folder import Folder, open_folder
+from raysweep.storage.folder import BucketFolder, Folder, open_folder
 from raysweep.terminal import disable_telemetry
 
 if TYPE_CHECKING:
@@ -131,9 +131,12 @@ def trial_config(**parameters: Any) -> TrialConfig:
 
 def _folder(place: str | Path) -> Folder:
     try:
-        return open_folder(place)
+        folder = open_folder(place)
     except ValueError as error:
-        raise InputError(f"{place}: {error}") from None
+        raise InputError(str(error)) from None
+    if isinstance(folder, BucketFolder):
+        folder.bucket.check()
+    return folder
 
 
 def _as_texts(overrides: Overrides) -> list[tuple[str, str]]:

@@ -63,9 +63,12 @@ def where_of(arguments: Sequence[str]) -> dict[str, str]:
 
 def run_folder(name: str, place: str) -> "Folder":
     """The folder that an option or argument of this name means. InputError where it is none."""
-    from raysweep.storage.folder import open_folder
+    from raysweep.storage.folder import BucketFolder, open_folder
 
     try:
-        return open_folder(place, on_wait=lambda text: typer.echo(text, err=True))
+        folder = open_folder(place, on_wait=lambda text: typer.echo(text, err=True))
     except ValueError as error:
-        raise InputError(f"{name} {place}: {error}") from None
+        raise InputError(f"{name}: {error}") from None
+    if isinstance(folder, BucketFolder):
+        folder.bucket.check()
+    return folder

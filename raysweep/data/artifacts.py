@@ -79,8 +79,8 @@ class Store:
         manifest = f"{artifact.name}/{DONE}"
         with contextlib.suppress(OSError):  # a place that is read only
             if isinstance(self.root, BucketFolder):
-                self.root.fetch(manifest)
-                self.root.store(manifest)
+                found = self.root.bucket.read_version(manifest)
+                self.root.bucket.replace(manifest, found.content, found.tag)
             else:
                 os.utime(self.root.path / manifest)
 
@@ -115,12 +115,16 @@ class Store:
 
     def _upload(self, artifact: Artifact, temporary: Path) -> None:
         assert isinstance(self.root, BucketFolder)
+        if artifact.exists:
+            return
         target = self.root.within(artifact.name)
         copy = BucketFolder(target.bucket, temporary, target.prefix)
         for path in sorted(temporary.iterdir()):
             if path.name != DONE:
                 copy.store(path.name)
-        copy.store(DONE)
+        manifest = (temporary / DONE).read_bytes()
+        with contextlib.suppress(FileExistsError):
+            target.bucket.create(f"{target.prefix}/{DONE}", manifest)
 
     def remove(self, artifact: Artifact) -> None:
         """Remove an artifact that is not to be."""

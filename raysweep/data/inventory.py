@@ -1,6 +1,7 @@
 """What a folder of artifacts holds: the size and the last use of each, and the removal of those that nobody uses."""
 
 import re
+import shutil
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -62,7 +63,7 @@ def _is_remains(name: str, files: Mapping[str, FileStat], store: Folder) -> bool
 
 
 def remove(artifacts: Iterable[StoredArtifact], store: Folder) -> list[StoredArtifact]:
-    """Remove artifacts, each at once and for good: no process sees a half of one. A sweep that needs it builds it anew.
+    """Remove artifacts, each at once and for good: what is half removed counts as missing. A sweep that needs it builds it.
 
     Unfinished ones that were written to within the last day stay, since they may be about to be finished. Returns those that
     were removed. InputError where the system does not allow it.
@@ -87,4 +88,7 @@ def _remove(artifact: StoredArtifact, store: Folder) -> None:
             name = aside
         else:
             store.remove(f"{name}/{DONE}")  # without which it does not exist
-    store.remove(name)
+    if isinstance(store, LocalFolder):
+        shutil.rmtree(store.path / name)
+    else:
+        store.remove(name)

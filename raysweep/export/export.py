@@ -105,8 +105,9 @@ def _read_weights(run: Folder, chosen: Point) -> "tuple[dict[str, torch.Tensor],
             f"{run.location}: the weights of {chosen.name} are not there: {name} is gone, or storage.max_gib was reached "
             "and they were not kept"
         )
+    folder = run.fetch(name)
     try:
-        return read_point(run.fetch(name))
+        return read_point(folder)
     except (OSError, ValueError, SafetensorError) as error:
         raise InputError(f"{run.location}/{name}: damaged: {error}") from None
 

@@ -3,6 +3,7 @@
 import contextlib
 import signal
 import tempfile
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
@@ -13,11 +14,13 @@ from raysweep.config.space import Space
 from raysweep.config.sweep import SweepConfig
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare
-from raysweep.prepare.plan import make_plan
+from raysweep.prepare.plan import Plan, make_plan
 from raysweep.results.account import account_of, sentence
 from raysweep.results.reader import load
+from raysweep.results.types import Results
 from raysweep.runner.session import Session
 from raysweep.storage import location
+from raysweep.storage.bucket import StorageError
 from raysweep.storage.folder import BucketFolder, Folder, open_folder
 from raysweep.storage.uploader import uploaded
 from raysweep.sweep.resume import Resumed
@@ -109,37 +112,56 @@ def run(
     without one nothing is redirected, and what workers print stays in Ray's own logs. Raises InputError for what the user
     can mend, and KeyboardInterrupt when interrupted before the run has begun; later an interruption is an ordinary ending.
     """
-    check_writable("storage.runs", config.storage.runs)
-    check_writable("storage.artifacts", config.storage.artifacts_location)
-    older = [load(each) for each in warm_start]
-    plan = make_plan(config, space, resumed=resumed.prepared if resumed else None)
+    with contextlib.ExitStack() as closing:
+        if resumed is not None:
+            closing.callback(resumed.ledger.close)  # however this ends, others may have the run then
+        check_writable("storage.runs", config.storage.runs)
+        check_writable("storage.artifacts", config.storage.artifacts_location)
+        older = [load(each) for each in warm_start]
+        plan = make_plan(config, space, resumed=resumed.prepared if resumed else None)
+        return _run(plan, display, log, resumed, older)
+
+
+def _run(
+    plan: Plan, display: Display, log: Log | None, resumed: Resumed | None, older: Sequence[Results]
+) -> RunOutcome:
     sweep: Sweep | None = None
     ending = FAILED
-    try:
-        with connected(config.resources, show_workers=log is not None) as capacity:
-            session = Session.open(plan, capacity, display, log)
-            sweep = session.begin(older) if resumed is None else session.resume(resumed)
-            growing = ["study.journal", *([log.path.name] if log is not None else [])]
-            with uploaded(sweep.run, growing):
+    with contextlib.ExitStack() as uploads:
+        try:
+            with connected(plan.config.resources, show_workers=log is not None) as capacity:
+                session = Session.open(plan, capacity, display, log)
+                sweep = session.begin(older) if resumed is None else session.resume(resumed)
+                growing = ["study.journal", *([log.path.name] if log is not None else [])]
+                uploads.enter_context(uploaded(sweep.run, growing))
                 session.search(sweep)
-        ending = _ending_of(sweep)
-    except KeyboardInterrupt:
-        if sweep is None:
+            ending = _ending_of(sweep)
+        except KeyboardInterrupt:
+            if sweep is None:
+                raise
+            ending = INTERRUPTED
+            display.line("run: interrupted; the rungs that were finished are reported")
+        except Exception as error:
+            if sweep is not None and (problem := sweep.ledger.failure or _storage_problem(error)):
+                raise InputError(problem) from None  # Tune wraps what its callbacks raise
             raise
-        ending = INTERRUPTED
-        display.line("run: interrupted; the rungs that were finished are reported")
-    except Exception:
-        if sweep is not None and sweep.ledger.failure:  # Tune wraps what its callbacks raise
-            raise InputError(sweep.ledger.failure) from None
-        raise
-    finally:
-        if sweep is not None:  # Ray is down by now, so no trial writes any more
-            sweep.finish(*ending)
-            display.line(f"run: {sentence(account_of(load(sweep.run)), sweep.scheduler.replicates.trials)}")
+        finally:
+            if sweep is not None:  # Ray is down by now, so no trial writes any more
+                sweep.finish(*ending)
+                display.line(f"run: {sentence(account_of(load(sweep.run)), sweep.scheduler.replicates.trials)}")
     if ending == INTERRUPTED or sweep.cause is not None:
         more_budget = f" --{sweep.cause.key} MORE" if sweep.cause else ""
         display.line(f"run: to go on: raysweep run --resume {sweep.run.location}{more_budget}")
     return RunOutcome(sweep.run, ending)
+
+
+def _storage_problem(error: BaseException | None) -> str | None:
+    """What a storage refused, where that is behind an error."""
+    while error is not None:
+        if isinstance(error, StorageError):
+            return f"{error}; once it answers: raysweep run --resume RUN"
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _ending_of(sweep: Sweep) -> Ending:
@@ -167,8 +189,9 @@ def check_writable(key: str, place_name: str) -> None:
 
 
 def _check_bucket(key: str, folder: BucketFolder) -> None:
-    name = folder.bucket.probe_name()
+    name = f".probe-{uuid.uuid4().hex[:8]}"
     try:
+        folder.bucket.check()
         folder.bucket.write(name, b"")
         folder.bucket.delete([name])
     except OSError as error:

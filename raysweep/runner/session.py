@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import datetime
 import hashlib
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ from raysweep.results.types import Results, RunInfo, ScoredSplit
 from raysweep.runner.baselines import baseline_points
 from raysweep.search.scheduler import Scheduler, make_scheduler
 from raysweep.storage import location
-from raysweep.storage.folder import Folder, open_folder
+from raysweep.storage.folder import BucketFolder, Folder, open_folder
 from raysweep.sweep import warm_start
 from raysweep.sweep.budget import CostTracker
 from raysweep.sweep.optuna_study import StudyFile
@@ -62,6 +63,13 @@ class Session:
         """Make the run's folder and write down what the run is to be. It learns from the ``older`` runs."""
         ledger = Ledger(_new_run(self.config, self.display), self.display.warn)
         ledger.open()
+        try:
+            return self._begun(ledger, older)
+        except BaseException:
+            ledger.close()
+            raise
+
+    def _begun(self, ledger: Ledger, older: Sequence[Results]) -> Sweep:
         if self.log is not None:
             self.log.move(ledger.folder / "run.log")
         self._write_settings(ledger.run)
@@ -221,9 +229,9 @@ def _new_run(config: SweepConfig, display: Display) -> Folder:
     others = (f"{first}-{number}" for number in range(2, 1000))
     for name in (first, *others):
         run = open_folder(location.join(config.storage.runs, name), display.warn)
-        if run.exists(""):
-            continue
         with contextlib.suppress(FileExistsError):
+            if isinstance(run, BucketFolder):  # of which others may begin one in this very second
+                run.bucket.create("begun", uuid.uuid4().bytes)
             run.path.mkdir(parents=True)
             (run.path / "points").mkdir()
             return run

@@ -8,6 +8,7 @@ import functools
 import json
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.results.ledger import checkpoint_folder, point_folder
 from raysweep.results.types import LOCAL, Node, RungProgress
 from raysweep.runner.workers import WorkbenchSpec, open_workbench
+from raysweep.storage.bucket import StorageError
 from raysweep.storage.folder import Folder
 from raysweep.sweep.status import describe_progress
 from raysweep.sweep.sweep import Sweep
@@ -86,9 +88,13 @@ class TrialActor(tune.Trainable):
     def setup(self, config: dict[str, Any]) -> None:
         """Make ready for a trial; Tune calls it again for each trial that a reused actor takes."""
         self.task = TrialTask.of(config)
-        self.bench = open_workbench(self.task.sweep.bench)
         self.logged_at = time.monotonic()
-        self.results = rungs_and_progress(
+        self.results = self._rungs()
+
+    def _rungs(self) -> Iterator[RungResult | RungProgress]:
+        """The trial, of which nothing happens before the first step: what goes wrong there is told in full."""
+        self.bench = open_workbench(self.task.sweep.bench)
+        yield from rungs_and_progress(
             self.task.config,
             self.bench,
             Intervals(self.task.sweep.checkpoint_seconds, PROGRESS_SECONDS),
@@ -105,6 +111,8 @@ class TrialActor(tune.Trainable):
         """Train and evaluate a rung, or train until it is time to say how far it is, for :class:`TuneScheduler`."""
         try:
             result = next(self.results)
+        except StorageError:  # which may pass: the trial is begun again, and goes on from its checkpoint
+            raise
         except (TrialDivergedError, InputError) as error:
             # A result and no exception: the actor is sound and takes the next trial, and the reason arrives in full.
             return {"failure": str(error), "done": True}

@@ -3,11 +3,10 @@
 import errno
 import re
 import time
-import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 600.0  # for a store that does not answer, or answers that it cannot for now
-FIRST_PATIENCE_SECONDS = 20.0  # until it has answered once: before that the URI or the network may be wrong
+FIRST_PATIENCE_SECONDS = 20.0  # where the URI, the credentials or the network may be wrong
 PART_BYTES = 16 * 2**20  # of an object that is read at once
 NUM_THREADS = 8
 
@@ -34,8 +33,11 @@ _RETRIES: Any = {
 _TIMEOUTS = {"timeout": "30s", "connect_timeout": "5s"}
 
 
-class StorageError(OSError):
+class StorageError(OSError, InputError):
     """What an object store refused, or did not answer for too long. ``strerror`` says which."""
+
+    def __str__(self) -> str:
+        return f"{self.filename}: {self.strerror}"
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,18 @@ class Bucket:
     uri: str
     on_wait: Callable[[str], None] = print
     patience: float = PATIENCE_SECONDS
-    _answered: bool = field(default=False, repr=False)
 
     @cached_property
     def _store(self) -> "ObjectStore":
         return _connect(self.uri)
+
+    def check(self) -> None:
+        """InputError unless the store answers, which is not waited for long: for what a user has just named."""
+        patience, self.patience = self.patience, min(self.patience, FIRST_PATIENCE_SECONDS)
+        try:
+            self.size_of("lease.json")
+        finally:
+            self.patience = patience
 
     def read(self, name: str) -> bytes:
         """An object's bytes. FileNotFoundError where there is none."""
@@ -119,7 +128,7 @@ class Bucket:
         def put() -> dict[str, str] | None:
             try:
                 return _tag(self._store.put(name, content, mode=tag, use_multipart=False))  # type: ignore[arg-type]
-            except (PreconditionError, AlreadyExistsError):
+            except (PreconditionError, AlreadyExistsError, FileNotFoundError):
                 return None
 
         return self._persist(put)
@@ -156,10 +165,10 @@ class Bucket:
 
     def upload(self, path: Path, name: str) -> None:
         """Write a file's content, of any size. StorageError unless all of it arrived."""
-        self._persist(lambda: self._store.put(name, path))
         num_bytes = path.stat().st_size
+        self._persist(lambda: self._store.put(name, path))
         arrived: int = self._persist(lambda: self._store.head(name))["size"]
-        if arrived != num_bytes:
+        if arrived < num_bytes:  # a log may have grown
             raise StorageError(errno.EIO, f"{arrived} of {num_bytes} bytes arrived", f"{self.uri}/{name}")
 
     def download(self, name: str, path: Path, num_bytes: int) -> None:
@@ -176,12 +185,9 @@ class Bucket:
         modified: datetime = self._persist(lambda: self._store.head("clock"))["last_modified"]
         return modified
 
-    def probe_name(self) -> str:
-        """The name of an object that nobody else has, by which to see whether one may write."""
-        return f".probe-{uuid.uuid4().hex[:8]}"
-
     def _persist(self, request: Callable[[], T]) -> T:
         """The answer to a request, made again while the store does not answer or says that it cannot for now."""
+        _ = self._store  # which says what to install where that is missing
         from obstore.exceptions import BaseError
 
         began = time.monotonic()
@@ -197,7 +203,6 @@ class Bucket:
                 self._wait_or_raise(error, began, pause)
                 pause = min(2 * pause, 10.0)
             else:
-                self._answered = True
                 return answer
 
     def _wait_or_raise(self, error: Exception, began: float, pause: float) -> None:
@@ -205,10 +210,9 @@ class Bucket:
         if not _passes(error):
             raise StorageError(errno.EACCES, reason, self.uri) from None
         waited = time.monotonic() - began
-        patience = self.patience if self._answered else FIRST_PATIENCE_SECONDS
-        if waited >= patience:
+        if waited >= self.patience:
             raise StorageError(errno.ETIMEDOUT, f"no answer for {waited:.0f} s ({reason})", self.uri) from None
-        self.on_wait(f"{self.uri}: {reason}; waiting, {waited:.0f} s so far, at most {patience:.0f}")
+        self.on_wait(f"{self.uri}: {reason}; waiting, {waited:.0f} s so far, at most {self.patience:.0f}")
         time.sleep(pause)
 
 
@@ -225,7 +229,7 @@ def _connect(uri: str) -> "ObjectStore":
         return GCSStore(bucket, **common)
     if endpoint := options.get("endpoint_override"):
         common["endpoint"] = _with_scheme(endpoint, options.get("scheme", "https"))
-    common["client_options"]["allow_http"] = True  # only where an endpoint is given as http://
+    common["client_options"]["allow_http"] = True  # which an endpoint given as http:// needs; others use https
     if region := options.get("region"):
         common["region"] = region
     if provider := _profile_credentials():

@@ -5,12 +5,11 @@ import fcntl
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from raysweep.errors import InputError
-from raysweep.storage.folder import BucketFolder
+from raysweep.storage.folder import BucketFolder, LocalFolder
 from raysweep.storage.scratch import cache_folder
 
 LIMIT_VARIABLE = "RAYSWEEP_CACHE_GIB"
@@ -28,32 +27,32 @@ def cached(folder: BucketFolder, name: str) -> Path:
     root.mkdir(parents=True, exist_ok=True)
     place = root / name
     if place not in _in_use:
-        with _locked(place) as lock:
-            if not place.is_dir():
-                _download(folder, name, place)
-            fcntl.flock(lock, fcntl.LOCK_SH)
-            _in_use[place] = lock
+        _in_use[place] = _held(folder, name, place)
     with contextlib.suppress(OSError):
         os.utime(place)
     return place
 
 
-def _lock_path(place: Path) -> Path:
-    return place.with_name(f".{place.name}.lock")
-
-
-@contextlib.contextmanager
-def _locked(place: Path) -> Iterator[IO[bytes]]:
-    """The lock file of a copy, which this process alone has. It is not closed: who keeps it has the lock."""
+def _held(folder: BucketFolder, name: str, place: Path) -> IO[bytes]:
+    """A shared lock on a copy that is there; it is downloaded first where it is not."""
     lock = _lock_path(place).open("ab")
     try:
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        if not place.is_dir():
+        while True:  # a shared lock in the place of an exclusive one is not had at once, and the copy may go in between
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            if place.is_dir():
+                return lock
             fcntl.flock(lock, fcntl.LOCK_EX)
-        yield lock
+            if not place.is_dir():
+                _download(folder, name, place)
     except BaseException:
         lock.close()
         raise
+
+
+def _lock_path(copy: Path) -> Path:
+    """The lock of a copy, or of the copy that a hidden folder is to become."""
+    name = copy.name.lstrip(".").partition(".")[0]
+    return copy.with_name(f".{name}.lock")
 
 
 def _download(folder: BucketFolder, name: str, place: Path) -> None:
@@ -72,9 +71,9 @@ def _download(folder: BucketFolder, name: str, place: Path) -> None:
 def _make_room(root: Path, num_bytes: int) -> None:
     """Remove copies that no process uses, the least recently used first, until so many bytes fit."""
     limit_bytes = _limit_gib() * 2**30
-    copies = sorted((each for each in root.iterdir() if each.is_dir()), key=lambda each: each.stat().st_mtime)
-    taken = {each: sum(file.stat().st_size for file in each.rglob("*") if file.is_file()) for each in copies}
-    for copy in copies:
+    files = {each: LocalFolder(each).files() for each in root.iterdir() if each.is_dir()}
+    taken = {copy: sum(stat.num_bytes for stat in stats.values()) for copy, stats in files.items()}
+    for copy in sorted(files, key=_last_used):
         if sum(taken.values()) + num_bytes <= limit_bytes:
             return
         if _removed(copy):
@@ -85,6 +84,13 @@ def _make_room(root: Path, num_bytes: int) -> None:
             f"{root}: the cache may hold {limit_bytes / 2**30:g} GiB, but what this sweep reads takes "
             f"{(in_use_bytes + num_bytes) / 2**30:.2f}; set {LIMIT_VARIABLE} to that or more on every node"
         )
+
+
+def _last_used(copy: Path) -> float:
+    try:
+        return copy.stat().st_mtime
+    except OSError:  # another process has removed it, or finished downloading
+        return 0.0
 
 
 def _limit_gib() -> float:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from raysweep.errors import InputError
 from raysweep.storage.bucket import Bucket, StorageError, Stored
 
 SECONDS = 120.0  # that a lease lasts from when the store got it
@@ -41,6 +40,7 @@ class Lease:
     note: dict[str, Any] = field(default_factory=dict)
     _tag: dict[str, str] = field(default_factory=dict, repr=False)
     _held_until: float = field(default=0.0, repr=False)  # by the monotonic clock
+    _problem: StorageError | None = field(default=None, repr=False)  # why it could not be renewed
     _lost_to: str | None = field(default=None, repr=False)
     _stop: threading.Event = field(default_factory=threading.Event, repr=False)
     _thread: threading.Thread | None = field(default=None, repr=False)
@@ -52,7 +52,7 @@ class Lease:
         taken from them, which stops them.
         """
         noted: dict[str, Any] = {}
-        began = time.monotonic()
+        began = _clock()
         while not self._taken_new():
             try:
                 found = self.bucket.read_version(self.name)
@@ -62,12 +62,12 @@ class Lease:
             if lease.get("session") == self.session:  # taken by a request whose answer was lost
                 self._tag = found.tag
                 break
-            noted = lease.get("note", {})
+            noted = self.note = lease.get("note", {})
             if take_over and not lease.get("released"):
                 say(f"{self.bucket.uri}: taken over from {lease.get('holder')}, who is stopped by that")
             else:
                 self._await_end(found, say)
-            began = time.monotonic()
+            began = _clock()
             if (tag := self.bucket.replace(self.name, self._content(), found.tag)) is not None:
                 self._tag = tag
                 break
@@ -98,27 +98,37 @@ class Lease:
             )
         while now < ends:
             time.sleep(min(5.0, max(0.2, (ends - now).total_seconds())))
-            if self.bucket.read_version(self.name).tag != found.tag:
+            try:
+                if self.bucket.read_version(self.name).tag != found.tag:
+                    return
+            except FileNotFoundError:  # somebody removed it
                 return
             now = self.bucket.now()
 
     def ensure(self, say: Callable[[str], None]) -> None:
         """Return while the lease is held. Where it could not be renewed in time this waits until it is again.
 
-        StorageError where another process has it by now.
+        StorageError where another process has it by now, where it was removed, and where it cannot be renewed for as long as
+        the bucket's patience lasts, or for a reason that does not pass.
         """
         said = False
+        began = _clock()
         while True:
             if self._lost_to is not None:
                 raise StorageError(errno.EPERM, f"taken over by {self._lost_to}", self.bucket.uri)
-            if time.monotonic() < self._held_until:
+            if _clock() < self._held_until:
                 return
+            if self._problem is not None and (self._problem.errno == errno.EACCES or self._has_waited(began)):
+                raise self._problem
             if not said:
                 say(
                     f"{self.bucket.uri}: its lease has ended and cannot be renewed for now; nothing is written meanwhile"
                 )
                 said = True
             time.sleep(0.2)
+
+    def _has_waited(self, began: float) -> bool:
+        return _clock() - began > self.bucket.patience
 
     def release(self) -> None:
         """Let others have it at once. Does nothing where it was lost."""
@@ -132,7 +142,7 @@ class Lease:
                 return
 
     def _content(self, *, released: bool = False) -> bytes:
-        values = {"holder": _holder(), "session": self.session, "seconds": self.seconds, "note": self.note}
+        values = {"holder": _holder(), "session": self.session, "note": self.note}
         # Each renewal is a version of its own, so that the tag of it names no other.
         return json.dumps({**values, "released": released, "version": uuid.uuid4().hex}).encode()
 
@@ -142,7 +152,7 @@ class Lease:
 
     def renew(self) -> None:
         """Renew the lease once; what goes wrong is for :meth:`ensure` to say."""
-        sent = time.monotonic()
+        sent = _clock()
         try:
             tag = self.bucket.replace(self.name, self._content(), self._tag)
             if tag is None:
@@ -152,10 +162,20 @@ class Lease:
                     return
                 self._tag = found.tag  # an earlier renewal whose answer was lost; the next one counts
                 return
-        except (StorageError, InputError, FileNotFoundError):
-            return  # tried again, and nothing is written once the time has passed
+        except StorageError as error:
+            self._problem = error  # tried again, and nothing is written once the time has passed
+            return
+        except FileNotFoundError:
+            self._lost_to = "nobody: the lease was removed"
+            return
+        self._problem = None
         self._tag = tag
         self._held_until = sent + self.seconds
+
+
+def _clock() -> float:
+    """Seconds, also those that the machine sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _parsed(found: Stored) -> dict[str, Any]:

@@ -26,7 +26,7 @@ class LineLog(Protocol):
     noted: dict[str, Any]  # what the last holder of the log noted of its work, where the storage keeps that
 
     def open(self) -> bytes:
-        """Take the log for this process, and return its content. Nothing of it changes yet. InputError where it is taken."""
+        """Take the log for this process, and return its content. No line changes. InputError where it is taken."""
 
     def append(self, line: bytes, offset: int, number: int) -> None:
         """Have a line durable as the one of this number, counted from 1, after ``offset`` bytes of lines.
@@ -62,7 +62,12 @@ def read_log(folder: Folder, name: str) -> bytes:
     if base is None and not later:
         raise FileNotFoundError(errno.ENOENT, "no such file", location.join(folder.location, file))
     lines = folder.read([f"{name}/{each}" for each in later])
-    return b"".join([base or b"", *lines])
+    return b"".join([_whole_lines(base or b"") if lines else base or b"", *lines])
+
+
+def _whole_lines(content: bytes) -> bytes:
+    """The lines but for a last one that was cut short: where lines follow, it never counted."""
+    return content[: content.rfind(b"\n") + 1]
 
 
 def _later(base: bytes, names: Iterable[str]) -> list[str]:
@@ -101,6 +106,7 @@ class LineFile:
         base = self.path.read_bytes()
         folder = self.path.with_suffix("")
         for name in _later(base, [each.name for each in folder.glob("*.jsonl")]):
+            base = _whole_lines(base)
             line = (folder / name).read_bytes()
             self.append(line, len(base), 0)
             base += line
@@ -143,7 +149,6 @@ class LineObjects:
 
     def open(self) -> bytes:
         self.noted = self._lease.acquire(self._say, take_over=self._take_over)
-        self._lease.note = self.noted
         self._is_open = True
         try:
             return read_log(self._folder, self._name)

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from raysweep.errors import InputError
 from raysweep.storage.folder import Folder, LocalFolder
 
 SECONDS = 60.0
@@ -21,7 +22,7 @@ def uploaded(folder: Folder, names: list[str], seconds: float = SECONDS) -> Iter
     def upload() -> None:
         for name in names:
             path = folder.path / name
-            with suppress(OSError):  # not there yet, or a store that does not answer: the next turn has it
+            with suppress(OSError, InputError):  # not there yet, or a store that does not answer: the next turn has it
                 if (num_bytes := path.stat().st_size) != sizes.get(name):
                     folder.store(name)
                     sizes[name] = num_bytes

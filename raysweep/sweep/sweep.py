@@ -240,9 +240,10 @@ class Sweep:
         """Come to where these events of a ledger led; :class:`LedgerReplay` says what ``adopt`` means, and what may fail."""
         replayed = LedgerReplay(self.scheduler, self.progress, self.costs, adopt=adopt)
         replayed.take_all(events)
+        kept = self.run.names("checkpoints")
         for number, trial in self.scheduler.trials.items():
-            if trial.status in self.progress.ended:
-                self._remove_checkpoint(number)  # a kill may have left it
+            if trial.status in self.progress.ended and Path(checkpoint_folder(number)).name in kept:
+                self._remove_checkpoint(number)  # a kill has left it
         self._started_at = time.monotonic() - replayed.seconds
         for number, verdict in replayed.unfinished.items():
             if verdict is None:
@@ -258,15 +259,15 @@ class Sweep:
         if self.ledger.failure is not None:
             self.ledger.close()
             return
-        if status == "completed":
-            self._end_held()
-        for number in list(self.assignments):  # what was cut off within a rung is paid for too
-            self._pay(number)
-            self._interrupt(number, reason)
-        self._weights.keep_only(self.front)  # all others, also a rung cut off between its weights and its report
-        self._weights.shrink(self.front)
-        shutil.rmtree(self.folder / "tune", ignore_errors=True)  # Tune's snapshots, which nothing reads
         try:
+            if status == "completed":
+                self._end_held()
+            for number in list(self.assignments):  # what was cut off within a rung is paid for too
+                self._pay(number)
+                self._interrupt(number, reason)
+            self._weights.keep_only(self.front)  # all others, also a rung cut off between its weights and its report
+            self._weights.shrink(self.front)
+            shutil.rmtree(self.folder / "tune", ignore_errors=True)  # Tune's snapshots, which nothing reads
             self._log(SessionFinished(status=status, reason=reason, seconds=self.seconds))
         finally:
             self.ledger.close()

@@ -38,7 +38,8 @@ def save(place: Path | Folder, number: int, tensors: "Mapping[str, Tensor]", val
         shutil.rmtree(temporary, ignore_errors=True)
     folder.store(name)
     for other in folder.names():
-        if other < name:  # never a newer one, of a process that took the trial over
+        is_checkpoint = not other.endswith(".json")  # and no note of the driver's
+        if is_checkpoint and other < name:  # never a newer one, of a process that took the trial over
             folder.remove(other)
     folder.let_go(name)
 
@@ -65,7 +66,11 @@ def load(place: Path | Folder) -> "tuple[dict[str, Tensor], dict[str, Any]] | No
     Damaged ones are set aside with a warning. OSError where one cannot be read now, which says nothing about the next time.
     """
     folder = as_folder(place)
-    for path in _from_the_latest(folder.fetch()):
+    try:
+        fetched = folder.fetch()
+    except FileNotFoundError:  # a process that had the trial before has just written a newer one
+        return load(folder)
+    for path in _from_the_latest(fetched):
         try:
             tensors, values = _read(path)
         except FileNotFoundError:
