@@ -149,3 +149,24 @@ def test_an_answer_that_is_lost_does_not_give_one_event_twice(server: S3Server, 
     ledger.close()
     assert server.fail(share=0.0) - before > 5
     assert list(events_of(run)) == [*events, *(TrialContinued(trial=trial) for trial in range(40))]
+
+
+def test_a_file_cut_short_may_be_moved_to_a_bucket_and_back(run: BucketFolder, tmp_path: Path) -> None:
+    events = list(events_of(run))
+    whole = (tmp_path / "local" / "ledger.jsonl").read_bytes()
+    run.bucket.delete([*run.bucket.sizes("ledger"), "lease.json"])
+    run.bucket.write("ledger.jsonl", whole + b'{"event": "cont')
+    ledger = Ledger(run)
+    ledger.append(TrialContinued(trial=0))
+    ledger.close()
+    expected = [*events, TrialContinued(trial=0)]
+    assert list(events_of(run)) == expected
+    back = tmp_path / "back"
+    for name in run.sizes():
+        (back / name).parent.mkdir(parents=True, exist_ok=True)
+        (back / name).write_bytes(read(run, name))
+    assert list(events_of(back)) == expected
+    again = Ledger(back)
+    again.append(TrialContinued(trial=1))
+    again.close()
+    assert list(events_of(back)) == [*expected, TrialContinued(trial=1)]
