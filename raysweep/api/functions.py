@@ -13,6 +13,7 @@ from raysweep.config.trial import TrialConfig
 from raysweep.config.trial import trial_config as validated_trial_config
 from raysweep.errors import InputError
 from raysweep.storage.folder import BucketFolder, Folder, open_folder
+from raysweep.storage.location import is_uri
 from raysweep.terminal import disable_telemetry
 
 if TYPE_CHECKING:
@@ -111,6 +112,8 @@ def export_point(run: str | Path | RunResults, to: str | Path, point: str = "kne
     from raysweep.export.export import export
 
     folder = run.run if isinstance(run, RunResults) else _folder(run)
+    if is_uri(str(to)):
+        raise InputError(f"{to}: must be a folder of this machine, not a URI")
     return export(folder, point, Path(to))
 
 

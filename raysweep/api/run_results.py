@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from raysweep.results.reader import load
 from raysweep.results.types import Point, Rung, Trial
+from raysweep.storage import location
 from raysweep.storage.folder import Folder
 
 if TYPE_CHECKING:
@@ -116,11 +117,12 @@ class RunResults:
 
         return Picture(progress_figure(self._summary))
 
-    def write_report(self) -> Path:
-        """Write the report as the command does, and return the path of its page ``report.html``."""
+    def write_report(self, to: str | Path | None = None) -> str:
+        """Write the report into the run, as the command does, or into the folder ``to``; where its ``report.html`` is."""
         from raysweep.report.write import write
 
-        return write(self.run).folder / "report.html"
+        written = write(self.run, None if to is None else Path(to))
+        return location.join(written.location, "report.html")
 
     @cached_property
     def _summary(self) -> Summary:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from raysweep.cli.options import naturals, not_empty, one_of, run_folder, several_of, where_of, with_trials
+from raysweep.cli.options import here, naturals, not_empty, one_of, run_folder, several_of, where_of, with_trials
 from raysweep.errors import InputError
 from raysweep.version import __version__
 
@@ -89,6 +89,8 @@ def run(
     if space is not None and space.startswith("--"):  # an override, where SPACE was left out
         arguments, space = [space, *arguments], None
     resumed = None
+    if take_over and resume is None:
+        raise InputError("--take-over goes with --resume RUN")
     if resume is not None:
         if warm_start:
             raise InputError("--warm-start is for new runs; a resumed one has what it began with")
@@ -132,8 +134,8 @@ def prepare(context: typer.Context, space: SpaceFile) -> None:
 
     loaded = _load(space, context.args)
     config = loaded.config
-    runner.check_writable("storage.artifacts", config.storage.artifacts_location)
     with working() as (display, _):
+        runner.check_writable("storage.artifacts", config.storage.artifacts_location, display)
         path = runner.prepare_only(config, loaded.space, display)
     typer.echo(path)
 
@@ -196,7 +198,7 @@ def report(
     ] = None,
 ) -> None:
     """Write a run's report from its stored results: tables of the front, figures, report.html. Needs no cluster."""
-    _report(run_folder("RUN", run), to)
+    _report(run_folder("RUN", run), to and here("--to", to))
 
 
 @app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
@@ -233,7 +235,7 @@ def export(
     from raysweep.terminal import working
 
     with working():
-        described = write(run_folder("RUN", run), point, to)
+        described = write(run_folder("RUN", run), point, here("FOLDER", to))
     typer.echo(described)
 
 
@@ -246,7 +248,7 @@ def table(
     from raysweep.replay import table_io
     from raysweep.results import reader
 
-    if to.exists():
+    if here("FILE", to).exists():
         raise InputError(f"{to}: exists already")
     typer.echo(f"{to}: {table_io.write(reader.load(run_folder('RUN', run)), to)} trials")
 
@@ -324,6 +326,8 @@ def artifacts(
     if prune and unused_for is None:
         raise InputError("--prune needs --unused-for DAYS; 0 removes everything that was prepared")
     store = run_folder("FOLDER", folder)
+    if not inventory.stored_artifacts(store) and store.names("artifacts"):
+        raise InputError(f"{folder}: holds no artifacts itself; {folder}/artifacts does")
     found = [each for each in inventory.stored_artifacts(store) if each.days_unused >= (unused_for or 0)]
     if prune:
         found = inventory.remove(found, store)
@@ -379,13 +383,14 @@ def _report(run: "Folder", to: Path | None = None) -> bool:
     from raysweep.report import write as reports
     from raysweep.report.notes import notes
     from raysweep.report.terminal import terminal_table
+    from raysweep.storage import location
 
     written = reports.write(run, to)
     if written.summary.members:
         _print_table(terminal_table(written.summary))
     for note in notes(written.summary):
         typer.echo(f"note: {note}")
-    typer.echo(f"report: {written.location}/report.html")
+    typer.echo(f"report: {location.join(written.location, 'report.html')}")
     return bool(written.summary.members)
 
 

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 
 from raysweep.errors import InputError
+from raysweep.storage.location import SCHEMES
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from raysweep.storage.folder import Folder
 
 Choice = TypeVar("Choice", bound=str)
@@ -59,6 +62,13 @@ def where_of(arguments: Sequence[str]) -> dict[str, str]:
             raise InputError(f"--where is {text!r}; it is COLUMN=VALUE")
         wanted[column] = value
     return wanted
+
+
+def here(name: str, path: "Path") -> "Path":
+    """A path that an argument names. InputError where it is a URI, of which a path keeps one slash."""
+    if str(path).partition(":/")[0] in SCHEMES and ":/" in str(path):
+        raise InputError(f"{name}: must be a path of this machine, not a URI")
+    return path
 
 
 def run_folder(name: str, place: str) -> "Folder":

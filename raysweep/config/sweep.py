@@ -19,7 +19,9 @@ from raysweep.storage import location
 
 def _absolute_source(source: str) -> str:
     """Workers have working folders of their own, so a relative path would mean another file there."""
-    if source == "demo" or source.startswith("hub:") or "://" in source:
+    if location.is_uri(source):
+        return location.without_keys(source)
+    if source == "demo" or source.startswith("hub:"):
         return source
     return str(Path(source).expanduser().absolute())
 

@@ -64,7 +64,10 @@ class Prepared:
     def open(cls, path: str | Path) -> "Prepared":
         """Read what ``raysweep prepare`` left: the file it names, or its URI. InputError when it or an artifact is gone."""
         file = open_folder(location.parent(location.absolute(str(path))))
-        opened = cls.read(file.fetch(location.name_of(location.absolute(str(path)))), file.location)
+        fetched = file.fetch(location.name_of(location.absolute(str(path))))
+        if not fetched.is_file():
+            raise InputError(f"{path}: not a file that raysweep prepare wrote")
+        opened = cls.read(fetched, file.location)
         for artifact in opened.artifacts:
             if not artifact.exists:
                 place = location.join(artifact.location, artifact.name)

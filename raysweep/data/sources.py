@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from raysweep.data import demo, files, hub
 from raysweep.errors import InputError
+from raysweep.storage import location
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,11 @@ def check(
     split: str = "train",
 ) -> None:
     """Raise InputError now for what would fail at the first rows of :func:`read`. Of the hub nothing is asked yet."""
+    if location.is_uri(source):
+        try:
+            location.without_keys(source)
+        except ValueError as error:
+            raise InputError(str(error)) from None
     if source.startswith("hub:"):
         hub.parse(source, split)
     else:

@@ -16,7 +16,7 @@ from typing import Any
 from raysweep.errors import InputError
 from raysweep.results.events import Event, read_event
 from raysweep.storage import location
-from raysweep.storage.folder import Folder, as_folder
+from raysweep.storage.folder import BucketFolder, Folder, as_folder
 from raysweep.storage.line_log import LineLog, line_log, read_log
 from raysweep.terminal import uninterrupted
 
@@ -53,6 +53,7 @@ class Ledger:
     place: Path | Folder
     say: Callable[[str], None] = field(default=print, repr=False)
     take_over: bool = False
+    on_lost: Callable[[], None] = field(default=lambda: None, repr=False)  # called when another process takes the run
     unfinished: bytes = b""  # a last line that a crash cut short; the first event that is appended sets it aside
     failure: str | None = None  # why an event could not be written; no other is written after it
     _log: LineLog | None = field(default=None, repr=False)
@@ -82,7 +83,7 @@ class Ledger:
         InputError where another process has it, where its lines do not follow from each other or end before its last holder
         had come, and where it cannot be opened.
         """
-        log = line_log(self.run, NAME, self.say, take_over=self.take_over)
+        log = line_log(self.run, NAME, self.say, take_over=self.take_over, on_lost=lambda: self.on_lost())
         try:
             content = log.open()
             entries = list(_read(content, name_of(self.run)))
@@ -109,6 +110,12 @@ class Ledger:
                 f"after event {last_noted.number}; put the missing events back, or remove the lease to do without them"
             )
 
+    @property
+    def lost(self) -> str | None:
+        """Why this process has the ledger no more, where another one took it."""
+        lost = None if self._log is None else self._log.lost
+        return None if lost is None else f"{name_of(self.run)}: {lost}; the sweep stops here"
+
     def append(self, event: Event) -> None:
         """Have an event durable.
 
@@ -130,7 +137,7 @@ class Ledger:
                 self._end = num_bytes + len(line), after
                 self._log.note(dataclasses.asdict(after))
         except OSError as error:
-            self.failure = (
+            self.failure = self.lost or (
                 f"{name_of(self.run)}: an event cannot be written: {error.strerror}; the sweep stops here. Once it can be: "
                 f"raysweep run --resume {self.run.location}"
             )
@@ -151,7 +158,7 @@ class Ledger:
 
 def name_of(run: Folder) -> str:
     """The ledger of a run, for people."""
-    return location.join(run.location, f"{NAME}.jsonl")
+    return location.join(run.location, NAME if isinstance(run, BucketFolder) else f"{NAME}.jsonl")
 
 
 def events_of(place: Path | Folder) -> Iterator[Event]:

@@ -32,7 +32,7 @@ def load(place: Path | Folder) -> Results:
     try:
         events = events_of(run)
     except FileNotFoundError:
-        raise InputError(f"{run.location}: not a run folder (no ledger.jsonl in it)") from None
+        raise InputError(f"{run.location}: not a run folder (no ledger in it)") from None
     return results_of(events, run)
 
 

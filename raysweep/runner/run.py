@@ -3,6 +3,7 @@
 import contextlib
 import signal
 import tempfile
+import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -115,8 +116,8 @@ def run(
     with contextlib.ExitStack() as closing:
         if resumed is not None:
             closing.callback(resumed.ledger.close)  # however this ends, others may have the run then
-        check_writable("storage.runs", config.storage.runs)
-        check_writable("storage.artifacts", config.storage.artifacts_location)
+        check_writable("storage.runs", config.storage.runs, display)
+        check_writable("storage.artifacts", config.storage.artifacts_location, display)
         older = [load(each) for each in warm_start]
         plan = make_plan(config, space, resumed=resumed.prepared if resumed else None)
         return _run(plan, display, log, resumed, older)
@@ -132,6 +133,7 @@ def _run(
             with connected(plan.config.resources, show_workers=log is not None) as capacity:
                 session = Session.open(plan, capacity, display, log)
                 sweep = session.begin(older) if resumed is None else session.resume(resumed)
+                sweep.ledger.on_lost = _interrupt_main_thread
                 growing = ["study.journal", *([log.path.name] if log is not None else [])]
                 uploads.enter_context(uploaded(sweep.run, growing))
                 session.search(sweep)
@@ -139,6 +141,9 @@ def _run(
         except KeyboardInterrupt:
             if sweep is None:
                 raise
+            if sweep.ledger.lost:
+                sweep.ledger.failure = sweep.ledger.lost
+                raise InputError(sweep.ledger.lost) from None
             ending = INTERRUPTED
             display.line("run: interrupted; the rungs that were finished are reported")
         except Exception as error:
@@ -153,6 +158,13 @@ def _run(
         more_budget = f" --{sweep.cause.key} MORE" if sweep.cause else ""
         display.line(f"run: to go on: raysweep run --resume {sweep.run.location}{more_budget}")
     return RunOutcome(sweep.run, ending)
+
+
+def _interrupt_main_thread() -> None:
+    """As Ctrl-C does, for a thread that finds the run taken by another driver: trials may be in the middle of long rungs."""
+    main = threading.main_thread().ident
+    if main is not None:
+        signal.pthread_kill(main, signal.SIGINT)
 
 
 def _storage_problem(error: BaseException | None) -> str | None:
@@ -172,9 +184,9 @@ def _ending_of(sweep: Sweep) -> Ending:
     return PLATEAU if scheduler.on_plateau and scheduler.has_more else COMPLETED
 
 
-def check_writable(key: str, place_name: str) -> None:
+def check_writable(key: str, place_name: str, display: Display) -> None:
     """InputError unless files can be made in a folder, or in the nearest one above that exists. Leaves nothing."""
-    folder = open_folder(place_name)
+    folder = open_folder(place_name, display.warn)
     if isinstance(folder, BucketFolder):
         _check_bucket(key, folder)
         return

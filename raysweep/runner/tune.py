@@ -3,6 +3,7 @@
 Tune places trials, reuses their actors and notices when one dies; its own snapshots are never read back.
 """
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -158,6 +159,19 @@ def _this_node() -> Node:
     return Node(kind, resources.get("CPU", 0.0), resources.get("GPU", 0.0))
 
 
+class SweepStoppedError(BaseException):
+    """The sweep cannot go on. Tune would take an Exception for a trial's, and begin the trial again."""
+
+
+@contextlib.contextmanager
+def _ends_the_sweep() -> Iterator[None]:
+    """Within, what the sweep itself cannot store ends Tune's loop."""
+    try:
+        yield
+    except InputError as error:
+        raise SweepStoppedError(str(error)) from None
+
+
 class _NotInSnapshots:
     """Tune pickles its searcher and scheduler into snapshots that nothing reads; the sweep stays out of them."""
 
@@ -174,6 +188,7 @@ class TuneSearcher(_NotInSnapshots, Searcher):
         self._task = task
         self._numbers: dict[str, int] = {}  # of our trials that are on a worker, by Tune's id
 
+    @_ends_the_sweep()
     @uninterrupted()
     def suggest(self, trial_id: str) -> Any:
         asked = self._sweep.ask()
@@ -207,6 +222,7 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
         super().__init__()  # type: ignore[no-untyped-call]
         self._sweep = sweep
 
+    @_ends_the_sweep()
     @uninterrupted()
     def on_trial_result(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> str:
         if "progress" in result:
@@ -215,12 +231,14 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
         leaves = self._sweep.rung(_number(trial), json.loads(result["rung"]))
         return TrialScheduler.STOP if leaves else TrialScheduler.CONTINUE
 
+    @_ends_the_sweep()
     @uninterrupted()
     def on_trial_complete(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> None:
         if "rung" in result:  # a trial's last result comes here and not to on_trial_result
             self._sweep.rung(_number(trial), json.loads(result["rung"]))
         self._sweep.rest(_number(trial), failure=result.get("failure"))
 
+    @_ends_the_sweep()
     @uninterrupted()
     def on_trial_error(self, tune_controller: Any, trial: TuneTrial) -> None:
         if trial.should_recover():  # Tune begins it again, and it finds its checkpoint
@@ -280,4 +298,7 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
         ),
     )
     with sweep.display.live():
-        tuner.fit()
+        try:
+            tuner.fit()
+        except SweepStoppedError as stopped:
+            raise InputError(str(stopped)) from None

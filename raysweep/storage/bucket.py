@@ -288,10 +288,11 @@ def _reason(error: Exception) -> str:
     status = _status(error)
     if status is not None:
         code = re.search(r"<Code>(\w+)</Code>", text)
-        return f"the store answered {status}{f' {code.group(1)}' if code else ''}"
+        hint = "; are there credentials in the environment that allow it?" if status in (401, 403) else ""
+        return f"the store answered {status}{f' {code.group(1)}' if code else ''}{hint}"
     for words in ("Connection refused", "timed out", "dns error", "Connection reset", "certificate"):
         if words.lower() in text.lower():
             return words.lower()
     if "credential" in text.lower() or "169.254.169.254" in text:
         return "no credentials were found in the environment"
-    return "the request failed: " + text.splitlines()[0].partition("?")[0][:120]
+    return "the store cannot be reached"

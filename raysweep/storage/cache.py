@@ -82,7 +82,7 @@ def _make_room(root: Path, num_bytes: int) -> None:
     if in_use_bytes + num_bytes > limit_bytes:
         raise InputError(
             f"{root}: the cache may hold {limit_bytes / 2**30:g} GiB, but what this sweep reads takes "
-            f"{(in_use_bytes + num_bytes) / 2**30:.2f}; set {LIMIT_VARIABLE} to that or more on every node"
+            f"{(in_use_bytes + num_bytes) / 2**30:.3g}; set {LIMIT_VARIABLE} to that or more on every node"
         )
 
 
@@ -96,9 +96,12 @@ def _last_used(copy: Path) -> float:
 def _limit_gib() -> float:
     text = os.environ.get(LIMIT_VARIABLE, str(DEFAULT_GIB))
     try:
-        return float(text)
+        limit = float(text)
     except ValueError:
-        raise InputError(f"{LIMIT_VARIABLE} is {text!r}; allowed: a number of GiB") from None
+        limit = 0.0
+    if not limit > 0:
+        raise InputError(f"{LIMIT_VARIABLE} is {text!r}; allowed: a number of GiB above 0")
+    return limit
 
 
 def _removed(copy: Path) -> bool:

@@ -73,9 +73,11 @@ def open_folder(place: str | Path, on_wait: Callable[[str], None] = print) -> Fo
     return BucketFolder(Bucket(where, on_wait), process_folder() / digest)
 
 
-def as_folder(place: "Path | Folder") -> Folder:
-    """The folder at a path of this machine; any other as it is."""
-    return LocalFolder(place) if isinstance(place, Path) else place
+def as_folder(place: "str | Path | Folder") -> Folder:
+    """The folder at a path or a URI; any other as it is."""
+    if isinstance(place, Path):
+        return LocalFolder(place)
+    return open_folder(place) if isinstance(place, str) else place
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from raysweep.storage.bucket import Bucket, StorageError, Stored
 
 SECONDS = 120.0  # that a lease lasts from when the store got it
 RENEW_SECONDS = 20.0
+NOTICE_SECONDS = 5.0  # in which a holder that finds its lease taken stops what it does
 CLOCK_SECONDS = 2.0  # by which times of a store may be off: they are rounded to seconds
 
 
@@ -35,7 +36,8 @@ class Lease:
     bucket: Bucket
     name: str = "lease.json"
     seconds: float = SECONDS
-    renew_seconds: float = RENEW_SECONDS
+    renew_seconds: float = field(default_factory=lambda: RENEW_SECONDS)
+    on_lost: Callable[[], None] = lambda: None  # called from the thread that renews it
     session: str = field(default_factory=lambda: uuid.uuid4().hex)
     note: dict[str, Any] = field(default_factory=dict)
     _tag: dict[str, str] = field(default_factory=dict, repr=False)
@@ -63,13 +65,20 @@ class Lease:
                 self._tag = found.tag
                 break
             noted = self.note = lease.get("note", {})
+            taken_from = None
             if take_over and not lease.get("released"):
-                say(f"{self.bucket.uri}: taken over from {lease.get('holder')}, who is stopped by that")
+                taken_from = lease.get("holder")
             else:
                 self._await_end(found, say)
+                say = _say_nothing  # the same again, for as long as its holder renews it
             began = _clock()
             if (tag := self.bucket.replace(self.name, self._content(), found.tag)) is not None:
                 self._tag = tag
+                if taken_from is not None:
+                    say(
+                        f"{self.bucket.uri}: taken over from {taken_from}; waiting until that one has noticed and stops"
+                    )
+                    time.sleep(self.renew_seconds + NOTICE_SECONDS)
                 break
         self._held_until = began + self.seconds
         self._thread = threading.Thread(target=self._renew_until_stopped, name="lease", daemon=True)
@@ -93,7 +102,7 @@ class Lease:
         if now < ends:
             until = datetime.now() + (ends - now)
             say(
-                f"{self.bucket.uri}: {_parsed(found).get('holder')} has it until {until:%H:%M:%S}, unless it renews that; "
+                f"{self.bucket.uri}: {_parsed(found).get('holder')} has it until {until:%H:%M:%S}, and longer if it lives; "
                 "waiting. To stop it and go on at once: --take-over"
             )
         while now < ends:
@@ -115,7 +124,7 @@ class Lease:
         began = _clock()
         while True:
             if self._lost_to is not None:
-                raise StorageError(errno.EPERM, f"taken over by {self._lost_to}", self.bucket.uri)
+                raise StorageError(errno.EPERM, self.lost, self.bucket.uri)
             if _clock() < self._held_until:
                 return
             if self._problem is not None and (self._problem.errno == errno.EACCES or self._has_waited(began)):
@@ -129,6 +138,15 @@ class Lease:
 
     def _has_waited(self, began: float) -> bool:
         return _clock() - began > self.bucket.patience
+
+    def _lose_to(self, holder: str) -> None:
+        self._lost_to = holder
+        self.on_lost()
+
+    @property
+    def lost(self) -> str | None:
+        """To whom the lease was lost, for people."""
+        return None if self._lost_to is None else f"taken over by {self._lost_to}"
 
     def release(self) -> None:
         """Let others have it at once. Does nothing where it was lost."""
@@ -158,7 +176,7 @@ class Lease:
             if tag is None:
                 found = self.bucket.read_version(self.name)
                 if _parsed(found).get("session") != self.session:
-                    self._lost_to = str(_parsed(found).get("holder"))
+                    self._lose_to(str(_parsed(found).get("holder")))
                     return
                 self._tag = found.tag  # an earlier renewal whose answer was lost; the next one counts
                 return
@@ -166,11 +184,15 @@ class Lease:
             self._problem = error  # tried again, and nothing is written once the time has passed
             return
         except FileNotFoundError:
-            self._lost_to = "nobody: the lease was removed"
+            self._lose_to("nobody: the lease was removed")
             return
         self._problem = None
         self._tag = tag
         self._held_until = sent + self.seconds
+
+
+def _say_nothing(text: str) -> None:
+    pass
 
 
 def _clock() -> float:

@@ -25,6 +25,10 @@ class LineLog(Protocol):
 
     noted: dict[str, Any]  # what the last holder of the log noted of its work, where the storage keeps that
 
+    @property
+    def lost(self) -> str | None:
+        """Why this process has it no more, where another one took it."""
+
     def open(self) -> bytes:
         """Take the log for this process, and return its content. No line changes. InputError where it is taken."""
 
@@ -44,13 +48,21 @@ class LineLog(Protocol):
         """Let other processes have the log."""
 
 
-def line_log(folder: Folder, name: str, say: Callable[[str], None] = print, *, take_over: bool = False) -> LineLog:
+def line_log(
+    folder: Folder,
+    name: str,
+    say: Callable[[str], None] = print,
+    *,
+    take_over: bool = False,
+    on_lost: Callable[[], None] = lambda: None,
+) -> LineLog:
     """The log of this name in a folder.
 
-    ``say`` is told of waiting for a store or another process; ``take_over`` takes the log from a process that has it.
+    ``say`` is told of waiting for a store or another process; ``take_over`` takes the log from a process that has it;
+    ``on_lost`` is called, from another thread, when it is taken from this one.
     """
     if isinstance(folder, BucketFolder):
-        return LineObjects(folder, name, say, take_over)
+        return LineObjects(folder, name, say, take_over, on_lost)
     return LineFile(folder.path / f"{name}.jsonl")
 
 
@@ -84,6 +96,10 @@ class LineFile:
         self.path = path
         self.noted: dict[str, Any] = {}  # none: whoever has the file has all of it
         self._file: FileIO | None = None
+
+    @property
+    def lost(self) -> str | None:
+        return None
 
     def open(self) -> bytes:
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -141,11 +157,22 @@ class LineFile:
 class LineObjects:
     """A log in an object store, held by a lease."""
 
-    def __init__(self, folder: BucketFolder, name: str, say: Callable[[str], None], take_over: bool) -> None:
+    def __init__(
+        self,
+        folder: BucketFolder,
+        name: str,
+        say: Callable[[str], None],
+        take_over: bool,
+        on_lost: Callable[[], None],
+    ) -> None:
         self.noted: dict[str, Any] = {}
         self._folder, self._name, self._say, self._take_over = folder, name, say, take_over
-        self._lease = Lease(folder.bucket, self._in_folder("lease.json"))
+        self._lease = Lease(folder.bucket, self._in_folder("lease.json"), on_lost=on_lost)
         self._is_open = False
+
+    @property
+    def lost(self) -> str | None:
+        return self._lease.lost
 
     def open(self) -> bytes:
         self.noted = self._lease.acquire(self._say, take_over=self._take_over)

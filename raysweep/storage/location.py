@@ -42,9 +42,21 @@ def absolute(location: str) -> str:
             f"a URI must not hold {', '.join(others)}; allowed: {', '.join(OPTIONS)}. "
             "Credentials are found in the environment"
         )
+    if given.get("scheme", "https") not in ("http", "https"):
+        raise ValueError(f"scheme is {given['scheme']!r}; allowed: http, https")
     if parts.fragment:
         raise ValueError("a URI must not hold a #; write it as %23")
     return _compose(parts.scheme, parts.netloc, unquote(parts.path), given)
+
+
+def without_keys(uri: str) -> str:
+    """The URI. ValueError where it seems to hold a key, which is not repeated in the message."""
+    parts = urlsplit(uri)
+    options = {name.lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
+    suspicious = ("key", "secret", "token", "signature", "credential", "password")
+    if "@" in parts.netloc or any(word in name for name in options for word in suspicious):
+        raise ValueError("a URI must not hold keys; the store's credentials are found in the environment")
+    return uri
 
 
 def join(location: str, *names: str) -> str:

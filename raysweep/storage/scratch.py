@@ -8,6 +8,8 @@ import socket
 import uuid
 from pathlib import Path
 
+from raysweep.errors import InputError
+
 VARIABLE = "RAYSWEEP_CACHE_DIR"
 
 
@@ -24,7 +26,12 @@ def cache_folder() -> Path:
 def process_folder() -> Path:
     """A folder of this process alone, which goes when it ends."""
     parent = cache_folder() / "processes" / socket.gethostname()
-    parent.mkdir(parents=True, exist_ok=True)
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{parent}: cannot be made: {error.strerror}; {VARIABLE} names the folder for what is fetched"
+        ) from None
     for left in parent.iterdir():
         if not _runs(left.name.partition("-")[0]):
             shutil.rmtree(left, ignore_errors=True)

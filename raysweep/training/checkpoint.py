@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 
 
-def save(place: Path | Folder, number: int, tensors: "Mapping[str, Tensor]", values: Mapping[str, Any]) -> None:
+def save(place: str | Path | Folder, number: int, tensors: "Mapping[str, Tensor]", values: Mapping[str, Any]) -> None:
     """Write checkpoint ``number`` (rising) into the folder at ``place``, whole or not at all.
 
     The one before goes only when the new one has been read back, is what was to be written, and is stored. OSError where it
@@ -60,7 +60,7 @@ def _confirm(folder: Path) -> None:
         raise OSError(f"{folder.parent}: a checkpoint was not stored as it was written: {error}") from None
 
 
-def load(place: Path | Folder) -> "tuple[dict[str, Tensor], dict[str, Any]] | None":
+def load(place: str | Path | Folder) -> "tuple[dict[str, Tensor], dict[str, Any]] | None":
     """The latest checkpoint of the folder at ``place``, or None when there is none of this version.
 
     Damaged ones are set aside with a warning. OSError where one cannot be read now, which says nothing about the next time.

@@ -22,7 +22,7 @@ from raysweep.training.workbench import RungResult
 _RESULT_VALUES = ("step", "examples_seen", "loss", "seconds", "train_seconds", "stop")
 
 
-def save(training: Training, folder: Path | Folder, last: RungResult | None) -> None:
+def save(training: Training, folder: str | Path | Folder, last: RungResult | None) -> None:
     """Write a checkpoint, with the last rung's result, which may not have reached its reader yet."""
     tensors = {
         **{f"weight.{name}": parameter for name, parameter in training.parameters.items()},
@@ -48,7 +48,7 @@ def save(training: Training, folder: Path | Folder, last: RungResult | None) -> 
     checkpoint.save(folder, training.progress.seen, tensors, values)
 
 
-def restore(training: Training, folder: Path | Folder) -> RungResult | None:
+def restore(training: Training, folder: str | Path | Folder) -> RungResult | None:
     """Put the latest checkpoint of ``folder`` into a training that has taken no step; the last rung's result, if any.
 
     Without a checkpoint nothing happens. InputError when it is of another configuration, seed or number of rungs.

@@ -39,7 +39,7 @@ def run_trial(  # noqa: PLR0913 (public: callers name what they need)
     num_rungs: int = 6,
     evaluation: EvaluationConfig | None = None,
     device: str | None = None,
-    checkpoints: Path | Folder | None = None,
+    checkpoints: str | Path | Folder | None = None,
     on_rung: Callable[[RungResult], bool | None] = lambda rung: None,
 ) -> list[RungResult]:
     """Train and evaluate one configuration in this process; ``on_rung`` takes each rung and may return False to stop.
@@ -63,7 +63,7 @@ def rungs(
     *,
     seed: int,
     num_rungs: int,
-    checkpoints: Path | Folder | None = None,
+    checkpoints: str | Path | Folder | None = None,
     checkpoint_seconds: float = 300.0,
 ) -> Iterator[RungResult]:
     """Train rung after rung, yielding after each; the model in ``workbench`` then holds that rung's weights.
@@ -94,7 +94,7 @@ def rungs_and_progress(
     *,
     seed: int,
     num_rungs: int,
-    checkpoints: Path | Folder | None = None,
+    checkpoints: str | Path | Folder | None = None,
 ) -> Iterator[RungResult | RungProgress]:
     """As :func:`rungs`, and within long rungs how far the trial is."""
     from raysweep.training import training_state

@@ -67,6 +67,6 @@ def test_a_run_without_a_rung_has_empty_frames(tmp_path: Path) -> None:
 
 
 def test_the_report_is_written_beside_the_ledger(run: raysweep.RunResults) -> None:
-    page = run.write_report()
+    page = Path(run.write_report())
     assert page == run.folder / "report" / "report.html"
     assert page.is_file()

@@ -1,6 +1,7 @@
 """The ledger where nothing appends: what is lost, moved or faked is refused, and two drivers never write one run."""
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from raysweep.errors import InputError
 from raysweep.results.events import TrialContinued
 from raysweep.results.ledger import Ledger, events_of
+from raysweep.storage import lease
 from raysweep.storage.folder import BucketFolder, open_folder
 from support.ledgers import random_trials, write_ledger
 from support.s3_server import S3Server, s3_server
@@ -109,15 +111,22 @@ def test_a_segment_cut_short_never_counted_and_is_set_aside(run: BucketFolder) -
     assert read(run, "ledger.unfinished") == b'{"event": "continued", "tri\n'
 
 
-def test_of_two_drivers_the_one_that_lost_the_lease_writes_nothing(run: BucketFolder) -> None:
+def test_of_two_drivers_the_one_that_lost_the_lease_writes_nothing(
+    run: BucketFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.3)
+    monkeypatch.setattr(lease, "NOTICE_SECONDS", 1.0)
     events, said = list(events_of(run)), list[str]()
     first, second = Ledger(run), Ledger(run, said.append, take_over=True)
+    lost = threading.Event()
+    first.on_lost = lost.set
     first.append(TrialContinued(trial=1))
     second.append(TrialContinued(trial=2))
     assert "taken over from" in said[0]
-    with pytest.raises(InputError, match="an event cannot be written: .*the sweep stops here"):
+    assert lost.is_set()
+    with pytest.raises(InputError, match="taken over by .*; the sweep stops here"):
         first.append(TrialContinued(trial=3))
-    with pytest.raises(InputError, match="an event cannot be written"):
+    with pytest.raises(InputError, match="taken over by"):
         first.append(TrialContinued(trial=4))
     second.append(TrialContinued(trial=5))
     first.close()

@@ -55,7 +55,7 @@ def test_what_no_process_uses_makes_room(store: BucketFolder, tmp_path: Path) ->
 
 def test_a_cache_that_what_is_in_use_fills_is_refused_with_the_size(store: BucketFolder) -> None:
     places = [cached(store, name) for name in ("encoded-1", "encoded-2")]
-    with pytest.raises(InputError, match=rf"takes 0.00; set {cache.LIMIT_VARIABLE} to that or more"):
+    with pytest.raises(InputError, match=rf"takes 0.000114; set {cache.LIMIT_VARIABLE} to that or more"):
         cached(store, "encoded-3")
     assert all((place / "rows.npy").stat().st_size == 40 * KIB for place in places)
 

@@ -67,7 +67,7 @@ def test_taking_over_stops_the_holder_with_a_warning(bucket: Bucket) -> None:
     said: list[str] = []
     first = Lease(bucket, renew_seconds=60)
     first.acquire(pytest.fail)
-    second = Lease(bucket)
+    second = Lease(bucket, renew_seconds=0.2)
     second.acquire(said.append, take_over=True)
     assert "taken over from" in said[0]
     first.renew()
