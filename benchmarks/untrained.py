@@ -15,6 +15,7 @@ from raysweep.results.events import Event
 from raysweep.results.ledger import Ledger
 from raysweep.results.types import PointKey
 from raysweep.runner import tune
+from raysweep.runner.workers import open_workbench
 from raysweep.sweep.sweep import Sweep
 from raysweep.training import workbench
 
@@ -30,6 +31,7 @@ class Untrained(tune.TrialActor):
         self._times: dict[str, float] = defaultdict(float)
         with self._timed("trial" if self._started else "start"):
             super().setup(config)
+            self.bench = open_workbench(self.task.sweep.bench)
             if not self._started:
                 _ = self.bench.dev.reference_scores  # reads the data
         self._started = True
@@ -43,7 +45,7 @@ class Untrained(tune.TrialActor):
             training = Training(task.config, self.bench, task.trial_seed, task.num_rungs)
             points: dict[PointKey, Scores] = {("plain", None): self._scores()}
             result = workbench.RungResult(1, task.config.examples_per_rung, 0.0, points, 0.0, 0.0)
-            self.rungs = iter([result])
+            self.results = iter([result])
         if self.writes:
             with self._timed("writing"):
                 training_state.save(training, task.checkpoints, result)

@@ -58,7 +58,7 @@ def main() -> None:
     results = raysweep.run_sweep(raysweep.load_sweep("smoke", overrides), on_progress=print)
     print(results.front[["point", "dev_polarity", "dev_similarity", "config_loss"]].to_string(index=False))
     results.front_figure().save("front.png")
-    print(f"run: {results.folder}")
+    print(f"run: {results.location}")
 
 
 if __name__ == "__main__":

@@ -112,9 +112,9 @@ def test_a_sweep_runs_in_a_thread_of_a_script_and_tells_its_progress(
     thread.join()
     (outcome,) = outcomes
     assert (outcome.ending.status, outcome.interrupted) == ("completed", False)
-    assert [trial.status for trial in load(outcome.folder).trials] == ["completed"]
-    assert not (outcome.folder / "run.log").exists()
-    assert f"run: {outcome.folder}" in display.lines
+    assert [trial.status for trial in load(outcome.run).trials] == ["completed"]
+    assert not (outcome.run.path / "run.log").exists()
+    assert f"run: {outcome.run.location}" in display.lines
     assert any(text.startswith("search: 1 of 1 trials begun") for text, _ in display.statuses)
 
 
