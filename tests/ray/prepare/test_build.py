@@ -12,7 +12,6 @@ from raysweep.config import space_parser
 from raysweep.config import sweep as configuration
 from raysweep.config.document import Document
 from raysweep.config.sweep import ResourcesConfig
-from raysweep.data import artifacts
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare
@@ -62,7 +61,7 @@ def test_an_inverted_file_tells_its_recall(one_cpu: Capacity, runs: Path) -> Non
     todo = plan(runs, examples__index="inverted_file")
     prepare(todo, one_cpu, ConsoleDisplay(Console(file=out, width=200)))
     (stage,) = [stage for stage in todo.stages if stage.kind == "neighbours"]
-    summary = artifacts.summary(stage.path)
+    summary = stage.artifact.summary
     assert 0.5 < summary["recall"] <= 1
     assert (summary["recall_queries"], summary["num_probes"]) == (1000, 64)
     assert f"the inverted file found {summary['recall']:.1%} of the nearest neighbours" in " ".join(
