@@ -14,7 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 ROOT = Path(__file__).parents[1]
 MIB = 1 << 20
@@ -159,19 +159,15 @@ def peak_resident() -> int:
     return int(found[1]) << 10 if found else 0
 
 
-class TreeMemory:
-    """The greatest memory of a process and all below it, sampled: the sum of proportional set sizes, shared pages once.
+class Sampled:
+    """Within, :meth:`sample` is called every so many seconds, in a thread of its own."""
 
-    For peers that are several processes. 0 where there is no /proc.
-    """
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        self.peak = 0
 
-    def __enter__(self) -> "TreeMemory":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -180,8 +176,26 @@ class TreeMemory:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._ended.wait(SAMPLE_SECONDS):
-            self.peak = max(self.peak, sum(map(_proportional, _tree(self._pid))))
+        while not self._ended.wait(self._seconds):
+            self.sample()
+
+    def sample(self) -> None:
+        raise NotImplementedError
+
+
+class TreeMemory(Sampled):
+    """The greatest memory of a process and all below it, sampled: the sum of proportional set sizes, shared pages once.
+
+    For peers that are several processes. 0 where there is no /proc.
+    """
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(SAMPLE_SECONDS)
+        self._pid = pid
+        self.peak = 0
+
+    def sample(self) -> None:
+        self.peak = max(self.peak, sum(map(_proportional, _tree(self._pid))))
 
 
 def _tree(pid: int) -> list[int]:

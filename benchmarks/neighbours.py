@@ -20,7 +20,6 @@ import itertools
 import logging
 import os
 import re
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -295,31 +294,21 @@ def nearest_of_all(ids: npt.NDArray[np.int32], cosines: npt.NDArray[np.float32])
     return np.take_along_axis(flat_ids, order, axis=1)
 
 
-class NodeMemory:
+class NodeMemory(measure.Sampled):
     """The greatest memory of our processes on each node, by its id; ``nodes`` are the processes' nodes."""
 
     def __init__(self, nodes: dict[int, str], left_out: str) -> None:
+        super().__init__(seconds=1)
         self._nodes = nodes
         self._left_out = left_out
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
         self.peaks: dict[str, int] = defaultdict(int)
 
-    def __enter__(self) -> "NodeMemory":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._ended.wait(1):
-            now: dict[str, int] = defaultdict(int)
-            for pid, node in self._nodes.items():
-                now[node] += proportional(pid, self._left_out)
-            for node, total in now.items():
-                self.peaks[node] = max(self.peaks[node], total)
+    def sample(self) -> None:
+        now: dict[str, int] = defaultdict(int)
+        for pid, node in self._nodes.items():
+            now[node] += proportional(pid, self._left_out)
+        for node, total in now.items():
+            self.peaks[node] = max(self.peaks[node], total)
 
 
 def proportional(pid: int, left_out: str) -> int:

@@ -1,8 +1,11 @@
 """Lanes are folders: a test in tests/ray is marked ``ray``, and so on, unless its own mark names another lane."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from support.s3_server import S3Server, s3_server
 
 LANES = {"unit", "quality", "ray", "gpu", "data"}
 
@@ -12,3 +15,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         lane = Path(item.path).relative_to(Path(__file__).parent).parts[0]
         if lane in LANES and not any(mark.name in LANES for mark in item.iter_markers()):
             item.add_marker(getattr(pytest.mark, lane))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    """An S3 server with an empty bucket, which the environment names."""
+    with s3_server() as running:
+        yield running

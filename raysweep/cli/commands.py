@@ -326,9 +326,10 @@ def artifacts(
     if prune and unused_for is None:
         raise InputError("--prune needs --unused-for DAYS; 0 removes everything that was prepared")
     store = run_folder("FOLDER", folder)
-    if not inventory.stored_artifacts(store) and store.names("artifacts"):
+    stored = inventory.stored_artifacts(store)
+    if not stored and store.names("artifacts"):
         raise InputError(f"{folder}: holds no artifacts itself; {folder}/artifacts does")
-    found = [each for each in inventory.stored_artifacts(store) if each.days_unused >= (unused_for or 0)]
+    found = [each for each in stored if each.days_unused >= (unused_for or 0)]
     if prune:
         found = inventory.remove(found, store)
     _print_table(_artifacts_table(found))

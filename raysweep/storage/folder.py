@@ -152,7 +152,7 @@ class BucketFolder:
         return open_folder, (self.location,)
 
     def within(self, name: str) -> "BucketFolder":
-        return BucketFolder(self.bucket, self.path / name, self._full(name))
+        return BucketFolder(self.bucket, self.path / name, self.object_name(name))
 
     def fetch(self, name: str = "") -> Path:
         path = self.path / name
@@ -171,13 +171,13 @@ class BucketFolder:
         return path
 
     def read(self, names: Sequence[str]) -> list[bytes]:
-        return self.bucket.read_all([self._full(name) for name in names])
+        return self.bucket.read_all([self.object_name(name) for name in names])
 
     def store(self, name: str = "") -> None:
         path = self.path / name
         below = sorted(file for file in path.rglob("*") if file.is_file())
         for file in below or [path]:  # in order of their names, so that the last one says that all are there
-            self.bucket.upload(file, self._full(file.relative_to(self.path).as_posix()))
+            self.bucket.upload(file, self.object_name(file.relative_to(self.path).as_posix()))
 
     def let_go(self, name: str) -> None:
         LocalFolder(self.path).remove(name)
@@ -196,16 +196,17 @@ class BucketFolder:
         return {each: stat.num_bytes for each, stat in self.files(name).items()}
 
     def files(self, name: str = "") -> dict[str, FileStat]:
-        full = self._full(name)
+        full = self.object_name(name)
         skip = len(full) + 1 if full else 0
         return {each[skip:]: stat for each, stat in self.bucket.files(full).items() if len(each) > skip}
 
-    def _full(self, name: str) -> str:
+    def object_name(self, name: str) -> str:
+        """The name in the bucket of what has this name in the folder."""
         return "/".join(part for part in (self.prefix, name) if part)
 
     def _stored(self, name: str) -> dict[str, int]:
         """The objects that a name stands for: one of this very name, or those below it."""
-        full = self._full(name)
+        full = self.object_name(name)
         found = self.bucket.sizes(full)
         if full and not found and (num_bytes := self.bucket.size_of(full)) is not None:
             return {full: num_bytes}

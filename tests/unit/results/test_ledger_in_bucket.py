@@ -3,7 +3,6 @@
 import json
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,7 @@ from raysweep.results.ledger import Ledger, events_of
 from raysweep.storage import lease
 from raysweep.storage.folder import BucketFolder, open_folder
 from support.ledgers import random_trials, write_ledger
-from support.s3_server import S3Server, s3_server
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with s3_server() as running:
-        yield running
+from support.s3_server import S3Server
 
 
 @pytest.fixture

@@ -5,13 +5,7 @@ import pytest
 
 from raysweep.errors import InputError
 from raysweep.storage.bucket import Bucket, StorageError
-from support.s3_server import S3Server, s3_server
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with s3_server() as running:
-        yield running
+from support.s3_server import S3Server
 
 
 @pytest.fixture

@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,15 +6,9 @@ from raysweep.errors import InputError
 from raysweep.storage import cache, scratch
 from raysweep.storage.cache import cached
 from raysweep.storage.folder import BucketFolder, open_folder
-from support.s3_server import S3Server, s3_server
+from support.s3_server import S3Server
 
 KIB = 1024
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with s3_server() as running:
-        yield running
 
 
 @pytest.fixture

@@ -1,18 +1,11 @@
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from raysweep.storage import scratch
 from raysweep.storage.folder import Folder, open_folder
-from support.s3_server import S3Server, s3_server
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with s3_server() as running:
-        yield running
+from support.s3_server import S3Server
 
 
 @pytest.fixture(params=["local", "bucket"])

@@ -7,13 +7,7 @@ import pytest
 
 from raysweep.storage.bucket import Bucket, StorageError
 from raysweep.storage.lease import Lease
-from support.s3_server import S3Server, s3_server
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with s3_server() as running:
-        yield running
+from support.s3_server import S3Server
 
 
 @pytest.fixture
