@@ -1,17 +1,18 @@
 """Exact neighbours by shards on two nodes, against one process of faiss on the same two cores.
 
 One million unit vectors of width 384 in float32, whose coordinates' variances fall as 1, 1/2, 1/3 and so on, as those of
-embeddings about do. 100,000 of them are the queries; k is 16. faiss is one process with two threads, which searches an
-IndexFlatIP for the 16 nearest of all. Ours are two nodes of one CPU each (``ray.cluster_utils.Cluster``), a shard on each,
-and a coordinator, as in prepare; they find the 16 nearest of the own class and the 16 of the other, of two classes, ranked
-in double precision, ties to the lower id. Both write what they find. They take turns, each with an eighth of the queries.
+embeddings about do. 102,400 of them are the queries, 25 blocks of 4,096; k is 16. faiss is one process with two threads,
+which searches an IndexFlatIP for the 16 nearest of all. Ours are two nodes of one CPU each
+(``ray.cluster_utils.Cluster``), a shard on each, and a coordinator, as in prepare; they find the 16 nearest of the own
+class and the 16 of the other, of two classes, ranked in double precision, ties to the lower id. Both write what they
+find. They take turns, each with an eighth of the queries.
 
 Reading the vectors and starting up are left out on both sides alike, and stated in rows of their own. Memory is the sum of
 proportional set sizes of our processes on a node, its shard and on one of them the coordinator, without Ray's own
 processes and without the mapped file that the vectors are read from: the greatest, sampled once a second.
 
-Then some of the queries are searched by 1, 3 and 7 shards too, and compared byte by byte; and the inverted file searches
-all vectors for the neighbours of all, with ``--quick`` for those of the queries.
+Then the first block of queries is searched by 1, 3 and 7 shards too, and compared byte by byte; and the inverted file
+searches all vectors for the neighbours of all, with ``--quick`` for those of the queries.
 """
 
 import argparse
@@ -30,15 +31,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from benchmarks import measure, peers
 from benchmarks.peers import Peer, Turns
 from raysweep.cluster import Request
 from raysweep.data import inverted_file
-from raysweep.data.artifacts import open_array
+from raysweep.data.artifacts import Artifact
 from raysweep.data.neighbours import Search, VectorFile
+from raysweep.data.shards import ShardSet
 from raysweep.prepare import neighbour_shards
-from raysweep.prepare.chunks import write_columns
 from raysweep.prepare.neighbour_shards import Cells, SearchJob
 
 WIDTH = 384
@@ -54,20 +56,30 @@ VECTORS = "vectors.npy"
 class Size:
     """How many vectors are searched, and how many of them are queries in how many turns.
 
-    Of these ``compared`` are searched by other numbers of shards too, and the inverted file searches for ``inverted``.
+    The first block of these is searched by other numbers of shards too, and the inverted file searches for ``inverted``.
     """
 
     vectors: int
     queries: int
     turns: int
-    compared: int
     inverted: int
 
     @property
+    def queries_of_block(self) -> int:
+        """As many as prepare searches for at once."""
+        return SearchJob(_no_vectors, self.vectors, Search(K)).num_queries
+
+    @property
     def parts(self) -> list[tuple[int, int]]:
-        """The queries of each turn: the first, and the one after the last."""
-        bounds = np.linspace(0, self.queries, self.turns + 1).astype(int).tolist()
-        return list(itertools.pairwise(bounds))
+        """The queries of each turn, whole blocks: the first, and the one after the last."""
+        bounds = np.linspace(0, self.queries // self.queries_of_block, self.turns + 1).astype(int).tolist()
+        return [
+            (first * self.queries_of_block, last * self.queries_of_block) for first, last in itertools.pairwise(bounds)
+        ]
+
+
+def _no_vectors() -> VectorFile:
+    raise AssertionError("only the sizes of this job are of interest")
 
 
 def main() -> None:
@@ -81,12 +93,12 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = measure.parser("benchmarks.neighbours", __doc__)
     parser.add_argument("--vectors", type=int, help="how many to search in; 1000000, with --quick 80000")
-    parser.add_argument("--queries", type=int, help="how many to search for; 100000, with --quick 8192")
+    parser.add_argument("--queries", type=int, help="how many to search for; 102400, with --quick 8192")
     parser.add_argument("--turns", type=int, help="parts that the queries are searched in; 8, with --quick 2")
     arguments = parser.parse_args()
     quick = arguments.quick
     arguments.vectors = arguments.vectors or (80_000 if quick else 1_000_000)
-    arguments.queries = arguments.queries or (8192 if quick else 100_000)
+    arguments.queries = arguments.queries or (8192 if quick else 102_400)
     arguments.turns = arguments.turns or (2 if quick else 8)
     if arguments.queries > arguments.vectors:
         parser.error("--queries are some of the vectors, so they cannot be more")
@@ -94,9 +106,8 @@ def _arguments() -> argparse.Namespace:
 
 
 def _run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    compared = min(1024 if arguments.quick else 4096, arguments.queries)
     inverted = arguments.queries if arguments.quick else arguments.vectors
-    size = Size(arguments.vectors, arguments.queries, arguments.turns, compared, inverted)
+    size = Size(arguments.vectors, arguments.queries, arguments.turns, inverted)
     peers.apart(make_vectors, folder, size.vectors)
     bare = Peer("one process of faiss", with_faiss, folder, size)
     ours = Peer("shards on 2 nodes", with_shards, folder, size)
@@ -128,7 +139,7 @@ def open_vectors(folder: Path) -> VectorFile:
     """All of the vectors; each is of a text of its own."""
     labels = np.load(folder / "labels.npy")
     rows = np.arange(len(labels), dtype=np.int32)
-    return VectorFile(open_array(folder, "vectors"), rows, labels, rows)
+    return VectorFile(np.load(folder / VECTORS, mmap_mode="r"), rows, labels, rows)
 
 
 def with_faiss(turns: Turns, folder: Path, size: Size) -> dict[str, Any]:
@@ -150,20 +161,20 @@ def with_faiss(turns: Turns, folder: Path, size: Size) -> dict[str, Any]:
         ids.flush()
         turns.rest(stop - start)
     turns.end()
-    return {"start_up_seconds": ready, "ids": np.asarray(ids[: size.compared])}
+    return {"start_up_seconds": ready, "ids": np.asarray(ids[: size.queries_of_block])}
 
 
 def with_shards(turns: Turns, folder: Path, size: Size) -> dict[str, Any]:
     """The same of shards, their memory, and then what other numbers of shards and the inverted file do."""
     import ray
 
-    job = SearchJob(partial(open_vectors, folder), Search(K))
+    job = SearchJob(partial(open_vectors, folder), size.vectors, Search(K))
     with _two_nodes():
         began = time.perf_counter()
-        coordinator: Any = ray.remote(Coordinator).options(num_cpus=0).remote(job, size.vectors)
+        coordinator: Any = ray.remote(Coordinator).options(num_cpus=0).remote(job)
         nodes = ray.get(coordinator.open.remote(2, ONE_CPU))
         ready = time.perf_counter() - began
-        ray.get(coordinator.search.remote(0, 64, folder / "warm"))
+        ray.get(coordinator.search.remote(0, size.queries_of_block, folder / "warm"))
         turns.begin()
         with NodeMemory(nodes, VECTORS) as memory:
             for start, stop in size.parts:
@@ -175,25 +186,22 @@ def with_shards(turns: Turns, folder: Path, size: Size) -> dict[str, Any]:
         inverted = _inverted(job, folder, size)
     same = {number: _same_bytes(found[2], other) for number, other in found.items()}
     ids, cosines = found[2]
-    first = folder / "ours-0"
-    in_turns = np.load(first / "ids.npy")[: size.compared]
+    in_turns, _ = _stored(folder / "ours-0", 0)
     return {
         "start_up_seconds": ready,
         "peak_memory_of_a_node": sorted(memory.peaks.values()),
         "same_bytes": same,
-        "same_as_in_turns": bool((ids[: len(in_turns)] == in_turns).all()),
+        "same_as_in_turns": bool((ids == in_turns).all()),
         "ids": nearest_of_all(ids, cosines),
         "inverted_file": inverted,
     }
 
 
 class Coordinator:
-    """Searches as prepare's coordinator does: opens shards, merges what they answer and writes it."""
+    """Searches as prepare's coordinator does: opens shards, and has what they answer merged and stored."""
 
-    def __init__(self, job: SearchJob, num_rows: int) -> None:
+    def __init__(self, job: SearchJob) -> None:
         self.job = job
-        self.num_rows = num_rows
-        self.source = job.open_vectors()
         self.shards: Any = None
 
     def open(self, num_shards: int, request: Request) -> dict[int, str]:
@@ -202,22 +210,21 @@ class Coordinator:
 
         if self.shards is not None:
             self.shards.close()
-        self.shards = neighbour_shards.ShardActors(self.job, self.num_rows, num_shards, request)
+        self.shards = neighbour_shards.ShardActors(self.job, num_shards, request)
         places = ray.get([actor.__ray_call__.remote(_place) for actor in self.shards.actors])
         return dict([*places, _place(self)])
 
     def search(self, start: int, stop: int, folder: Path) -> None:
-        """Write the neighbours of the rows ``start`` to ``stop``."""
-        folder.mkdir()
-        num_shards = len(self.shards.actors)
-        num_queries = self.job.num_queries(self.num_rows // num_shards, WIDTH)
-        blocks = neighbour_shards.blocks_of(self.source, num_queries, stop, start)
-        results = (found.columns for found in self.shards.search(blocks))
-        write_columns(folder, results, stop - start, lambda done: None)
+        """Store the neighbours of the rows ``start`` to ``stop``, whole blocks."""
+        num_queries = self.job.num_queries
+        blocks = range(start // num_queries, -(-stop // num_queries))
+        into = ShardSet(Artifact(str(folder.parent), folder.name), len(blocks) + blocks.start)
+        for _ in self.shards.store(blocks, into):
+            pass
 
     def cells(self) -> dict[str, float]:
         """What is known of the inverted file."""
-        return neighbour_shards.describe_cells(self.job, self.shards, self.source)
+        return neighbour_shards.describe_cells(self.job, self.shards)
 
 
 def _place(actor: Any) -> tuple[int, str]:
@@ -247,14 +254,21 @@ def _two_nodes() -> Iterator[None]:
 def _found_by(
     num_shards: int, job: SearchJob, coordinator: Any, folder: Path, size: Size
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-    """Ids and cosines of the compared queries by so many shards."""
+    """Ids and cosines of the first block of queries by so many shards."""
     import ray
 
     to = folder / f"by-{num_shards}"
     if num_shards != 2:
         ray.get(coordinator.open.remote(num_shards, QUARTER))
-    ray.get(coordinator.search.remote(0, size.compared, to))
-    return np.load(to / "ids.npy"), np.load(to / "cosines.npy")
+    ray.get(coordinator.search.remote(0, size.queries_of_block, to))
+    return _stored(to, 0)
+
+
+def _stored(folder: Path, number: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+    """Ids and cosines of one block."""
+    (file,) = folder.glob(f"{number:05}-of-*.arrow")
+    batch = pa.ipc.open_file(file).get_batch(0)
+    return batch.column("ids").to_numpy_ndarray(), batch.column("cosines").to_numpy_ndarray()
 
 
 def _inverted(job: SearchJob, folder: Path, size: Size) -> dict[str, Any]:
@@ -262,8 +276,8 @@ def _inverted(job: SearchJob, folder: Path, size: Size) -> dict[str, Any]:
     import ray
 
     cells = Cells(SEED, inverted_file.num_probes(size.vectors))
-    job = SearchJob(job.open_vectors, job.search, cells)
-    coordinator: Any = ray.remote(Coordinator).options(num_cpus=0).remote(job, size.vectors)
+    job = SearchJob(job.open_vectors, job.num_rows, job.search, cells)
+    coordinator: Any = ray.remote(Coordinator).options(num_cpus=0).remote(job)
     began = time.perf_counter()
     nodes = ray.get(coordinator.open.remote(2, ONE_CPU))
     ready = time.perf_counter()
@@ -365,7 +379,7 @@ def _show(figures: dict[str, Any], size: Size, said: str) -> None:
     print(measure.table(("", *figures["rows"], "ratio"), shown))
     same = ", ".join(str(number) for number, is_same in sorted(ours["same_bytes"].items()) if is_same)
     print(said)
-    print(f"\nthe same bytes for {size.compared:,} queries: {same} shards, of 1, 2, 3 and 7")
+    print(f"\nthe same bytes for {size.queries_of_block:,} queries: {same} shards, of 1, 2, 3 and 7")
     print(f"neighbours that faiss finds too: {figures['agreement_with_faiss']:.4%}")
     cells = f"{inverted['num_probes']} of {inverted['num_cells']} cells probed"
     recall = f"recall {inverted['recall']:.4f} on {inverted['recall_queries']} queries"

@@ -138,8 +138,8 @@ def bare_loop(turns: Turns, folder: Path, to: Path, repeats: int) -> tuple[int, 
         sequences: list[npt.NDArray[np.int32]] = []
         shape = (len(sentences), int(model.get_embedding_dimension() or 0))
         written = np.lib.format.open_memmap(to / "embeddings.npy", "w+", np.float32, shape)
-        for start in range(0, len(sentences), stages.ROWS_PER_CHUNK):
-            ids = np.arange(start, min(start + stages.ROWS_PER_CHUNK, len(sentences)))
+        for start in range(0, len(sentences), stages.SENTENCES_OF_FEW):
+            ids = np.arange(start, min(start + stages.SENTENCES_OF_FEW, len(sentences)))
             tokens = encoder_tokens.tokenise(model, sentences.texts(ids))
             sequences += np.split(tokens.flat, tokens.offsets[1:-1])
             written[ids] = encoder.embed(model, tokens, np.arange(len(ids)))

@@ -1,7 +1,8 @@
 """Immutable, content-addressed folders, in a folder or in an object store.
 
 The key of an artifact hashes everything its content depends on, so a second sweep over the same data, encoder and mining
-parameters finds it and prepares nothing. Its manifest is stored last: without it, it does not exist.
+parameters finds it and prepares nothing. Its manifest is stored last: without it, it does not exist, and whoever builds it
+goes on with what is there.
 """
 
 import contextlib
@@ -10,18 +11,16 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from raysweep.storage.cache import cached
-from raysweep.storage.folder import BucketFolder, Folder, open_folder
+from raysweep.storage.folder import BucketFolder, Folder, LocalFolder, open_folder
 from raysweep.storage.scratch import process_folder
+from raysweep.storage.turns import turn
 
 SCHEMA = 1
 
@@ -47,10 +46,8 @@ class Artifact:
     @property
     def summary(self) -> dict[str, Any]:
         """What the artifact's builder said of it."""
-        store = open_folder(self.location)
-        text = store.fetch(f"{self.name}/{DONE}").read_text(encoding="utf-8")
-        manifest: dict[str, Any] = json.loads(text)
-        found: dict[str, Any] = manifest["summary"]
+        (text,) = open_folder(self.location).read([f"{self.name}/{DONE}"])
+        found: dict[str, Any] = json.loads(text)["summary"]
         return found
 
     @property
@@ -84,61 +81,67 @@ class Store:
             else:
                 os.utime(self.root.path / manifest)
 
-    def build(
-        self, artifact: Artifact, parameters: Mapping[str, Any], write: Callable[[Path], Mapping[str, Any]]
-    ) -> None:
-        """Have ``write`` fill a temporary folder, and store that; what it returns is kept in the manifest.
+    def turn(self, artifact: Artifact, say: Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
+        """Hold the turn to build an artifact. ``say`` is told of a process that has it and is waited for."""
+        return turn(self.root, artifact.name, say)
 
-        When two writers race for one artifact the first to finish wins; both hold the same content.
-        """
+    def upload(self, artifact: Artifact, write: Callable[[Path], Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Have ``write`` fill a folder, and store what it wrote; what it returns is returned."""
         in_bucket = isinstance(self.root, BucketFolder)
         parent = process_folder() if in_bucket else self.root.path
         temporary = parent / f".{artifact.name}.{self.session}"
         temporary.mkdir(parents=True)
         try:
-            summary = dict(write(temporary))
-            manifest = {"schema": SCHEMA, "parameters": dict(parameters), "summary": summary}
-            (temporary / DONE).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-            if in_bucket:
-                self._upload(artifact, temporary)
-            else:
-                self._rename(artifact, temporary)
+            summary = write(temporary)
+            for path in sorted(temporary.iterdir()):
+                self._store(path, f"{artifact.name}/{path.name}")
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+        return summary
 
-    def _rename(self, artifact: Artifact, temporary: Path) -> None:
-        try:
-            temporary.rename(self.root.path / artifact.name)
-        except OSError:
-            if not artifact.exists:
-                raise
-
-    def _upload(self, artifact: Artifact, temporary: Path) -> None:
-        assert isinstance(self.root, BucketFolder)
-        if artifact.exists:
+    def _store(self, path: Path, name: str) -> None:
+        if isinstance(self.root, BucketFolder):
+            self.root.bucket.upload(path, self.root.object_name(name))
             return
-        target = self.root.within(artifact.name)
-        copy = BucketFolder(target.bucket, temporary, target.prefix)
-        for path in sorted(temporary.iterdir()):
-            if path.name != DONE:
-                copy.store(path.name)
-        manifest = (temporary / DONE).read_bytes()
-        with contextlib.suppress(FileExistsError):
-            target.bucket.create(f"{target.prefix}/{DONE}", manifest)
+        target = self.root.path / name
+        target.parent.mkdir(exist_ok=True)
+        path.replace(target)
+
+    def finish(
+        self,
+        artifact: Artifact,
+        parameters: Mapping[str, Any],
+        summary: Mapping[str, Any],
+        shards: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """Write the manifest of an artifact all of whose files are stored: from now on it exists.
+
+        ``parameters`` are those that its key hashes. Of each shard it keeps ``num_rows`` and ``num_bytes``.
+        """
+        manifest = {
+            "schema": SCHEMA,
+            "parameters": dict(parameters),
+            "summary": dict(summary),
+            "shards": [{key: shard[key] for key in ("num_rows", "num_bytes")} for shard in shards],
+        }
+        text = json.dumps(manifest, indent=1)
+        self._remove_hidden(artifact.name)
+        self.root.put(f"{artifact.name}/{DONE}", text.encode())
+
+    def _remove_hidden(self, name: str) -> None:
+        """Remove what killed workers left half-written in a folder; a store has no such thing."""
+        if isinstance(self.root, LocalFolder):
+            for each in self.root.names(name):
+                if each.startswith("."):
+                    self.root.remove(f"{name}/{each}")
 
     def remove(self, artifact: Artifact) -> None:
         """Remove an artifact that is not to be."""
         self.root.remove(f"{artifact.name}/{DONE}")
         self.root.remove(artifact.name)
 
-    def sweep_up(self) -> None:
-        """Remove what :meth:`build` left unfinished because its process was killed."""
-        if not isinstance(self.root, BucketFolder):
-            for path in self.root.path.glob(f".*.{self.session}"):
-                shutil.rmtree(path, ignore_errors=True)
-
-
-def open_array(folder: Path, name: str) -> npt.NDArray[Any]:
-    """A memory map of ``folder/name.npy``."""
-    array: npt.NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r")
-    return array
+    def sweep_up(self, artifact: Artifact) -> None:
+        """Remove what the building of an artifact left beside it because its process was killed."""
+        if isinstance(self.root, LocalFolder):
+            for path in self.root.path.glob(f".{artifact.name}.*"):
+                self.root.remove(path.name)

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from raysweep.config.losses import ExampleKind
 
 KINDS: tuple[ExampleKind, ...] = get_args(ExampleKind)
+KINDS_WITH_TARGETS = ("labelled_pair", "scored_pair")
 
 
 CHUNK = 1024

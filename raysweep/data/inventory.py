@@ -4,17 +4,16 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from raysweep.data.artifacts import DONE
 from raysweep.errors import InputError
-from raysweep.storage.bucket import FileStat
 from raysweep.storage.folder import Folder, LocalFolder
 
 SECONDS_PER_DAY = 86_400
 _WHOLE = re.compile(r"(sentences|encoded|neighbours|examples)-[0-9a-f]{20}")
-_UNFINISHED = re.compile(rf"\.{_WHOLE.pattern}\.[0-9a-f]{{8}}")  # as Store.build and remove name them
+_UNFINISHED = re.compile(rf"\.{_WHOLE.pattern}\.[0-9a-f]{{8}}")  # as older versions, Store.upload and remove name them
 UNFINISHED_DAYS = 1.0  # since anybody wrote to it: then nobody will finish it
 
 
@@ -47,7 +46,7 @@ def _stored(name: str, store: Folder) -> StoredArtifact | None:
         return None
     files = store.files(name)
     is_whole = _WHOLE.fullmatch(name) is not None and DONE in files
-    if not is_whole and not _is_remains(name, files, store):
+    if not is_whole and not files and _WHOLE.fullmatch(name):
         return None
     return StoredArtifact(
         name,
@@ -55,11 +54,6 @@ def _stored(name: str, store: Folder) -> StoredArtifact | None:
         used_at=max((stat.modified for stat in files.values()), default=0.0),
         is_whole=is_whole,
     )
-
-
-def _is_remains(name: str, files: Mapping[str, FileStat], store: Folder) -> bool:
-    """Whether this is what a killed builder left. In an object store it has the artifact's name; in a folder it has not."""
-    return _UNFINISHED.fullmatch(name) is not None or (bool(files) and not isinstance(store, LocalFolder))
 
 
 def remove(artifacts: Iterable[StoredArtifact], store: Folder) -> list[StoredArtifact]:

@@ -9,6 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from raysweep.data.shards import Rows
+
 PRODUCTS_AT_ONCE = 2**18  # float64 products held at once where cosines are computed exactly
 
 
@@ -39,7 +41,7 @@ class VectorFile:
     (n,) are as in :class:`LabelledVectors`.
     """
 
-    embeddings: NDArray[np.float32]
+    embeddings: Rows
     places: NDArray[np.integer]
     labels: NDArray[np.integer]
     duplicate_groups: NDArray[np.integer]

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from raysweep.data.artifacts import Artifact, open_array
+from raysweep.data.artifacts import Artifact
 from raysweep.data.dataset import Sentences
+from raysweep.data.examples import KINDS_WITH_TARGETS
+from raysweep.data.shards import Rows, open_array
 from raysweep.errors import InputError
 from raysweep.storage import location
 from raysweep.storage.folder import open_folder
@@ -103,8 +105,8 @@ class Prepared:
         return Sentences(self.sentences_artifact.folder)
 
     @cached_property
-    def reference_embeddings(self) -> npt.NDArray[np.float32]:
-        """Unit embeddings of all sentences under the reference encoder, (sentences, width)."""
+    def reference_embeddings(self) -> Rows:
+        """Unit embeddings of all sentences under the reference encoder, float32 (sentences, width)."""
         return open_array(self.reference_artifact.folder, "embeddings")
 
     def examples(self, kind: str) -> tuple[npt.NDArray[np.integer], npt.NDArray[Any] | None]:
@@ -118,11 +120,10 @@ class Prepared:
             prepared = ", ".join(self.examples_artifacts)
             raise InputError(f"no examples of kind {kind} were prepared; there are: {prepared}")
         folder = self.examples_artifacts[kind].folder
-        ids = open_array(folder, "ids")
-        if not (folder / "targets.npy").is_file():
+        ids = np.asarray(open_array(folder, "ids"))
+        if kind not in KINDS_WITH_TARGETS:
             return ids, None
-        targets = open_array(folder, "targets")
-        return ids, targets
+        return ids, np.asarray(open_array(folder, "targets"))
 
 
 def _of_older_version(values: dict[str, Any]) -> dict[str, Any]:

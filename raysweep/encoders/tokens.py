@@ -7,24 +7,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from raysweep.data.artifacts import open_array
+from raysweep.data.shards import OpenShards, Rows
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
 TEXTS_PER_CALL = 1024
+MOST_TOKENS_IN_MEMORY = 2**23  # 32 MiB: some 400,000 sentences of 20 tokens
 
 
 @dataclass(frozen=True)
 class Tokens:
     """Token ids of sentences without padding: sentence i is ``flat[offsets[i]:offsets[i + 1]]``.
 
-    ``flat``: int32 (tokens,); ``offsets``: int64 (sentences + 1,). Either may be a memory map.
+    ``flat``: int32 (tokens,), which may be memory maps; ``offsets``: int64 (sentences + 1,).
     """
 
-    flat: npt.NDArray[np.int32]
+    flat: Rows
     offsets: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -32,8 +34,18 @@ class Tokens:
 
     @classmethod
     def open(cls, folder: Path) -> "Tokens":
-        """The tokens of an artifact, as memory maps."""
-        return cls(open_array(folder, "flat"), open_array(folder, "offsets"))
+        """The tokens of an artifact: in memory where they are few, so that batches are fast, otherwise as memory maps."""
+        if (folder / "flat.npy").is_file():  # of older versions
+            return cls(np.load(folder / "flat.npy", mmap_mode="r"), np.load(folder / "offsets.npy", mmap_mode="r"))
+        flat, offsets = OpenShards(folder).lists("tokens")
+        if len(flat) <= MOST_TOKENS_IN_MEMORY:
+            return cls(np.asarray(flat), offsets)
+        return cls(flat, offsets)
+
+    @property
+    def as_lists(self) -> pa.ListArray:
+        """One list of token ids a sentence."""
+        return pa.ListArray.from_arrays(pa.array(self.offsets.astype(np.int32)), pa.array(np.asarray(self.flat)))
 
     @classmethod
     def of(cls, sequences: Sequence[npt.NDArray[np.int32]]) -> "Tokens":

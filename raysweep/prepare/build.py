@@ -14,6 +14,7 @@ from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.prepare import stages
 from raysweep.prepare.plan import Plan, Stage, make_plan
+from raysweep.prepare.stages import StageProgress
 from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.terminal import Advance, Display
 
@@ -89,7 +90,8 @@ def _build(plan: Plan, missing: list[Stage], capacity: Capacity, display: Displa
                     _check_k(plan, stage)
         finally:
             ray.kill(coordinator)
-            plan.store.sweep_up()
+            for stage in missing:
+                plan.store.sweep_up(stage.artifact)
 
 
 @contextlib.contextmanager
@@ -117,20 +119,35 @@ def _build_stage(stage: Stage, coordinator: Any, stall: "_StallDetector", displa
 
     began = time.monotonic()
     with display.stage(f"prepare: {stage.name}") as advance:
-        _watch(coordinator, coordinator.build.remote(stage), stall, advance)
-        done, _, unit = ray.get(coordinator.progress.remote())
+        _watch(coordinator, coordinator.build.remote(stage), stall, advance, display)
+        progress: StageProgress = ray.get(coordinator.progress.remote())
     seconds = time.monotonic() - began
-    display.line(f"prepare: {stage.name}: {done:,} {unit} in {seconds:.1f} s ({done / seconds:,.0f}/s)")
+    display.line(f"prepare: {stage.name}: {_described(progress, seconds)}")
 
 
-def _watch(coordinator: Any, result: Any, stall: "_StallDetector", advance: Advance) -> None:
+def _described(progress: StageProgress, seconds: float) -> str:
+    """What a stage has done in so many seconds."""
+    made = progress.done - progress.found
+    if not progress.done:
+        return f"built by another process, which was waited for, {seconds:.1f} s"
+    rate = f"{made:,} {progress.unit} in {seconds:.1f} s ({made / seconds:,.0f}/s)"
+    if progress.found:
+        return f"{rate}; {progress.found:,} were there already"
+    return rate
+
+
+def _watch(coordinator: Any, result: Any, stall: "_StallDetector", advance: Advance, display: Display) -> None:
     """Wait for ``result``, showing the coordinator's progress. InputError for a stall, and for one that a worker raised."""
     import ray
 
+    said = ""
     while not ray.wait([result], timeout=POLL_SECONDS)[0]:
-        done, total, unit = ray.get(coordinator.progress.remote())
-        advance(done, total, unit)
-        stall.check(done)
+        progress: StageProgress = ray.get(coordinator.progress.remote())
+        if progress.waits_for != said:
+            said = progress.waits_for
+            display.line(f"prepare: {said}")
+        advance(progress.done, progress.total, progress.unit)
+        stall.check(progress)
     try:
         ray.get(result)
     except ray.exceptions.RayError as error:
@@ -147,11 +164,11 @@ class _StallDetector:
     last_done: int = -1
     changed_at: float = 0.0  # by the monotonic clock
 
-    def check(self, done: int) -> None:
-        """Take how much is done by now. InputError when that has not changed for too long."""
+    def check(self, progress: StageProgress) -> None:
+        """Take what is done by now. InputError when that has not changed for too long, and nobody is waited for."""
         now = time.monotonic()
-        if done != self.last_done:
-            self.last_done, self.changed_at = done, now
+        if progress.done != self.last_done or progress.waits_for:
+            self.last_done, self.changed_at = progress.done, now
         elif now - self.changed_at > self.stall_seconds:
             raise self._error()
 

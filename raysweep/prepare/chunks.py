@@ -1,12 +1,11 @@
-"""A worker called on chunks of consecutive rows, in this process or by Ray Data on a cluster, and its results on disk.
+"""A worker called on chunks of consecutive rows, in this process or by Ray Data on a cluster.
 
-Inputs are artifacts that every worker memory-maps, so hardly more than row numbers goes out and only results come back, in
-order. No stage has a read or write task that could starve for a CPU.
+Workers read artifacts, which they memory-map, and store what they make, so hardly more than row numbers goes out and little
+comes back, in order. No stage has a read or write task that could starve for a CPU.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from raysweep.prepare.workers import Columns, Worker
 class ChunkedJob:
     """A worker, made of ``arguments``, to be called on the rows 0..num_rows, ``rows_per_chunk`` at a time.
 
-    Each chunk takes its rows of the ``columns`` along.
+    Each chunk takes its rows of the ``columns`` along. Only the chunks of the numbers in ``only`` are worked on, if given.
     """
 
     worker: Callable[..., Worker]
@@ -28,21 +27,31 @@ class ChunkedJob:
     num_rows: int
     rows_per_chunk: int
     columns: Columns = field(default_factory=dict)
+    only: Sequence[int] | None = None
+
+    @property
+    def count(self) -> int:
+        """How many chunks all rows make."""
+        return -(-self.num_rows // self.rows_per_chunk)
 
     @property
     def chunks(self) -> list[dict[str, list[Any]]]:
-        """Each chunk as one row: its first row, the row after its last, and what travels along."""
-        return [self._chunk(start) for start in range(0, self.num_rows, self.rows_per_chunk)]
+        """Each chunk as one row: its number, its first row, the row after its last, and what travels along."""
+        numbers = range(self.count) if self.only is None else self.only
+        return [self._chunk(number) for number in numbers]
 
-    def _chunk(self, start: int) -> dict[str, list[Any]]:
+    def _chunk(self, number: int) -> dict[str, list[Any]]:
+        start = number * self.rows_per_chunk
         stop = min(start + self.rows_per_chunk, self.num_rows)
         along = {name: [column[start:stop].tolist()] for name, column in self.columns.items()}
-        return {"start": [start], "stop": [stop], **along}
+        return {"number": [number], "start": [start], "stop": [stop], **along}
 
     def run_here(self) -> Iterator[Columns]:
         """The results of the chunks in order, from one worker in this process."""
+        if not (chunks := self.chunks):
+            return
         worker = self.worker(*self.arguments)
-        for chunk in self.chunks:
+        for chunk in chunks:
             yield worker({name: np.array(values) for name, values in chunk.items()})
 
     def run_on_cluster(self, request: Request) -> Iterator[Columns]:
@@ -59,6 +68,8 @@ class ChunkedJob:
         context.execution_options.preserve_order = True
         # Blocks that are already in the object store: reading them takes no task.
         blocks = [pa.table(chunk) for chunk in self.chunks]
+        if not blocks:
+            return
         count = min(request.count, len(blocks))
         pool: dict[str, Any]
         if request.gpus:
@@ -72,22 +83,3 @@ class ChunkedJob:
         )
         for batch in results.iter_batches(batch_size=None, batch_format="numpy"):
             yield {name: np.asarray(column) for name, column in batch.items()}
-
-
-def write_columns(folder: Path, results: Iterable[Columns], num_rows: int, progress: Callable[[int], None]) -> None:
-    """Write each column into one ``.npy`` file of ``num_rows`` rows; ``progress`` is told the rows written so far."""
-    files: dict[str, np.memmap[Any, Any]] = {}
-    done = 0
-    for columns in results:
-        end = done + len(next(iter(columns.values())))
-        for name, column in columns.items():
-            if name not in files:
-                shape = (num_rows, *column.shape[1:])
-                files[name] = np.lib.format.open_memmap(folder / f"{name}.npy", "w+", column.dtype, shape)
-            files[name][done:end] = column
-        done = end
-        progress(done)
-    if done != num_rows:
-        raise RuntimeError(f"{done} of {num_rows} rows arrived")
-    for file in files.values():
-        file.flush()

@@ -48,6 +48,7 @@ def call(chunk: Columns, kind: Callable[..., Worker], arguments: tuple[Any, ...]
     key = f"{kind!r} {arguments!r}"
     worker = _slot.take(key) or kind(*arguments)
     try:
-        return worker(chunk)
+        columns: Columns = worker(chunk)
+        return columns
     finally:
         _slot.put(key, worker)

@@ -1,7 +1,7 @@
 """The search for neighbours spread over shards, each an actor that holds its block of vectors, or one shard in this process.
 
-Blocks of queries go out by reference to all shards at once; what the shards answer is merged as it comes back, in order.
-Few blocks are under way at a time, so nothing here grows with the data.
+Shards read blocks of queries in turns, which go by reference to all shards at once; tasks merge what these answer, and
+store it as the artifact's own shards. This process sees references and reports only, and few blocks are under way at a time.
 """
 
 import contextlib
@@ -16,17 +16,18 @@ import numpy.typing as npt
 
 from raysweep.cluster import Capacity, Request
 from raysweep.data import inverted_file
-from raysweep.data.artifacts import Artifact, open_array
+from raysweep.data.artifacts import Artifact
 from raysweep.data.dataset import Sentences
 from raysweep.data.inverted_file import Quantizer
 from raysweep.data.neighbour_shard import NeighbourShard
 from raysweep.data.neighbours import LabelledVectors, Neighbours, Search, VectorFile, merge
+from raysweep.data.shards import Report, Shard, ShardSet, open_array
 
 LEAST_ROWS_PER_SHARD = 2**15  # a smaller block is not worth the second or two in which an actor starts
-MOST_QUERIES = 4096  # that faiss multiplies at once, so that larger blocks gain nothing
-MOST_QUERIES_IN_CELLS = 16384  # a cell is multiplied with all queries of a block that probe it
-LEAST_QUERIES = 256
-MULTIPLICATIONS_PER_BLOCK = 2**40  # of one shard: half a minute of one core, so that progress is seen
+FEW_ROWS = 2**17
+QUERIES_OF_FEW = 2048  # so that even a small cluster has a block for everybody
+QUERIES = 4096  # that faiss multiplies at once, so that larger blocks gain nothing
+QUERIES_IN_CELLS = 16384  # a cell is multiplied with all queries of a block that probe it
 BLOCKS_AHEAD = 2  # beyond the one that is merged, so that no shard waits for the next
 RESTARTS = 3  # of a shard whose process or node died; it reads its block again
 
@@ -61,17 +62,30 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True)
 class SearchJob:
-    """The vectors, what is searched for, and for an inverted file its cells."""
+    """The vectors and how many there are, what is searched for, and for an inverted file its cells."""
 
     open_vectors: OpenVectors
+    num_rows: int
     search: Search
     cells: Cells | None = None
 
-    def num_queries(self, num_rows: int, width: int) -> int:
-        """How many queries one block has where a shard has so many rows."""
+    @property
+    def num_queries(self) -> int:
+        """How many queries one block has. It does not depend on how many shards there are, as what is stored does not."""
         if self.cells:
-            return MOST_QUERIES_IN_CELLS
-        return int(np.clip(MULTIPLICATIONS_PER_BLOCK // (num_rows * width), LEAST_QUERIES, MOST_QUERIES))
+            return QUERIES_IN_CELLS
+        return QUERIES_OF_FEW if self.num_rows <= FEW_ROWS else QUERIES
+
+    def block(self, number: int) -> npt.NDArray[np.intp]:
+        """The rows of a block of queries."""
+        start = number * self.num_queries
+        return np.arange(start, min(start + self.num_queries, self.num_rows))
+
+
+def as_shard(found: Neighbours) -> Shard:
+    """A shard of the artifact, which reports how many rows have any neighbour."""
+    has_neighbour = (found.ids >= 0).any(axis=(1, 2))
+    return Shard(found.columns, {"num_with_neighbours": int(has_neighbour.sum())})
 
 
 class ShardWorker:
@@ -81,10 +95,15 @@ class ShardWorker:
         self, job: SearchJob, start: int, stop: int, threads: int | None, centroids: npt.NDArray[np.float32] | None
     ) -> None:
         self.job = job
-        self.shard = NeighbourShard(job.open_vectors(), np.arange(start, stop), threads)
+        self.source = job.open_vectors()
+        self.shard = NeighbourShard(self.source, np.arange(start, stop), threads)
         if centroids is not None:
             self.quantizer = Quantizer(centroids, threads)
             self.shard.put_into_cells(self.quantizer.nearest_one)
+
+    def read(self, rows: npt.NDArray[np.integer]) -> LabelledVectors:
+        """Any rows, of this shard or of others."""
+        return self.source.read(rows)
 
     def probes(self, queries: LabelledVectors) -> npt.NDArray[np.int32]:
         """The cells that the queries probe: of any shard the same."""
@@ -98,8 +117,12 @@ class ShardWorker:
 class Shards(Protocol):
     """All shards together."""
 
-    def search(self, blocks: Iterable[LabelledVectors], *, exact: bool = False) -> Iterator[Neighbours]:
-        """The neighbours of each block of queries, in order; with ``exact``, of an inverted file too."""
+    def search(self, rows: npt.NDArray[np.integer], *, exact: bool = False) -> Neighbours:
+        """The neighbours of a few rows; with ``exact``, of an inverted file too."""
+        ...
+
+    def store(self, numbers: Iterable[int], into: ShardSet) -> Iterator[Report]:
+        """Find the neighbours of these blocks of the job and store them, each block as the shard of its number."""
         ...
 
 
@@ -107,21 +130,25 @@ class ShardHere:
     """One shard of all rows in this process."""
 
     def __init__(self, job: SearchJob) -> None:
-        source = job.open_vectors()
-        centroids = inverted_file.train(source, job.cells.seed) if job.cells else None
+        centroids = inverted_file.train(job.open_vectors(), job.cells.seed) if job.cells else None
         self._job = job
-        self._worker = ShardWorker(job, 0, len(source), None, centroids)
+        self._worker = ShardWorker(job, 0, job.num_rows, None, centroids)
 
-    def search(self, blocks: Iterable[LabelledVectors], *, exact: bool = False) -> Iterator[Neighbours]:
-        for block in blocks:
-            probes = self._worker.probes(block) if self._job.cells and not exact else None
-            yield merge([self._worker.search(block, probes)], self._job.search)
+    def search(self, rows: npt.NDArray[np.integer], *, exact: bool = False) -> Neighbours:
+        queries = self._worker.read(rows)
+        probes = self._worker.probes(queries) if self._job.cells and not exact else None
+        return merge([self._worker.search(queries, probes)], self._job.search)
+
+    def store(self, numbers: Iterable[int], into: ShardSet) -> Iterator[Report]:
+        for number in numbers:
+            found = self.search(self._job.block(number))
+            yield into.write(number, as_shard(found))
 
 
 class ShardActors:
     """Shards of about the same size in actors, ``request`` for each, spread over the nodes."""
 
-    def __init__(self, job: SearchJob, num_rows: int, num_shards: int, request: Request) -> None:
+    def __init__(self, job: SearchJob, num_shards: int, request: Request) -> None:
         import ray
 
         self._job = job
@@ -132,19 +159,28 @@ class ShardActors:
             centroids = train.remote(job.open_vectors, job.cells.seed, request.threads)
         restarts = {"max_restarts": RESTARTS, "max_task_retries": RESTARTS}
         actor: Any = ray.remote(ShardWorker).options(**resources, **restarts)
-        bounds = np.linspace(0, num_rows, num_shards + 1).astype(int).tolist()
+        bounds = np.linspace(0, job.num_rows, num_shards + 1).astype(int).tolist()
         self.actors = [
             actor.remote(job, start, stop, request.threads, centroids) for start, stop in itertools.pairwise(bounds)
         ]
 
-    def search(self, blocks: Iterable[LabelledVectors], *, exact: bool = False) -> Iterator[Neighbours]:
+    def search(self, rows: npt.NDArray[np.integer], *, exact: bool = False) -> Neighbours:
         import ray
 
-        sent = (self._send(number, block, exact) for number, block in enumerate(blocks))
-        # The cells of the next block are found before this one is searched, so that no shard waits for them.
-        asked = (self._ask(*references) for references in _delayed(sent, 1))
-        for answers in _delayed(asked, BLOCKS_AHEAD):
-            yield merge(ray.get(answers), self._job.search)
+        answers = self._ask(*self._read(0, rows, exact=exact))
+        return merge(ray.get(answers), self._job.search)
+
+    def store(self, numbers: Iterable[int], into: ShardSet) -> Iterator[Report]:
+        import ray
+
+        # It asks for no CPU: the shards have them all, and wait for nobody else.
+        merge_and_store: Any = ray.remote(_merge_and_store).options(num_cpus=0, scheduling_strategy="SPREAD")
+        read = ((number, self._read(number, self._job.block(number))) for number in numbers)
+        # The next block is read, and its cells are found, before this one is searched, so that no shard waits for them.
+        asked = ((number, self._ask(*references)) for number, references in _delayed(read, 1))
+        stored = (merge_and_store.remote(self._job.search, into, number, *answers) for number, answers in asked)
+        for report in _delayed(stored, BLOCKS_AHEAD):
+            yield ray.get(report)
 
     def close(self) -> None:
         import ray
@@ -152,27 +188,29 @@ class ShardActors:
         for actor in self.actors:
             ray.kill(actor)
 
-    def _send(self, number: int, block: LabelledVectors, exact: bool) -> tuple[Any, Any]:
-        """References to the block and to the cells it probes, which the shards find in turns."""
-        import ray
-
-        queries = ray.put(block)
+    def _read(self, number: int, rows: npt.NDArray[np.integer], *, exact: bool = False) -> tuple[Any, Any]:
+        """References to the vectors of rows and to the cells they probe, which the shards read and find in turns."""
+        actor = self.actors[number % len(self.actors)]
+        queries = actor.read.remote(rows)
         if exact or not self._job.cells:
             return queries, None
-        actor = self.actors[number % len(self.actors)]
         return queries, actor.probes.remote(queries)
 
     def _ask(self, queries: Any, probes: Any) -> list[Any]:
         return [actor.search.remote(queries, probes) for actor in self.actors]
 
 
+def _merge_and_store(search: Search, into: ShardSet, number: int, *answers: Neighbours) -> Report:
+    return into.write(number, as_shard(merge(answers, search)))
+
+
 @contextlib.contextmanager
-def opened(job: SearchJob, num_rows: int, num_shards: int, request: Request | None) -> Iterator[Shards]:
+def opened(job: SearchJob, num_shards: int, request: Request | None) -> Iterator[Shards]:
     """Shards in actors, ``request`` for each, which end with the context; without a request one shard in this process."""
     if request is None:
         yield ShardHere(job)
         return
-    shards = ShardActors(job, num_rows, num_shards, request)
+    shards = ShardActors(job, num_shards, request)
     try:
         yield shards
     finally:
@@ -184,24 +222,17 @@ def num_shards(num_rows: int, request: Request) -> int:
     return max(1, min(request.count, num_rows // LEAST_ROWS_PER_SHARD))
 
 
-def blocks_of(source: VectorFile, num_queries: int, stop: int, start: int = 0) -> Iterator[LabelledVectors]:
-    """The rows from ``start`` to ``stop``, so many at a time."""
-    for first in range(start, stop, num_queries):
-        yield source.read(np.arange(first, min(first + num_queries, stop)))
-
-
-def describe_cells(job: SearchJob, shards: Shards, source: VectorFile) -> dict[str, float]:
+def describe_cells(job: SearchJob, shards: Shards) -> dict[str, float]:
     """The cells of an inverted file, and the recall that it has on a seeded sample of rows; of no other anything."""
     if not job.cells:
         return {}
-    rows = inverted_file.sample_rows(len(source), inverted_file.RECALL_QUERIES, job.cells.seed)
-    queries = source.read(rows)
-    (found,) = shards.search([queries])
-    (exact,) = shards.search([queries], exact=True)
+    rows = inverted_file.sample_rows(job.num_rows, inverted_file.RECALL_QUERIES, job.cells.seed)
+    found = shards.search(rows)
+    exact = shards.search(rows, exact=True)
     return {
         "recall": round(inverted_file.recall(found, exact), 4),
         "recall_queries": len(rows),
-        "num_cells": inverted_file.num_cells(len(source)),
+        "num_cells": inverted_file.num_cells(job.num_rows),
         "num_probes": job.cells.num_probes,
     }
 

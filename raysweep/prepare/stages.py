@@ -1,11 +1,13 @@
 """The stages of prepare, built one after the other by a coordinator, which is an actor on a cluster.
 
-Each stage maps chunks of rows through workers and writes what comes back; whatever is large stays off the driver.
+Each stage maps chunks of rows through workers, which store what they make as shards of the artifact. What an earlier
+attempt has stored is not made again.
 """
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,29 +16,43 @@ import numpy.typing as npt
 
 from raysweep.cluster import Capacity, Request
 from raysweep.data import examples, ingest, inverted_file
-from raysweep.data.artifacts import Store, open_array
+from raysweep.data.artifacts import Artifact, Store
 from raysweep.data.dataset import Sentences
-from raysweep.data.neighbours import Search, VectorFile
-from raysweep.encoders.tokens import Tokens
+from raysweep.data.neighbours import Search
+from raysweep.data.shards import Report, ShardSet
 from raysweep.errors import InputError
 from raysweep.prepare import neighbour_shards
-from raysweep.prepare.chunks import ChunkedJob, write_columns
+from raysweep.prepare.chunks import ChunkedJob
 from raysweep.prepare.neighbour_shards import Cells, SearchJob, TrainVectors
 from raysweep.prepare.plan import EncodedStage, ExamplesStage, NeighboursStage, SentencesStage, Stage
-from raysweep.prepare.workers import DESCRIPTION, Columns, EncodeWorker, ExampleWorker, NeighbourWorker
+from raysweep.prepare.workers import (
+    CandidateCounter,
+    Columns,
+    EncodeWorker,
+    ExampleWorker,
+    NeighbourWorker,
+    StoringWorker,
+)
 
-ROWS_PER_CHUNK = 2048
+FEW_SENTENCES = 2**17
+SENTENCES_OF_FEW = 2048  # a shard has, so that even a small cluster has a shard for everybody
+SENTENCES_PER_SHARD = 8192
 
 Summary = Mapping[str, Any]
 """What an artifact's manifest says of its content."""
 
 
 class StageProgress(NamedTuple):
-    """How far a stage has come. ``total`` is 0 while it is unknown; ``unit`` says what is counted."""
+    """How far a stage has come. ``total`` is 0 while it is unknown; ``unit`` says what is counted.
+
+    ``found`` were there when it began, and count as done. ``waits_for`` says what it waits for, if for anything.
+    """
 
     done: int
     total: int
     unit: str
+    found: int = 0
+    waits_for: str = ""
 
 
 NOTHING_DONE = StageProgress(0, 0, "sentences")
@@ -59,102 +75,111 @@ class Coordinator:
         return self._progress
 
     def build(self, stage: Stage) -> None:
-        """Build the artifact of ``stage``, whole or not at all."""
+        """Build the artifact of ``stage``, or wait for whoever builds it. What it cannot be of leaves nothing."""
         self._progress = NOTHING_DONE
-        self.store.build(stage.artifact, stage.parameters, lambda folder: self._write(stage, folder))
+        with self.store.turn(stage.artifact, self._wait):
+            self._progress = NOTHING_DONE
+            if stage.artifact.exists:
+                return
+            try:
+                self._write(stage)
+            except OSError:  # what is stored is of use to the next attempt
+                raise
+            except InputError:
+                self.store.remove(stage.artifact)
+                raise
 
-    def _write(self, stage: Stage, folder: Path) -> Summary:
+    def _wait(self, reason: str) -> None:
+        self._progress = self._progress._replace(waits_for=reason)
+
+    def _write(self, stage: Stage) -> None:
         match stage:
             case SentencesStage():
-                return self._sentences(stage, folder)
+                summary = self._sentences(stage)
+                self.store.finish(stage.artifact, stage.parameters, summary)
             case EncodedStage():
-                return self._encoded(stage, folder)
+                reports = self._encoded(stage)
+                summary = {key: reports[0][key] for key in ("parameter_names", "width")}
+                summary["num_tokens"] = sum(report["num_tokens"] for report in reports)
+                self.store.finish(stage.artifact, stage.parameters, summary, reports)
             case NeighboursStage():
-                return self._neighbours(stage, folder)
+                summary, reports = self._neighbours(stage)
+                self.store.finish(stage.artifact, stage.parameters, summary, reports)
             case ExamplesStage():
-                return self._examples(stage, folder)
-        raise TypeError(f"no stage of prepare: {stage}")
+                summary, reports = self._examples(stage)
+                self.store.finish(stage.artifact, stage.parameters, summary, reports)
+            case _:
+                raise TypeError(f"no stage of prepare: {stage}")
 
-    def _sentences(self, stage: SentencesStage, folder: Path) -> Summary:
+    def _sentences(self, stage: SentencesStage) -> Summary:
         seed = stage.parameters.get("seed", 0)
-        summary = ingest.build(folder, stage.data, seed=seed, progress=self._count("rows"))
-        total = sum(summary.num_sentences.values())
-        self._progress = StageProgress(total, total, "sentences")
-        return {
-            "num_sentences": summary.num_sentences,
-            "label_names": summary.label_names,
-            "warnings": summary.warnings,
-        }
 
-    def _encoded(self, stage: EncodedStage, folder: Path) -> Summary:
+        def write(folder: Path) -> Summary:
+            summary = ingest.build(folder, stage.data, seed=seed, progress=self._count_rows)
+            return {
+                "num_sentences": summary.num_sentences,
+                "label_names": summary.label_names,
+                "warnings": summary.warnings,
+            }
+
+        summary = self.store.upload(stage.artifact, write)
+        total = sum(summary["num_sentences"].values())
+        self._progress = StageProgress(total, total, "sentences")
+        return summary
+
+    def _count_rows(self, done: int) -> None:
+        self._progress = StageProgress(done, 0, "rows")
+
+    def _encoded(self, stage: EncodedStage) -> list[Report]:
         request = self._request(encoders=True)
         num_sentences = len(Sentences(stage.sentences.folder))
+        rows_per_shard = SENTENCES_OF_FEW if num_sentences <= FEW_SENTENCES else SENTENCES_PER_SHARD
         arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], request)
-        job = ChunkedJob(self.encode_worker, arguments, num_sentences, ROWS_PER_CHUNK)
-        tokens: list[npt.NDArray[np.int32]] = []
-        description: dict[str, Any] = {}
+        job = ChunkedJob(self.encode_worker, arguments, num_sentences, rows_per_shard)
+        return self._stored(stage.artifact, job, request, StageProgress(0, num_sentences, "sentences"))
 
-        def embeddings() -> Iterator[Columns]:
-            for chunk in self._run(job, request):
-                tokens.extend(chunk.pop("tokens"))
-                description.update(json.loads(chunk.pop(DESCRIPTION)[0]))
-                yield chunk
-
-        write_columns(folder, embeddings(), num_sentences, self._count("sentences", num_sentences))
-        packed = Tokens.of(tokens)
-        np.save(folder / "flat.npy", packed.flat)
-        np.save(folder / "offsets.npy", packed.offsets)
-        return {"num_tokens": len(packed.flat), **description}
-
-    def _neighbours(self, stage: NeighboursStage, folder: Path) -> Summary:
+    def _neighbours(self, stage: NeighboursStage) -> tuple[Summary, list[Report]]:
         job = _search_job(stage)
-        source = job.open_vectors()
-        num_train = len(source)
         request = self._neighbour_request(job)
-        num_shards = neighbour_shards.num_shards(num_train, request)
+        num_shards = neighbour_shards.num_shards(job.num_rows, request)
+        nothing = StageProgress(0, job.num_rows, "sentences")
+        described: Summary = {}
         if self.capacity is None or num_shards > 1 or job.cells:
-            searched = self._search_shards(job, source, request, num_shards, folder)
-        else:
-            searched = self._search_in_tasks(job, source, request, folder)
-        has_neighbour = (open_array(folder, "ids") >= 0).any(axis=(1, 2))
-        num_with_neighbours = int(has_neighbour.sum())
+            described, reports = self._search_shards(job, stage.artifact, request, num_shards, nothing)
+        else:  # all rows in each process that is there already: they are few, or there is one process
+            chunks = ChunkedJob(NeighbourWorker, (job, request), job.num_rows, job.num_queries)
+            reports = self._stored(stage.artifact, chunks, request, nothing)
+        num_with_neighbours = sum(report["num_with_neighbours"] for report in reports)
         if not num_with_neighbours:
             raise InputError(
                 f"examples.min_similarity is {stage.parameters['min_similarity']}, and no sentence has a neighbour that "
                 "similar: lower it"
             )
-        return {"num_sentences": num_train, "num_with_neighbours": num_with_neighbours, **searched}
-
-    def _search_in_tasks(self, job: SearchJob, source: VectorFile, request: Request, folder: Path) -> Summary:
-        """All rows in each process that is there already: they are few, or there is one process."""
-        num_train = len(source)
-        num_queries = job.num_queries(num_train, source.width)
-        chunks = ChunkedJob(NeighbourWorker, (job, request), num_train, min(ROWS_PER_CHUNK, num_queries))
-        write_columns(folder, self._run(chunks, request), num_train, self._count("sentences", num_train))
-        return {}
+        counts = {"num_sentences": job.num_rows, "num_with_neighbours": num_with_neighbours}
+        return {**counts, **described}, reports
 
     def _search_shards(
-        self, job: SearchJob, source: VectorFile, request: Request, num_shards: int, folder: Path
-    ) -> Summary:
-        """The rows spread over shards, or all in this process. Returns what is known of an inverted file."""
-        num_train = len(source)
-        progress = self._count("sentences", num_train)
+        self, job: SearchJob, artifact: Artifact, request: Request, num_shards: int, nothing: StageProgress
+    ) -> tuple[Summary, list[Report]]:
+        """The rows spread over shards, or all in this process. Also what is known of an inverted file."""
         of_each = None if self.capacity is None else request
-        num_queries = job.num_queries(num_train // num_shards, source.width)
-        with neighbour_shards.opened(job, num_train, num_shards, of_each) as shards:
-            blocks = neighbour_shards.blocks_of(source, num_queries, num_train)
-            results = (found.columns for found in shards.search(blocks))
-            write_columns(folder, results, num_train, progress)
-            return neighbour_shards.describe_cells(job, shards, source)
+        count = -(-job.num_rows // job.num_queries)
+        into = ShardSet(artifact, count)
+        reports = into.found()
+        missing = [number for number in range(count) if number not in reports]
+        with neighbour_shards.opened(job, num_shards, of_each) as shards:
+            reports |= zip(missing, self._counted(shards.store(missing, into), reports, nothing), strict=True)
+            described = neighbour_shards.describe_cells(job, shards)
+        return described, [reports[number] for number in range(count)]
 
     def _neighbour_request(self, job: SearchJob) -> Request:
         if self.capacity is None:
             return self._request(encoders=False)
         return neighbour_shards.request_for(self.capacity, in_cells=job.cells is not None)
 
-    def _examples(self, stage: ExamplesStage, folder: Path) -> Summary:
+    def _examples(self, stage: ExamplesStage) -> tuple[Summary, list[Report]]:
         parameters = dict(stage.parameters)
-        counts = _count_candidates(stage)
+        counts = self._count_candidates(stage)
         quotas = examples.allocate(counts, parameters["target"], parameters["seed"])
         num_examples = int(quotas.sum())
         if not num_examples:
@@ -164,9 +189,35 @@ class Coordinator:
             )
         arguments = (stage.sentences, stage.neighbours, parameters)
         job = ChunkedJob(ExampleWorker, arguments, len(counts), examples.CHUNK, {"quotas": quotas})
-        results = self._run(job, self._request(encoders=False))
-        write_columns(folder, results, num_examples, self._count("examples", num_examples))
-        return {"num_examples": num_examples, "num_candidates": int(counts.sum())}
+        nothing = StageProgress(0, num_examples, "examples")
+        reports = self._stored(stage.artifact, job, self._request(encoders=False), nothing)
+        return {"num_examples": num_examples, "num_candidates": int(counts.sum())}, reports
+
+    def _count_candidates(self, stage: ExamplesStage) -> npt.NDArray[np.int64]:
+        """How many examples of the stage's kind each training sentence could give."""
+        num_anchors = stage.neighbours.summary["num_sentences"]
+        arguments = (stage.neighbours, stage.parameters["example_kind"])
+        job = ChunkedJob(CandidateCounter, arguments, num_anchors, examples.CHUNK)
+        counts = [columns["counts"] for columns in self._run(job, self._request(encoders=False))]
+        return np.concatenate(counts)
+
+    def _stored(self, artifact: Artifact, job: ChunkedJob, request: Request, nothing: StageProgress) -> list[Report]:
+        """The reports of all shards of an artifact, one a chunk. Those that are missing are made by the job's workers."""
+        into = ShardSet(artifact, job.count)
+        reports = into.found()
+        missing = [number for number in range(job.count) if number not in reports]
+        storing = replace(job, worker=StoringWorker, arguments=(into, job.worker, job.arguments), only=missing)
+        made = (json.loads(columns["report"][0]) for columns in self._run(storing, request))
+        reports |= zip(missing, self._counted(made, reports, nothing), strict=True)
+        return [reports[number] for number in range(job.count)]
+
+    def _counted(self, made: Iterable[Report], found: Mapping[int, Report], nothing: StageProgress) -> Iterator[Report]:
+        """The reports as they are made, with the progress told that they are, beside those that were found."""
+        num_found = sum(report["num_rows"] for report in found.values())
+        self._progress = nothing._replace(done=num_found, found=num_found)
+        for report in made:
+            yield report
+            self._progress = self._progress._replace(done=self._progress.done + report["num_rows"])
 
     def _request(self, *, encoders: bool) -> Request:
         if self.capacity is None:
@@ -176,30 +227,13 @@ class Coordinator:
     def _run(self, job: ChunkedJob, request: Request) -> Iterator[Columns]:
         return job.run_here() if self.capacity is None else job.run_on_cluster(request)
 
-    def _count(self, unit: str, total: int = 0) -> Callable[[int], None]:
-        """A function that takes how many are done, for :meth:`progress` to answer."""
-
-        def progress(done: int) -> None:
-            self._progress = StageProgress(done, total, unit)
-
-        progress(0)
-        return progress
-
-
-def _count_candidates(stage: ExamplesStage) -> npt.NDArray[np.int64]:
-    """How many examples of the stage's kind each training sentence could give, block by block of its neighbours."""
-    kind = stage.parameters["example_kind"]
-    neighbour_ids = open_array(stage.neighbours.folder, "ids")
-    starts = range(0, len(neighbour_ids), examples.CHUNK)
-    blocks = (np.asarray(neighbour_ids[start : start + examples.CHUNK]) for start in starts)
-    return np.concatenate([examples.num_candidates(kind, block) for block in blocks])
-
 
 def _search_job(stage: NeighboursStage) -> SearchJob:
     vectors = TrainVectors(stage.sentences, stage.encoded)
+    num_train = stage.sentences.summary["num_sentences"]["train"]
     parameters = stage.parameters
     search = Search(parameters["k"], parameters["mode"], parameters["min_similarity"])
     if parameters.get("index", "exact") == "exact":
-        return SearchJob(vectors, search)
-    num_probes = inverted_file.num_probes(len(vectors()))
-    return SearchJob(vectors, search, Cells(parameters["seed"], num_probes))
+        return SearchJob(vectors, num_train, search)
+    num_probes = inverted_file.num_probes(num_train)
+    return SearchJob(vectors, num_train, search, Cells(parameters["seed"], num_probes))

@@ -1,11 +1,11 @@
-"""What Ray Data's workers do: each is made once in an actor and then called with chunks of rows.
+"""What Ray Data's workers do: each is made once in an actor or kept by a process, and then called with chunks of rows.
 
-A chunk comes as its first row and the row after its last, and goes back as columns. Everything else a worker reads from
-artifacts, which it memory-maps.
+A chunk comes as its number, its first row and the row after its last. What a worker makes of it is a shard of an artifact,
+which it stores itself, and only a report of it goes back. What workers read is in artifacts too, which they memory-map.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -13,26 +13,26 @@ import numpy as np
 import numpy.typing as npt
 
 from raysweep.cluster import Request
+from raysweep.config.losses import ExampleKind
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data import examples
-from raysweep.data.artifacts import Artifact, open_array
+from raysweep.data.artifacts import Artifact
 from raysweep.data.dataset import Sentences
 from raysweep.data.neighbour_shard import NeighbourShard
 from raysweep.data.neighbours import merge
+from raysweep.data.shards import Shard, ShardSet, open_array
 from raysweep.encoders import encoder
 from raysweep.encoders.loaded import LoadedEncoder
-from raysweep.prepare.neighbour_shards import SearchJob
+from raysweep.prepare.neighbour_shards import SearchJob, as_shard
 
 Columns = dict[str, npt.NDArray[Any]]
-"""Arrays of equally many rows, by name. A chunk has one row: ``start``, ``stop``, and arrays that travel with its rows."""
-
-DESCRIPTION = "description"  # a column whose first row describes the encoder
+"""Arrays of equally many rows, by name. A chunk has one row: ``number``, ``start``, ``stop``, and what travels along."""
 
 
 class Worker(Protocol):
-    """What a worker returns for a chunk."""
+    """What a worker makes of a chunk: columns that are sent back, or a shard for a :class:`StoringWorker`."""
 
-    def __call__(self, chunk: Columns, /) -> Columns: ...
+    def __call__(self, chunk: Columns, /) -> Any: ...
 
 
 def rows_of(chunk: Columns) -> tuple[int, int]:
@@ -40,8 +40,21 @@ def rows_of(chunk: Columns) -> tuple[int, int]:
     return int(chunk["start"][0]), int(chunk["stop"][0])
 
 
+class StoringWorker:
+    """Stores what a worker of ``kind``, made of ``arguments``, makes of chunks, and returns one report a chunk, as JSON."""
+
+    def __init__(self, shards: ShardSet, kind: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self.shards = shards
+        self.worker = kind(*arguments)
+
+    def __call__(self, chunk: Columns) -> Columns:
+        made: Shard = self.worker(chunk)
+        report = self.shards.write(int(chunk["number"][0]), made)
+        return {"report": np.array([json.dumps(report)], object)}
+
+
 class EncodeWorker:
-    """Tokens and unit embeddings of chunks of sentences under the encoder ``identity``, with a description of it."""
+    """Tokens and unit embeddings of chunks of sentences under an encoder; the first chunk tells which one it is."""
 
     def __init__(self, sentences: Artifact, config: EncoderConfig, identity: str, request: Request) -> None:
         self.sentences = Sentences(sentences.folder)
@@ -56,14 +69,13 @@ class EncodeWorker:
         device = "cuda" if self.request.gpus else "cpu"
         return LoadedEncoder.load(self.config, self.identity, device=device)
 
-    def __call__(self, chunk: Columns) -> Columns:
-        ids = np.arange(*rows_of(chunk))
-        tokens = self.model.tokenise(self.sentences.texts(ids))
-        ragged = np.empty(len(ids), object)
-        ragged[:] = np.split(tokens.flat, tokens.offsets[1:-1])
-        descriptions = np.full(len(ids), "", object)
-        descriptions[0] = json.dumps({"parameter_names": self.model.parameter_names, "width": self.model.width})
-        return {"embeddings": self.model.embed(tokens), "tokens": ragged, DESCRIPTION: descriptions}
+    def __call__(self, chunk: Columns) -> Shard:
+        start, stop = rows_of(chunk)
+        tokens = self.model.tokenise(self.sentences.texts(np.arange(start, stop)))
+        facts: dict[str, Any] = {"num_tokens": len(tokens.flat)}
+        if start == 0:
+            facts |= {"parameter_names": self.model.parameter_names, "width": self.model.width}
+        return Shard({"embeddings": self.model.embed(tokens), "tokens": tokens.as_lists}, facts)
 
 
 class NeighbourWorker:
@@ -74,10 +86,22 @@ class NeighbourWorker:
         self.job = job
         self.shard = NeighbourShard(self.source, np.arange(len(self.source)), request.threads)
 
-    def __call__(self, chunk: Columns) -> Columns:
+    def __call__(self, chunk: Columns) -> Shard:
         queries = self.source.read(np.arange(*rows_of(chunk)))
         answer = self.shard.search(queries, self.job.search)
-        return merge([answer], self.job.search).columns
+        return as_shard(merge([answer], self.job.search))
+
+
+class CandidateCounter:
+    """How many examples of a kind each anchor of a chunk could give."""
+
+    def __init__(self, neighbours: Artifact, kind: ExampleKind) -> None:
+        self.neighbour_ids = open_array(neighbours.folder, "ids")
+        self.kind = kind
+
+    def __call__(self, chunk: Columns) -> Columns:
+        start, stop = rows_of(chunk)
+        return {"counts": examples.num_candidates(self.kind, self.neighbour_ids[start:stop])}
 
 
 class ExampleWorker:
@@ -88,12 +112,12 @@ class ExampleWorker:
         self.neighbours = open_array(neighbours.folder, "ids")
         self.parameters = parameters
 
-    def __call__(self, chunk: Columns) -> Columns:
+    def __call__(self, chunk: Columns) -> Shard:
         start, stop = rows_of(chunk)
         anchors = examples.Chunk(
             number=start // examples.CHUNK,
             anchors=np.arange(start, stop),
-            neighbour_ids=np.asarray(self.neighbours[start:stop]),
+            neighbour_ids=self.neighbours[start:stop],
             quotas=np.stack(list(chunk["quotas"][0])),
         )
         cosines = tuple(self.parameters.get("cosines", (1.0, 0.0)))
@@ -101,5 +125,5 @@ class ExampleWorker:
         # Neighbours are counted within train, examples within all sentences.
         ids = self.train[positions].astype(np.int32)
         if targets is None:
-            return {"ids": ids}
-        return {"ids": ids, "targets": targets}
+            return Shard({"ids": ids}, {})
+        return Shard({"ids": ids, "targets": targets}, {})

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -36,8 +37,14 @@ class Folder(Protocol):
     def fetch(self, name: str = "") -> Path:
         """Have a file or a folder under ``path`` as it is stored; nothing is there where nothing is stored."""
 
-    def read(self, names: Sequence[str]) -> list[bytes]:
-        """The content of small files as they are stored. FileNotFoundError where one is not there."""
+    def read(self, names: Sequence[str], num_bytes: int | None = None) -> list[bytes]:
+        """The content of small files as they are stored, or the first so many bytes of files that have as many or fewer.
+
+        FileNotFoundError where one is not there.
+        """
+
+    def put(self, name: str, content: bytes) -> None:
+        """Store a file of this content, whole or not at all, in place of one that is there."""
 
     def store(self, name: str = "") -> None:
         """Have what is under ``path`` stored, whole, before this returns."""
@@ -96,8 +103,22 @@ class LocalFolder:
     def fetch(self, name: str = "") -> Path:
         return self.path / name
 
-    def read(self, names: Sequence[str]) -> list[bytes]:
-        return [(self.path / name).read_bytes() for name in names]
+    def read(self, names: Sequence[str], num_bytes: int | None = None) -> list[bytes]:
+        found = []
+        for name in names:
+            with (self.path / name).open("rb") as file:
+                found.append(file.read(-1 if num_bytes is None else num_bytes))
+        return found
+
+    def put(self, name: str, content: bytes) -> None:
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+        try:
+            temporary.write_bytes(content)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def store(self, name: str = "") -> None:
         pass
@@ -170,8 +191,11 @@ class BucketFolder:
             list(pool.map(download, sizes.items()))
         return path
 
-    def read(self, names: Sequence[str]) -> list[bytes]:
-        return self.bucket.read_all([self.object_name(name) for name in names])
+    def read(self, names: Sequence[str], num_bytes: int | None = None) -> list[bytes]:
+        return self.bucket.read_all([self.object_name(name) for name in names], num_bytes)
+
+    def put(self, name: str, content: bytes) -> None:
+        self.bucket.write(self.object_name(name), content)
 
     def store(self, name: str = "") -> None:
         path = self.path / name

@@ -37,6 +37,7 @@ class Lease:
     name: str = "lease.json"
     seconds: float = SECONDS
     renew_seconds: float = field(default_factory=lambda: RENEW_SECONDS)
+    advice: str = ". To stop it and go on at once: --take-over"  # for those who wait
     on_lost: Callable[[], None] = lambda: None  # called from the thread that renews it
     session: str = field(default_factory=lambda: uuid.uuid4().hex)
     note: dict[str, Any] = field(default_factory=dict)
@@ -103,7 +104,7 @@ class Lease:
             until = datetime.now() + (ends - now)
             say(
                 f"{self.bucket.uri}: {_parsed(found).get('holder')} has it until {until:%H:%M:%S}, and longer if it lives; "
-                "waiting. To stop it and go on at once: --take-over"
+                f"waiting{self.advice}"
             )
         while now < ends:
             time.sleep(min(5.0, max(0.2, (ends - now).total_seconds())))

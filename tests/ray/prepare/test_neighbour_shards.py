@@ -1,16 +1,19 @@
 """Neighbours by shards in actors: the same to the byte as by one shard in this process."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from raysweep.cluster import Capacity, Request, connected
 from raysweep.config.sweep import ResourcesConfig
-from raysweep.data.neighbours import Neighbours, Search, VectorFile
+from raysweep.data.artifacts import Artifact
+from raysweep.data.neighbours import Search, VectorFile
+from raysweep.data.shards import ShardSet
 from raysweep.prepare import neighbour_shards
-from raysweep.prepare.neighbour_shards import Cells, SearchJob, Shards, blocks_of
+from raysweep.prepare.neighbour_shards import Cells, SearchJob
 
 HALF = Request(cpus=0.5, gpus=0, count=2)
 NUM_ROWS = 1500
@@ -33,53 +36,76 @@ def open_vectors() -> partial[VectorFile]:
     return partial(VectorFile, embeddings, np.arange(NUM_ROWS), labels, groups)
 
 
-def found_by(shards: Shards, job: SearchJob) -> list[Neighbours]:
-    return list(shards.search(blocks_of(job.open_vectors(), 256, NUM_ROWS)))
+@pytest.fixture
+def into(tmp_path: Path) -> Callable[[str, SearchJob], ShardSet]:
+    """Shards of a name in a folder of artifacts, as many as the job has blocks."""
+
+    def make(name: str, job: SearchJob) -> ShardSet:
+        return ShardSet(Artifact(str(tmp_path), name), -(-job.num_rows // job.num_queries))
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbour_shards, "QUERIES_OF_FEW", 256)
+    monkeypatch.setattr(neighbour_shards, "QUERIES_IN_CELLS", 256)
+
+
+def contents(shards: ShardSet) -> list[bytes]:
+    folder = Path(shards.artifact.location, shards.artifact.name)
+    return [path.read_bytes() for path in sorted(folder.iterdir())]
 
 
 @pytest.mark.parametrize("cells", [None, Cells(seed=3, num_probes=6)])
-def test_two_actors_give_what_one_shard_here_gives(one_cpu: Capacity, cells: Cells | None) -> None:
+def test_two_actors_store_what_one_shard_here_stores(
+    one_cpu: Capacity, into: Callable[[str, SearchJob], ShardSet], cells: Cells | None
+) -> None:
     import ray
 
-    job = SearchJob(open_vectors(), Search(5), cells)
-    with neighbour_shards.opened(job, NUM_ROWS, 1, None) as here:
-        expected = found_by(here, job)
-        described = neighbour_shards.describe_cells(job, here, job.open_vectors())
-    with neighbour_shards.opened(job, NUM_ROWS, 2, HALF) as actors:
-        found = found_by(actors, job)
-        assert neighbour_shards.describe_cells(job, actors, job.open_vectors()) == described
-    assert len(found) == len(expected) == 6
-    for one, other in zip(found, expected, strict=True):
-        assert one.ids.tobytes() == other.ids.tobytes()
-        assert one.cosines.tobytes() == other.cosines.tobytes()
+    job = SearchJob(open_vectors(), NUM_ROWS, Search(5), cells)
+    expected, found = into("here", job), into("actors", job)
+    numbers = range(expected.count)
+    with neighbour_shards.opened(job, 1, None) as here:
+        reports = list(here.store(numbers, expected))
+        described = neighbour_shards.describe_cells(job, here)
+    with neighbour_shards.opened(job, 2, HALF) as actors:
+        assert list(actors.store(numbers, found)) == reports
+        assert neighbour_shards.describe_cells(job, actors) == described
+    assert sum(report["num_rows"] for report in reports) == NUM_ROWS
+    assert len(contents(found)) == 6
+    assert contents(found) == contents(expected)
     assert bool(described) == bool(cells)
     with pytest.raises(ray.exceptions.RayError):  # they ended
         ray.get(actors.actors[0].search.remote(None, None))
 
 
-def test_only_few_blocks_are_under_way(one_cpu: Capacity) -> None:
+def test_only_few_blocks_are_under_way(one_cpu: Capacity, into: Callable[[str, SearchJob], ShardSet]) -> None:
     taken = []
 
-    def blocks() -> Iterator[object]:
-        for block in blocks_of(job.open_vectors(), 100, NUM_ROWS):
-            taken.append(len(block))
-            yield block
+    def numbers() -> Iterator[int]:
+        for number in range(6):
+            taken.append(number)
+            yield number
 
-    job = SearchJob(open_vectors(), Search(5))
-    with neighbour_shards.opened(job, NUM_ROWS, 2, HALF) as actors:
-        next(actors.search(blocks()))
+    job = SearchJob(open_vectors(), NUM_ROWS, Search(5))
+    with neighbour_shards.opened(job, 2, HALF) as actors:
+        next(actors.store(numbers(), into("few", job)))
     assert len(taken) == 2 + neighbour_shards.BLOCKS_AHEAD
 
 
-def test_a_shard_whose_process_died_reads_its_rows_again(one_cpu: Capacity) -> None:
+def test_a_shard_whose_process_died_reads_its_rows_again(
+    one_cpu: Capacity, into: Callable[[str, SearchJob], ShardSet]
+) -> None:
     import ray
 
-    job = SearchJob(open_vectors(), Search(5))
-    with neighbour_shards.opened(job, NUM_ROWS, 2, HALF) as actors:
-        found = actors.search(blocks_of(job.open_vectors(), 256, NUM_ROWS))
-        first = next(found)
+    job = SearchJob(open_vectors(), NUM_ROWS, Search(5))
+    expected, found = into("here", job), into("actors", job)
+    with neighbour_shards.opened(job, 2, HALF) as actors:
+        stored = actors.store(range(found.count), found)
+        next(stored)
         ray.kill(actors.actors[0], no_restart=False)
-        rest = list(found)
-    with neighbour_shards.opened(job, NUM_ROWS, 1, None) as here:
-        expected = found_by(here, job)
-    assert [one.ids.tobytes() for one in (first, *rest)] == [other.ids.tobytes() for other in expected]
+        assert len(list(stored)) == found.count - 1
+    with neighbour_shards.opened(job, 1, None) as here:
+        list(here.store(range(expected.count), expected))
+    assert contents(found) == contents(expected)

@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> Store:
             return {}
 
         artifact = store.artifact("encoded", {"number": number})
-        store.build(artifact, {"number": number}, write)
+        store.finish(artifact, {"number": number}, store.upload(artifact, write))
         moment = time.time() - (40 - 10 * number) * 86_400
         for file in artifact.folder.iterdir():
             os.utime(file, (moment, moment))

@@ -1,11 +1,8 @@
-"""Workers called on chunks in this process, and their results on disk."""
-
-from pathlib import Path
+"""Workers called on chunks in this process."""
 
 import numpy as np
-import pytest
 
-from raysweep.prepare.chunks import ChunkedJob, write_columns
+from raysweep.prepare.chunks import ChunkedJob
 from raysweep.prepare.workers import Columns, rows_of
 
 
@@ -20,18 +17,18 @@ class Multiples:
         return {"flat": multiples, "wide": np.stack([multiples, multiples], axis=1)}
 
 
-def test_chunks_cover_all_rows_once_and_results_come_in_order(tmp_path: Path) -> None:
+def test_chunks_cover_all_rows_once_and_results_come_in_order() -> None:
     job = ChunkedJob(Multiples, (2,), num_rows=10, rows_per_chunk=4)
-    chunks = [(chunk["start"], chunk["stop"]) for chunk in job.chunks]
-    assert chunks == [([0], [4]), ([4], [8]), ([8], [10])]
-    seen: list[int] = []
-    write_columns(tmp_path, job.run_here(), 10, seen.append)
-    assert seen == [4, 8, 10]
-    assert np.load(tmp_path / "flat.npy").tolist() == list(range(0, 20, 2))
-    assert np.load(tmp_path / "wide.npy").shape == (10, 2)
+    chunks = [(chunk["number"], chunk["start"], chunk["stop"]) for chunk in job.chunks]
+    assert chunks == [([0], [0], [4]), ([1], [4], [8]), ([2], [8], [10])]
+    assert job.count == 3
+    results = list(job.run_here())
+    assert np.concatenate([columns["flat"] for columns in results]).tolist() == list(range(0, 20, 2))
+    assert [columns["wide"].shape for columns in results] == [(4, 2), (4, 2), (2, 2)]
 
 
-def test_rows_that_do_not_arrive_are_an_error(tmp_path: Path) -> None:
-    job = ChunkedJob(Multiples, (2,), num_rows=8, rows_per_chunk=4)
-    with pytest.raises(RuntimeError, match="8 of 9 rows arrived"):
-        write_columns(tmp_path, job.run_here(), 9, lambda done: None)
+def test_only_the_chunks_that_are_asked_for_are_worked_on() -> None:
+    job = ChunkedJob(Multiples, (1,), 10, 4, {"along": np.arange(10) * 3}, only=[2, 0])
+    assert [chunk["along"] for chunk in job.chunks] == [[[24, 27]], [[0, 3, 6, 9]]]
+    assert [columns["flat"].tolist() for columns in job.run_here()] == [[8, 9], [0, 1, 2, 3]]
+    assert not list(ChunkedJob(Multiples, (1,), 10, 4, only=[]).run_here())

@@ -94,7 +94,7 @@ def built_by_an_older_version(folder: Path) -> Plan:
     found = plan(folder)
     artifact = Artifact(found.store.location, SENTENCES_CARVED_BEFORE)
     found.store.root.path.mkdir(parents=True)
-    found.store.build(artifact, {}, lambda _: {})
+    found.store.finish(artifact, {}, {})
     return replace(found, prepared=replace(found.prepared, sentences_artifact=artifact))
 
 
@@ -141,7 +141,7 @@ def test_stages_are_missing_until_their_manifests_are_there(tmp_path: Path) -> N
     found = plan(tmp_path)
     assert found.missing == list(found.stages)
     first: Stage = found.stages[0]
-    found.store.build(first.artifact, first.parameters, lambda folder: {"num_sentences": {"train": 30, "dev": 4}})
+    found.store.finish(first.artifact, first.parameters, {"num_sentences": {"train": 30, "dev": 4}})
     assert found.missing == list(found.stages[1:])
     with pytest.raises(InputError, match="k is 16, but the retrieval pool holds 3"):
         plan(tmp_path, evaluation__num_pool="3").check_k()

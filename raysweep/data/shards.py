@@ -1,0 +1,225 @@
+"""The shards of an artifact: files of some of its rows, each written whole by one worker, and their columns as arrays.
+
+``00002-of-00017.arrow`` has the third part of the rows, in Arrow's IPC format and uncompressed, so that every process
+memory-maps it. Its schema's metadata say what its worker reports of it, so that whoever goes on with an artifact whose
+building was killed reads a file's start and no more.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from raysweep.data.artifacts import DONE, Artifact
+from raysweep.errors import InputError
+from raysweep.storage.folder import open_folder
+
+Column: TypeAlias = npt.NDArray[Any] | Any
+"""Numbers, (rows, ...), or an array of Arrow's."""
+
+Report = dict[str, Any]
+"""What is known of a shard: ``num_rows``, ``num_bytes``, and what else its worker found worth telling."""
+
+START_BYTES = 2**18  # of a file, which hold its schema
+_NAME = re.compile(r"(\d{5})-of-(\d{5})\.arrow")
+_REPORT = b"report"
+
+
+class Shard(NamedTuple):
+    """What a worker makes of some rows: columns of equally many rows, and facts to report, values that JSON knows."""
+
+    columns: Mapping[str, Column]
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ShardSet:
+    """The shards of an artifact in the making, ``count`` in all."""
+
+    artifact: Artifact
+    count: int
+
+    def write(self, number: int, shard: Shard) -> Report:
+        """Store one shard, whole or not at all."""
+        num_rows = len(next(iter(shard.columns.values())))
+        report: Report = {"num_rows": num_rows, **shard.facts}
+        content = _serialised(shard.columns, report)
+        open_folder(self.artifact.location).put(self._name(number), content)
+        return {**report, "num_bytes": len(content)}
+
+    def found(self) -> dict[int, Report]:
+        """The reports of the shards that are there, by number."""
+        store = open_folder(self.artifact.location)
+        names = {number: _file(number, self.count) for number in range(self.count)}
+        sizes = store.sizes(self.artifact.name)
+        present = [number for number, name in names.items() if name in sizes]
+        starts = store.read([self._name(number) for number in present], START_BYTES)
+        found = {}
+        for number, start in zip(present, starts, strict=True):
+            found[number] = {**_report(start), "num_bytes": sizes[names[number]]}
+        return found
+
+    def _name(self, number: int) -> str:
+        return f"{self.artifact.name}/{_file(number, self.count)}"
+
+
+def _file(number: int, count: int) -> str:
+    return f"{number:05}-of-{count:05}.arrow"
+
+
+def _serialised(columns: Mapping[str, Column], report: Report) -> bytes:
+    arrays = [_as_arrow(column) for column in columns.values()]
+    fields = [pa.field(name, array.type) for name, array in zip(columns, arrays, strict=True)]
+    schema = pa.schema(fields, metadata={_REPORT: json.dumps(report)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema) as writer:
+        writer.write_batch(pa.record_batch(arrays, schema=schema))
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _as_arrow(column: Column) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
+    if column.ndim == 1:
+        return pa.array(column)
+    flat = pa.array(np.ascontiguousarray(column).reshape(-1))
+    tensor = pa.fixed_shape_tensor(flat.type, column.shape[1:])
+    rows = pa.FixedSizeListArray.from_arrays(flat, int(np.prod(column.shape[1:])))
+    return pa.ExtensionArray.from_storage(tensor, rows)
+
+
+def _report(start: bytes) -> Report:
+    """The report in the metadata of a file that starts like this: a mark of eight bytes, then the schema."""
+    schema = pa.ipc.read_schema(pa.py_buffer(start[8:]))
+    found: Report = json.loads(schema.metadata[_REPORT])
+    return found
+
+
+class ShardedArray:
+    """Parts of an array (rows, ...) that are opened on first use. Reading a few rows costs no more than those rows."""
+
+    def __init__(self, lengths: Sequence[int], open_part: Callable[[int], npt.NDArray[Any]]) -> None:
+        """``open_part`` takes a part's number and returns it; it has as many rows as ``lengths`` say."""
+        self._starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        self._open_part = open_part
+        self._parts: dict[int, npt.NDArray[Any]] = {}
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self), *self._part(0).shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._part(0).dtype
+
+    def __getitem__(self, rows: slice | npt.NDArray[np.integer]) -> npt.NDArray[Any]:
+        """The rows of these numbers, from 0, or of a slice: a view where they lie in one part, else a copy."""
+        if isinstance(rows, slice):
+            return self._slice(*rows.indices(len(self)))
+        wanted = np.asarray(rows)
+        if not wanted.size:
+            return np.empty((*wanted.shape, *self.shape[1:]), self.dtype)
+        lowest, highest = int(wanted.min()), int(wanted.max())
+        if lowest < 0 or highest >= len(self):
+            raise IndexError(f"rows from {lowest} to {highest}, but only 0 to {len(self) - 1} exist")
+        return self._gathered(wanted)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.asarray(self[:], dtype)
+
+    def _part(self, number: int) -> npt.NDArray[Any]:
+        if number not in self._parts:
+            self._parts[number] = self._open_part(number)
+        return self._parts[number]
+
+    def _slice(self, start: int, stop: int, step: int) -> npt.NDArray[Any]:
+        if step != 1:
+            return self[np.arange(start, stop, step)]
+        stop = max(start, stop)
+        first = min(self._part_of(start), len(self._starts) - 2)
+        last = max(first, self._part_of(stop - 1))
+        views = []
+        for number in range(first, last + 1):
+            offset = int(self._starts[number])
+            views.append(self._part(number)[max(0, start - offset) : stop - offset])
+        return views[0] if len(views) == 1 else np.concatenate(views)
+
+    def _part_of(self, row: int) -> int:
+        return int(np.searchsorted(self._starts, row, side="right")) - 1
+
+    def _gathered(self, wanted: npt.NDArray[np.integer]) -> npt.NDArray[Any]:
+        numbers = np.searchsorted(self._starts, wanted, side="right") - 1
+        present = np.unique(numbers)
+        if len(present) == 1:
+            number = int(present[0])
+            rows_here = wanted - self._starts[number]
+            found: npt.NDArray[Any] = self._part(number)[rows_here]
+            return found
+        gathered = np.empty((*wanted.shape, *self.shape[1:]), self.dtype)
+        for number in present.tolist():
+            is_here = numbers == number
+            gathered[is_here] = self._part(number)[wanted[is_here] - self._starts[number]]
+        return gathered
+
+
+Rows = npt.NDArray[Any] | ShardedArray
+"""An array whose rows are read by number, which may be in memory, in one file or in several."""
+
+
+class OpenShards:
+    """The columns of an artifact in a folder of this machine, as memory maps."""
+
+    def __init__(self, folder: Path) -> None:
+        manifest = json.loads((folder / DONE).read_text(encoding="utf-8"))
+        self._folder = folder
+        self._shards: list[Report] = manifest["shards"]
+
+    def array(self, name: str) -> ShardedArray:
+        """A column of numbers."""
+        lengths = [shard["num_rows"] for shard in self._shards]
+        return ShardedArray(lengths, lambda number: _as_numpy(self.column(number, name)))
+
+    def lists(self, name: str) -> tuple[ShardedArray, npt.NDArray[np.int64]]:
+        """A column of lists: their values, one list after the other, and where each begins, with the end (rows + 1,)."""
+        columns = [self.column(number, name) for number in range(len(self._shards))]
+        lengths = [np.diff(column.offsets.to_numpy()) for column in columns]
+        offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths), dtype=np.int64)])
+        num_values = [int(each.sum()) for each in lengths]
+        return ShardedArray(num_values, lambda number: columns[number].values.to_numpy()), offsets
+
+    def column(self, number: int, name: str) -> pa.Array:
+        """A column of one shard. InputError where the shard is not as it was written."""
+        path = self._folder / _file(number, len(self._shards))
+        num_bytes = path.stat().st_size if path.is_file() else 0
+        if num_bytes != self._shards[number]["num_bytes"]:
+            problem = f"has {num_bytes} bytes and not {self._shards[number]['num_bytes']}" if num_bytes else "is gone"
+            raise InputError(f"{path}: {problem}; remove the folder {self._folder}, and prepare again")
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        return reader.get_batch(0).column(name)
+
+
+def _as_numpy(column: pa.Array) -> npt.NDArray[Any]:
+    if isinstance(column, pa.FixedShapeTensorArray):
+        tensor: npt.NDArray[Any] = column.to_numpy_ndarray()
+        return tensor
+    numbers: npt.NDArray[Any] = column.to_numpy(zero_copy_only=True)
+    return numbers
+
+
+def open_array(folder: Path, name: str) -> Rows:
+    """A column of an artifact's files, or the one file ``name.npy`` that older versions wrote."""
+    file = folder / f"{name}.npy"
+    if file.is_file():
+        array: npt.NDArray[Any] = np.load(file, mmap_mode="r")
+        return array
+    return OpenShards(folder).array(name)
