@@ -2,7 +2,8 @@
 
 Ray's side is the stage ``encoded`` as a sweep runs it: :func:`raysweep.prepare.build.prepare` on a local cluster of all
 cores, its coordinator, a pool of encoder actors, the artifact written in order. The bare loop is one process that makes
-tokens, embeds and writes the same arrays of the same sentences, chunk by chunk of the same size. They take turns.
+tokens, embeds and writes the same arrays of the same sentences, chunk by chunk of the same size. They take turns. With
+``--location`` Ray's artifacts lie there, such as in a bucket, and the bare loop writes to a folder of this machine.
 
 Starting up is left out on both sides alike, and stated in rows of its own: the rate counts from the moment at which the
 first encoder is loaded (by then Ray has started its actors; each notes when) to the moment at which the artifact is whole.
@@ -14,6 +15,7 @@ the greatest sum of proportional set sizes, sampled twice a second.
 
 import argparse
 import io
+import os
 import shutil
 import time
 import uuid
@@ -27,15 +29,13 @@ import numpy.typing as npt
 
 from benchmarks import measure, peers, sst2
 from benchmarks.peers import Peer, Turns
-from raysweep.cluster import Request
-from raysweep.config.sweep import EncoderConfig
-from raysweep.data.artifacts import Artifact
 from raysweep.data.dataset import Sentences
 from raysweep.encoders.loaded import LoadedEncoder
 from raysweep.prepare import stages
 from raysweep.prepare.workers import EncodeWorker
 
 NUM_TEST = 872  # SST-2's
+NOTES = "RAYSWEEP_BENCHMARK_NOTES"  # names the folder in which workers note when they are ready
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ def _arguments() -> argparse.Namespace:
     parser = measure.parser("benchmarks.prepare_throughput", __doc__)
     parser.add_argument("--sentences", type=int, help="how many to embed; 20480, with --quick 4096")
     parser.add_argument("--repeats", type=int, help="turns of each peer; 3, with --quick 2")
+    parser.add_argument("--location", help="where artifacts lie: a folder or a URI; a temporary folder if not given")
     arguments = parser.parse_args()
     arguments.sentences = arguments.sentences or (4096 if arguments.quick else 20480)
     arguments.repeats = arguments.repeats or (2 if arguments.quick else 3)
@@ -67,7 +68,10 @@ def _arguments() -> argparse.Namespace:
 
 
 def _run(arguments: argparse.Namespace, temporary: Path) -> dict[str, Any]:
-    artifacts = temporary / "artifacts"
+    artifacts = arguments.location or str(temporary / "artifacts")
+    notes = temporary / "notes"
+    notes.mkdir()
+    os.environ[NOTES] = str(notes)  # Ray's workers inherit it
     num_test = min(NUM_TEST, arguments.sentences // 5)
     data = sst2.part(sst2.locate(arguments.data), temporary, arguments.sentences - num_test, num_test)
     sentences = peers.apart(build_sentences, data, artifacts)
@@ -110,10 +114,9 @@ def _run(arguments: argparse.Namespace, temporary: Path) -> dict[str, Any]:
     return {**head, "rounds": bare.counted, **figures}
 
 
-def build_sentences(data: sst2.Data, artifacts: Path) -> Path:
+def build_sentences(data: sst2.Data, artifacts: str) -> Path:
     """The artifact that both read, made beforehand."""
     plan = sst2.encoding_plan(data, artifacts)
-    artifacts.mkdir(parents=True, exist_ok=True)
     for stage in plan.missing:
         if stage.kind == "sentences":
             stages.Coordinator(plan.store, None).build(stage)
@@ -138,8 +141,9 @@ def bare_loop(turns: Turns, folder: Path, to: Path, repeats: int) -> tuple[int, 
         sequences: list[npt.NDArray[np.int32]] = []
         shape = (len(sentences), int(model.get_embedding_dimension() or 0))
         written = np.lib.format.open_memmap(to / "embeddings.npy", "w+", np.float32, shape)
-        for start in range(0, len(sentences), stages.SENTENCES_OF_FEW):
-            ids = np.arange(start, min(start + stages.SENTENCES_OF_FEW, len(sentences)))
+        at_once = stages.sentences_per_shard(len(sentences))
+        for start in range(0, len(sentences), at_once):
+            ids = np.arange(start, min(start + at_once, len(sentences)))
             tokens = encoder_tokens.tokenise(model, sentences.texts(ids))
             sequences += np.split(tokens.flat, tokens.offsets[1:-1])
             written[ids] = encoder.embed(model, tokens, np.arange(len(ids)))
@@ -154,7 +158,7 @@ def bare_loop(turns: Turns, folder: Path, to: Path, repeats: int) -> tuple[int, 
     return len(sentences), ready, runs
 
 
-def with_ray(turns: Turns, data: sst2.Data, artifacts: Path, repeats: int) -> tuple[int, float, list[Run]]:
+def with_ray(turns: Turns, data: sst2.Data, artifacts: str, repeats: int) -> tuple[int, float, list[Run]]:
     """The same of prepare on Ray."""
     from rich.console import Console
 
@@ -175,28 +179,24 @@ def with_ray(turns: Turns, data: sst2.Data, artifacts: Path, repeats: int) -> tu
                 began = time.time()
                 prepared = build.prepare(plan, capacity, display)
                 ended = time.time()
-                notes = list(artifacts.glob("ready.*"))
+                notes = list(Path(os.environ[NOTES]).iterdir())
                 first = min(float(note.read_text()) for note in notes)
                 for note in notes:
                     note.unlink()
                 runs.append(Run(first - began, ended - first))
-                shutil.rmtree(prepared.tokens_artifact.folder)
+                plan.store.remove(prepared.tokens_artifact)
                 turns.rest(len(prepared.sentences))
             turns.end()
     return len(prepared.sentences), ready, runs
 
 
 class NotingEncodeWorker(EncodeWorker):
-    """Leaves a note beside the artifacts of when its encoder was loaded."""
-
-    def __init__(self, sentences: Artifact, config: EncoderConfig, identity: str, request: Request) -> None:
-        super().__init__(sentences, config, identity, request)
-        self.folder = sentences.folder.parent
+    """Leaves a note of when its encoder was loaded."""
 
     @cached_property
     def model(self) -> LoadedEncoder:
         loaded = super().model
-        (self.folder / f"ready.{uuid.uuid4().hex}").write_text(repr(time.time()))
+        Path(os.environ[NOTES], uuid.uuid4().hex).write_text(repr(time.time()))
         return loaded
 
 

@@ -17,6 +17,7 @@ from raysweep.data import sources
 from raysweep.data.prepared import Prepared
 from raysweep.prepare.build import prepare_here
 from raysweep.prepare.plan import Plan, make_plan
+from raysweep.storage import location
 
 MARGIN = 0.1
 LEARNING_RATE = 3e-5
@@ -67,7 +68,7 @@ def part(data: Data, folder: Path, num_train: int, num_test: int) -> Data:
 
 
 def sweep(
-    data: Data, artifacts: Path, *, loss: str = "triplet", model: str = "demo", **more: Any
+    data: Data, artifacts: str | Path, *, loss: str = "triplet", model: str = "demo", **more: Any
 ) -> tuple[SweepConfig, Space]:
     """The configuration of a sweep over ``data`` with the demo's encoder as reference; ``more`` sets further keys."""
     margin = {"margin": MARGIN} if loss == "triplet" else {}
@@ -79,7 +80,7 @@ def sweep(
         "examples": {"target": 50_000},
         "space": {"loss": {"choices": {loss: margin}}, "learning_rate": LEARNING_RATE},
         "early_stopping": {"policy": "none"},
-        "storage": {"runs": str(artifacts.parent), "artifacts": str(artifacts)},
+        "storage": {"runs": location.parent(str(artifacts)), "artifacts": str(artifacts)},
         **more,
     }
     document = Document("benchmark", values)
@@ -92,6 +93,6 @@ def prepare(data: Data, artifacts: Path, model: str = "demo") -> Prepared:
     return prepare_here(*sweep(data, artifacts, model=model))
 
 
-def encoding_plan(data: Data, artifacts: Path) -> Plan:
+def encoding_plan(data: Data, artifacts: str | Path) -> Plan:
     """Only sentences, tokens and embeddings: a loss over single sentences mines nothing."""
     return make_plan(*sweep(data, artifacts, loss="softmax"))

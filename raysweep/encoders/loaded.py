@@ -1,5 +1,6 @@
 """A loaded encoder under its configuration, for callers that must not name torch or sentence-transformers."""
 
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,6 +16,11 @@ from raysweep.encoders.tokens import Tokens
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+
+def import_libraries() -> None:
+    """Import what :meth:`LoadedEncoder.load` needs, which takes seconds, ahead of its first call in a process."""
+    importlib.import_module("sentence_transformers")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from raysweep.cluster import Capacity
 from raysweep.config.space import Space
 from raysweep.config.sweep import SweepConfig
 from raysweep.data.prepared import Prepared
+from raysweep.encoders.loaded import import_libraries
 from raysweep.errors import InputError
 from raysweep.prepare import stages
 from raysweep.prepare.plan import Plan, Stage, make_plan
@@ -83,6 +84,7 @@ def _build(plan: Plan, missing: list[Stage], capacity: Capacity, display: Displa
         options = {"num_cpus": 0, "max_concurrency": 2}
         coordinator: Any = ray.remote(stages.Coordinator).options(**options).remote(plan.store, capacity)
         try:
+            _warm_up(missing, capacity)
             for stage in missing:
                 stall = _StallDetector(stage.name, plan.config.resources.stall_seconds, capacity)
                 _build_stage(stage, coordinator, stall, display)
@@ -92,6 +94,21 @@ def _build(plan: Plan, missing: list[Stage], capacity: Capacity, display: Displa
             ray.kill(coordinator)
             for stage in missing:
                 plan.store.sweep_up(stage.artifact)
+
+
+def _warm_up(missing: list[Stage], capacity: Capacity) -> None:
+    """Have the processes that will encode import libraries while the stages before read the sources.
+
+    They ask for no CPU, so that nothing waits for them. On a GPU each encoder has a new process of its own.
+    """
+    import ray
+
+    request = capacity.encoders()
+    if request.gpus or not any(stage.kind == "encoded" for stage in missing):
+        return
+    task: Any = ray.remote(import_libraries).options(num_cpus=0, scheduling_strategy="SPREAD")
+    for _ in range(request.count):
+        task.remote()
 
 
 @contextlib.contextmanager

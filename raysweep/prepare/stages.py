@@ -34,9 +34,9 @@ from raysweep.prepare.workers import (
     StoringWorker,
 )
 
-FEW_SENTENCES = 2**17
-SENTENCES_OF_FEW = 2048  # a shard has, so that even a small cluster has a shard for everybody
-SENTENCES_PER_SHARD = 8192
+LEAST_SHARDS = 16  # of sentences that are encoded, so that workers end at about the same time
+LEAST_PER_SHARD = 256
+MOST_PER_SHARD = 8192
 
 Summary = Mapping[str, Any]
 """What an artifact's manifest says of its content."""
@@ -133,9 +133,8 @@ class Coordinator:
     def _encoded(self, stage: EncodedStage) -> list[Report]:
         request = self._request(encoders=True)
         num_sentences = len(Sentences(stage.sentences.folder))
-        rows_per_shard = SENTENCES_OF_FEW if num_sentences <= FEW_SENTENCES else SENTENCES_PER_SHARD
         arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], request)
-        job = ChunkedJob(self.encode_worker, arguments, num_sentences, rows_per_shard)
+        job = ChunkedJob(self.encode_worker, arguments, num_sentences, sentences_per_shard(num_sentences))
         return self._stored(stage.artifact, job, request, StageProgress(0, num_sentences, "sentences"))
 
     def _neighbours(self, stage: NeighboursStage) -> tuple[Summary, list[Report]]:
@@ -226,6 +225,11 @@ class Coordinator:
 
     def _run(self, job: ChunkedJob, request: Request) -> Iterator[Columns]:
         return job.run_here() if self.capacity is None else job.run_on_cluster(request)
+
+
+def sentences_per_shard(num_sentences: int) -> int:
+    """How many sentences are encoded together. It depends on nothing else, as their bits depend on it."""
+    return int(np.clip(-(-num_sentences // LEAST_SHARDS), LEAST_PER_SHARD, MOST_PER_SHARD))
 
 
 def _search_job(stage: NeighboursStage) -> SearchJob:
