@@ -14,7 +14,8 @@ from raysweep.data.neighbours import LabelledVectors, Neighbours, Search, Vector
 
 CELLS_PER_ROOT = 4  # cells for each square root of the number of rows, as faiss recommends
 MOST_CELLS = 8192  # training takes a time that grows with the square of their number
-ROWS_PER_CELL = 40  # in the sample that cells are trained on, of which faiss wants 39 at least
+ROWS_PER_CELL = 40  # in the sample that cells are trained on, of which faiss wants 39 at least,
+MOST_ROWS_OF_SAMPLE = 81_920  # but no more rows in all: they are in the memory of one process
 ITERATIONS = 8  # of k-means; more hardly move the cells
 CELLS_PER_PROBE = 32  # one in so many cells is probed,
 LEAST_PROBES = 64  # but no fewer than these
@@ -40,7 +41,7 @@ def train(source: VectorFile, seed: int, num_threads: int | None = None) -> NDAr
     if num_threads is not None:
         faiss.omp_set_num_threads(num_threads)
     count = num_cells(len(source))
-    sample = sample_rows(len(source), ROWS_PER_CELL * count, seed)
+    sample = sample_rows(len(source), min(ROWS_PER_CELL * count, MOST_ROWS_OF_SAMPLE), seed)
     kmeans = faiss.Kmeans(
         source.width, count, niter=ITERATIONS, seed=seed % 2**31, spherical=True, min_points_per_centroid=1
     )
