@@ -80,35 +80,39 @@ def _build(plan: Plan, missing: list[Stage], capacity: Capacity, display: Displa
     import ray
 
     with _store_folder(plan.store.root):
-        # Two calls at a time: one builds, one answers how far it has come.
-        options = {"num_cpus": 0, "max_concurrency": 2}
+        # Three calls at a time: one builds, one answers how far it has come, one warms up.
+        options = {"num_cpus": 0, "max_concurrency": 3}
         coordinator: Any = ray.remote(stages.Coordinator).options(**options).remote(plan.store, capacity)
+        warming = _warm_up(missing, coordinator, capacity)
         try:
-            _warm_up(missing, capacity)
             for stage in missing:
                 stall = _StallDetector(stage.name, plan.config.resources.stall_seconds, capacity)
                 _build_stage(stage, coordinator, stall, display)
                 if stage.kind == "sentences":
                     _check_k(plan, stage)
         finally:
+            for task in warming:
+                ray.cancel(task)  # one that never had room
             ray.kill(coordinator)
             for stage in missing:
                 plan.store.sweep_up(stage.artifact)
 
 
-def _warm_up(missing: list[Stage], capacity: Capacity) -> None:
-    """Have the processes that will encode import libraries while the stages before read the sources.
+def _warm_up(missing: list[Stage], coordinator: Any, capacity: Capacity) -> list[Any]:
+    """Have processes import what encoding takes while the coordinator starts; the tasks of encoding find them idle.
 
-    They ask for no CPU, so that nothing waits for them. On a GPU each encoder has a new process of its own.
+    They ask for the CPUs of an encoder, or these tasks would begin in other processes meanwhile; and Ray Data starts its
+    actors now, or these would take the idle processes. On a GPU each encoder has a new process of its own.
     """
     import ray
 
     request = capacity.encoders()
     if request.gpus or not any(stage.kind == "encoded" for stage in missing):
-        return
-    task: Any = ray.remote(import_libraries).options(num_cpus=0, scheduling_strategy="SPREAD")
-    for _ in range(request.count):
-        task.remote()
+        return []
+    task: Any = ray.remote(import_libraries).options(num_cpus=request.cpus, scheduling_strategy="SPREAD")
+    importing = [task.remote() for _ in range(request.count)]
+    coordinator.warm_up.remote()
+    return importing
 
 
 @contextlib.contextmanager

@@ -59,18 +59,16 @@ class ChunkedJob:
 
         Tasks run in processes that are there already and stay for the next stage. On a GPU a process ends with its task.
         """
-        import pyarrow as pa
         import ray
         from ray.data import ActorPoolStrategy, DataContext, TaskPoolStrategy
 
         context = DataContext.get_current()
         context.enable_progress_bars = False
         context.execution_options.preserve_order = True
-        # Blocks that are already in the object store: reading them takes no task.
-        blocks = [pa.table(chunk) for chunk in self.chunks]
-        if not blocks:
+        items = [{name: values[0] for name, values in chunk.items()} for chunk in self.chunks]
+        if not items:
             return
-        count = min(request.count, len(blocks))
+        count = min(request.count, len(items))
         pool: dict[str, Any]
         if request.gpus:
             compute = ActorPoolStrategy(min_size=1, max_size=count)
@@ -78,8 +76,23 @@ class ChunkedJob:
         else:
             job = {"kind": self.worker, "arguments": self.arguments}
             pool = {"fn": kept_worker.call, "fn_kwargs": job, "compute": TaskPoolStrategy(size=count)}
-        results = ray.data.from_arrow(blocks).map_batches(
+        # Blocks that are already in the object store: reading them takes no task.
+        chunks = ray.data.from_items(items, override_num_blocks=len(items))
+        results = chunks.map_batches(
             **pool, batch_size=None, batch_format="numpy", num_cpus=request.cpus, num_gpus=request.gpus
         )
         for batch in results.iter_batches(batch_size=None, batch_format="numpy"):
             yield {name: np.asarray(column) for name, column in batch.items()}
+
+
+def open_ray_data() -> None:
+    """Have Ray Data start its own actors, which takes seconds and processes, on a row that asks for no CPU."""
+    import ray
+    from ray.data import DataContext
+
+    DataContext.get_current().enable_progress_bars = False
+    ray.data.from_items([{"row": 0}]).map_batches(_same, num_cpus=0).materialize()
+
+
+def _same(batch: Columns) -> Columns:
+    return batch
