@@ -41,7 +41,7 @@ HUB_SPLITS: dict[Split, str] = {
 class Summary:
     """What went into a dataset and what was found in it. Dictionaries are by split."""
 
-    sources: Mapping[Split, str]
+    sources: Mapping[Split, str | Sequence[str]]
     label_names: list[str]  # numbers in order of size, else as people sort: "2" before "10"
     num_sentences: dict[str, int]
     num_by_label: dict[str, dict[str, int]]

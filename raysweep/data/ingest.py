@@ -3,7 +3,7 @@
 import json
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
@@ -22,6 +22,7 @@ from raysweep.data.dataset import HUB_SPLITS, NO_SPLIT, SPLITS, Split, Summary, 
 from raysweep.data.dev_split import carve, extremes
 from raysweep.data.overlap import overlaps
 from raysweep.data.phrases import words
+from raysweep.data.sources import Piece
 from raysweep.errors import InputError
 
 _SCHEMA = pa.schema([("text", pa.string())])
@@ -33,8 +34,22 @@ _DIGEST_BYTES = 16
 _NUM_SHOWN = 5  # conflicting texts that the summary shows
 
 
-def build(folder: Path, data: DataConfig, *, seed: int = 0, progress: Progress = lambda rows: None) -> Summary:
-    """Stream the sources into ``folder``, which exists, and carve dev from train if none is given.
+Listed = Mapping[Split, Sequence[Piece]]
+"""What the source of each split that has one is made of."""
+
+
+def list_pieces(data: DataConfig) -> Listed:
+    """List the sources once. Raises InputError as :func:`raysweep.data.sources.pieces` does."""
+    return {
+        split: sources.pieces(source, subset=data.subset, split=HUB_SPLITS[split])
+        for split, source in _sources(data).items()
+    }
+
+
+def build(
+    folder: Path, data: DataConfig, listed: Listed, *, seed: int = 0, progress: Progress = lambda rows: None
+) -> Summary:
+    """Stream what is ``listed`` of the sources into ``folder``, which exists, and carve dev from train if none is given.
 
     ``progress`` is told the rows read so far of the source that is being read, then of all texts, each time they are gone
     through to find what stands inside train.
@@ -47,7 +62,7 @@ def build(folder: Path, data: DataConfig, *, seed: int = 0, progress: Progress =
     """
     path = folder / "sentences.arrow"
     used = _sources(data)
-    parts, label_names = _read_all(used, data, path, progress)
+    parts, label_names = _read_all(used, listed, data, path, progress)
     conflicts, warnings = _report_conflicts(parts, path)
     keep = np.concatenate([part.keep for part in parts])
     if not keep.all():
@@ -79,10 +94,10 @@ def build(folder: Path, data: DataConfig, *, seed: int = 0, progress: Progress =
     return summary
 
 
-def _sources(data: DataConfig) -> dict[Split, str]:
+def _sources(data: DataConfig) -> dict[Split, sources.Source]:
     """The source of each split that has one. The demo brings its own test split."""
     test = data.test or ("demo" if data.train == "demo" else None)
-    given: dict[Split, str | None] = {"train": data.train, "dev": data.dev, "test": test}
+    given: dict[Split, sources.Source | None] = {"train": data.train, "dev": data.dev, "test": test}
     return {split: source for split, source in given.items() if source}
 
 
@@ -108,27 +123,22 @@ class _Part:
 
 
 def _read_all(
-    used: dict[Split, str], data: DataConfig, path: Path, progress: Progress
+    used: Mapping[Split, sources.Source], listed: Listed, data: DataConfig, path: Path, progress: Progress
 ) -> tuple[list[_Part], list[str]]:
     """Read every source, train first, and write all texts to ``path``. Also the names of the labels, by number."""
     parts: list[_Part] = []
     label_names: list[str] = []
     with _sentence_writer(path) as writer:
         for split, source in used.items():
-            batches = sources.read(
-                source,
-                data.text_column,
-                data.label_column,
-                subset=data.subset,
-                split=HUB_SPLITS[split],
-            )
-            streamed = _stream(source, _counted(batches, progress), label_names, writer)
-            part = _drop_conflicting(split, source, streamed)
+            name = sources.shown(source)
+            batches = sources.read_pieces(listed[split], data.text_column, data.label_column)
+            streamed = _stream(name, _counted(batches, progress), label_names, writer)
+            part = _drop_conflicting(split, name, streamed)
             if split == "train":
                 part, label_names = _settle_labels(part, streamed.label_names)
                 if len(label_names) == 1:
                     raise InputError(
-                        f"{source}: every row has the label {label_names[0]!r}; at least two classes are needed"
+                        f"{name}: every row has the label {label_names[0]!r}; at least two classes are needed"
                     )
             parts.append(part)
     return parts, label_names
@@ -142,9 +152,11 @@ def _sentence_writer(path: Path) -> Iterator[Any]:
 
 
 def _counted(batches: Iterable[sources.Batch], progress: Progress) -> Iterator[sources.Batch]:
+    num_rows = 0
     for batch in batches:
         yield batch
-        progress(batch.first_row + len(batch.texts) - 1)
+        num_rows += len(batch.texts)
+        progress(num_rows)
 
 
 @dataclass(frozen=True)
@@ -165,7 +177,7 @@ def _stream(source: str, batches: Iterable[sources.Batch], label_names: Sequence
     folded = bytearray()
     for batch in batches:
         if label_names:
-            _check_known(source, batch, numbers)
+            _check_known(batch, numbers)
         for label in batch.labels:
             number = numbers.setdefault(label, len(numbers))
             labels.append(number)
@@ -187,13 +199,13 @@ def _stream(source: str, batches: Iterable[sources.Batch], label_names: Sequence
     )
 
 
-def _check_known(source: str, batch: sources.Batch, numbers: dict[str, int]) -> None:
+def _check_known(batch: sources.Batch, numbers: dict[str, int]) -> None:
     """InputError for the first label that train lacks."""
     for row, label in enumerate(batch.labels, batch.first_row):
         if label not in numbers:
             names = list(numbers)
             known = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
-            raise InputError(f"{source}: row {row}: label {label!r} does not occur in train, which has {known}")
+            raise InputError(f"{batch.name}: row {row}: label {label!r} does not occur in train, which has {known}")
 
 
 def _drop_conflicting(split: Split, source: str, streamed: _Streamed) -> _Part:
@@ -310,7 +322,9 @@ def _carve_dev(rows: _Rows, texts: Texts, data: DataConfig, seed: int, progress:
         seed=seed,
     )
     if not carving.is_dev.any():
-        raise InputError(f"{data.train}: too few rows ({len(train)}) to carve a dev split from; give one")
+        raise InputError(
+            f"{sources.shown(data.train)}: too few rows ({len(train)}) to carve a dev split from; give one"
+        )
     splits = rows.splits.copy()
     splits[train[carving.is_dev]] = SPLITS.index("dev")
     splits[train[carving.is_left_out]] = NO_SPLIT

@@ -115,7 +115,7 @@ class Coordinator:
         seed = stage.parameters.get("seed", 0)
 
         def write(folder: Path) -> Summary:
-            summary = ingest.build(folder, stage.data, seed=seed, progress=self._count_rows)
+            summary = ingest.build(folder, stage.data, stage.listed, seed=seed, progress=self._count_rows)
             return {
                 "num_sentences": summary.num_sentences,
                 "label_names": summary.label_names,

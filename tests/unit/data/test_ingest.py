@@ -27,7 +27,8 @@ def put(folder, rows, name="train"):
 def built(folder, train, dev=None, test=None, seed=0, **options):
     given = {"train": train, "dev": dev, "test": test}
     sources = {name: put(folder, rows, name) for name, rows in given.items() if rows}
-    summary = ingest.build(folder, DataConfig(**sources, **options), seed=seed)
+    data = DataConfig(**sources, **options)
+    summary = ingest.build(folder, data, ingest.list_pieces(data), seed=seed)
     return summary, Sentences(folder)
 
 
@@ -192,7 +193,8 @@ def test_many_batches_are_read_at_random(tmp_path):
 
 
 def test_the_demo_brings_its_test_split(tmp_path):
-    summary = ingest.build(tmp_path, DataConfig(train="demo"))
+    data = DataConfig(train="demo")
+    summary = ingest.build(tmp_path, data, ingest.list_pieces(data))
     assert summary.num_sentences == {"train": 2700, "dev": 300, "test": 400}
     assert summary.label_names == ["negative", "positive"]
     assert summary.num_by_label["dev"] == {"negative": 150, "positive": 150}
