@@ -5,6 +5,7 @@ Whoever reads a file compares it with the listing, so that what is read is what 
 """
 
 import functools
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,9 @@ PARQUET = ".parquet"
 
 
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+
+
+_CLOUD_VARIABLES = ("AWS_", "GOOGLE_")
 
 
 _BUCKET_SCHEMES = ("s3", "gs", "gcs")
@@ -188,7 +192,8 @@ def _locate(name: str) -> _Place:
     if scheme in _BUCKET_SCHEMES:
         bucket, _, key = rest.partition("/")
         path = f"{bucket}/{unquote(key)}".rstrip("/")
-        return _Place(name, _bucket_filesystem(f"{scheme}://{bucket}{options}"), path)
+        environment = tuple(sorted(item for item in os.environ.items() if item[0].startswith(_CLOUD_VARIABLES)))
+        return _Place(name, _bucket_filesystem(f"{scheme}://{bucket}{options}", environment), path)
     try:
         filesystem, path = pyarrow.fs.FileSystem.from_uri(name)
     except pa.ArrowInvalid:  # a scheme, or a spelling, that pyarrow does not know
@@ -197,8 +202,8 @@ def _locate(name: str) -> _Place:
 
 
 @functools.lru_cache(maxsize=16)
-def _bucket_filesystem(uri: str) -> Any:
-    """A client for a bucket, kept, since making one may ask where the bucket lies."""
+def _bucket_filesystem(uri: str, environment: tuple[tuple[str, str], ...]) -> Any:
+    """A client for a bucket, kept as long as the environment stays, since making one may ask where the bucket lies."""
     import pyarrow.fs
 
     return pyarrow.fs.FileSystem.from_uri(uri)[0]

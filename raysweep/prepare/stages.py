@@ -258,9 +258,9 @@ def _search_job(stage: NeighboursStage) -> SearchJob:
 
 def input_error(error: BaseException) -> InputError | None:
     """The InputError that a worker raised. What passes through Ray Data keeps only the text of its cause."""
-    if isinstance(error, InputError):
-        return error
-    cause = getattr(error, "cause", None)
+    cause = getattr(
+        error, "cause", error
+    )  # Ray's own error of a task is an InputError too, with a traceback as its text
     if isinstance(cause, InputError):
         return cause
     messages = re.findall(rf"{InputError.__module__}\.{InputError.__name__}: (.+)", str(error))
