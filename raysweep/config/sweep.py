@@ -26,6 +26,21 @@ def _absolute_source(source: str) -> str:
     return str(Path(source).expanduser().absolute())
 
 
+def _source_or_list(value: Any) -> Any:
+    """What is wrong with a value that is neither, in one line where pydantic would have one for each kind."""
+    entries = value if isinstance(value, list) else [value]
+    for entry in entries:
+        if not isinstance(entry, str):
+            raise ValueError(f"must be a source or a list of sources, which are strings, not {entry!r}")
+    if not entries or "" in entries:
+        raise ValueError("must be a source or a list of sources; one is empty")
+    return value
+
+
+def _absolute_sources(given: str | list[str]) -> str | list[str]:
+    return _absolute_source(given) if isinstance(given, str) else [_absolute_source(source) for source in given]
+
+
 def absolute_model(name: str) -> str:
     if not name:
         raise ValueError("must name an encoder: demo, a folder, or a name on the hub; it is empty")
@@ -33,7 +48,7 @@ def absolute_model(name: str) -> str:
     return str(folder.absolute()) if name != "demo" and folder.is_dir() else name
 
 
-Source = Annotated[str, AfterValidator(_absolute_source)]
+Sources = Annotated[str | list[str], BeforeValidator(_source_or_list), AfterValidator(_absolute_sources)]
 
 
 Location = Annotated[str, AfterValidator(location.absolute)]
@@ -44,11 +59,14 @@ def _named(value: Any) -> Any:
 
 
 class DataConfig(Frozen):
-    """Where labelled sentences come from. A source is `demo`, `hub:NAME[:SPLIT]`, or a path or URI of a table."""
+    """Where labelled sentences come from.
 
-    train: Source = Field(description="training sentences; also the pool that retrieval searches in")
-    dev: Source | None = Field(None, description="sentences the search selects on; carved from train when not given")
-    test: Source | None = Field(None, description="sentences scored once, for the report")
+    A source is `demo`, `hub:NAME[:SPLIT]`, or a path or URI of a file, a folder or a glob, or a list of these.
+    """
+
+    train: Sources = Field(description="training sentences; also the pool that retrieval searches in")
+    dev: Sources | None = Field(None, description="sentences the search selects on; carved from train when not given")
+    test: Sources | None = Field(None, description="sentences scored once, for the report")
     subset: str | None = Field(None, description="configuration name of a hub dataset")
     text_column: str = Field("text", description="column that holds the sentences")
     label_column: str = Field(

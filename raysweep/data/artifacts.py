@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,13 +18,15 @@ from typing import Any
 
 from raysweep.storage.cache import cached
 from raysweep.storage.folder import BucketFolder, Folder, LocalFolder, open_folder
-from raysweep.storage.scratch import process_folder
 from raysweep.storage.turns import turn
 
 SCHEMA = 1
 
 
 DONE = "artifact.json"
+
+
+WORK = "work"
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,10 @@ class Store:
         text = json.dumps({"schema": SCHEMA, "kind": kind, **parameters}, sort_keys=True)
         return Artifact(self.location, f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:20]}")
 
+    def working(self, artifact: Artifact, *names: str) -> Artifact:
+        """A place within an artifact in the making, for what its stage needs no longer when it is finished."""
+        return Artifact(self.location, "/".join([artifact.name, WORK, *names]))
+
     def note_use(self, artifact: Artifact) -> None:
         """Let the artifact's manifest have the time of now, which says when it was last of use."""
         manifest = f"{artifact.name}/{DONE}"
@@ -84,28 +89,6 @@ class Store:
     def turn(self, artifact: Artifact, say: Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
         """Hold the turn to build an artifact. ``say`` is told of a process that has it and is waited for."""
         return turn(self.root, artifact.name, say)
-
-    def upload(self, artifact: Artifact, write: Callable[[Path], Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Have ``write`` fill a folder, and store what it wrote; what it returns is returned."""
-        in_bucket = isinstance(self.root, BucketFolder)
-        parent = process_folder() if in_bucket else self.root.path
-        temporary = parent / f".{artifact.name}.{self.session}"
-        temporary.mkdir(parents=True)
-        try:
-            summary = write(temporary)
-            for path in sorted(temporary.iterdir()):
-                self._store(path, f"{artifact.name}/{path.name}")
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-        return summary
-
-    def _store(self, path: Path, name: str) -> None:
-        if isinstance(self.root, BucketFolder):
-            self.root.bucket.upload(path, self.root.object_name(name))
-            return
-        target = self.root.path / name
-        target.parent.mkdir(exist_ok=True)
-        path.replace(target)
 
     def finish(
         self,
@@ -126,6 +109,7 @@ class Store:
         }
         text = json.dumps(manifest, indent=1)
         self._remove_hidden(artifact.name)
+        self.root.remove(f"{artifact.name}/{WORK}")
         self.root.put(f"{artifact.name}/{DONE}", text.encode())
 
     def _remove_hidden(self, name: str) -> None:

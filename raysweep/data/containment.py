@@ -1,17 +1,16 @@
 """Which rows of a dataset stand inside which of its training rows.
 
-No two rows are compared. The rows that are asked about are few enough to be held in memory as :class:`Phrases`, and the
-training rows stream past them, block by block.
+No two rows are compared. The rows that are asked about are few enough to be held in memory as :class:`Phrases`. They travel
+to wherever blocks of the training rows are read, and each block gives an answer.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from raysweep.data.dataset import Texts
-from raysweep.data.files import BLOCK_ROWS
-from raysweep.data.phrases import Pairs, Phrases
+from raysweep.data.phrases import Phrases
 
 BATCH_CHARACTERS = 2**23  # of the rows that are looked for at a time; they take about as many words as a fifth of that
 
@@ -19,79 +18,91 @@ BATCH_CHARACTERS = 2**23  # of the rows that are looked for at a time; they take
 Ids = npt.NDArray[np.integer]
 
 
-Progress = Callable[[int], None]
+Integers = npt.NDArray[np.int64]
+
+
+class Answer(NamedTuple):
+    """What a block of training rows has of the phrases that were asked for, which go by their positions."""
+
+    found: Integers  # the phrases that stand inside any of its rows
+    counts: Integers  # inside how many
+    rows: Integers  # those that contain phrases that few contain, each with
+    phrases: Integers  # the phrase
+
+
+Ask = Callable[[Sequence[str], int], Iterable[Answer]]
+"""Asks every block about some phrases, whose containing rows are told where they are at most so many."""
+
+
+TakeTexts = Callable[[Ids], Iterable[Sequence[str]]]
+"""The texts of rows, in order, some at a time."""
 
 
 class Containment:
-    """Which rows stand inside training rows, which ``is_train``, (rows,), marks.
+    """Which rows stand inside training rows. Each question asks all blocks once for every eight million characters."""
 
-    Each question reads the training rows once for every eight million characters that it asks about. It holds these and a
-    block of rows. ``progress`` is told the rows of the file that it has read so far, each time from the start.
-    """
-
-    def __init__(self, texts: Texts, is_train: npt.NDArray[np.bool_], progress: Progress = lambda rows: None) -> None:
-        self._texts = texts
-        self._is_train = is_train
-        self._progress = progress
+    def __init__(self, take_texts: TakeTexts, ask: Ask) -> None:
+        self._take_texts = take_texts
+        self._ask = ask
 
     def is_inside(self, ids: Ids) -> npt.NDArray[np.bool_]:
         """Which of these rows stand inside a training row, (ids,)."""
-        parts = [self._is_inside(phrases) for phrases in self._batches(ids)]
-        return np.concatenate([np.zeros(0, bool), *parts])
+        parts = [np.zeros(0, bool)]
+        for batch in self._batches(ids):
+            is_inside = np.zeros(len(batch), bool)
+            for answer in self._ask(batch, 0):
+                is_inside[answer.found] = True
+            parts.append(is_inside)
+        return np.concatenate(parts)
 
     def containing(self, ids: Ids, most: int) -> list[Ids | None]:
         """The training rows that contain each of these rows, ascending; None where there are more than ``most``."""
         found: list[Ids | None] = []
-        for phrases in self._batches(ids):
-            found.extend(self._containing(phrases, most))
+        for batch in self._batches(ids):
+            found.extend(self._containing(batch, most))
         return found
 
-    def _is_inside(self, phrases: Phrases) -> npt.NDArray[np.bool_]:
-        is_found = np.zeros(phrases.num_nodes, bool)
-        for _, ends in self._pairs(phrases):
-            is_found[ends] = True
-        inside: npt.NDArray[np.bool_] = is_found[phrases.ends]
-        return inside
-
-    def _containing(self, phrases: Phrases, most: int) -> Iterator[Ids | None]:
-        counts = np.zeros(phrases.num_nodes, np.int64)
-        kept = np.zeros((2, 0), np.int64)  # rows and ends
-        for pairs in self._pairs(phrases):
-            _, ends = pairs
-            counts += np.bincount(ends, minlength=phrases.num_nodes)
-            both = np.concatenate([kept, pairs], axis=1)
-            are_few = counts[both[1]] <= most
+    def _containing(self, batch: Sequence[str], most: int) -> Iterator[Ids | None]:
+        counts = np.zeros(len(batch), np.int64)
+        kept = np.zeros((2, 0), np.int64)  # phrases and rows
+        for answer in self._ask(batch, most):
+            counts[answer.found] += answer.counts
+            both = np.concatenate([kept, [answer.phrases, answer.rows]], axis=1)
+            are_few = counts[both[0]] <= most
             kept = both[:, are_few]
-        by_end = np.argsort(kept[1], kind="stable")
-        rows, ends = kept[:, by_end]
-        for end in phrases.ends.tolist():
-            first = np.searchsorted(ends, end)
-            behind = first + counts[end]
-            found = rows[first:behind]
-            yield found if counts[end] <= most else None
+        order = np.lexsort(kept[::-1])
+        phrases, rows = kept[:, order]
+        for phrase, count in enumerate(counts.tolist()):
+            first = np.searchsorted(phrases, phrase)
+            yield rows[first : first + count] if count <= most else None
 
-    def _batches(self, ids: Ids) -> Iterator[Phrases]:
-        """These rows, in as many batches as memory asks for."""
+    def _batches(self, ids: Ids) -> Iterator[list[str]]:
+        """The texts of these rows, in as many batches as memory asks for."""
         batch: list[str] = []
         num_characters = 0
-        for first in range(0, len(ids), BLOCK_ROWS):
-            for text in self._texts.take(ids[first : first + BLOCK_ROWS]):
+        for texts in self._take_texts(ids):
+            for text in texts:
                 batch.append(text)
                 num_characters += len(text)
                 if num_characters >= BATCH_CHARACTERS:
-                    yield Phrases(batch)
+                    yield batch
                     batch, num_characters = [], 0
         if batch:
-            yield Phrases(batch)
+            yield batch
 
-    def _pairs(self, phrases: Phrases) -> Iterator[Pairs]:
-        """Training rows, and the ends of phrases that stand inside them, block by block."""
-        next_row = 0
-        for batch in self._texts.batches:
-            is_train = self._is_train[next_row : next_row + len(batch)]
-            rows = next_row + np.flatnonzero(is_train)
-            next_row += len(batch)
-            if len(rows):
-                positions, ends = phrases.inside(self._texts.take(rows))
-                yield rows[positions], ends
-            self._progress(next_row)
+
+def answer(phrases: Phrases, rows: Ids, texts: Sequence[str], most: int) -> Answer:
+    """The answer of a block of training rows, ascending, of these texts."""
+    places, ends = phrases.inside(texts)
+    by_end = np.argsort(phrases.ends, kind="stable")  # phrases of the same words share an end
+    first = np.searchsorted(phrases.ends[by_end], ends)
+    behind = np.searchsorted(phrases.ends[by_end], ends, side="right")
+    sharing = behind - first
+    pairs = np.repeat(np.arange(len(ends)), sharing)
+    within = np.arange(len(pairs)) - np.repeat(np.cumsum(sharing) - sharing, sharing)
+    positions = by_end[first[pairs] + within]
+    counts = np.bincount(positions, minlength=len(phrases.ends))
+    found = np.flatnonzero(counts)
+    are_few = counts[positions] <= most
+    containing = np.asarray(rows, np.int64)[places[pairs[are_few]]]
+    return Answer(found, counts[found], containing, positions[are_few])

@@ -1,6 +1,6 @@
 """The sentences of a sweep, each under an integer id, in files that every process memory-maps.
 
-``sentences.arrow``         one string column ``text``, Arrow IPC, uncompressed
+``00000-of-00002.arrow``    shards of the columns ``text`` and ``label``; older versions wrote one ``sentences.arrow``
 ``labels.npy``              int32, an index into ``label_names``
 ``splits.npy``              int8, an index into ``SPLITS``, or ``NO_SPLIT``
 ``duplicate_groups.npy``    int32, equal for texts that differ at most in case, spacing and Unicode form (NFKC)
@@ -20,6 +20,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from raysweep.data.shards import OpenShards
 
 Split = Literal["train", "dev", "test"]
 
@@ -41,7 +43,7 @@ HUB_SPLITS: dict[Split, str] = {
 class Summary:
     """What went into a dataset and what was found in it. Dictionaries are by split."""
 
-    sources: Mapping[Split, str]
+    sources: Mapping[Split, str | Sequence[str]]
     label_names: list[str]  # numbers in order of size, else as people sort: "2" before "10"
     num_sentences: dict[str, int]
     num_by_label: dict[str, dict[str, int]]
@@ -64,7 +66,7 @@ class Sentences:
         self.labels: npt.NDArray[np.int32] = np.load(folder / "labels.npy", mmap_mode="r")
         self.splits: npt.NDArray[np.int8] = np.load(folder / "splits.npy", mmap_mode="r")
         self.duplicate_groups: npt.NDArray[np.int32] = np.load(folder / "duplicate_groups.npy", mmap_mode="r")
-        self._texts = Texts(folder / "sentences.arrow")
+        self._texts = open_texts(folder)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -82,13 +84,21 @@ class Sentences:
         return np.flatnonzero(self.splits == SPLITS.index(split)).astype(np.int32)
 
 
-class Texts:
-    """Random access to the string column of a memory-mapped Arrow file."""
+def open_texts(folder: Path) -> "Texts":
+    """The texts of a dataset as memory maps: its shards, or the one file that older versions wrote."""
+    older = folder / "sentences.arrow"
+    if older.is_file():
+        reader = pa.ipc.open_file(pa.memory_map(str(older)))
+        return Texts([reader.get_batch(number).column(0) for number in range(reader.num_record_batches)])
+    return Texts(OpenShards(folder).columns("text"))
 
-    def __init__(self, path: Path) -> None:
-        reader = pa.ipc.open_file(pa.memory_map(str(path)))
-        self.batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
-        self._starts = np.cumsum([0, *map(len, self.batches)])
+
+class Texts:
+    """Random access to the string columns of memory-mapped Arrow files, one after the other."""
+
+    def __init__(self, columns: Sequence[pa.StringArray]) -> None:
+        self._columns = columns
+        self._starts = np.cumsum([0, *map(len, columns)])
 
     def take(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]]) -> list[str]:
         """The texts of ``ids``, in that order. IndexError for an id that does not exist."""
@@ -100,20 +110,19 @@ class Texts:
         last = self._starts[-1] - 1
         if not 0 <= lowest <= highest <= last:
             raise IndexError(f"ids from {lowest} to {highest}, but only 0 to {last} exist")
-        # pyarrow's own take on a chunked column copies all chunks first, so each batch is asked for its own.
+        # pyarrow's own take on a chunked column copies all chunks first, so each column is asked for its own.
         texts = np.empty(len(wanted), object)
-        for number, positions in self._by_batch(wanted):
+        for number, positions in self._by_column(wanted):
             rows = wanted[positions] - self._starts[number]
-            column = self.batches[number].column(0)
-            taken = column.take(pa.array(rows))
+            taken = self._columns[number].take(pa.array(rows))
             texts[positions] = taken.to_pylist()
         found: list[str] = texts.tolist()
         return found
 
-    def _by_batch(self, ids: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-        """Each batch that holds any of the ``ids``, by its number, and the positions of those among them."""
-        batch_numbers = np.searchsorted(self._starts, ids, side="right") - 1
-        by_batch = np.argsort(batch_numbers, kind="stable")
-        changes = np.flatnonzero(np.diff(batch_numbers[by_batch])) + 1
-        for positions in np.split(by_batch, changes):
-            yield batch_numbers[positions[0]], positions
+    def _by_column(self, ids: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+        """Each column that holds any of the ``ids``, by its number, and the positions of those among them."""
+        column_numbers = np.searchsorted(self._starts, ids, side="right") - 1
+        by_column = np.argsort(column_numbers, kind="stable")
+        changes = np.flatnonzero(np.diff(column_numbers[by_column])) + 1
+        for positions in np.split(by_column, changes):
+            yield column_numbers[positions[0]], positions

@@ -1,4 +1,4 @@
-"""Two columns of a table in a file, read block by block: local, or behind any URI that pyarrow.fs or fsspec opens.
+"""Two columns of a table in a file, read block by block.
 
 The suffix names the format: .csv .tsv .jsonl .ndjson .parquet; all but Parquet also compressed, as in .csv.gz (.gz .bz2
 .zst). CSV is read as RFC 4180 and pandas read it: quoted line breaks, doubled quotes, spaces kept. Text is UTF-8, with
@@ -11,26 +11,24 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 import pyarrow as pa
 
+from raysweep.data.source_files import (
+    COMPRESSIONS,
+    DELIMITERS,
+    JSON_LINES,
+    PARQUET,
+    Format,
+    format_of,
+    known_suffixes,
+    stored,
+)
 from raysweep.errors import InputError
 
 BLOCK_ROWS = 8192
-
-
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
-
-
-JSON_LINES = (".jsonl", ".ndjson")
-
-
-PARQUET = ".parquet"
-
-
-COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
 Blocks = Iterator[tuple[list[Any], list[Any]]]
@@ -39,34 +37,11 @@ Blocks = Iterator[tuple[list[Any], list[Any]]]
 
 def read(source: str, columns: tuple[str, str]) -> Blocks:
     """Stream two columns. Raises InputError for what the format forbids, OSError for what cannot be read."""
-    suffix, compression = _format(source)
+    suffix, compression = check_format(source)
     if suffix == PARQUET:
         return _parquet(source, columns)
     rows = _json_lines if suffix in JSON_LINES else _csv
     return _blocks(source, compression, rows(source, suffix, compression, columns))
-
-
-@contextmanager
-def stored(source: str) -> Iterator[Any]:
-    """The file's bytes as stored: a readable, seekable binary stream. Raises OSError, InputError for an odd scheme."""
-    if "://" not in source:
-        with Path(source).expanduser().open("rb") as stream:
-            yield stream
-        return
-    import fsspec
-    import pyarrow.fs
-
-    try:
-        filesystem, path = pyarrow.fs.FileSystem.from_uri(source)
-    except pa.ArrowInvalid:  # a scheme, or a spelling, that pyarrow does not know
-        try:
-            opened = fsspec.open(source, "rb").open()
-        except (ImportError, ValueError) as error:
-            raise InputError(f"{source}: cannot be opened: {error}") from None
-    else:
-        opened = filesystem.open_input_file(path)
-    with opened as stream:
-        yield stream
 
 
 def positions(source: str, present: Sequence[str], columns: tuple[str, str]) -> tuple[int, int]:
@@ -79,24 +54,16 @@ def positions(source: str, present: Sequence[str], columns: tuple[str, str]) -> 
     return present.index(columns[0]), present.index(columns[1])
 
 
-def _format(source: str) -> tuple[str, str]:
-    """The suffix that names the format, and pyarrow's name of the compression, "" for none."""
-    if "://" not in source and Path(source).expanduser().is_dir():
-        raise InputError(f"{source}: is a folder; name one file in it")
-    path = source.partition("?")[0] if "://" in source else source
-    suffixes = [suffix.lower() for suffix in PurePosixPath(path).suffixes]
-    last = suffixes.pop() if suffixes else ""
-    compression = COMPRESSIONS.get(last, "")
-    suffix = last
-    if compression:
-        suffix = suffixes.pop() if suffixes else ""
-    if suffix in DELIMITERS or suffix in JSON_LINES or (suffix == PARQUET and not compression):
-        return suffix, compression
-    known = ", ".join([*DELIMITERS, *JSON_LINES, PARQUET])
-    wrong = (suffix + last if compression else last) or "none"
+def check_format(source: str) -> Format:
+    """The file's format. Raises InputError for a suffix that no format has."""
+    if found := format_of(source):
+        return found
+    suffixes = PurePosixPath(source).suffixes[-2:]
+    last = "".join(suffixes[-1:]).lower()
+    wrong = "".join(suffixes).lower() if last in COMPRESSIONS else last
     raise InputError(
-        f"{source}: unsupported suffix ({wrong}); a source is demo, hub:NAME, or a file that ends in {known}, "
-        f"text formats also with {', '.join(COMPRESSIONS)} after it"
+        f"{source}: unsupported suffix ({wrong or 'none'}); a source is demo, hub:NAME, or a file that ends in "
+        f"{known_suffixes()}, text formats also with {', '.join(COMPRESSIONS)} after it"
     )
 
 

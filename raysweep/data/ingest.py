@@ -1,14 +1,15 @@
-"""From sources to the files of a dataset: reading, conflicting labels, duplicates and the dev split."""
+"""What workers make of the sources on the way to a dataset: parts of texts and digests, conflicts, duplicates, shards.
+
+A *piece* is read into *parts* of rows, which are numbered from 0 over all pieces: the rows of train, then dev, then test.
+Equal texts are found by digests, which are shared out over *partitions*, so that nobody holds more than one partition.
+"""
 
 import json
-import re
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from hashlib import blake2b
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unicodedata import normalize
 
 import numpy as np
@@ -17,374 +18,425 @@ import pyarrow as pa
 
 from raysweep.config.sweep import DataConfig
 from raysweep.data import sources
-from raysweep.data.containment import Containment, Progress
-from raysweep.data.dataset import HUB_SPLITS, NO_SPLIT, SPLITS, Split, Summary, Texts
-from raysweep.data.dev_split import carve, extremes
-from raysweep.data.overlap import overlaps
-from raysweep.data.phrases import words
-from raysweep.errors import InputError
+from raysweep.data.artifacts import Artifact
+from raysweep.data.containment import Answer, answer
+from raysweep.data.dataset import HUB_SPLITS, Split
+from raysweep.data.phrases import Phrases, words
+from raysweep.data.shards import Shard, ShardSet, read_columns, serialised
+from raysweep.data.source_files import SourceFile
+from raysweep.data.sources import Piece
+from raysweep.storage.folder import open_folder
 
-_SCHEMA = pa.schema([("text", pa.string())])
-
-
+PART_ROWS = 2**16
+PART_CHARACTERS = 2**24  # after which a part ends early
 _DIGEST_BYTES = 16
+_KEY_BYTES = 8
+_NUM_SHOWN = 5  # conflicting texts that a worker tells of each split
+
+Chunk = Mapping[str, npt.NDArray[Any]]
+Integers = npt.NDArray[np.int64]
+Listed = Mapping[Split, Sequence[Piece]]
+"""What the source of each split that has one is made of."""
 
 
-_NUM_SHOWN = 5  # conflicting texts that the summary shows
-
-
-def build(folder: Path, data: DataConfig, *, seed: int = 0, progress: Progress = lambda rows: None) -> Summary:
-    """Stream the sources into ``folder``, which exists, and carve dev from train if none is given.
-
-    ``progress`` is told the rows read so far of the source that is being read, then of all texts, each time they are gone
-    through to find what stands inside train.
-
-    Without ``data.test`` there are no test rows, but the source ``demo`` as train brings its own. A split that is given is
-    never changed; warnings tell how many of its rows stand in train, or inside training rows. Memory peaks below 200 bytes
-    a row, and some 50 MiB for the rows that are looked for inside others. Raises InputError for what
-    :func:`raysweep.data.sources.read` refuses, fewer than two classes, labels that train lacks, and a label column that
-    holds something else.
-    """
-    path = folder / "sentences.arrow"
-    used = _sources(data)
-    parts, label_names = _read_all(used, data, path, progress)
-    conflicts, warnings = _report_conflicts(parts, path)
-    keep = np.concatenate([part.keep for part in parts])
-    if not keep.all():
-        _drop_rows(path, keep)
-    rows = _kept_rows(parts, keep)
-    texts = Texts(path)
-    if not data.dev:
-        rows = _carve_dev(rows, texts, data, seed, progress)
-        warnings += _carving_warnings(rows, label_names)
-    ids = {split: rows.ids(split) for split in SPLITS}
-    containment = Containment(texts, rows.is_in("train"), progress)
-    shared = overlaps(ids, rows.groups, containment, seed=seed)
-    for overlap in shared.values():
-        warnings += overlap.warnings
-    summary = Summary(
-        sources=used,
-        label_names=label_names,
-        num_sentences={split: len(ids[split]) for split in SPLITS},
-        num_by_label={split: _count_labels(rows, split, label_names) for split in SPLITS},
-        num_dropped_conflicting=int((~keep).sum()),
-        conflicts=conflicts,
-        num_duplicates={split: _count_duplicates(rows, split) for split in SPLITS},
-        num_also_in_train={split: overlap.num_also_in_train for split, overlap in shared.items()},
-        num_inside_train={split: overlap.num_inside_train for split, overlap in shared.items()},
-        num_left_out=int((rows.splits == NO_SPLIT).sum()),
-        warnings=warnings,
-    )
-    _save(folder, rows, summary)
-    return summary
-
-
-def _sources(data: DataConfig) -> dict[Split, str]:
+def used_sources(data: DataConfig) -> dict[Split, sources.Source]:
     """The source of each split that has one. The demo brings its own test split."""
     test = data.test or ("demo" if data.train == "demo" else None)
-    given: dict[Split, str | None] = {"train": data.train, "dev": data.dev, "test": test}
+    given: dict[Split, sources.Source | None] = {"train": data.train, "dev": data.dev, "test": test}
     return {split: source for split, source in given.items() if source}
 
 
-@dataclass(frozen=True)
-class _Conflict:
-    """A text that stands under different labels: where it stands first, counted from 0 in its source, and the labels."""
+def list_pieces(data: DataConfig) -> Listed:
+    """List the sources once. Raises InputError as :func:`raysweep.data.sources.pieces` does."""
+    return {
+        split: sources.pieces(source, subset=data.subset, split=HUB_SPLITS[split])
+        for split, source in used_sources(data).items()
+    }
 
-    row: int
-    labels: list[str]
 
-
-@dataclass(frozen=True)
-class _Part:
-    """The rows of one source, in order; ``labels``, ``folded`` and ``keep`` have one entry a row."""
+class PieceOfSplit(NamedTuple):
+    """A piece and the split that its rows belong to."""
 
     split: Split
-    source: str
-    labels: npt.NDArray[np.int32]  # -1 where the row is dropped and its label with it
-    folded: npt.NDArray[np.uint8]  # (rows, 16): digests of the texts less case, spacing and Unicode form
-    keep: npt.NDArray[np.bool_]  # False: the text carries different labels
-    conflicts: list[_Conflict]  # the first few
-    num_conflicts: int  # all of them
+    piece: Piece
+
+    def to_json(self) -> str:
+        return json.dumps([self.split, asdict(self.piece)])
+
+    @classmethod
+    def from_json(cls, text: str) -> "PieceOfSplit":
+        split, values = json.loads(text)
+        file = SourceFile(**values.pop("file")) if values["file"] else values.pop("file")
+        return cls(split, Piece(**values, file=file))
 
 
-def _read_all(
-    used: dict[Split, str], data: DataConfig, path: Path, progress: Progress
-) -> tuple[list[_Part], list[str]]:
-    """Read every source, train first, and write all texts to ``path``. Also the names of the labels, by number."""
-    parts: list[_Part] = []
-    label_names: list[str] = []
-    with _sentence_writer(path) as writer:
-        for split, source in used.items():
-            batches = sources.read(
-                source,
-                data.text_column,
-                data.label_column,
-                subset=data.subset,
-                split=HUB_SPLITS[split],
-            )
-            streamed = _stream(source, _counted(batches, progress), label_names, writer)
-            part = _drop_conflicting(split, source, streamed)
-            if split == "train":
-                part, label_names = _settle_labels(part, streamed.label_names)
-                if len(label_names) == 1:
-                    raise InputError(
-                        f"{source}: every row has the label {label_names[0]!r}; at least two classes are needed"
-                    )
-            parts.append(part)
-    return parts, label_names
+class Part(NamedTuple):
+    """Consecutive rows of a piece, and where they stand among all rows."""
 
-
-@contextmanager
-def _sentence_writer(path: Path) -> Iterator[Any]:
-    """A writer of record batches of texts."""
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
-        yield writer
-
-
-def _counted(batches: Iterable[sources.Batch], progress: Progress) -> Iterator[sources.Batch]:
-    for batch in batches:
-        yield batch
-        progress(batch.first_row + len(batch.texts) - 1)
+    piece: int
+    number: int
+    first_row: int
+    num_rows: int
 
 
 @dataclass(frozen=True)
-class _Streamed:
-    """What is remembered of a source's rows once their texts are written."""
+class Layout:
+    """The parts that all pieces were read into, in the folder ``work``."""
 
-    label_names: list[str]
-    labels: npt.NDArray[np.int32]  # (rows,): an index into label_names
-    text_codes: npt.NDArray[np.int32]  # (rows,): equal where the texts are
-    folded: npt.NDArray[np.uint8]  # (rows, 16): as in _Part
+    work: Artifact
+    rows_of_parts: tuple[tuple[int, ...], ...]  # of each piece
+    num_train: int  # of all rows; those of train come first
+    num_partitions: int
+
+    @property
+    def num_rows(self) -> int:
+        return sum(map(sum, self.rows_of_parts))
+
+    @property
+    def parts(self) -> Iterator[Part]:
+        first_row = 0
+        for piece, lengths in enumerate(self.rows_of_parts):
+            for number, num_rows in enumerate(lengths):
+                yield Part(piece, number, first_row, num_rows)
+                first_row += num_rows
+
+    def texts(self, part: Part) -> pa.RecordBatch:
+        """The columns ``text`` and ``label_key`` of a part."""
+        return read_columns(self.work.location, _part_name(self.work, "texts", part.piece, part.number))
+
+    def digests(self, part: Part) -> pa.RecordBatch:
+        """Of each kind of digest the columns ``_high`` and ``_low``, ascending, and ``_row``, the rows within the part."""
+        return read_columns(self.work.location, _part_name(self.work, "digests", part.piece, part.number))
+
+    @property
+    def conflicts(self) -> ShardSet:
+        """The shards of ``row`` and ``label_key``: the rows that are dropped, since their very text carries two labels."""
+        return ShardSet(Artifact(self.work.location, f"{self.work.name}/conflicts"), self.num_partitions)
+
+    def dropped(self) -> Integers:
+        """The rows that are dropped, ascending. The conflicts must have been found."""
+        columns = [self.conflicts.read(number).column("row").to_numpy() for number in range(self.num_partitions)]
+        return np.sort(np.concatenate(columns))
 
 
-def _stream(source: str, batches: Iterable[sources.Batch], label_names: Sequence[str], writer: Any) -> _Streamed:
-    """Write the texts and note the rest. Labels that occur are numbered as they come unless ``label_names`` are given."""
-    numbers = {name: number for number, name in enumerate(label_names)}
-    labels = array("i")
-    exact = bytearray()
-    folded = bytearray()
+def _part_name(work: Artifact, kind: str, piece: int, number: int) -> str:
+    return f"{work.name}/{kind}/{piece:06}-{number:06}.arrow"
+
+
+class ReadWorker:
+    """Reads pieces into parts. What it makes of a piece is a table of the labels that occur in it."""
+
+    def __init__(
+        self, work: Artifact, columns: tuple[str, str], is_carved: bool, progress: Callable[[int], None]
+    ) -> None:
+        self.work = work
+        self.columns = columns
+        self.is_carved = is_carved
+        self.progress = progress
+
+    def __call__(self, chunk: Chunk) -> Shard:
+        number = int(chunk["number"][0])
+        split, piece = PieceOfSplit.from_json(str(chunk["piece"][0][0]))
+        labels = _LabelTable()
+        rows_of_parts: list[int] = []
+        for batches in _in_parts(sources.read_piece(piece, *self.columns)):
+            texts = [text for batch in batches for text in batch.texts]
+            keys = np.concatenate([labels.keys(batch) for batch in batches])
+            self._write("texts", number, len(rows_of_parts), {"text": pa.array(texts, pa.string()), "label_key": keys})
+            self._write("digests", number, len(rows_of_parts), self._digests(split, texts, keys))
+            rows_of_parts.append(len(texts))
+            self.progress(sum(rows_of_parts))
+        return Shard(labels.columns(), {"num_rows": sum(rows_of_parts), "rows_of_parts": rows_of_parts})
+
+    def _write(self, kind: str, piece: int, number: int, columns: Mapping[str, Any]) -> None:
+        content = serialised(columns, {})
+        open_folder(self.work.location).put(_part_name(self.work, kind, piece, number), content)
+
+    def _digests(self, split: Split, texts: Sequence[str], keys: npt.NDArray[np.uint64]) -> dict[str, Any]:
+        exact = _sorted_digests("exact", texts, split)  # a text may have another label in another split
+        found = {**exact, "exact_label_key": keys[exact["exact_row"]]}
+        found |= _sorted_digests("folded", map(folded, texts))
+        if self.is_carved and split == "train":
+            found |= _sorted_digests("words", (" ".join(words(text)) for text in texts))
+        return found
+
+
+class _LabelTable:
+    """The labels of a piece: their names and keys, how many rows have each, and the first of these, from 1."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
+        self._first_rows: dict[str, int] = {}
+
+    def keys(self, batch: sources.Batch) -> npt.NDArray[np.uint64]:
+        """The keys of a batch's labels, which are counted."""
+        for row, label in enumerate(batch.labels, batch.first_row):
+            if label not in self._keys:
+                self._keys[label] = label_key(label)
+                self._first_rows[label] = row
+            self._counts[label] = self._counts.get(label, 0) + 1
+        return np.array([self._keys[label] for label in batch.labels], np.uint64)
+
+    def columns(self) -> dict[str, Any]:
+        return {
+            "name": pa.array(list(self._keys), pa.string()),
+            "label_key": np.array(list(self._keys.values()), np.uint64),
+            "count": np.array(list(self._counts.values()), np.int64),
+            "first_row": np.array(list(self._first_rows.values()), np.int64),
+        }
+
+
+def label_key(name: str) -> int:
+    """What stands for a label while its number is not known: a digest, which is the same everywhere."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=_KEY_BYTES).digest(), "big")
+
+
+def _in_parts(batches: Iterable[sources.Batch]) -> Iterator[list[sources.Batch]]:
+    """Consecutive batches that make a part together."""
+    part: list[sources.Batch] = []
+    num_rows = num_characters = 0
     for batch in batches:
-        if label_names:
-            _check_known(source, batch, numbers)
-        for label in batch.labels:
-            number = numbers.setdefault(label, len(numbers))
-            labels.append(number)
-        for text in batch.texts:
-            exact += _digest(text)
-            folded += _digest(_folded(text))
-        texts = pa.array(batch.texts, pa.string())
-        writer.write_batch(pa.record_batch([texts], schema=_SCHEMA))
-    num_labels = len(numbers)
-    num_rows = len(labels)
-    if not label_names and num_labels > 1000 and num_labels > num_rows / 2:
-        raise InputError(f"{source}: {num_labels} different labels in {num_rows} rows; is label_column right?")
-    text_codes = _codes(_digest_rows(exact))
-    return _Streamed(
-        label_names=list(numbers),
-        labels=np.frombuffer(labels, np.int32),
-        text_codes=text_codes,
-        folded=_digest_rows(folded),
+        part.append(batch)
+        num_rows += len(batch.texts)
+        num_characters += sum(map(len, batch.texts))
+        if num_rows >= PART_ROWS or num_characters >= PART_CHARACTERS:
+            yield part
+            part, num_rows, num_characters = [], 0, 0
+    if part:
+        yield part
+
+
+def _sorted_digests(kind: str, texts: Iterable[str], salt: str = "") -> dict[str, npt.NDArray[Any]]:
+    """Digests of 16 bytes as two columns of numbers, ascending, and the rows that they belong to."""
+    content = b"".join(
+        blake2b(text.encode(), digest_size=_DIGEST_BYTES, person=salt.encode()).digest() for text in texts
     )
+    halves = np.frombuffer(content, ">u8").astype(np.uint64).reshape(-1, 2)
+    order = np.lexsort((halves[:, 1], halves[:, 0]))
+    return {
+        f"{kind}_high": halves[order, 0],
+        f"{kind}_low": halves[order, 1],
+        f"{kind}_row": order.astype(np.int32),
+    }
 
 
-def _check_known(source: str, batch: sources.Batch, numbers: dict[str, int]) -> None:
-    """InputError for the first label that train lacks."""
-    for row, label in enumerate(batch.labels, batch.first_row):
-        if label not in numbers:
-            names = list(numbers)
-            known = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
-            raise InputError(f"{source}: row {row}: label {label!r} does not occur in train, which has {known}")
-
-
-def _drop_conflicting(split: Split, source: str, streamed: _Streamed) -> _Part:
-    """The rows of a source, those marked whose very text carries different labels."""
-    lowest, highest = extremes(streamed.text_codes, streamed.labels)
-    agrees = lowest == highest
-    keep = agrees[streamed.text_codes]
-    if not keep.any():
-        raise InputError(f"{source}: nothing is left, as every text carries different labels")
-    conflicting = np.flatnonzero(~agrees)
-    conflicts = [_conflict(streamed, code) for code in conflicting[:_NUM_SHOWN]]
-    return _Part(
-        split=split,
-        source=source,
-        labels=streamed.labels,
-        folded=streamed.folded,
-        keep=keep,
-        conflicts=conflicts,
-        num_conflicts=len(conflicting),
-    )
-
-
-def _conflict(streamed: _Streamed, text_code: int) -> _Conflict:
-    rows = np.flatnonzero(streamed.text_codes == text_code)
-    labels = {streamed.label_names[label] for label in streamed.labels[rows]}
-    return _Conflict(int(rows[0]), sorted(labels, key=_natural))
-
-
-def _settle_labels(train: _Part, found: Sequence[str]) -> tuple[_Part, list[str]]:
-    """Number the labels of train that are left in the order in which people sort their names."""
-    left = [found[label] for label in np.unique(train.labels[train.keep])]
-    names = sorted(left, key=_natural)
-    settled = {name: number for number, name in enumerate(names)}
-    renumbered = np.array([settled.get(name, -1) for name in found], np.int32)
-    return replace(train, labels=renumbered[train.labels]), names
-
-
-def _report_conflicts(parts: Sequence[_Part], path: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """The first few conflicting texts, and a warning for each source that has any."""
-    stored = Texts(path)
-    shown: list[dict[str, Any]] = []
-    warnings = []
-    first_id = 0
-    for part in parts:
-        ids = [first_id + conflict.row for conflict in part.conflicts]
-        texts = stored.take(ids)
-        for text, conflict in zip(texts, part.conflicts, strict=True):
-            entry = {
-                "split": part.split,
-                "text": text,
-                "labels": conflict.labels,
-            }
-            shown.append(entry)
-        if part.conflicts:
-            warnings.append(_conflict_warning(part, texts[0]))
-        first_id += len(part.keep)
-    return shown[:_NUM_SHOWN], warnings
-
-
-def _conflict_warning(part: _Part, first_text: str) -> str:
-    num_rows = (~part.keep).sum()
-    problem = f"{part.num_conflicts} texts carry different labels; their {num_rows} rows are dropped"
-    labels = ", ".join(part.conflicts[0].labels)
-    return f"{part.source}: {problem}, such as {first_text[:80]!r} ({labels})"
-
-
-def _drop_rows(path: Path, keep: npt.NDArray[np.bool_]) -> None:
-    """Write the file of texts anew with the rows that are kept."""
-    whole = path.rename(path.with_name("rows.arrow"))
-    first_row = 0
-    with _sentence_writer(path) as writer:
-        for batch in Texts(whole).batches:
-            next_row = first_row + len(batch)
-            kept = keep[first_row:next_row]
-            if kept.any():
-                writer.write_batch(batch.filter(pa.array(kept)))
-            first_row = next_row
-    whole.unlink()
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """The rows of the dataset in order of their ids: labels, splits and duplicate groups, each (rows,)."""
-
-    labels: npt.NDArray[np.int32]
-    splits: npt.NDArray[np.int8]
-    groups: npt.NDArray[np.int32]
-
-    def is_in(self, split: Split) -> npt.NDArray[np.bool_]:
-        number = SPLITS.index(split)
-        is_in: npt.NDArray[np.bool_] = self.splits == number
-        return is_in
-
-    def ids(self, split: Split) -> npt.NDArray[np.intp]:
-        return np.flatnonzero(self.is_in(split))
-
-
-def _kept_rows(parts: Sequence[_Part], keep: npt.NDArray[np.bool_]) -> _Rows:
-    labels = np.concatenate([part.labels for part in parts])
-    splits = np.concatenate([np.full(len(part.labels), SPLITS.index(part.split), np.int8) for part in parts])
-    folded = np.concatenate([part.folded for part in parts])
-    return _Rows(labels[keep], splits[keep], _codes(folded[keep]))
-
-
-def _carve_dev(rows: _Rows, texts: Texts, data: DataConfig, seed: int, progress: Progress) -> _Rows:
-    is_train = rows.is_in("train")
-    train = np.flatnonzero(is_train)  # the first rows, so that their positions are their ids
-    carving = carve(
-        rows.labels[train],
-        _word_groups(texts)[train],
-        Containment(texts, is_train, progress),
-        fraction=data.dev_fraction,
-        max_rows=data.max_dev,
-        seed=seed,
-    )
-    if not carving.is_dev.any():
-        raise InputError(f"{data.train}: too few rows ({len(train)}) to carve a dev split from; give one")
-    splits = rows.splits.copy()
-    splits[train[carving.is_dev]] = SPLITS.index("dev")
-    splits[train[carving.is_left_out]] = NO_SPLIT
-    return replace(rows, splits=splits)
-
-
-def _word_groups(texts: Texts) -> npt.NDArray[np.int32]:
-    """Numbers of the rows, equal for texts that have the same words: for duplicates, and where punctuation differs too."""
-    digests = bytearray()
-    for batch in texts.batches:
-        for text in batch.column(0).to_pylist():
-            digests += _digest(" ".join(words(text)))
-    return _codes(_digest_rows(digests))
-
-
-def _count_labels(rows: _Rows, split: Split, label_names: Sequence[str]) -> dict[str, int]:
-    counts = np.bincount(rows.labels[rows.ids(split)], minlength=len(label_names))
-    return dict(zip(label_names, counts.tolist(), strict=True))
-
-
-def _count_duplicates(rows: _Rows, split: Split) -> int:
-    groups = rows.groups[rows.ids(split)]
-    return len(groups) - len(np.unique(groups))
-
-
-def _carving_warnings(rows: _Rows, label_names: Sequence[str]) -> list[str]:
-    """What carving dev has cost."""
-    warnings = []
-    if count := (rows.splits == NO_SPLIT).sum():
-        warnings.append(
-            f"{count} training texts contain dev texts, word for word, and are left out of train and the pool"
-        )
-    in_train = np.bincount(rows.labels[rows.ids("train")], minlength=len(label_names))
-    in_dev = np.bincount(rows.labels[rows.ids("dev")], minlength=len(label_names))
-    absent = np.flatnonzero((in_train > 1) & (in_dev == 0))
-    if len(absent):
-        some = ", ".join(label_names[label] for label in absent[:_NUM_SHOWN])
-        warnings.append(
-            f"dev has no text of {len(absent)} labels ({some}): their texts all stand in texts that train keeps"
-        )
-    return warnings
-
-
-def _digest(text: str) -> bytes:
-    return blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest()
-
-
-def _digest_rows(digests: bytearray) -> npt.NDArray[np.uint8]:
-    return np.frombuffer(digests, np.uint8).reshape(-1, _DIGEST_BYTES)
-
-
-def _codes(digests: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]:
-    """Numbers of the (rows, 16) digests, equal for equal ones, in order of first appearance."""
-    kind = pa.binary(_DIGEST_BYTES)
-    values = pa.FixedSizeBinaryArray.from_buffers(kind, len(digests), [None, pa.py_buffer(digests)])
-    codes: npt.NDArray[np.int32] = values.dictionary_encode().indices.to_numpy()
-    return codes
-
-
-def _folded(text: str) -> str:
+def folded(text: str) -> str:
     return " ".join(normalize("NFKC", text).casefold().split())
 
 
-def _natural(name: str) -> tuple[bool, float, list[str | int], str]:
-    """Sort key: numbers by value and first, names with their runs of digits by value."""
-    if re.fullmatch(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", name):
-        return False, float(name), [], name
-    parts = re.split(r"(\d+)", name.casefold())
-    return True, 0.0, [int(part) if i % 2 else part for i, part in enumerate(parts)], name
+class _Partition:
+    """The rows of a partition by their digests, equal ones together: rows, (rows,), ascending where digests are equal."""
+
+    def __init__(
+        self, layout: Layout, kind: str, number: int, is_wanted: Callable[[Integers], Any] | None = None
+    ) -> None:
+        """``is_wanted`` says which of the rows it is given, (rows,), are to be looked at; all of them if it is not given."""
+        columns = (f"{kind}_high", f"{kind}_low", f"{kind}_row", "exact_label_key")
+        found: list[list[npt.NDArray[Any]]] = []
+        for part in layout.parts:
+            batch = layout.digests(part)
+            if columns[0] not in batch.schema.names:  # words, but for train
+                continue
+            within = _within(batch.column(columns[0]).to_numpy(), number, layout.num_partitions)
+            high, low, places, keys = (batch.column(name).to_numpy()[within] for name in columns)
+            rows = places.astype(np.int64) + part.first_row
+            some = slice(None) if is_wanted is None else is_wanted(rows)
+            found.append([high[some], low[some], rows[some], keys[some]])
+        high, low, rows, keys = (np.concatenate(column) for column in zip(*found, strict=True))
+        order = np.lexsort((rows, low, high))
+        self.rows = rows[order]
+        self.label_keys = keys[order]  # of use for the kind "exact" only
+        high, low = high[order], low[order]
+        is_first = np.ones(len(order), bool)
+        is_first[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
+        self.starts = np.flatnonzero(is_first)
+        self.sizes = np.diff(np.append(self.starts, len(order)))
+
+    def spread(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """One value of each group of equal digests for each of its rows."""
+        return np.repeat(values, self.sizes)
 
 
-def _save(folder: Path, rows: _Rows, summary: Summary) -> None:
-    np.save(folder / "labels.npy", rows.labels)
-    np.save(folder / "splits.npy", rows.splits)
-    np.save(folder / "duplicate_groups.npy", rows.groups)
-    text = json.dumps(asdict(summary), indent=1)
-    (folder / "dataset.json").write_text(text, encoding="utf-8")
+def _within(highs: npt.NDArray[np.uint64], number: int, count: int) -> slice:
+    """Where the digests of a partition stand among ascending ones."""
+    first = np.searchsorted(highs, np.uint64(number * 2**64 // count))
+    if number == count - 1:
+        return slice(int(first), None)
+    behind = np.searchsorted(highs, np.uint64((number + 1) * 2**64 // count))
+    return slice(int(first), int(behind))
+
+
+class ConflictWorker:
+    """Finds the rows of partitions whose very text carries different labels in one split.
+
+    Of each split it tells how many such texts there are, and of the first few where they stand and their labels' keys.
+    """
+
+    def __init__(self, layout: Layout, first_rows: tuple[int, ...]) -> None:
+        """``first_rows`` are those of the splits, and the number of all rows."""
+        self.layout = layout
+        self.first_rows = first_rows
+
+    def __call__(self, chunk: Chunk) -> Shard:
+        partition = _Partition(self.layout, "exact", int(chunk["number"][0]))
+        keys = partition.label_keys
+        lowest = np.minimum.reduceat(keys, partition.starts) if len(keys) else keys
+        highest = np.maximum.reduceat(keys, partition.starts) if len(keys) else keys
+        is_torn = lowest != highest
+        is_dropped = partition.spread(is_torn)
+        by_row = np.argsort(partition.rows[is_dropped])
+        columns = {
+            "row": partition.rows[is_dropped][by_row],
+            "label_key": keys[is_dropped][by_row],
+        }
+        return Shard(columns, {"conflicts": self._told(partition, is_torn)})
+
+    def _told(self, partition: _Partition, is_torn: npt.NDArray[np.bool_]) -> list[Any]:
+        torn = np.flatnonzero(is_torn)
+        firsts = partition.rows[partition.starts[torn]]
+        told = []
+        for start, stop in zip(self.first_rows, self.first_rows[1:], strict=False):
+            here = torn[(firsts >= start) & (firsts < stop)]
+            by_row = here[np.argsort(partition.rows[partition.starts[here]])]
+            shown = [_conflict(partition, group) for group in by_row[:_NUM_SHOWN]]
+            told.append([len(here), shown])
+        return told
+
+
+def _conflict(partition: _Partition, group: int) -> list[Any]:
+    """Where a group stands first, and the keys of its labels."""
+    start = int(partition.starts[group])
+    keys = np.unique(partition.label_keys[start : start + int(partition.sizes[group])])
+    return [int(partition.rows[start]), keys.tolist()]
+
+
+class DuplicateWorker:
+    """Finds ids of partitions that are not the first of their digest, each with the id that is.
+
+    Chunks go through the partitions for one kind of digest after the other.
+    """
+
+    def __init__(self, layout: Layout, kinds: tuple[str, ...]) -> None:
+        self.layout = layout
+        self.kinds = kinds
+        self.dropped = layout.dropped()
+
+    def __call__(self, chunk: Chunk) -> Shard:
+        kind, number = divmod(int(chunk["number"][0]), self.layout.num_partitions)
+        partition = _Partition(self.layout, self.kinds[kind], number, self._is_kept)
+        firsts = partition.spread(partition.rows[partition.starts])
+        is_later = partition.rows != firsts
+        columns = {"id": self._ids(partition.rows[is_later]), "first": self._ids(firsts[is_later])}
+        return Shard(columns, {})
+
+    def _is_kept(self, rows: Integers) -> npt.NDArray[np.bool_]:
+        places = np.searchsorted(self.dropped, rows)
+        beyond = np.append(self.dropped, -1)
+        is_kept: npt.NDArray[np.bool_] = beyond[places] != rows
+        return is_kept
+
+    def _ids(self, rows: Integers) -> npt.NDArray[np.int32]:
+        ids = rows - np.searchsorted(self.dropped, rows)
+        return ids.astype(np.int32)
+
+
+class TextWorker:
+    """Writes the shards of the dataset: the texts and the labels' numbers of chunks of ids."""
+
+    def __init__(self, layout: Layout, label_numbers: ShardSet) -> None:
+        self.layout = layout
+        numbers = label_numbers.read(0)
+        self.keys = numbers.column("label_key").to_numpy()  # ascending
+        self.numbers = numbers.column("number").to_numpy()
+
+    @cached_property
+    def _kept_before(self) -> Integers:
+        """How many rows are kept before each that is dropped."""
+        dropped = self.layout.dropped()
+        return dropped - np.arange(len(dropped))
+
+    def __call__(self, chunk: Chunk) -> Shard:
+        ids = np.arange(int(chunk["start"][0]), int(chunk["stop"][0]))
+        rows = ids + np.searchsorted(self._kept_before, ids, side="right")
+        texts, keys = [], []
+        for part in self.layout.parts:
+            start, stop = np.searchsorted(rows, [part.first_row, part.first_row + part.num_rows])
+            if start < stop:
+                batch = self.layout.texts(part)
+                places = rows[start:stop] - part.first_row
+                texts.append(batch.column("text").take(pa.array(places)))
+                keys.append(batch.column("label_key").to_numpy()[places])
+        labels = self.numbers[np.searchsorted(self.keys, np.concatenate(keys))]
+        return Shard({"text": pa.concat_arrays(texts), "label": labels}, {})
+
+
+class GatherWorker:
+    """The texts of ids, which a chunk brings along, ascending."""
+
+    def __init__(self, shards: ShardSet, rows_per_shard: int) -> None:
+        self.shards = shards
+        self.rows_per_shard = rows_per_shard
+
+    def __call__(self, chunk: Chunk) -> dict[str, npt.NDArray[Any]]:
+        ids = np.asarray(chunk["ids"][0], np.int64)
+        numbers = ids // self.rows_per_shard
+        texts: list[str] = []
+        for number in np.unique(numbers).tolist():
+            places = ids[numbers == number] - number * self.rows_per_shard
+            texts += self.shards.read(number).column("text").take(pa.array(places)).to_pylist()
+        return {"text": np.array(texts, object)}
+
+
+class InsideWorker:
+    """Which phrases stand inside which training rows of shards. A chunk brings along which rows are training rows."""
+
+    def __init__(self, shards: ShardSet, rows_per_shard: int, question: ShardSet, most: int) -> None:
+        self.shards = shards
+        self.rows_per_shard = rows_per_shard
+        self.most = most
+        self.question = question
+
+    @cached_property
+    def _phrases(self) -> Phrases:
+        return Phrases(self.question.read(0).column("text").to_pylist())
+
+    def __call__(self, chunk: Chunk) -> dict[str, npt.NDArray[Any]]:
+        """One row for each phrase that is found, with its count, then one for each pair of a row and a phrase."""
+        number = int(chunk["number"][0])
+        texts = self.shards.read(number).column("text")
+        packed = np.frombuffer(bytes.fromhex(str(chunk["is_train"][0][0])), np.uint8)
+        places = np.flatnonzero(np.unpackbits(packed, count=len(texts)))
+        answers = [self._answer(number, texts, some) for some in _blocks(places)]
+        found = np.concatenate([np.zeros(0, np.int64), *(each.found for each in answers)])
+        counts = np.concatenate([np.zeros(0, np.int64), *(each.counts for each in answers)])
+        totals = np.bincount(found, counts).astype(np.int64)
+        phrases = np.concatenate([np.zeros(0, np.int64), *(each.phrases for each in answers)])
+        rows = np.concatenate([np.zeros(0, np.int64), *(each.rows for each in answers)])
+        each_once = np.flatnonzero(totals)
+        return {
+            "phrase": np.concatenate([each_once, phrases]),
+            "count": np.concatenate([totals[each_once], np.zeros(len(rows), np.int64)]),
+            "row": np.concatenate([np.full(len(each_once), -1), rows]),
+        }
+
+    def _answer(self, number: int, texts: pa.StringArray, places: Integers) -> Answer:
+        some = texts.take(pa.array(places)).to_pylist()
+        return answer(self._phrases, places + number * self.rows_per_shard, some, self.most)
+
+
+def _blocks(places: Integers, num_rows: int = 8192) -> list[Integers]:
+    """Some thousand places at a time, so that their words are not all in memory at once."""
+    return [places[first : first + num_rows] for first in range(0, len(places), num_rows)]
+
+
+def packed(is_train: npt.NDArray[np.bool_]) -> str:
+    """Which rows of a shard are training rows, as :class:`InsideWorker` takes it."""
+    return np.packbits(is_train).tobytes().hex()
+
+
+def as_answer(columns: Mapping[str, npt.NDArray[Any]]) -> Answer:
+    """The answer in what :class:`InsideWorker` returned."""
+    is_count = columns["row"] < 0
+    phrases = columns["phrase"]
+    return Answer(phrases[is_count], columns["count"][is_count], columns["row"][~is_count], phrases[~is_count])

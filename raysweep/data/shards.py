@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from raysweep.data.artifacts import DONE, Artifact
 from raysweep.errors import InputError
-from raysweep.storage.folder import open_folder
+from raysweep.storage.folder import LocalFolder, open_folder
 
 Column: TypeAlias = npt.NDArray[Any] | Any
 """Numbers, (rows, ...), or an array of Arrow's."""
@@ -49,7 +49,7 @@ class ShardSet:
         """Store one shard, whole or not at all."""
         num_rows = len(next(iter(shard.columns.values())))
         report: Report = {"num_rows": num_rows, **shard.facts}
-        content = _serialised(shard.columns, report)
+        content = serialised(shard.columns, report)
         open_folder(self.artifact.location).put(self._name(number), content)
         return {**report, "num_bytes": len(content)}
 
@@ -65,6 +65,10 @@ class ShardSet:
             found[number] = {**_report(start), "num_bytes": sizes[names[number]]}
         return found
 
+    def read(self, number: int) -> pa.RecordBatch:
+        """The columns of one shard that is there: a memory map, or a copy of what lies in an object store."""
+        return read_columns(self.artifact.location, self._name(number))
+
     def _name(self, number: int) -> str:
         return f"{self.artifact.name}/{_file(number, self.count)}"
 
@@ -73,7 +77,19 @@ def _file(number: int, count: int) -> str:
     return f"{number:05}-of-{count:05}.arrow"
 
 
-def _serialised(columns: Mapping[str, Column], report: Report) -> bytes:
+def read_columns(place: str, name: str) -> pa.RecordBatch:
+    """The columns of a file in the folder at a location."""
+    store = open_folder(place)
+    if isinstance(store, LocalFolder):
+        source = pa.memory_map(str(store.path / name))
+    else:
+        (content,) = store.read([name])
+        source = pa.py_buffer(content)
+    return pa.ipc.open_file(source).get_batch(0)
+
+
+def serialised(columns: Mapping[str, Column], report: Report) -> bytes:
+    """The content of a file of these columns."""
     arrays = [_as_arrow(column) for column in columns.values()]
     fields = [pa.field(name, array.type) for name, array in zip(columns, arrays, strict=True)]
     schema = pa.schema(fields, metadata={_REPORT: json.dumps(report)})
@@ -191,11 +207,15 @@ class OpenShards:
 
     def lists(self, name: str) -> tuple[ShardedArray, npt.NDArray[np.int64]]:
         """A column of lists: their values, one list after the other, and where each begins, with the end (rows + 1,)."""
-        columns = [self.column(number, name) for number in range(len(self._shards))]
+        columns = self.columns(name)
         lengths = [np.diff(column.offsets.to_numpy()) for column in columns]
         offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths), dtype=np.int64)])
         num_values = [int(each.sum()) for each in lengths]
         return ShardedArray(num_values, lambda number: columns[number].values.to_numpy()), offsets
+
+    def columns(self, name: str) -> list[pa.Array]:
+        """A column of every shard."""
+        return [self.column(number, name) for number in range(len(self._shards))]
 
     def column(self, number: int, name: str) -> pa.Array:
         """A column of one shard. InputError where the shard is not as it was written."""

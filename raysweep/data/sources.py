@@ -1,13 +1,13 @@
 """Labelled sentences from wherever they are, read as a stream in bounded memory.
 
-A source is a string:
+A source is a string, or a list of such strings, which are read one after the other:
 
 ``demo``                the built-in sentences of :mod:`raysweep.data.demo`, splits ``train`` and ``test``
 ``hub:NAME[:SPLIT]``    a dataset of the Hugging Face hub, see :mod:`raysweep.data.hub`
-a path or a URI         a table in a file, see :mod:`raysweep.data.files`
+a path or a URI         tables in a file, in a folder or in what a glob matches, see :mod:`raysweep.data.source_files`
 
-Rows count from 1, without the header and without blank lines. Texts come through verbatim: a CSV cell ``NA`` or
-``null`` is a text like any other. Labels become strings, and what means the same is one label in every format: ``1``
+Rows count from 1 in each file, without the header and without blank lines. Texts come through verbatim: a CSV cell ``NA``
+or ``null`` is a text like any other. Labels become strings, and what means the same is one label in every format: ``1``
 and ``1.0`` are "1", ``True`` is "true", surrounding space does not count.
 """
 
@@ -16,7 +16,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -24,21 +24,77 @@ from typing import Any
 import pyarrow as pa
 
 from raysweep.data import demo, files, hub
+from raysweep.data.source_files import SourceFile, list_files, stored, unchanged, without_options
 from raysweep.errors import InputError
 from raysweep.storage import location
+
+_NUM_SHOWN = 3  # entries of a list, in messages
+
+
+Source = str | Sequence[str]
+"""What ``data.train`` and its like name."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some thousand consecutive rows. ``first_row`` counts from 1; ``texts`` and ``labels`` have equal length."""
+    """Some thousand consecutive rows of a file. ``first_row`` counts from 1; ``texts`` and ``labels`` have equal length."""
 
+    name: str  # of the file, or of the source where it is none
     first_row: int
     texts: list[str]
     labels: list[str]
 
 
+@dataclass(frozen=True)
+class Piece:
+    """What is read in one go: a file as it was listed, or a source that is no file, with what that is asked for."""
+
+    name: str
+    file: SourceFile | None
+    subset: str | None
+    split: str
+
+
+def shown(source: Source) -> str:
+    """The source as messages name it."""
+    if isinstance(source, str):
+        return source
+    some = ", ".join(source[:_NUM_SHOWN])
+    return some if len(source) <= _NUM_SHOWN else f"{some} and {len(source) - _NUM_SHOWN} more"
+
+
+def pieces(source: Source, *, subset: str | None = None, split: str = "train") -> list[Piece]:
+    """List what the source is made of, in the order in which it is read. No file is opened.
+
+    ``split`` is what ``demo``, and a hub source that names none, are asked for; ``subset`` is the hub's configuration
+    name. Raises InputError for what is missing, cannot be listed, or is of no known format.
+    """
+    entries = [source] if isinstance(source, str) else source
+    found: list[Piece] = []
+    for entry in entries:
+        if entry == "demo" or entry.startswith("hub:"):
+            found.append(Piece(entry, None, subset, split))
+            continue
+        for file in _files(entry):
+            files.check_format(file.name)
+            found.append(Piece(file.name, file, None, ""))
+    return found
+
+
+def _files(entry: str) -> list[SourceFile]:
+    if location.is_uri(entry):
+        try:
+            location.without_keys(entry)
+        except ValueError as error:
+            raise InputError(str(error)) from None
+    try:
+        return list_files(entry)
+    except OSError as error:
+        raise _unreadable(entry, error) from None
+
+
 def check(
-    source: str,
+    source: Source,
     text_column: str = "text",
     label_column: str = "label",
     *,
@@ -46,79 +102,106 @@ def check(
     split: str = "train",
 ) -> None:
     """Raise InputError now for what would fail at the first rows of :func:`read`. Of the hub nothing is asked yet."""
-    if location.is_uri(source):
-        try:
-            location.without_keys(source)
-        except ValueError as error:
-            raise InputError(str(error)) from None
-    if source.startswith("hub:"):
-        hub.parse(source, split)
+    check_first(pieces(source, subset=subset, split=split), text_column, label_column)
+
+
+def check_first(listed: Sequence[Piece], text_column: str, label_column: str) -> None:
+    """As :func:`check`, of pieces that are listed."""
+    first = listed[0]
+    if first.name.startswith("hub:"):
+        hub.parse(first.name, first.split)
     else:
-        next(read(source, text_column, label_column, subset=subset, split=split))
+        next(read_pieces(listed, text_column, label_column))
 
 
 def read(
-    source: str,
+    source: Source,
     text_column: str = "text",
     label_column: str = "label",
     *,
     subset: str | None = None,
     split: str = "train",
 ) -> Iterator[Batch]:
-    """Stream the rows of ``source`` in order.
+    """Stream the rows of ``source`` in order; the parameters are those of :func:`pieces` and :func:`read_pieces`."""
+    yield from read_pieces(pieces(source, subset=subset, split=split), text_column, label_column)
 
-    ``split`` is what ``demo``, and a hub source that names none, are asked for; ``subset`` is the hub's configuration
-    name. Raises InputError, naming source, row, column and value, for anything that is not a text with a label, and
-    for a source that is missing, unreadable or empty.
+
+def read_pieces(listed: Sequence[Piece], text_column: str = "text", label_column: str = "label") -> Iterator[Batch]:
+    """Stream the rows of pieces in order.
+
+    Raises InputError, naming file, row, column and value, for anything that is not a text with a label, for a file that
+    is missing, unreadable or not what was listed, and where there is no row at all.
     """
+    is_empty = True
+    for piece in listed:
+        for batch in read_piece(piece, text_column, label_column):
+            yield batch
+            is_empty = False
+    if is_empty:
+        raise InputError(f"{shown([piece.name for piece in listed])}: holds no rows")
+
+
+def read_piece(piece: Piece, text_column: str = "text", label_column: str = "label") -> Iterator[Batch]:
+    """Stream the rows of one piece, which may have none. Raises InputError as :func:`read_pieces` does."""
     columns = (text_column, label_column)
     if text_column == label_column:
         raise InputError(f"text_column and label_column are both {text_column!r}; they must differ")
     first_row = 1
     try:
-        for texts, labels in _blocks(source, columns, subset, split):
-            yield _batch(source, first_row, texts, labels, columns)
+        for texts, labels in _blocks(piece, columns):
+            yield _batch(piece.name, first_row, texts, labels, columns)
             first_row += len(texts)
     except (OSError, EOFError, pa.ArrowException) as error:
-        raise _unreadable(source, error) from None
-    if first_row == 1:
-        raise InputError(f"{source}: holds no rows")
+        raise _unreadable(piece.name, error) from None
 
 
-def fingerprint(
-    source: str,
-    text_column: str = "text",
-    label_column: str = "label",
-    *,
-    subset: str | None = None,
-    split: str = "train",
-) -> str:
-    """SHA-256, in hex, of what the source holds: a file's bytes as stored; for ``demo`` and the hub, the rows read.
+def fingerprint(listed: Sequence[Piece], text_column: str = "text", label_column: str = "label") -> str:
+    """SHA-256, in hex, of what is listed.
 
-    Of a file the columns do not enter: whoever keys by the fingerprint adds them. Raises InputError.
+    Of one file of this machine, of its bytes as stored: where the same content lies does not matter. Of others, of their
+    names, sizes, and tags or times, so that nothing is read; of the rows of ``demo`` and the hub, and of the bytes of
+    files of which the storage does not tell when they changed. The columns do not enter: whoever keys by the fingerprint
+    adds them. Raises InputError.
     """
     digest = hashlib.sha256()
-    if source == "demo" or source.startswith("hub:"):
-        for batch in read(source, text_column, label_column, subset=subset, split=split):
-            for row in zip(batch.texts, batch.labels, strict=True):
-                line = json.dumps(row) + "\n"
-                digest.update(line.encode())
-        return digest.hexdigest()
-    try:
-        with files.stored(source) as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-    except OSError as error:
-        raise _unreadable(source, error) from None
+    if len(listed) == 1:
+        (piece,) = listed
+        if piece.file is None or piece.file.is_local or not piece.file.is_recognised:
+            _hash_content(piece, digest, text_column, label_column)
+            return digest.hexdigest()
+    for piece in listed:
+        recognised: list[Any] = [piece.name]
+        if piece.file and piece.file.is_recognised:
+            recognised = [without_options(piece.name), piece.file.num_bytes, piece.file.version]
+        digest.update((json.dumps(recognised) + "\n").encode())
+        if not (piece.file and piece.file.is_recognised):
+            _hash_content(piece, digest, text_column, label_column)
     return digest.hexdigest()
 
 
-def _blocks(source: str, columns: tuple[str, str], subset: str | None, split: str) -> files.Blocks:
-    if source == "demo":
-        return _demo(split)
-    if source.startswith("hub:"):
-        return hub.read(source, columns, subset, split)
-    return files.read(source, columns)
+def _hash_content(piece: Piece, digest: Any, text_column: str, label_column: str) -> None:
+    if piece.file is None:
+        for batch in read_piece(piece, text_column, label_column):
+            for row in zip(batch.texts, batch.labels, strict=True):
+                line = json.dumps(row) + "\n"
+                digest.update(line.encode())
+        return
+    try:
+        with unchanged(piece.file), stored(piece.name) as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise _unreadable(piece.name, error) from None
+
+
+def _blocks(piece: Piece, columns: tuple[str, str]) -> files.Blocks:
+    if piece.name == "demo":
+        yield from _demo(piece.split)
+    elif piece.file is None:
+        yield from hub.read(piece.name, columns, piece.subset, piece.split)
+    else:
+        with unchanged(piece.file):
+            yield from files.read(piece.name, columns)
 
 
 def _demo(split: str) -> files.Blocks:
@@ -131,8 +214,6 @@ def _demo(split: str) -> files.Blocks:
 def _unreadable(source: str, error: Exception) -> InputError:
     if isinstance(error, FileNotFoundError):
         return InputError(f"{source}: no such file")
-    if isinstance(error, IsADirectoryError):
-        return InputError(f"{source}: is a folder; name one file in it")
     return InputError(f"{source}: cannot be read: {error}")
 
 
@@ -149,7 +230,7 @@ def _batch(source: str, first_row: int, texts: list[Any], labels: list[Any], col
             allowed = "a label is a string, a number or a truth value, and never empty"
             raise InputError(f"{source}: row {row}: {problem}; {allowed}")
         names.append(name)
-    return Batch(first_row, texts, names)
+    return Batch(source, first_row, texts, names)
 
 
 def _check_texts(source: str, first_row: int, texts: list[Any], text_column: str) -> None:

@@ -1,7 +1,6 @@
 """Building the artifacts that a sweep needs and that are missing, on the cluster or in this process."""
 
 import contextlib
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from raysweep.encoders.loaded import import_libraries
 from raysweep.errors import InputError
 from raysweep.prepare import stages
 from raysweep.prepare.plan import Plan, Stage, make_plan
-from raysweep.prepare.stages import StageProgress
+from raysweep.prepare.stages import StageProgress, input_error
 from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.terminal import Advance, Display
 
@@ -172,7 +171,7 @@ def _watch(coordinator: Any, result: Any, stall: "_StallDetector", advance: Adva
     try:
         ray.get(result)
     except ray.exceptions.RayError as error:
-        raise _input_error(error) or error from None
+        raise input_error(error) or error from None
 
 
 @dataclass
@@ -212,12 +211,3 @@ def _check_k(plan: Plan, stage: Stage) -> None:
     except InputError:
         plan.store.remove(stage.artifact)
         raise
-
-
-def _input_error(error: BaseException) -> InputError | None:
-    """The InputError that a worker raised. What passes through Ray Data keeps only the text of its cause."""
-    cause = getattr(error, "cause", None)
-    if isinstance(cause, InputError):
-        return cause
-    messages = re.findall(rf"{InputError.__module__}\.{InputError.__name__}: (.+)", str(error))
-    return InputError(messages[-1]) if messages else None

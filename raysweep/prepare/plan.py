@@ -11,9 +11,10 @@ from raysweep.config import freezing
 from raysweep.config.losses import LOSSES
 from raysweep.config.space import Space
 from raysweep.config.sweep import DataConfig, EncoderConfig, SweepConfig
-from raysweep.data import sources
+from raysweep.data import ingest, sources
 from raysweep.data.artifacts import Artifact, Store
-from raysweep.data.dataset import HUB_SPLITS
+from raysweep.data.dataset import SPLITS
+from raysweep.data.ingest import Listed
 from raysweep.data.prepared import Prepared
 from raysweep.encoders.locate import ModelSource, locate
 from raysweep.errors import InputError
@@ -46,10 +47,11 @@ class Stage:
 
 @dataclass(frozen=True)
 class SentencesStage(Stage):
-    """Sentences, labels and splits, read from the sources."""
+    """Sentences, labels and splits, read from the sources as they were listed."""
 
     kind = "sentences"
     data: DataConfig
+    listed: Listed
 
 
 @dataclass(frozen=True)
@@ -121,19 +123,20 @@ class Plan:
 def make_plan(config: SweepConfig, space: Space, *, resumed: Prepared | None = None) -> Plan:
     """The plan of a sweep. Where it is a run that is ``resumed``, what that run read, the dev split stays as it was carved.
 
-    This may take a while: it reads every source from end to end to hash what it holds, hashes the files of each local
-    encoder, and downloads an encoder of the Hugging Face hub that is not in the local cache. It writes no artifact and
+    This may take a while: it lists the sources, hashes a source that is one file of this machine, hashes the files of each
+    local encoder, and downloads an encoder of the Hugging Face hub that is not in the local cache. It writes no artifact and
     needs no cluster. Raises InputError for a source that cannot be read, an encoder that cannot be found, and, where the
     encoder's weights are in one safetensors file, a freezing level of the space that it lacks.
     """
-    fingerprints = _fingerprints(config.data)
+    listed = ingest.list_pieces(config.data)
+    fingerprints = _fingerprints(config.data, listed)
     names = dict.fromkeys((config.model, config.reference_encoder, config.mining_encoder))
     encoders = {encoder: locate(encoder) for encoder in names}
     _check_freezing_of_file(space, encoders[config.model].folder / "model.safetensors")
 
     store = Store(config.storage.artifacts_location)
     planner = _Planner(config, store, encoders)
-    sentences = planner.sentences(fingerprints, resumed)
+    sentences = planner.sentences(listed, fingerprints, resumed)
     tokens = planner.encoded(sentences, config.model)
     reference = planner.encoded(sentences, config.reference_encoder)
     examples = planner.examples(sentences, _mined_kinds(space))
@@ -158,19 +161,13 @@ def check_freezing(space: Space, parameter_names: Sequence[str]) -> None:
             freezing.frozen_names(parameter_names, level, freeze_output_dense=freeze_output_dense)
 
 
-def _fingerprints(data: DataConfig) -> dict[str, str]:
-    """A hash of what each source holds, by split."""
+def _fingerprints(data: DataConfig, listed: Listed) -> dict[str, str]:
+    """A hash of what tells each source's content, by split. What the demo brings along follows from train."""
     found: dict[str, str] = {}
-    for split, hub_split in HUB_SPLITS.items():
-        if source := getattr(data, split):
-            reading: dict[str, Any] = {
-                "text_column": data.text_column,
-                "label_column": data.label_column,
-                "subset": data.subset,
-                "split": hub_split,
-            }
-            sources.check(source, **reading)
-            found[split] = sources.fingerprint(source, **reading)
+    for split in SPLITS:
+        if getattr(data, split):
+            sources.check_first(listed[split], data.text_column, data.label_column)
+            found[split] = sources.fingerprint(listed[split], data.text_column, data.label_column)
     return found
 
 
@@ -201,7 +198,7 @@ class _Planner:
         self.encoders = encoders
         self.stages: dict[Artifact, Stage] = {}
 
-    def sentences(self, fingerprints: Mapping[str, str], resumed: Prepared | None) -> Artifact:
+    def sentences(self, listed: Listed, fingerprints: Mapping[str, str], resumed: Prepared | None) -> Artifact:
         data = self.config.data
         # Where the same content lies does not matter. What carves a dev split matters only where none is given.
         left_out = {"train", "dev", "test"}
@@ -214,7 +211,7 @@ class _Planner:
             if not self._carved_before(parameters, resumed):
                 parameters["carving"] = CARVING
         artifact, keyed = self._key("sentences", parameters, reads=[])
-        return self._add(SentencesStage(artifact, keyed, data))
+        return self._add(SentencesStage(artifact, keyed, data, listed))
 
     def _carved_before(self, parameters: Mapping[str, Any], resumed: Prepared | None) -> bool:
         """Whether the resumed run reads sentences of these parameters that an older version carved, and they are there."""

@@ -6,16 +6,16 @@ attempt has stored is not made again.
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from raysweep.cluster import Capacity, Request
-from raysweep.data import examples, ingest, inverted_file
+from raysweep.data import examples, inverted_file
 from raysweep.data.artifacts import Artifact, Store
 from raysweep.data.dataset import Sentences
 from raysweep.data.neighbours import Search
@@ -25,6 +25,7 @@ from raysweep.prepare import neighbour_shards
 from raysweep.prepare.chunks import ChunkedJob, open_ray_data
 from raysweep.prepare.neighbour_shards import Cells, SearchJob, TrainVectors
 from raysweep.prepare.plan import EncodedStage, ExamplesStage, NeighboursStage, SentencesStage, Stage
+from raysweep.prepare.sentences import SentencesBuilder
 from raysweep.prepare.workers import (
     CandidateCounter,
     Columns,
@@ -89,9 +90,12 @@ class Coordinator:
                 self._write(stage)
             except OSError:  # what is stored is of use to the next attempt
                 raise
-            except InputError:
+            except Exception as error:
+                refusal = input_error(error)
+                if refusal is None:
+                    raise
                 self.store.remove(stage.artifact)
-                raise
+                raise refusal from None
 
     def _wait(self, reason: str) -> None:
         self._progress = self._progress._replace(waits_for=reason)
@@ -99,8 +103,8 @@ class Coordinator:
     def _write(self, stage: Stage) -> None:
         match stage:
             case SentencesStage():
-                summary = self._sentences(stage)
-                self.store.finish(stage.artifact, stage.parameters, summary)
+                summary, reports = self._sentences(stage)
+                self.store.finish(stage.artifact, stage.parameters, summary, reports)
             case EncodedStage():
                 reports = self._encoded(stage)
                 summary = {key: reports[0][key] for key in ("parameter_names", "width")}
@@ -115,28 +119,33 @@ class Coordinator:
             case _:
                 raise TypeError(f"no stage of prepare: {stage}")
 
-    def _sentences(self, stage: SentencesStage) -> Summary:
-        seed = stage.parameters.get("seed", 0)
-
-        def write(folder: Path) -> Summary:
-            summary = ingest.build(folder, stage.data, seed=seed, progress=self._count_rows)
-            return {
-                "num_sentences": summary.num_sentences,
-                "label_names": summary.label_names,
-                "warnings": summary.warnings,
-            }
-
-        summary = self.store.upload(stage.artifact, write)
-        total = sum(summary["num_sentences"].values())
+    def _sentences(self, stage: SentencesStage) -> tuple[Summary, list[Report]]:
+        summary, reports = SentencesBuilder(stage, self.store, self).build()
+        described = {
+            "num_rows": sum(report["num_rows"] for report in reports),
+            "num_sentences": summary.num_sentences,
+            "label_names": summary.label_names,
+            "warnings": summary.warnings,
+        }
+        total = sum(summary.num_sentences.values())
         self._progress = StageProgress(total, total, "sentences")
-        return summary
+        return described, reports
 
-    def _count_rows(self, done: int) -> None:
-        self._progress = StageProgress(done, 0, "rows")
+    def store_shards(self, artifact: Artifact, job: ChunkedJob, *, is_small: bool) -> list[Report]:
+        """The reports of shards of sentences in the making, as :class:`raysweep.prepare.sentences.Steps` has it."""
+        nothing = StageProgress(0, 0, "rows")
+        return self._stored(artifact, job, self._request(encoders=False), nothing, is_here=is_small)
+
+    def run(self, job: ChunkedJob, *, is_small: bool) -> Iterator[Columns]:
+        """What workers return for sentences in the making."""
+        return self._run(job, self._request(encoders=False), is_here=is_small)
+
+    def tell(self, num_rows: int) -> None:
+        self._progress = StageProgress(num_rows, 0, "rows")
 
     def _encoded(self, stage: EncodedStage) -> list[Report]:
         request = self._request(encoders=True)
-        num_sentences = len(Sentences(stage.sentences.folder))
+        num_sentences = _num_rows(stage.sentences)
         arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], request)
         job = ChunkedJob(self.encode_worker, arguments, num_sentences, sentences_per_shard(num_sentences))
         return self._stored(stage.artifact, job, request, StageProgress(0, num_sentences, "sentences"))
@@ -204,13 +213,15 @@ class Coordinator:
         counts = [columns["counts"] for columns in self._run(job, self._request(encoders=False))]
         return np.concatenate(counts)
 
-    def _stored(self, artifact: Artifact, job: ChunkedJob, request: Request, nothing: StageProgress) -> list[Report]:
+    def _stored(
+        self, artifact: Artifact, job: ChunkedJob, request: Request, nothing: StageProgress, *, is_here: bool = False
+    ) -> list[Report]:
         """The reports of all shards of an artifact, one a chunk. Those that are missing are made by the job's workers."""
         into = ShardSet(artifact, job.count)
         reports = into.found()
         missing = [number for number in range(job.count) if number not in reports]
         storing = replace(job, worker=StoringWorker, arguments=(into, job.worker, job.arguments), only=missing)
-        made = (json.loads(columns["report"][0]) for columns in self._run(storing, request))
+        made = (json.loads(columns["report"][0]) for columns in self._run(storing, request, is_here=is_here))
         reports |= zip(missing, self._counted(made, reports, nothing), strict=True)
         return [reports[number] for number in range(job.count)]
 
@@ -227,8 +238,14 @@ class Coordinator:
             return Request(os.cpu_count() or 1, 0, 1)
         return self.capacity.encoders() if encoders else self.capacity.processors()
 
-    def _run(self, job: ChunkedJob, request: Request) -> Iterator[Columns]:
-        return job.run_here() if self.capacity is None else job.run_on_cluster(request)
+    def _run(self, job: ChunkedJob, request: Request, *, is_here: bool = False) -> Iterator[Columns]:
+        return job.run_here() if is_here or self.capacity is None else job.run_on_cluster(request)
+
+
+def _num_rows(sentences: Artifact) -> int:
+    """How many sentences there are, those of no split among them, which older versions did not note."""
+    noted = sentences.summary.get("num_rows")
+    return len(Sentences(sentences.folder)) if noted is None else int(noted)
 
 
 def sentences_per_shard(num_sentences: int) -> int:
@@ -245,3 +262,13 @@ def _search_job(stage: NeighboursStage) -> SearchJob:
         return SearchJob(vectors, num_train, search)
     num_probes = inverted_file.num_probes(num_train)
     return SearchJob(vectors, num_train, search, Cells(parameters["seed"], num_probes))
+
+
+def input_error(error: BaseException) -> InputError | None:
+    """The InputError that a worker raised. What passes through Ray Data keeps only the text of its cause."""
+    # Ray's own error of a task is an InputError too, with a traceback as its text.
+    cause = getattr(error, "cause", error)
+    if isinstance(cause, InputError):
+        return cause
+    messages = re.findall(rf"{InputError.__module__}\.{InputError.__name__}: (.+)", str(error))
+    return InputError(messages[-1]) if messages else None

@@ -14,6 +14,7 @@ from raysweep.cluster import Capacity, Request
 from raysweep.config.space import Space
 from raysweep.config.sweep import EncoderConfig, SweepConfig
 from raysweep.data.prepared import Prepared
+from raysweep.data.sources import shown
 from raysweep.errors import InputError, ReplayError
 from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.metrics.objective import Pair
@@ -188,11 +189,12 @@ class Session:
         config = self.config
         objective = config.objective
         sources = (config.data.train, config.data.dev, config.data.test)
+        names = [shown(source) for source in sources if source]
         constraints = objective.constraints.model_dump()
         info = RunInfo(
             name=config.name,
             version=__version__,
-            dataset=", ".join(source for source in sources if source),
+            dataset=", ".join(names),
             model=_describe(config.model),
             reference=_describe(config.reference_encoder),
             k=config.evaluation.k,

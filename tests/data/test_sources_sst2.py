@@ -1,5 +1,6 @@
 """Real files give the same rows as pandas does, and a dataset drops what pandas finds to conflict."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -7,10 +8,12 @@ import pandas as pd
 import pytest
 
 from raysweep.config.sweep import DataConfig
-from raysweep.data import dataset, ingest, sources
-from raysweep.data.containment import Containment
+from raysweep.data import dataset, sources
+from raysweep.data.containment import Answer, Containment, answer
+from raysweep.data.phrases import Phrases
 from support.containment import words
 from support.paths import DATA
+from support.sentences import build
 
 NUM_ROWS = {"sst2/train.csv": 67_349, "sst2/test.csv": 872}
 
@@ -39,8 +42,8 @@ def test_dataset_drops_the_conflicting_rows_and_keeps_the_rest(tmp_path: Path) -
             pytest.skip(f"{path} is missing")
     frame = pd.read_csv(train, dtype=str, keep_default_na=False)
     kept = frame[frame.groupby("text")["label"].transform("nunique") == 1]
-    summary = ingest.build(tmp_path, DataConfig(train=str(train), test=str(test)))
-    sentences = dataset.Sentences(tmp_path)
+    sentences = dataset.Sentences(build(tmp_path, DataConfig(train=str(train), test=str(test))).folder)
+    summary = sentences.summary
     assert summary.num_dropped_conflicting == len(frame) - len(kept) > 0
     assert summary.num_sentences == {"train": len(kept) - 1000, "dev": 1000, "test": 872}
     assert sentences.texts(range(len(kept))) == kept["text"].tolist()
@@ -55,8 +58,7 @@ def test_dev_is_drawn_from_rows_that_stand_inside_no_other(tmp_path: Path) -> No
     train = DATA / "sst2/train.csv"
     if not train.is_file():
         pytest.skip(f"{train} is missing")
-    ingest.build(tmp_path, DataConfig(train=str(train)), seed=7)
-    sentences = dataset.Sentences(tmp_path)
+    sentences = dataset.Sentences(build(tmp_path, DataConfig(train=str(train)), seed=7).folder)
     assert len(sentences.ids("dev")) == 1000
     assert len(sentences.ids("train")) == len(sentences) - 1000
     train_lines = [words(text) for text in sentences.texts(sentences.ids("train"))]
@@ -69,8 +71,15 @@ def test_most_rows_stand_inside_others(tmp_path: Path) -> None:
     train = DATA / "sst2/train.csv"
     if not train.is_file():
         pytest.skip(f"{train} is missing")
-    ingest.build(tmp_path, DataConfig(train=str(train)))
-    texts = dataset.Texts(tmp_path / "sentences.arrow")
-    num_rows = len(dataset.Sentences(tmp_path))
-    is_inside = Containment(texts, np.ones(num_rows, bool)).is_inside(np.arange(num_rows))
+    sentences = dataset.Sentences(build(tmp_path, DataConfig(train=str(train))).folder)
+    num_rows = len(sentences)
+
+    def ask(phrases: Sequence[str], most: int) -> Iterator[Answer]:
+        looked_for = Phrases(phrases)
+        for first in range(0, num_rows, 8192):
+            rows = np.arange(first, min(first + 8192, num_rows))
+            yield answer(looked_for, rows, sentences.texts(rows), most)
+
+    containment = Containment(lambda ids: [sentences.texts(ids)], ask)
+    is_inside = containment.is_inside(np.arange(num_rows))
     assert (num_rows, (~is_inside).sum()) == (67_339, 8_708)  # 17,092 if punctuation counted as part of a word

@@ -1,17 +1,15 @@
 """Which texts stand inside others, against a comparison of all pairs."""
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-import pyarrow as pa
+import numpy.typing as npt
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from raysweep.data import containment
-from raysweep.data.containment import Containment
-from raysweep.data.dataset import Texts
+from raysweep.data.containment import Answer, Containment, answer
 from raysweep.data.phrases import Phrases, words
 from support.containment import is_inside
 
@@ -20,12 +18,16 @@ SPELLINGS = st.tuples(WORDS, st.sampled_from([str, str.upper, str.title, lambda 
 TEXTS = SPELLINGS.map(lambda drawn: drawn[1](drawn[0]))
 
 
-def stored(folder: Path, texts: Sequence[str], rows_per_batch: int = 4) -> Texts:
-    path = folder / "texts.arrow"
-    column = pa.table({"text": pa.array(texts, pa.string())})
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, column.schema) as writer:
-        writer.write_table(column, rows_per_batch)
-    return Texts(path)
+def within(texts: Sequence[str], is_train: npt.NDArray[np.bool_], rows_per_block: int = 4) -> Containment:
+    """Answers about texts that are asked block by block."""
+
+    def ask(phrases: Sequence[str], most: int) -> Iterator[Answer]:
+        looked_for = Phrases(phrases)
+        for first in range(0, len(texts), rows_per_block):
+            rows = first + np.flatnonzero(is_train[first : first + rows_per_block])
+            yield answer(looked_for, rows, [texts[row] for row in rows], most)
+
+    return Containment(lambda ids: [[texts[row]] for row in ids], ask)
 
 
 @settings(deadline=None)
@@ -72,10 +74,10 @@ def test_case_punctuation_and_unicode_form_do_not_count() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(TEXTS, st.booleans()), min_size=1, max_size=40), st.integers(0, 4), st.integers(1, 40))
-def test_rows_are_found_inside_the_training_rows_and_no_others(tmp_path_factory, rows, most, characters) -> None:
+def test_rows_are_found_inside_the_training_rows_and_no_others(rows, most, characters) -> None:
     texts = [text for text, _ in rows]
     is_train = np.array([is_train for _, is_train in rows])
-    found = Containment(stored(tmp_path_factory.mktemp("rows"), texts), is_train)
+    found = within(texts, is_train)
     ids = np.arange(len(rows))[::-1]
     expected = [[row for row in np.flatnonzero(is_train) if is_inside(texts[i], texts[row])] for i in ids]
     with pytest.MonkeyPatch.context() as patch:
@@ -88,15 +90,8 @@ def test_rows_are_found_inside_the_training_rows_and_no_others(tmp_path_factory,
     ]
 
 
-def test_nothing_is_asked_of_no_rows(tmp_path: Path) -> None:
-    found = Containment(stored(tmp_path, ["a", "a b"]), np.array([True, True]))
+def test_nothing_is_asked_of_no_rows() -> None:
+    found = within(["a", "a b"], np.array([True, True]))
     nothing = np.zeros(0, np.intp)
     assert found.is_inside(nothing).tolist() == []
     assert found.containing(nothing, 3) == []
-
-
-def test_progress_is_told_the_rows_that_were_read(tmp_path: Path) -> None:
-    told: list[int] = []
-    found = Containment(stored(tmp_path, ["a b"] * 10), np.arange(10) < 5, told.append)
-    assert found.is_inside(np.array([0])).tolist() == [False]
-    assert told == [4, 8, 10]

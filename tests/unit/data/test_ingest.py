@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raysweep.config.sweep import DataConfig
-from raysweep.data import dataset, demo, files, ingest, overlap
+from raysweep.data import dataset, demo, files, overlap
 from raysweep.data.dataset import Sentences
 from raysweep.errors import InputError
 from support.containment import is_inside
+from support.sentences import build
 
 
 def put(folder, rows, name="train"):
@@ -27,8 +28,9 @@ def put(folder, rows, name="train"):
 def built(folder, train, dev=None, test=None, seed=0, **options):
     given = {"train": train, "dev": dev, "test": test}
     sources = {name: put(folder, rows, name) for name, rows in given.items() if rows}
-    summary = ingest.build(folder, DataConfig(**sources, **options), seed=seed)
-    return summary, Sentences(folder)
+    data = DataConfig(**sources, **options)
+    sentences = Sentences(build(folder / "artifacts", data, seed).folder)
+    return sentences.summary, sentences
 
 
 TRAIN = [(f"train {i}", "ab"[i % 2]) for i in range(10)]
@@ -48,13 +50,12 @@ def test_rows_keep_their_order_and_their_places(tmp_path):
     assert (sentences.labels.dtype, sentences.splits.dtype) == (np.int32, np.int8)
     assert (sentences.duplicate_groups.dtype, sentences.ids("dev").dtype) == (np.int32, np.int32)
     assert sentences.duplicate_groups[13] == sentences.duplicate_groups[3]
-    assert summary == sentences.summary
     assert summary.num_sentences == {"train": 10, "dev": 2, "test": 2}
     assert summary.num_by_label == {"train": {"a": 5, "b": 5}, "dev": {"a": 1, "b": 1}, "test": {"a": 1, "b": 1}}
     assert summary.num_also_in_train == {"dev": 0, "test": 1}
     assert summary.warnings == ["1 of 2 test texts also stand in train, case and spacing aside"]
-    assert {path.name for path in tmp_path.iterdir() if path.suffix != ".jsonl"} == {
-        "sentences.arrow", "labels.npy", "splits.npy", "duplicate_groups.npy", "dataset.json"
+    assert {path.relative_to(tmp_path).name for path in tmp_path.glob("artifacts/*/**/*")} == {
+        "00000-of-00001.arrow", "labels.npy", "splits.npy", "duplicate_groups.npy", "dataset.json", "artifact.json"
     }  # fmt: skip
     for outside in ([14], [-1]):
         with pytest.raises(IndexError, match="only 0 to 13 exist"):
@@ -164,12 +165,13 @@ def test_a_dev_split_that_is_given_stays_and_what_stands_inside_train_is_counted
 
 def test_a_summary_of_an_older_version_is_read(tmp_path):
     summary, _ = built(tmp_path, TRAIN, DEV)
-    path = tmp_path / "dataset.json"
+    (folder,) = tmp_path.glob("artifacts/sentences-*")
+    path = folder / "dataset.json"
     older = json.loads(path.read_text())
     for name in ("num_inside_train", "num_left_out"):
         del older[name]
     path.write_text(json.dumps(older))
-    assert Sentences(tmp_path).summary == replace(summary, num_inside_train={}, num_left_out=0)
+    assert Sentences(folder).summary == replace(summary, num_inside_train={}, num_left_out=0)
 
 
 def test_labels_sort_as_people_sort(tmp_path):
@@ -192,12 +194,13 @@ def test_many_batches_are_read_at_random(tmp_path):
 
 
 def test_the_demo_brings_its_test_split(tmp_path):
-    summary = ingest.build(tmp_path, DataConfig(train="demo"))
+    data = DataConfig(train="demo")
+    sentences = Sentences(build(tmp_path, data).folder)
+    summary = sentences.summary
     assert summary.num_sentences == {"train": 2700, "dev": 300, "test": 400}
     assert summary.label_names == ["negative", "positive"]
     assert summary.num_by_label["dev"] == {"negative": 150, "positive": 150}
     assert summary.warnings == []
-    sentences = Sentences(tmp_path)
     assert sentences.texts(sentences.ids("test")) == [row.text for row in demo.generate()[1]]
 
 

@@ -44,6 +44,10 @@ def rows(source, *args, **kwargs):
     return texts, [label for batch in batches for label in batch.labels]
 
 
+def fingerprint(source, *columns, split="train"):
+    return sources.fingerprint(sources.pieces(source, split=split), *columns)
+
+
 def put(folder, content, name="data.csv"):
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -252,13 +256,13 @@ def test_bad_parquet_columns_are_refused(tmp_path):
 def test_absent_files_and_odd_names_are_refused(tmp_path):
     assert refusal(tmp_path / "none.csv") == f"{tmp_path / 'none.csv'}: no such file"
     (tmp_path / "folder.csv").mkdir()
-    assert "is a folder; name one file in it" in refusal(tmp_path / "folder.csv")
+    assert "no file in this folder ends in .csv, .tsv, " in refusal(tmp_path / "folder.csv")
     assert "no such file" in refusal("file:///nowhere/none.csv")
     assert "no such file" in refusal("memory://nowhere/none.csv")
     assert "nosuchscheme" in refusal("nosuchscheme://bucket/none.csv")
     assert "both 'text'; they must differ" in refusal(put(tmp_path, "text\na"), "text", "text")
     with pytest.raises(InputError, match="no such file"):
-        sources.fingerprint(str(tmp_path / "none.csv"))
+        sources.pieces(str(tmp_path / "none.csv"))
 
 
 def test_uris_open_through_pyarrow_and_fsspec(tmp_path):
@@ -271,15 +275,13 @@ def test_uris_open_through_pyarrow_and_fsspec(tmp_path):
     pq.write_table(pa.table({"text": ["a", "b"], "label": [1, 2]}), parquet)
     for uri in (f"file://{path}", "memory://raysweep-test/data.csv", f"file://{spaced}", f"file://{parquet}"):
         assert rows(uri) == (["a", "b"], ["1", "2"])
-    assert sources.fingerprint("memory://raysweep-test/data.csv") == hashlib.sha256(content).hexdigest()
+    assert fingerprint(f"file://{path}") == hashlib.sha256(content).hexdigest()
 
 
 def test_fingerprint_is_the_content_and_not_the_place(tmp_path):
     one, two = put(tmp_path, "text,label\na,1\n", "1.csv"), put(tmp_path, "text,label\na,1\n", "2.csv")
-    assert (
-        sources.fingerprint(str(one)) == sources.fingerprint(str(two)) == hashlib.sha256(one.read_bytes()).hexdigest()
-    )
-    assert sources.fingerprint("demo") == sources.fingerprint("demo") != sources.fingerprint("demo", split="test")
+    assert fingerprint(str(one)) == fingerprint(str(two)) == hashlib.sha256(one.read_bytes()).hexdigest()
+    assert fingerprint("demo") == fingerprint("demo") != fingerprint("demo", split="test")
 
 
 def test_demo_is_a_source():
@@ -340,5 +342,5 @@ def test_hub_datasets_are_read_with_their_label_names(tmp_path, monkeypatch):
     assert "row 1: column 'label' is None" in refusal("hub:reviews", "sentence", split="test")
     assert "column 'text' is missing; the columns are 'sentence', 'label'" in refusal("hub:reviews")
     assert "validation" in refusal("hub:reviews:validation", "sentence")
-    assert len(sources.fingerprint("hub:reviews", "sentence")) == 64
+    assert len(fingerprint("hub:reviews", "sentence")) == 64
     assert not datasets.config.HF_HUB_OFFLINE

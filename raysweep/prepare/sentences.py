@@ -1,0 +1,435 @@
+"""Building the sentences of a sweep: reading, conflicting labels, labels' numbers, shards, duplicates and the dev split.
+
+What grows with the texts is read and written by workers, a part, a partition or a shard at a time. This process holds what
+is known of each row in numbers: its label, its split, its groups, and what carving dev needs, some 60 bytes at most.
+"""
+
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from raysweep.data import ingest, sources
+from raysweep.data.artifacts import Artifact, Store
+from raysweep.data.containment import Answer, Containment
+from raysweep.data.dataset import NO_SPLIT, SPLITS, Split, Summary
+from raysweep.data.dev_split import carve
+from raysweep.data.ingest import Layout, PieceOfSplit
+from raysweep.data.overlap import overlaps
+from raysweep.data.shards import Report, Shard, ShardSet
+from raysweep.errors import InputError
+from raysweep.prepare.chunks import ChunkedJob
+from raysweep.prepare.plan import SentencesStage
+from raysweep.prepare.workers import Columns
+from raysweep.storage.folder import open_folder
+
+ROWS_PER_SHARD = 2**16
+ROWS_PER_PARTITION = 2**19  # about
+FEW_ROWS = 2**17  # this process does not ask others about so few once they are read
+FEW_BYTES = 2**25
+FEW_PIECES = 8
+
+_GATHERED = 2**13  # texts that come back at a time
+_NUM_SHOWN = 5  # conflicting texts that the summary shows
+
+Integers = npt.NDArray[np.int64]
+
+
+class Steps(Protocol):
+    """Runs the jobs that a stage consists of, on a cluster or, where ``is_small``, in this process."""
+
+    def store_shards(self, artifact: Artifact, job: ChunkedJob, *, is_small: bool) -> list[Report]:
+        """The reports of an artifact's shards, one a chunk. Those that are missing are made by the job's workers."""
+
+    def run(self, job: ChunkedJob, *, is_small: bool) -> Iterator[Columns]:
+        """What the job's workers return."""
+
+    def tell(self, num_rows: int) -> None:
+        """Tell how many rows the current step has come through."""
+
+
+@dataclass(frozen=True)
+class _Conflict:
+    """A text that stands under different labels in a split: where it stands first, and the labels' keys."""
+
+    row: int
+    label_keys: list[int]
+
+
+@dataclass
+class _Conflicts:
+    """Those of one split: how many texts, and the first few of them; ``num_rows`` are dropped for all of them."""
+
+    num_texts: int
+    first: list[_Conflict]
+    num_rows: int
+
+
+@dataclass
+class _Rows:
+    """The rows of the dataset in order of their ids: labels and splits, (rows,) each."""
+
+    labels: npt.NDArray[np.int32]
+    splits: npt.NDArray[np.int8]
+
+    def is_in(self, split: Split) -> npt.NDArray[np.bool_]:
+        is_in: npt.NDArray[np.bool_] = self.splits == SPLITS.index(split)
+        return is_in
+
+    def ids(self, split: Split) -> npt.NDArray[np.intp]:
+        return np.flatnonzero(self.is_in(split))
+
+
+class SentencesBuilder:
+    """Builds the sentences of one stage, step after step. What an earlier attempt has stored is not made again."""
+
+    def __init__(self, stage: SentencesStage, store: Store, steps: Steps) -> None:
+        self.stage = stage
+        self.store = store
+        self.steps = steps
+        self.data = stage.data
+        self.seed = stage.parameters.get("seed", 0)
+        self.used = ingest.used_sources(stage.data)
+        self.pieces = [PieceOfSplit(split, piece) for split, listed in stage.listed.items() for piece in listed]
+        self.work = store.working(stage.artifact)
+        self._num_questions = 0
+
+    def build(self) -> tuple[Summary, list[Report]]:
+        """The summary of the dataset, and the reports of its shards. The artifact's manifest is left to do.
+
+        Without ``data.test`` there are no test rows, but the source ``demo`` as train brings its own. A split that is given
+        is never changed; warnings tell how many of its rows stand in train, or inside training rows. Raises InputError for
+        what :func:`raysweep.data.sources.read_pieces` refuses, fewer than two classes, labels that train lacks, and a label
+        column that holds something else.
+        """
+        self._read()
+        conflicts = self._find_conflicts()
+        label_names = self._settle_labels()
+        shown, warnings = self._report_conflicts(conflicts)
+        reports = self._write_texts(label_names)
+        rows = _Rows(self._labels(), self._first_splits())
+        groups = self._groups("folded")
+        if not self.data.dev:
+            self._carve_dev(rows)
+            warnings += _carving_warnings(rows, label_names)
+        ids = {split: rows.ids(split) for split in SPLITS}
+        shared = overlaps(ids, groups, self._containment(rows.is_in("train")), seed=self.seed)
+        for overlap in shared.values():
+            warnings += overlap.warnings
+        summary = Summary(
+            sources=self.used,
+            label_names=label_names,
+            num_sentences={split: len(ids[split]) for split in SPLITS},
+            num_by_label={split: _count_labels(rows, split, label_names) for split in SPLITS},
+            num_dropped_conflicting=self.layout.num_rows - self._num_kept,
+            conflicts=shown,
+            num_duplicates={split: _count_duplicates(groups[ids[split]]) for split in SPLITS},
+            num_also_in_train={split: overlap.num_also_in_train for split, overlap in shared.items()},
+            num_inside_train={split: overlap.num_inside_train for split, overlap in shared.items()},
+            num_left_out=int((rows.splits == NO_SPLIT).sum()),
+            warnings=warnings,
+        )
+        self._save(rows, groups, summary)
+        return summary, reports
+
+    def _read(self) -> None:
+        """Read all pieces, and know what they hold. InputError where a source holds no rows."""
+        texts = np.array([piece.to_json() for piece in self.pieces], object)
+        is_small = self._is_small
+        columns = (self.data.text_column, self.data.label_column)
+        tell = self.steps.tell if is_small else _tell_nobody
+        arguments = (self.work, columns, not self.data.dev, tell)
+        job = ChunkedJob(ingest.ReadWorker, arguments, len(texts), 1, {"piece": texts})
+        reports = self.steps.store_shards(self._read_shards.artifact, job, is_small=is_small)
+        num_by_split = dict.fromkeys(SPLITS, 0)
+        for (split, _), report in zip(self.pieces, reports, strict=True):
+            num_by_split[split] += report["num_rows"]
+        for split, source in self.used.items():
+            if not num_by_split[split]:
+                raise InputError(f"{sources.shown(source)}: holds no rows")
+        self.first_rows = tuple(np.cumsum([0, *num_by_split.values()]).tolist())
+        rows_of_parts = tuple(tuple(report["rows_of_parts"]) for report in reports)
+        num_partitions = -(-self.first_rows[-1] // ROWS_PER_PARTITION)
+        self.layout = Layout(self.work, rows_of_parts, num_by_split["train"], num_partitions)
+
+    @property
+    def _is_small(self) -> bool:
+        """Whether so little is read that this process does it itself; so is one piece, which nobody can share out."""
+        files = [piece.file for _, piece in self.pieces]
+        num_bytes = sum(file.num_bytes for file in files if file)
+        return len(files) == 1 or (len(files) <= FEW_PIECES and num_bytes <= FEW_BYTES)
+
+    @property
+    def _read_shards(self) -> ShardSet:
+        return ShardSet(self.store.working(self.stage.artifact, "read"), len(self.pieces))
+
+    @property
+    def _has_few(self) -> bool:
+        return self.layout.num_rows <= FEW_ROWS
+
+    @cached_property
+    def _dropped(self) -> Integers:
+        return self.layout.dropped()
+
+    @property
+    def _num_kept(self) -> int:
+        return self.layout.num_rows - len(self._dropped)
+
+    @cached_property
+    def _label_tables(self) -> list[dict[str, Any]]:
+        """The labels of each piece: their names, keys, counts and first rows."""
+        shards = [self._read_shards.read(number) for number in range(len(self.pieces))]
+        return [shard.to_pydict() for shard in shards]
+
+    @cached_property
+    def _name_of_key(self) -> dict[int, str]:
+        named: dict[int, str] = {}
+        for table in self._label_tables:
+            named.update(zip(table["label_key"], table["name"], strict=True))
+        return named
+
+    def _find_conflicts(self) -> dict[Split, _Conflicts]:
+        """Have the rows found whose very text carries different labels in one split."""
+        self._check_number_of_labels()
+        arguments = (self.layout, self.first_rows)
+        job = ChunkedJob(ingest.ConflictWorker, arguments, self.layout.num_partitions, 1)
+        reports = self.steps.store_shards(self.layout.conflicts.artifact, job, is_small=self._has_few)
+        found: dict[Split, _Conflicts] = {}
+        bounds = np.searchsorted(self._dropped, self.first_rows).tolist()
+        for number, split in enumerate(SPLITS):
+            told = [report["conflicts"][number] for report in reports]
+            first = sorted(tuple(conflict) for _, conflicts in told for conflict in conflicts)
+            num_rows = bounds[number + 1] - bounds[number]
+            conflicts = [_Conflict(row, keys) for row, keys in first[:_NUM_SHOWN]]
+            found[split] = _Conflicts(sum(count for count, _ in told), conflicts, num_rows)
+            if num_rows and num_rows == self.first_rows[number + 1] - self.first_rows[number]:
+                name = sources.shown(self.used[split])
+                raise InputError(f"{name}: nothing is left, as every text carries different labels")
+        return found
+
+    def _check_number_of_labels(self) -> None:
+        tables = [table for (split, _), table in zip(self.pieces, self._label_tables, strict=True) if split == "train"]
+        num_labels = len({name for table in tables for name in table["name"]})
+        num_rows = self.layout.num_train
+        if num_labels > 1000 and num_labels > num_rows / 2:
+            raise InputError(
+                f"{sources.shown(self.data.train)}: {num_labels} different labels in {num_rows} rows; is label_column right?"
+            )
+
+    def _settle_labels(self) -> list[str]:
+        """The names of the labels of train that are left, in the order in which people sort them.
+
+        InputError where there is one, and for a label of another split that train lacks.
+        """
+        left: dict[str, int] = {}
+        for (split, _), table in zip(self.pieces, self._label_tables, strict=True):
+            if split == "train":
+                for name, count in zip(table["name"], table["count"], strict=True):
+                    left[name] = left.get(name, 0) + count
+        for key, count in self._dropped_of_train():
+            left[self._name_of_key[key]] -= count
+        names = sorted((name for name, count in left.items() if count), key=_natural)
+        if len(names) == 1:
+            name = sources.shown(self.data.train)
+            raise InputError(f"{name}: every row has the label {names[0]!r}; at least two classes are needed")
+        self._check_known(names)
+        return names
+
+    def _dropped_of_train(self) -> Iterator[tuple[int, int]]:
+        """The keys of labels of training rows that are dropped, with the number of these rows, in each partition."""
+        conflicts = self.layout.conflicts
+        for number in range(conflicts.count):
+            batch = conflicts.read(number)
+            is_of_train = batch.column("row").to_numpy() < self.layout.num_train
+            keys, counts = np.unique(batch.column("label_key").to_numpy()[is_of_train], return_counts=True)
+            yield from zip(keys.tolist(), counts.tolist(), strict=True)
+
+    def _check_known(self, names: Sequence[str]) -> None:
+        """InputError for the first label that train lacks."""
+        in_train = set(names)
+        for (split, piece), table in zip(self.pieces, self._label_tables, strict=True):
+            rows = zip(table["first_row"], table["name"], strict=True)
+            unknown = [(row, name) for row, name in rows if name not in in_train]
+            if split != "train" and unknown:
+                row, label = min(unknown)
+                known = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
+                raise InputError(f"{piece.name}: row {row}: label {label!r} does not occur in train, which has {known}")
+
+    def _report_conflicts(self, found: Mapping[Split, _Conflicts]) -> tuple[list[dict[str, Any]], list[str]]:
+        """The first few conflicting texts, and a warning for each source that has any."""
+        shown: list[dict[str, Any]] = []
+        warnings = []
+        for split, conflicts in found.items():
+            entries = [self._described(split, conflict) for conflict in conflicts.first]
+            shown += entries
+            if entries:
+                first = entries[0]
+                problem = (
+                    f"{conflicts.num_texts} texts carry different labels; their {conflicts.num_rows} rows are dropped"
+                )
+                labels = ", ".join(first["labels"])
+                warnings.append(
+                    f"{sources.shown(self.used[split])}: {problem}, such as {first['text'][:80]!r} ({labels})"
+                )
+        return shown[:_NUM_SHOWN], warnings
+
+    def _described(self, split: Split, conflict: _Conflict) -> dict[str, Any]:
+        part = next(part for part in self.layout.parts if conflict.row < part.first_row + part.num_rows)
+        text = self.layout.texts(part).column("text")[conflict.row - part.first_row].as_py()
+        labels = sorted((self._name_of_key[key] for key in conflict.label_keys), key=_natural)
+        return {"split": split, "text": text, "labels": labels}
+
+    @cached_property
+    def _shards(self) -> ShardSet:
+        return ShardSet(self.stage.artifact, -(-self._num_kept // ROWS_PER_SHARD))
+
+    def _write_texts(self, label_names: Sequence[str]) -> list[Report]:
+        """Have the texts and the labels' numbers written by id."""
+        numbers = {ingest.label_key(name): number for number, name in enumerate(label_names)}
+        keys = np.array(sorted(numbers), np.uint64)
+        columns = {
+            "label_key": keys,
+            "number": np.array([numbers[key] for key in keys.tolist()], np.int32),
+        }
+        into = ShardSet(self.store.working(self.stage.artifact, "labels"), 1)
+        into.write(0, Shard(columns, {}))
+        job = ChunkedJob(ingest.TextWorker, (self.layout, into), self._num_kept, ROWS_PER_SHARD)
+        return self.steps.store_shards(self.stage.artifact, job, is_small=self._has_few)
+
+    def _labels(self) -> npt.NDArray[np.int32]:
+        columns = (self._shards.read(number).column("label").to_numpy() for number in range(self._shards.count))
+        return np.concatenate(list(columns))
+
+    def _first_splits(self) -> npt.NDArray[np.int8]:
+        """The splits as they were given."""
+        bounds = self.first_rows - np.searchsorted(self._dropped, self.first_rows)
+        return np.repeat(np.arange(len(SPLITS), dtype=np.int8), np.diff(bounds))
+
+    def _groups(self, kind: str) -> npt.NDArray[np.int32]:
+        """Numbers of the rows, equal for those whose digests of a kind are, in order of first appearance."""
+        kinds = ("folded",) if self.data.dev else ("folded", "words")
+        num_partitions = self.layout.num_partitions
+        into = ShardSet(self.store.working(self.stage.artifact, "duplicates"), len(kinds) * num_partitions)
+        job = ChunkedJob(ingest.DuplicateWorker, (self.layout, kinds), into.count, 1)
+        self.steps.store_shards(into.artifact, job, is_small=self._has_few)
+        firsts = np.arange(self._num_kept, dtype=np.int32)
+        is_first = np.ones(self._num_kept, bool)
+        for number in range(num_partitions):
+            later = into.read(kinds.index(kind) * num_partitions + number)
+            ids = later.column("id").to_numpy()
+            firsts[ids] = later.column("first").to_numpy()
+            is_first[ids] = False
+        numbers = np.cumsum(is_first, dtype=np.int32) - np.int32(1)
+        groups: npt.NDArray[np.int32] = numbers[firsts]
+        return groups
+
+    def _carve_dev(self, rows: _Rows) -> None:
+        """Make some rows of train dev, and take others out of it."""
+        is_train = rows.is_in("train")
+        num_train = int(is_train.sum())  # the first rows, so that their positions are their ids
+        carving = carve(
+            rows.labels[:num_train],
+            self._groups("words")[:num_train],
+            self._containment(is_train),
+            fraction=self.data.dev_fraction,
+            max_rows=self.data.max_dev,
+            seed=self.seed,
+        )
+        if not carving.is_dev.any():
+            name = sources.shown(self.data.train)
+            raise InputError(f"{name}: too few rows ({num_train}) to carve a dev split from; give one")
+        rows.splits[:num_train][carving.is_dev] = SPLITS.index("dev")
+        rows.splits[:num_train][carving.is_left_out] = NO_SPLIT
+
+    def _containment(self, is_train: npt.NDArray[np.bool_]) -> Containment:
+        """Answers where texts stand inside training rows: their workers are asked, and texts are had from workers."""
+
+        def ask(phrases: Sequence[str], most: int) -> Iterator[Answer]:
+            return self._ask(phrases, most, is_train)
+
+        return Containment(self._take_texts, ask)
+
+    def _ask(self, phrases: Sequence[str], most: int, is_train: npt.NDArray[np.bool_]) -> Iterator[Answer]:
+        name = f"question-{self._num_questions}"
+        self._num_questions += 1
+        question = ShardSet(self.store.working(self.stage.artifact, name), 1)
+        question.write(0, Shard({"text": pa.array(phrases, pa.string())}, {}))
+        marks = (is_train[first : first + ROWS_PER_SHARD] for first in range(0, len(is_train), ROWS_PER_SHARD))
+        columns = {"is_train": np.array([ingest.packed(mark) for mark in marks], object)}
+        arguments = (self._shards, ROWS_PER_SHARD, question, most)
+        job = ChunkedJob(ingest.InsideWorker, arguments, self._shards.count, 1, columns)
+        for number, answered in enumerate(self.steps.run(job, is_small=self._has_few), 1):
+            self.steps.tell(min(number * ROWS_PER_SHARD, self._num_kept))
+            yield ingest.as_answer(answered)
+
+    def _take_texts(self, ids: npt.NDArray[np.integer]) -> Iterator[Sequence[str]]:
+        """The texts of these ids, in order."""
+        for first in range(0, len(ids), ingest.PART_ROWS):
+            some = np.asarray(ids[first : first + ingest.PART_ROWS], np.int64)
+            ascending = np.sort(some)
+            arguments = (self._shards, ROWS_PER_SHARD)
+            job = ChunkedJob(ingest.GatherWorker, arguments, len(some), _GATHERED, {"ids": ascending})
+            gathered = [columns["text"] for columns in self.steps.run(job, is_small=self._has_few)]
+            texts = np.concatenate(gathered)
+            yield texts[np.searchsorted(ascending, some)].tolist()
+
+    def _save(self, rows: _Rows, groups: npt.NDArray[np.int32], summary: Summary) -> None:
+        self._save_array("labels", rows.labels)
+        self._save_array("splits", rows.splits)
+        self._save_array("duplicate_groups", groups)
+        text = json.dumps(asdict(summary), indent=1)
+        self._put("dataset.json", text.encode())
+
+    def _save_array(self, name: str, array: npt.NDArray[Any]) -> None:
+        buffer = io.BytesIO()
+        np.save(buffer, array)
+        self._put(f"{name}.npy", buffer.getvalue())
+
+    def _put(self, name: str, content: bytes) -> None:
+        open_folder(self.store.location).put(f"{self.stage.artifact.name}/{name}", content)
+
+
+def _tell_nobody(num_rows: int) -> None:
+    """On a cluster the shards that are stored tell how far reading has come."""
+
+
+def _natural(name: str) -> tuple[bool, float, list[str | int], str]:
+    """Sort key: numbers by value and first, names with their runs of digits by value."""
+    if re.fullmatch(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", name):
+        return False, float(name), [], name
+    parts = re.split(r"(\d+)", name.casefold())
+    return True, 0.0, [int(part) if i % 2 else part for i, part in enumerate(parts)], name
+
+
+def _count_labels(rows: _Rows, split: Split, label_names: Sequence[str]) -> dict[str, int]:
+    counts = np.bincount(rows.labels[rows.ids(split)], minlength=len(label_names))
+    return dict(zip(label_names, counts.tolist(), strict=True))
+
+
+def _count_duplicates(groups: npt.NDArray[np.int32]) -> int:
+    return len(groups) - len(np.unique(groups))
+
+
+def _carving_warnings(rows: _Rows, label_names: Sequence[str]) -> list[str]:
+    """What carving dev has cost."""
+    warnings = []
+    if count := (rows.splits == NO_SPLIT).sum():
+        warnings.append(
+            f"{count} training texts contain dev texts, word for word, and are left out of train and the pool"
+        )
+    in_train = np.bincount(rows.labels[rows.ids("train")], minlength=len(label_names))
+    in_dev = np.bincount(rows.labels[rows.ids("dev")], minlength=len(label_names))
+    absent = np.flatnonzero((in_train > 1) & (in_dev == 0))
+    if len(absent):
+        some = ", ".join(label_names[label] for label in absent[:_NUM_SHOWN])
+        warnings.append(
+            f"dev has no text of {len(absent)} labels ({some}): their texts all stand in texts that train keeps"
+        )
+    return warnings

@@ -1,0 +1,52 @@
+"""Sentences that workers of a cluster make are those that one process makes, to the byte."""
+
+import os
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from raysweep.cluster import Capacity, NodeSize, connected
+from raysweep.config.sweep import DataConfig, ResourcesConfig
+from raysweep.errors import InputError
+from raysweep.prepare import sentences
+from raysweep.prepare.stages import Coordinator
+from support.sentences import build, stage_of
+
+
+def put_files(folder: Path) -> None:
+    """Twelve files with duplicates, conflicts, and rows inside others."""
+    draw = random.Random(0)
+    folder.mkdir()
+    for number in range(12):
+        texts = [" ".join(draw.choices("abcdefghijklmnop", k=draw.randint(2, 8))) for _ in range(40)]
+        table = pa.table({"text": texts, "label": draw.choices("xyz", k=40)})
+        pq.write_table(table, folder / f"{number:02}.parquet")
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_one_worker_four_and_none_make_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_files(tmp_path / "train")
+    data = DataConfig(train=str(tmp_path / "train"))
+    monkeypatch.setattr(sentences, "ROWS_PER_PARTITION", 100)
+    monkeypatch.setattr(sentences, "ROWS_PER_SHARD", 64)
+    here = content(build(tmp_path / "here", data).folder)
+    assert len(here) > 7
+    monkeypatch.setattr(sentences, "FEW_ROWS", 0)
+    monkeypatch.setattr(sentences, "FEW_PIECES", 0)
+    with connected(ResourcesConfig(num_cpus=4)):
+        for count in (1, 4):
+            capacity = Capacity((NodeSize(count, 0),))
+            on_cluster = content(build(tmp_path / f"of-{count}", data, capacity=capacity).folder)
+            assert on_cluster == here
+        path = tmp_path / "train" / "05.parquet"
+        store, stage = stage_of(tmp_path / "refused", data)
+        os.utime(path, ns=(0, 0))
+        with pytest.raises(InputError, match=f"^{path}: changed while it was read: prepare again$"):
+            Coordinator(store, capacity).build(stage)
+        assert not [file for file in (tmp_path / "refused").rglob("*") if file.is_file()]

@@ -1,0 +1,26 @@
+"""Building the sentences of a configuration without a sweep."""
+
+from pathlib import Path
+
+from raysweep.cluster import Capacity
+from raysweep.config.sweep import DataConfig
+from raysweep.data import ingest
+from raysweep.data.artifacts import Artifact, Store
+from raysweep.prepare.plan import SentencesStage
+from raysweep.prepare.stages import Coordinator
+
+
+def stage_of(place: Path | str, data: DataConfig, seed: int = 0) -> tuple[Store, SentencesStage]:
+    """The stage that builds the sentences in the artifacts at a place; its key is not that of a sweep."""
+    store = Store(str(place))
+    parameters = {"data": data.model_dump(), "seed": seed}
+    artifact = store.artifact("sentences", parameters)
+    return store, SentencesStage(artifact, parameters, data, ingest.list_pieces(data))
+
+
+def build(place: Path | str, data: DataConfig, seed: int = 0, capacity: Capacity | None = None) -> Artifact:
+    """Build them, in this process without a capacity, whatever was built before."""
+    store, stage = stage_of(place, data, seed)
+    store.remove(stage.artifact)
+    Coordinator(store, capacity).build(stage)
+    return stage.artifact

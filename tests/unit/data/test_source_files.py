@@ -1,0 +1,202 @@
+"""What files a source names, and files that are not what was listed."""
+
+import os
+from pathlib import Path
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raysweep.data import sources
+from raysweep.data.source_files import list_files
+from raysweep.errors import InputError
+from support.s3_server import BUCKET, S3Server
+
+ROW = b"text,label\na,1\n"
+FILES = [
+    "b.csv",
+    "a.csv",
+    "c.jsonl",
+    "_SUCCESS",
+    "_x.csv",
+    ".y.csv",
+    "notes.txt",
+    "deep/d.csv",
+    "deep/_tmp/e.csv",
+    "10.csv",
+]
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("tree")
+    for name in FILES:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b'{"text": "a", "label": 1}\n' if name.endswith("jsonl") else ROW)
+    return root
+
+
+def names(source: str | Path, root: str | Path) -> list[str]:
+    return [file.name.removeprefix(f"{root}/") for file in list_files(str(source))]
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("", ["10.csv", "a.csv", "b.csv", "c.jsonl"]),
+        ("/", ["10.csv", "a.csv", "b.csv", "c.jsonl"]),
+        ("/a.csv", ["a.csv"]),
+        ("/_x.csv", ["_x.csv"]),
+        ("/*.csv", ["10.csv", "a.csv", "b.csv"]),
+        ("/[!a].csv", ["b.csv"]),
+        ("/?.csv", ["a.csv", "b.csv"]),
+        ("/[ab]*", ["a.csv", "b.csv"]),
+        ("/_*", ["_SUCCESS", "_x.csv"]),
+        ("/**/*.csv", ["10.csv", "a.csv", "b.csv", "deep/d.csv"]),
+        ("/*/*.csv", ["deep/d.csv"]),
+        ("/d*/d.csv", ["deep/d.csv"]),
+        ("/deep/_*/*.csv", ["deep/_tmp/e.csv"]),
+    ],
+)
+def test_files_folders_and_globs_are_listed_by_name(tree: Path, source: str, found: list[str]) -> None:
+    assert names(f"{tree}{source}", tree) == found
+    assert names(f"file://{tree}{source}", f"file://{tree}") == found
+    memory = fsspec.filesystem("memory")
+    if memory.exists("/tree"):
+        memory.rm("/tree", recursive=True)
+    memory.put(str(tree), "/tree", recursive=True)
+    assert names(f"memory://tree{source}", "memory://tree") == found
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(["*", "?", "[ab]", "[!a]", "a", "b", ".csv", "deep/", "*/", "**/"]), min_size=1, max_size=5
+    )
+)
+def test_globs_match_what_pathlib_matches(tree: Path, parts: list[str]) -> None:
+    pattern = "".join(parts)
+    if "**" in pattern.replace("/**/", "/").removeprefix("**/") or pattern.endswith("/"):
+        return  # ** within a name, which pathlib refuses
+    expected = {path.relative_to(tree).as_posix() for path in tree.glob(pattern) if path.is_file()}
+    visible = sorted(name for name in expected if not any(part[0] in "_." for part in name.split("/")))
+    if visible:
+        assert names(f"{tree}/{pattern}", tree) == visible
+    else:
+        with pytest.raises(InputError, match=r"no file matches|no file in this folder|no such file"):
+            list_files(f"{tree}/{pattern}")
+
+
+def test_a_wildcard_in_a_name_is_no_glob_where_the_file_is_there(tmp_path: Path) -> None:
+    (tmp_path / "what[1]?.csv").write_bytes(ROW)
+    (tmp_path / "what1!.csv").write_bytes(ROW)
+    assert names(tmp_path / "what[1]?.csv", tmp_path) == ["what[1]?.csv"]
+
+
+def test_a_list_is_read_in_its_order_and_rows_are_counted_in_each_file(tmp_path: Path) -> None:
+    for number, rows in enumerate(["a,x\nb,y\n", "", "c,x\nd,\n"]):
+        (tmp_path / f"{number}.csv").write_text(f"text,label\n{rows}")
+    first, empty, last = (str(tmp_path / f"{number}.csv") for number in range(3))
+    texts = [batch.texts for batch in sources.read(["demo", first, empty, first])]
+    assert texts[1:] == [["a", "b"], ["a", "b"]]
+    with pytest.raises(InputError, match="2.csv: row 2: column 'label' is ''"):
+        list(sources.read([first, last]))
+    with pytest.raises(InputError, match="1.csv, .*1.csv: holds no rows"):
+        list(sources.read([empty, empty]))
+    assert sources.shown([first] * 5) == f"{first}, {first}, {first} and 2 more"
+
+
+def test_a_glob_may_mix_formats_but_each_file_needs_both_columns(tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_bytes(ROW)
+    pq.write_table(pa.table({"label": [True, False], "more": [1, 2], "text": ["b", "c"]}), tmp_path / "2.parquet")
+    labels = [label for batch in sources.read(str(tmp_path / "*")) for label in batch.labels]
+    assert labels == ["1", "true", "false"]
+    pq.write_table(pa.table({"label": [1], "sentence": ["d"]}), tmp_path / "3.parquet")
+    with pytest.raises(InputError, match="3.parquet: column 'text' is missing; the columns are 'label', 'sentence'"):
+        list(sources.read(str(tmp_path / "*")))
+    pq.write_table(pa.table({"label": [1], "text": [4.5]}), tmp_path / "3.parquet")
+    with pytest.raises(InputError, match="3.parquet: row 1: column 'text' is 4.5, of type float and not a string"):
+        list(sources.read(str(tmp_path)))
+    (tmp_path / "notes.md").write_text("x")
+    with pytest.raises(InputError, match=r"notes.md: unsupported suffix \(.md\)"):
+        list(sources.read(str(tmp_path / "*")))
+
+
+@pytest.mark.parametrize("when", ["listed", "read"])
+@pytest.mark.parametrize("addition", ["z,1\n", '"half'])
+def test_a_file_that_grows_is_refused_in_one_line(tmp_path: Path, when: str, addition: str) -> None:
+    path = tmp_path / "grows.csv"
+    path.write_text("text,label\n" + "a,1\n" * 20_000)
+    listed = sources.pieces(str(path))
+    if when == "listed":
+        path.write_text(path.read_text() + addition)
+
+    def read_while_it_grows() -> None:
+        for _ in sources.read_pieces(listed):
+            path.write_text(path.read_text() + addition)
+
+    with pytest.raises(InputError) as caught:
+        read_while_it_grows()
+    assert str(caught.value) == f"{path}: changed while it was read: prepare again"
+
+
+def test_a_file_that_was_touched_or_removed_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(ROW)
+    listed = sources.pieces(str(path))
+    os.utime(path, ns=(0, 0))
+    with pytest.raises(InputError, match="changed while it was read"):
+        sources.fingerprint(listed)
+    path.unlink()
+    with pytest.raises(InputError, match="no such file"):
+        list(sources.read_pieces(listed))
+
+
+def test_many_files_are_recognised_without_being_read(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_bytes(ROW)
+
+    def fingerprint() -> str:
+        return sources.fingerprint(sources.pieces(str(tmp_path)))
+
+    before = fingerprint()
+    assert fingerprint() == before
+    os.utime(tmp_path / "b.csv", ns=(1, 1))
+    touched = fingerprint()
+    (tmp_path / "b.csv").write_bytes(ROW + b"b,2\n")
+    os.utime(tmp_path / "b.csv", ns=(1, 1))
+    grown = fingerprint()
+    (tmp_path / "b.csv").rename(tmp_path / "c.csv")
+    assert len({before, touched, grown, fingerprint()}) == 4
+
+
+def test_a_thousand_parquet_files_in_a_bucket(server: S3Server, tmp_path: Path) -> None:
+    import boto3
+
+    client = boto3.client("s3")
+    for number in range(1000):
+        table = pa.table({"text": [f"text {number} {row}" for row in range(3)], "label": [0, 1, 2]})
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink)
+        client.put_object(Bucket=BUCKET, Key=f"many/part {number:04}.parquet", Body=sink.getvalue().to_pybytes())
+    client.put_object(Bucket=BUCKET, Key="many/_SUCCESS", Body=b"")
+    listed = sources.pieces(server.uri("many"))
+    assert [piece.name for piece in listed] == [
+        server.uri("many", f"part {number:04}.parquet") for number in range(1000)
+    ]
+    options = f"?endpoint_override=127.0.0.1%3A{server.port}&scheme=http&region=us-east-1"
+    with_options = sources.pieces(server.uri("many", f"part 00?[12].parquet{options}"))
+    assert with_options[0].name == server.uri("many", f"part 0001.parquet{options}")
+    assert len(with_options) == 20
+    assert sources.fingerprint(listed[:2]) == sources.fingerprint(
+        sources.pieces(server.uri("many", f"part 000[01]*{options}"))
+    )
+    texts = [text for batch in sources.read_pieces(with_options) for text in batch.texts]
+    assert len(texts) == 60
+    assert texts[:2] == ["text 1 0", "text 1 1"]
+    client.put_object(Bucket=BUCKET, Key="many/part 0001.parquet", Body=b"now this")
+    with pytest.raises(InputError, match="part 0001.parquet: changed while it was read: prepare again"):
+        list(sources.read_pieces(listed[:3]))
