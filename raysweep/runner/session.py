@@ -112,12 +112,11 @@ class Session:
     def search(self, sweep: Sweep) -> None:
         """Run the sweep's trials, then score its front on the test split where there is one."""
         # Imported here: Ray Tune takes its time, and reads the environment, which is set by now.
-        from raysweep.runner import tune, workers
+        from raysweep.runner import tune
+        from raysweep.runner.workers import WorkbenchSpec
 
-        bench = workers.WorkbenchSpec(self.prepared, self.config.evaluation, self.request)
-        tune.search(sweep, bench)
-        if sweep.front and self._has_test:
-            workers.score_test(sweep, bench)
+        bench = WorkbenchSpec(self.prepared, self.config.evaluation, self.request)
+        tune.search(sweep, bench, has_test=self._has_test)
 
     def _packed(self) -> "Session":
         """The session with as many trials on each GPU as the space's most demanding ones leave room for."""

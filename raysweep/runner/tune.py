@@ -1,6 +1,7 @@
 """The sweep on Ray Tune: thin adapters between Tune's trials and :class:`raysweep.sweep.sweep.Sweep`, which decides.
 
-Tune places trials, reuses their actors and notices when one dies; its own snapshots are never read back.
+Tune places trials, reuses their actors and notices when one dies; its own snapshots are never read back. When the search is
+over, the actors score the front on the test split: to Tune that is one more trial for each rung.
 """
 
 import contextlib
@@ -24,11 +25,12 @@ from raysweep.config.sweep import BudgetConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import TrialDivergedError
-from raysweep.results.ledger import checkpoint_folder, point_folder
+from raysweep.results.ledger import checkpoint_folder, point_folder, point_name
 from raysweep.results.types import LOCAL, Node, RungProgress
-from raysweep.runner.workers import WorkbenchSpec, open_workbench
+from raysweep.runner.workers import WorkbenchSpec, open_workbench, score_on_test
 from raysweep.storage.bucket import StorageError
 from raysweep.storage.folder import Folder
+from raysweep.sweep.front_scores import FrontRung, FrontScores
 from raysweep.sweep.status import describe_progress
 from raysweep.sweep.sweep import Sweep
 from raysweep.terminal import uninterrupted
@@ -38,6 +40,8 @@ from raysweep.training.workbench import RungResult
 
 PROGRESS_SECONDS = 5.0  # within a rung, between two reports of how far it is
 LOG_SECONDS = 60.0  # between two such lines of one trial in the log
+NOT_STARTED = "its process could not be started"
+REMOVED = "removed before it began"
 
 
 @dataclass(frozen=True)
@@ -60,16 +64,6 @@ class TrialTask:
     config: TrialConfig
     run: int
 
-    def as_tune_config(self) -> dict[str, Any]:
-        """What Tune takes for a trial's configuration."""
-        return {"task": self}
-
-    @classmethod
-    def of(cls, tune_config: dict[str, Any]) -> "TrialTask":
-        """The task in what Tune hands back as a trial's configuration."""
-        task: TrialTask = tune_config["task"]
-        return task
-
     @property
     def num_rungs(self) -> int:
         return self.sweep.budget.rungs_of(self.config.examples_per_rung)
@@ -83,14 +77,53 @@ class TrialTask:
         return self.sweep.run.within(checkpoint_folder(self.number))
 
 
+@dataclass(frozen=True)
+class ScoreTask:
+    """What the actor that scores a rung of the front on the test split is told."""
+
+    sweep: SweepTask
+    rung: FrontRung
+
+    def results(self) -> Iterator["ScoredRung"]:
+        """The rung's scores, of which nothing happens before they are asked for."""
+        bench = open_workbench(self.sweep.bench)
+        yield ScoredRung(score_on_test(bench, self.sweep.run, self.rung))
+
+
+@dataclass(frozen=True)
+class ScoredRung:
+    """A rung's points on the test split, as an event holds them."""
+
+    points: list[dict[str, Any]]
+
+
+def _as_tune_config(task: TrialTask | ScoreTask) -> dict[str, Any]:
+    """What Tune takes for a trial's configuration."""
+    return {"task": task}
+
+
+def _task(tune_config: dict[str, Any]) -> TrialTask | ScoreTask:
+    """The task in what Tune hands back as a trial's configuration."""
+    task: TrialTask | ScoreTask = tune_config["task"]
+    return task
+
+
 class TrialActor(tune.Trainable):
-    """A trial's time on one worker, from its start or from where it was left: a Tune step is a rung, or a part of one."""
+    """A trial's time on one worker, from its start or from where it was left: a Tune step is a rung, or a part of one.
+
+    Or the scoring of a rung of the front on the test split, which is one step.
+    """
 
     def setup(self, config: dict[str, Any]) -> None:
         """Make ready for a trial; Tune calls it again for each trial that a reused actor takes."""
-        self.task = TrialTask.of(config)
+        task = _task(config)
         self.logged_at = time.monotonic()
-        self.results = self._rungs()
+        self.results: Iterator[RungResult | RungProgress | ScoredRung]
+        if isinstance(task, ScoreTask):
+            self.results = task.results()
+        else:
+            self.task = task
+            self.results = self._rungs()
 
     def _rungs(self) -> Iterator[RungResult | RungProgress]:
         """The trial, of which nothing happens before the first step: what goes wrong there is told in full."""
@@ -117,6 +150,8 @@ class TrialActor(tune.Trainable):
         except (TrialDivergedError, InputError) as error:
             # A result and no exception: the actor is sound and takes the next trial, and the reason arrives in full.
             return {"failure": str(error), "done": True}
+        if isinstance(result, ScoredRung):
+            return {"points": json.dumps(result.points, allow_nan=False), "done": True}
         if isinstance(result, RungProgress):
             self.log(result)
             return {"progress": json.dumps(dataclasses.asdict(result))}
@@ -180,33 +215,50 @@ class _NotInSnapshots:
 
 
 class TuneSearcher(_NotInSnapshots, Searcher):
-    """Hands Tune the sweep's next trial: a trial of Tune's is one of ours for as long as it is on a worker."""
+    """Hands Tune the sweep's next trial: a trial of Tune's is one of ours for as long as it is on a worker.
 
-    def __init__(self, sweep: Sweep, task: SweepTask) -> None:
+    When the sweep has no more, and no worker is busy, the rungs of its front follow, to be scored.
+    """
+
+    def __init__(self, sweep: Sweep, scores: FrontScores, task: SweepTask) -> None:
         super().__init__()
         self._sweep = sweep
+        self._scores = scores
         self._task = task
-        self._numbers: dict[str, int] = {}  # of our trials that are on a worker, by Tune's id
+        self._on_workers: dict[str, int | FrontRung] = {}  # numbers of our trials, and rungs, by Tune's id
 
     @_ends_the_sweep()
     @uninterrupted()
     def suggest(self, trial_id: str) -> Any:
+        if self._scores.have_begun:
+            return self._rung_to_score(trial_id)
         asked = self._sweep.ask()
-        if asked is None:  # while trials run, one of them may still lead to another
-            return None if self._sweep.assignments else Searcher.FINISHED
+        if asked is None:
+            # While trials run, one of them may still lead to another.
+            return None if self._sweep.assignments else self._rung_to_score(trial_id)
         number, config = asked
-        self._numbers[trial_id] = number
+        self._on_workers[trial_id] = number
         run = self._sweep.scheduler.trials[number].run
-        return TrialTask(self._task, number, config, run).as_tune_config()
+        return _as_tune_config(TrialTask(self._task, number, config, run))
+
+    def _rung_to_score(self, trial_id: str) -> Any:
+        rung = self._scores.next()
+        if rung is None:
+            return Searcher.FINISHED
+        self._on_workers[trial_id] = rung
+        return _as_tune_config(ScoreTask(self._task, rung))
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Note that a trial left its worker.
 
         The scheduler, which is told the reason too, passes that on to the sweep; but not of a trial that never ran.
         """
-        number = self._numbers.pop(trial_id)
-        if error and number in self._sweep.assignments and number not in self._numbers.values():
-            self._sweep.rest(number, failure="its process could not be started")
+        work = self._on_workers.pop(trial_id)
+        if isinstance(work, FrontRung):
+            if error:
+                self._scores.fail(work, NOT_STARTED)
+        elif error and work in self._sweep.assignments and work not in self._on_workers.values():
+            self._sweep.rest(work, failure=NOT_STARTED)
 
     def save(self, checkpoint_path: str) -> None:
         """Do nothing: the ledger holds all there is to keep."""
@@ -216,11 +268,12 @@ class TuneSearcher(_NotInSnapshots, Searcher):
 
 
 class TuneScheduler(_NotInSnapshots, FIFOScheduler):
-    """Passes rungs and endings to the sweep, and its decisions to Tune."""
+    """Passes rungs and endings to the sweep, and its decisions to Tune; and scores on test to where they are kept."""
 
-    def __init__(self, sweep: Sweep) -> None:
+    def __init__(self, sweep: Sweep, scores: FrontScores) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._sweep = sweep
+        self._scores = scores
 
     @_ends_the_sweep()
     @uninterrupted()
@@ -234,26 +287,56 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
     @_ends_the_sweep()
     @uninterrupted()
     def on_trial_complete(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> None:
+        task = _task(trial.config)
+        if isinstance(task, ScoreTask):
+            self._take_scores(task.rung, result)
+            return
         if "rung" in result:  # a trial's last result comes here and not to on_trial_result
             self._sweep.rung(_number(trial), json.loads(result["rung"]))
         self._sweep.rest(_number(trial), failure=result.get("failure"))
 
+    def _take_scores(self, rung: FrontRung, result: dict[str, Any]) -> None:
+        if failure := result.get("failure"):
+            self._scores.fail(rung, failure)
+        else:
+            self._scores.take(rung, json.loads(result["points"]))
+
     @_ends_the_sweep()
     @uninterrupted()
     def on_trial_error(self, tune_controller: Any, trial: TuneTrial) -> None:
-        if trial.should_recover():  # Tune begins it again, and it finds its checkpoint
+        task = _task(trial.config)
+        if isinstance(task, ScoreTask):
+            if not trial.should_recover():  # otherwise Tune begins it again
+                self._scores.fail(task.rung, _cause(trial))
+        elif trial.should_recover():  # Tune begins it again, and it finds its checkpoint
             self._sweep.take_progress(_number(trial), None)
             self._sweep.display.line(f"trial {_number(trial)}: {_cause(trial)}; it goes on from its checkpoint")
         else:
             self._sweep.rest(_number(trial), failure=_cause(trial))
 
     def on_trial_remove(self, tune_controller: Any, trial: TuneTrial) -> None:
-        self._sweep.rest(_number(trial), failure="removed before it began")
+        task = _task(trial.config)
+        if isinstance(task, ScoreTask):
+            self._scores.fail(task.rung, REMOVED)
+        else:
+            self._sweep.rest(task.number, failure=REMOVED)
+
+
+class _Clock(_NotInSnapshots, tune.Callback):
+    """Keeps the time on the status line while the front is scored."""
+
+    def __init__(self, scores: FrontScores) -> None:
+        self._scores = scores
+
+    def on_step_end(self, iteration: int, trials: list[TuneTrial], **info: Any) -> None:
+        self._scores.show()
 
 
 def _number(trial: TuneTrial) -> int:
     """The number by which the sweep knows a trial of Tune's."""
-    return TrialTask.of(trial.config).number
+    task = _task(trial.config)
+    assert isinstance(task, TrialTask)
+    return task.number
 
 
 def _cause(trial: TuneTrial) -> str:
@@ -264,25 +347,29 @@ def _cause(trial: TuneTrial) -> str:
 
 
 def _name(trial: TuneTrial) -> str:
-    return f"trial-{_number(trial):04d}-{trial.trial_id}"
+    task = _task(trial.config)
+    if isinstance(task, ScoreTask):
+        return f"test-{point_name(task.rung.trial, task.rung.step)}-{trial.trial_id}"
+    return f"trial-{task.number:04d}-{trial.trial_id}"
 
 
-def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialActor) -> None:
-    """Run the sweep's trials until it has no more or its budget is spent.
+def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialActor, *, has_test: bool = False) -> None:
+    """Run the sweep's trials until it has no more or its budget is spent; then score its front, where there is a test split.
 
-    KeyboardInterrupt leaves finished rungs in the ledger.
+    KeyboardInterrupt leaves finished rungs, and scores, in the ledger.
     """
     config = sweep.config
     request = bench.request
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # Ctrl-C is ours to handle: Tune's own handler saves pickles first
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"  # the ledger has every result
     task = SweepTask(bench, config.budget, sweep.run, config.seed, config.resources.checkpoint_seconds)
+    scores = FrontScores(sweep, has_test=has_test)
     tuner = tune.Tuner(
         tune.with_resources(actor, {"cpu": request.cpus, "gpu": request.gpus}),
         tune_config=tune.TuneConfig(
             num_samples=-1,  # the sweep says when it is over
-            search_alg=TuneSearcher(sweep, task),
-            scheduler=TuneScheduler(sweep),
+            search_alg=TuneSearcher(sweep, scores, task),
+            scheduler=TuneScheduler(sweep, scores),
             max_concurrent_trials=request.count,
             reuse_actors=True,
             trial_name_creator=_name,
@@ -292,6 +379,7 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
             name="tune",
             storage_path=str(sweep.folder),
             verbose=0,
+            callbacks=[_Clock(scores)],
             # A trial that is begun again finds its own checkpoint; Tune keeps none.
             failure_config=tune.FailureConfig(max_failures=config.resources.max_failures),
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),

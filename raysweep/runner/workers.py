@@ -1,8 +1,7 @@
 """Work on the cluster beside trials: measuring memory, scoring the test split, each process's workbench."""
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import ray
@@ -12,15 +11,11 @@ from raysweep.config.sweep import EvaluationConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
-from raysweep.results.events import PointsScored
-from raysweep.results.ledger import point_folder, write_dependence
-from raysweep.results.types import Point, PointKey
+from raysweep.results.ledger import point_folder
 from raysweep.storage.folder import Folder
-from raysweep.sweep.sweep import Sweep
+from raysweep.sweep.front_scores import FrontRung
 from raysweep.training.weights import read_point, save_scores
 from raysweep.training.workbench import Workbench
-
-WAIT_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -78,71 +73,15 @@ def _measure_memory(spec: WorkbenchSpec, trials: Sequence[TrialConfig]) -> GpuMe
     return GpuMemory(peak, torch.cuda.get_device_properties(0).total_memory)
 
 
-@dataclass(frozen=True)
-class FrontRung:
-    """A rung with points on the front, and their keys."""
-
-    trial: int
-    step: int
-    keys: list[PointKey] = field(default_factory=list)
-
-
-def score_test(sweep: Sweep, spec: WorkbenchSpec) -> None:
-    """Score the front's members on the test split, once, on the cluster."""
-    rungs = _untested(sweep)
-    if not rungs:
-        return
-    request = spec.request
-    num_workers = min(request.count, len(rungs))
-    score = ray.remote(num_cpus=request.cpus, num_gpus=request.gpus)(_score_test)
-    waiting = [score.remote(spec, sweep.run, rungs[worker::num_workers]) for worker in range(num_workers)]
-    began = time.monotonic()
-    with sweep.display.live():
-        while waiting:
-            finished, waiting = ray.wait(waiting, timeout=WAIT_SECONDS)
-            for result in finished:
-                _record(sweep, result)
-            sweep.display.status(f"test: scoring {len(rungs)} rungs of the front, {time.monotonic() - began:.0f} s")
-
-
-def _untested(sweep: Sweep) -> list[FrontRung]:
-    """The rungs of the front whose points no earlier session has scored on the test split."""
-    rungs: dict[tuple[int, int], FrontRung] = {}
-    for point in sweep.kept_front():
-        trial, step = point.trial, point.step
-        assert trial is not None and step is not None
-        if (trial, step, *point.key) in sweep.tested:
-            continue
-        rung = rungs.setdefault((trial, step), FrontRung(trial, step))
-        rung.keys.append(point.key)
-    return list(rungs.values())
-
-
-def _record(sweep: Sweep, result: Any) -> None:
-    try:
-        points = tuple(ray.get(result))
-    except ray.exceptions.RayError as error:  # hours of search are not to end without a report
-        sweep.display.warn(f"test: some front members were not scored: {_last_line(error)}")
-        return
-    sweep.ledger.append(PointsScored(points=points))
-    for trial, step in {(point.trial, point.step) for point in points}:
-        assert trial is not None and step is not None
-        write_dependence(sweep.run, point_folder(trial, step), sweep.ledger.position)
-
-
-def _score_test(spec: WorkbenchSpec, run: Folder, rungs: Sequence[FrontRung]) -> list[Point]:
-    bench = open_workbench(spec)
-    points = []
-    for rung in rungs:
-        name = point_folder(rung.trial, rung.step)
-        weights, head = read_point(run.fetch(name))
-        bench.reset(weights, head)
-        scores = bench.measure(bench.test, rung.keys)
-        run.store(f"{name}/{save_scores(run.path / name, 'test', scores)}")
-        run.let_go(name)
-        for values in bench.describe(bench.test, scores):
-            points.append(Point(trial=rung.trial, step=rung.step, **values))
-    return points
+def score_on_test(bench: Workbench, run: Folder, rung: FrontRung) -> list[dict[str, Any]]:
+    """A front rung's points on the test split, as an event holds them; its per-query scores go into the run's folder."""
+    name = point_folder(rung.trial, rung.step)
+    weights, head = read_point(run.fetch(name))
+    bench.reset(weights, head)
+    scores = bench.measure(bench.test, rung.keys)
+    run.store(f"{name}/{save_scores(run.path / name, 'test', scores)}")
+    run.let_go(name)
+    return bench.describe(bench.test, scores)
 
 
 def _last_line(error: Exception) -> str:

@@ -1,6 +1,8 @@
 """Objects below a URI of an object store: what is read is what was written, and what passes by itself is waited out."""
 
 import errno
+import math
+import os
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -24,13 +26,15 @@ PATIENCE_SECONDS = 600.0  # for a store that does not answer, or answers that it
 FIRST_PATIENCE_SECONDS = 20.0  # where the URI, the credentials or the network may be wrong
 PART_BYTES = 16 * 2**20  # of an object that is read at once
 NUM_THREADS = 8
+TIMEOUT_VARIABLE = "RAYSWEEP_REQUEST_SECONDS"
+DEFAULT_TIMEOUT_SECONDS = 30.0  # for one request with what it carries, which is at most PART_BYTES
 
 _RETRIES: Any = {
     "max_retries": 5,
     "retry_timeout": timedelta(seconds=20),
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=3), "base": 2},
 }
-_TIMEOUTS = {"timeout": "30s", "connect_timeout": "5s"}
+_CONNECT_TIMEOUT = "5s"
 
 
 class StorageError(OSError, InputError):
@@ -228,7 +232,8 @@ def _connect(uri: str) -> "ObjectStore":
     except ImportError:
         extra = {"s3": "s3", "gs": "gcs"}[scheme]
         raise InputError(f"{uri}: object stores need an extra: pip install 'raysweep[{extra}]'") from None
-    common: dict[str, Any] = {"prefix": prefix or None, "client_options": dict(_TIMEOUTS), "retry_config": _RETRIES}
+    timeouts = {"timeout": f"{_timeout_seconds():g}s", "connect_timeout": _CONNECT_TIMEOUT}
+    common: dict[str, Any] = {"prefix": prefix or None, "client_options": timeouts, "retry_config": _RETRIES}
     if scheme == "gs":
         return GCSStore(bucket, **common)
     if endpoint := options.get("endpoint_override"):
@@ -241,14 +246,26 @@ def _connect(uri: str) -> "ObjectStore":
     return S3Store(bucket, **common)
 
 
+def _timeout_seconds() -> float:
+    """How long one request may take before it is made again: what ``RAYSWEEP_REQUEST_SECONDS`` says, else 30 s."""
+    given = os.environ.get(TIMEOUT_VARIABLE)
+    if not given:
+        return DEFAULT_TIMEOUT_SECONDS
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = math.nan
+    if not 0.001 <= seconds < math.inf:
+        raise InputError(f"{TIMEOUT_VARIABLE} is {given!r}, not a number of seconds above 0")
+    return seconds
+
+
 def _with_scheme(endpoint: str, scheme: str) -> str:
     return endpoint if "://" in endpoint else f"{scheme}://{endpoint}"
 
 
 def _profile_credentials() -> Any:
     """What boto3 finds in profiles and single sign-on, which the client does not read itself; None where there is none."""
-    import os
-
     if "AWS_ACCESS_KEY_ID" in os.environ:
         return None
     if "AWS_PROFILE" not in os.environ and not Path("~/.aws").expanduser().is_dir():
@@ -294,6 +311,8 @@ def _reason(error: Exception) -> str:
         code = re.search(r"<Code>(\w+)</Code>", text)
         hint = "; are there credentials in the environment that allow it?" if status in (401, 403) else ""
         return f"the store answered {status}{f' {code.group(1)}' if code else ''}{hint}"
+    if "TimedOut" in text:  # as the client writes it where the whole request took too long
+        return "timed out"
     for words in ("Connection refused", "timed out", "dns error", "Connection reset", "certificate"):
         if words.lower() in text.lower():
             return words.lower()

@@ -1,6 +1,7 @@
 """A real S3 API on a loopback socket, which can be told to fail: ``python -m support.s3_server`` prints its port.
 
-A request ``PUT /_faults?share=0.05&outage=3`` has that share of later requests fail, and all of them for so many seconds.
+A request ``PUT /_faults?share=0.05&hold=2&outage=3`` has that share of later requests fail, with ``hold`` some of them by being
+held for so many seconds, and has all of them fail for the ``outage``. With ``slow`` each takes so many seconds more.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ import urllib.request
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
 BUCKET = "sweeps"
@@ -26,22 +27,31 @@ class Faults:
     def __init__(self, app: Any) -> None:
         self.app = app
         self.share = 0.0
+        self.hold_seconds = 0.0
+        self.slow_seconds = 0.0
         self.outage_until = 0.0
         self.random = random.Random(0)
         self.num_failed = 0
+        self.num_held = 0
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if environ["PATH_INFO"] == "/_faults":
             given = parse_qs(environ["QUERY_STRING"])
             self.share = float(given.get("share", ["0"])[0])
+            self.hold_seconds = float(given.get("hold", ["0"])[0])
+            self.slow_seconds = float(given.get("slow", ["0"])[0])
             self.outage_until = time.monotonic() + float(given.get("outage", ["0"])[0])
             start_response("200 OK", [("Content-Type", "text/plain")])
-            return [str(self.num_failed).encode()]
+            return [f"{self.num_failed} {self.num_held}".encode()]
         if time.monotonic() < self.outage_until:
             return self.reset(environ)
+        time.sleep(self.slow_seconds)
         if self.random.random() < self.share:
             self.num_failed += 1
-            return self.random.choice([self.reset, self.late, self.unavailable, self.broken])(environ, start_response)
+            faults = [self.reset, self.late, self.unavailable, self.broken]
+            if self.hold_seconds:
+                faults += [self.held, self.held_late]
+            return self.random.choice(faults)(environ, start_response)
         return self.app(environ, start_response)
 
     def reset(self, environ: dict[str, Any], start_response: Any = None) -> Iterable[bytes]:
@@ -51,6 +61,19 @@ class Faults:
     def late(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         """The request is carried out, but its answer is lost."""
         list(self.app(environ, lambda *_: None))
+        return self.reset(environ)
+
+    def held(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        """The request is held for longer than the client waits, and never carried out."""
+        self.num_held += 1
+        time.sleep(self.hold_seconds)
+        return self.reset(environ)
+
+    def held_late(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        """The request is carried out at once, but its answer is held for longer than the client waits."""
+        self.num_held += 1
+        list(self.app(environ, lambda *_: None))
+        time.sleep(self.hold_seconds)
         return self.reset(environ)
 
     def unavailable(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -63,6 +86,13 @@ class Faults:
         environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         start_response(status, [("Content-Type", "application/xml")])
         return [f"<Error><Code>{code}</Code></Error>".encode()]
+
+
+class Failed(NamedTuple):
+    """How many requests have failed so far, and how many of these by being held for too long."""
+
+    total: int
+    held: int
 
 
 @dataclass(frozen=True)
@@ -83,11 +113,11 @@ class S3Server:
     def uri(self, *names: str) -> str:
         return "/".join([f"s3://{BUCKET}", *names])
 
-    def fail(self, share: float = 0.0, outage: float = 0.0) -> int:
+    def fail(self, share: float = 0.0, outage: float = 0.0, hold: float = 0.0, slow: float = 0.0) -> Failed:
         """Have requests fail from now on; how many have failed so far by ``share``."""
-        url = f"http://127.0.0.1:{self.port}/_faults?share={share}&outage={outage}"
+        url = f"http://127.0.0.1:{self.port}/_faults?share={share}&outage={outage}&hold={hold}&slow={slow}"
         with urllib.request.urlopen(urllib.request.Request(url, method="PUT")) as answer:
-            return int(answer.read())
+            return Failed(*map(int, answer.read().split()))
 
 
 @contextlib.contextmanager

