@@ -145,7 +145,7 @@ def wait_for_quiet() -> None:
 def tree_seconds(pid: int) -> float:
     """CPU time that a process and all below it have used, those that ended included (Linux; 0 elsewhere)."""
     ticks = 0
-    for one in tree(pid):
+    for one in process_tree(pid):
         with contextlib.suppress(OSError):  # it ended meanwhile; its parent has its time now
             fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
             ticks += sum(map(int, fields[11:15]))
@@ -195,10 +195,10 @@ class TreeMemory(Sampled):
         self.peak = 0
 
     def sample(self) -> None:
-        self.peak = max(self.peak, sum(map(_proportional, tree(self._pid))))
+        self.peak = max(self.peak, sum(map(_proportional, process_tree(self._pid))))
 
 
-def tree(pid: int) -> list[int]:
+def process_tree(pid: int) -> list[int]:
     """A process and all below it."""
     children = defaultdict(list)
     for stat in Path("/proc").glob("[0-9]*/stat"):

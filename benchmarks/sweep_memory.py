@@ -150,7 +150,7 @@ class KindMemory(measure.Sampled):
         self.peaks: dict[str, int] = defaultdict(int)
 
     def sample(self) -> None:
-        for pid in measure.tree(self._pid):
+        for pid in measure.process_tree(self._pid):
             try:
                 kind = self._kind(pid)
                 if kind:

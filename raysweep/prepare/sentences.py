@@ -31,7 +31,7 @@ from raysweep.prepare.workers import Columns
 from raysweep.storage.folder import open_folder
 
 ROWS_PER_SHARD = 2**16
-ROWS_PER_PARTITION = 2**19  # about
+ROWS_PER_PARTITION = 2**17  # about
 FEW_ROWS = 2**17  # this process does not ask others about so few once they are read
 FEW_BYTES = 2**25
 FEW_PIECES = 8
