@@ -1,7 +1,7 @@
 """Memory of each process of a sweep, for few sentences and for ten times as many.
 
-Made sentences of twelve words and of two labels, a random BERT of one block and width 384, neighbours by an inverted file,
-20,000 triplets, one trial. What counts is anonymous memory, shared pages shared out among those that have them
+Made sentences of twelve words and of two labels in twelve files, a random BERT of one block and width 384, neighbours by
+an inverted file, 20,000 triplets, one trial. What counts is anonymous memory, shared pages shared out among those that have them
 (``Pss_Anon``), so neither mapped files nor Ray's object store; the peak of each process, sampled ten times a second, and
 of all processes of a kind the greatest. Ray's own daemons are left out.
 
@@ -10,8 +10,6 @@ more than 1 is within the bar.
 """
 
 import argparse
-import csv
-import random
 import re
 import subprocess
 import sys
@@ -19,11 +17,16 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks import measure
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+from benchmarks import measure, peers
 
 WIDTH = 384
 NUM_WORDS = 20_000
 WORDS_OF_SENTENCE = 12
+NUM_FILES = 12
 BAR = 100 * measure.MIB
 SAMPLE_SECONDS = 0.1
 LIMIT_SECONDS = 7200.0
@@ -110,23 +113,24 @@ def make_encoder(folder: Path) -> Path:
     return folder / "encoder"
 
 
-def make_sentences(path: Path, count: int) -> None:
-    """Sentences of random words, the frequent ones more often."""
-    rng = random.Random(0)
-    words = [f"{chr(97 + number % 26)}{number:x}" for number in range(NUM_WORDS)]
-    weights = [1 / rank for rank in range(1, NUM_WORDS + 1)]
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(("text", "label"))
-        for _ in range(count):
-            text = " ".join(rng.choices(words, weights, k=WORDS_OF_SENTENCE))
-            writer.writerow((text, rng.randrange(2)))
+def make_sentences(folder: Path, count: int) -> None:
+    """Files of sentences of random words, the frequent ones more often."""
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    words = np.array([f"{chr(97 + number % 26)}{number:x}" for number in range(NUM_WORDS)])
+    frequencies = 1 / np.arange(1, NUM_WORDS + 1)
+    for number in range(NUM_FILES):
+        num_rows = count // NUM_FILES
+        numbers = rng.choice(NUM_WORDS, (num_rows, WORDS_OF_SENTENCE), p=frequencies / frequencies.sum())
+        texts = [" ".join(row) for row in words[numbers].tolist()]
+        table = pa.table({"text": texts, "label": rng.integers(0, 2, num_rows)})
+        pyarrow.parquet.write_table(table, folder / f"{number:02}.parquet")
 
 
 def _peaks_of(count: int, encoder: Path, folder: Path) -> dict[str, int]:
     """The peak of each kind of process of a sweep over so many sentences."""
-    train = folder / f"train-{count}.csv"
-    make_sentences(train, count)
+    train = folder / f"train-{count}"
+    peers.apart(make_sentences, train, count)
     space = folder / f"memory-{count}.yaml"
     space.write_text(SWEEP.format(train=train, encoder=encoder, runs=folder / f"runs-{count}"))
     command = [sys.executable, "-m", "raysweep", "run", str(space)]
