@@ -1,9 +1,9 @@
 """Memory of each process of a sweep, for few sentences and for ten times as many.
 
 Made sentences of twelve words and of two labels in twelve files, a random BERT of one block and width 384, neighbours by
-an inverted file, 20,000 triplets, one trial. What counts is anonymous memory, shared pages shared out among those that have them
-(``Pss_Anon``), so neither mapped files nor Ray's object store; the peak of each process, sampled ten times a second, and
-of all processes of a kind the greatest. Ray's own daemons are left out.
+an inverted file, 20,000 triplets, one trial. What counts is anonymous memory, shared pages shared out among those that
+have them (``Pss_Anon``), so neither mapped files nor Ray's object store; the peak of each process, sampled ten times a
+second, and of all processes of a kind the greatest. Ray's own daemons are left out.
 
 ``ratio`` is 100 MiB over the most that any kind of process grows, but for the block of vectors that a search shard holds:
 more than 1 is within the bar.
