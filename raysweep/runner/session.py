@@ -58,7 +58,7 @@ class Session:
         session = cls(config, plan.space, prepared, request, display, log)
         if config.resources.gpus_per_trial == "measured" and request.gpus:
             return session._packed()
-        return session
+        return session if request.gpus else session._with_memory(capacity)
 
     def begin(self, older: Sequence[Results] = ()) -> Sweep:
         """Make the run's folder and write down what the run is to be. It learns from the ``older`` runs."""
@@ -131,6 +131,20 @@ class Session:
             f"search: a trial takes {peak_bytes / GIB:.2f} of a GPU's {total_bytes / GIB:.1f} GiB: "
             f"{round(1 / request.gpus)} on each GPU"
         )
+        return dataclasses.replace(self, request=request)
+
+    def _with_memory(self, capacity: Capacity) -> "Session":
+        """The session whose trials, which run on CPUs, ask for the memory that they need."""
+        from raysweep.runner.memory import needed_by_trial
+
+        needed_bytes = needed_by_trial(self.prepared, self.space, self.request.cache_bytes)
+        request = capacity.with_memory(self.request, needed_bytes)
+        if 0 < request.memory_bytes < needed_bytes:
+            self.display.warn(
+                f"search: a trial needs about {needed_bytes / GIB:.1f} GiB of memory, but Ray has "
+                f"{request.memory_bytes / GIB:.1f} for it on the largest node: lower space.batch_size or "
+                "resources.cache_gib should trials be killed"
+            )
         return dataclasses.replace(self, request=request)
 
     def _warm_start(self, scheduler: Scheduler, older: Sequence[Results], reference: Pair, run: Folder) -> None:
@@ -220,6 +234,8 @@ class Session:
         request = self.request
         parts.append(f"{request.count} at a time")
         parts.append(f"each on {request.cpus:g} CPUs and {request.gpus:g} GPUs")
+        if request.memory_bytes:
+            parts.append(f"with {request.memory_bytes / GIB:.1f} GiB of memory")
         self.display.line(f"search: {', '.join(parts)}")
 
 

@@ -365,7 +365,7 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
     task = SweepTask(bench, config.budget, sweep.run, config.seed, config.resources.checkpoint_seconds)
     scores = FrontScores(sweep, has_test=has_test)
     tuner = tune.Tuner(
-        tune.with_resources(actor, {"cpu": request.cpus, "gpu": request.gpus}),
+        tune.with_resources(actor, request.resources),
         tune_config=tune.TuneConfig(
             num_samples=-1,  # the sweep says when it is over
             search_alg=TuneSearcher(sweep, scores, task),

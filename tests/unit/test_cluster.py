@@ -2,7 +2,7 @@
 
 import pytest
 
-from raysweep.cluster import Capacity, NodeSize, worker_nodes
+from raysweep.cluster import Capacity, NodeSize, encoder_bytes, shard_bytes, trial_bytes, worker_nodes
 from raysweep.config.sweep import ResourcesConfig
 from raysweep.errors import InputError
 
@@ -70,3 +70,58 @@ def test_trials_are_packed_on_a_gpu_by_what_they_take() -> None:
     assert packed.count == 20
     assert packed.cpus * 10 == pytest.approx(one.cpus)
     assert one.packed(peak_bytes=100 << 30, gpu_bytes=80 << 30) == one
+
+
+GIB = 2**30
+
+
+def with_memory(*nodes: tuple[float, float, float]) -> Capacity:
+    """Nodes of so many CPUs, GPUs and GiB."""
+    return Capacity(tuple(NodeSize(cpus, gpus, gib * GIB) for cpus, gpus, gib in nodes))
+
+
+def test_no_more_trials_run_at_a_time_than_have_memory() -> None:
+    there = with_memory((8, 0, 10), (4, 0, 100))
+    trials = there.trials(ResourcesConfig(cpus_per_trial=1))
+    assert (trials.count, trials.memory_bytes) == (12, 0)
+    asked = there.with_memory(trials, 3 * GIB)
+    assert (asked.count, asked.memory_bytes) == (3 + 4, 3 * GIB)
+    assert asked.resources == {"cpu": 1, "gpu": 0, "memory": 3 * GIB}
+    assert "memory" not in trials.resources
+
+
+def test_a_trial_never_asks_for_more_memory_than_a_node_has_that_it_fits_on() -> None:
+    there = with_memory((8, 0, 10), (1, 0, 500))
+    trials = there.trials(ResourcesConfig(cpus_per_trial=2))
+    asked = there.with_memory(trials, 30 * GIB)
+    assert (asked.count, asked.memory_bytes) == (1, 10 * GIB)
+
+
+def test_memory_does_not_stop_a_cluster_from_scaling() -> None:
+    there = with_memory((4, 0, 8))
+    trials = there.trials(ResourcesConfig(cpus_per_trial=2, max_concurrent_trials=16))
+    asked = there.with_memory(trials, 5 * GIB)
+    assert (asked.count, asked.memory_bytes) == (16, 5 * GIB)
+    to_come = Capacity(worker_nodes([], ResourcesConfig(cpus_per_trial=2, max_concurrent_trials=16)))
+    trials = to_come.trials(ResourcesConfig(cpus_per_trial=2, max_concurrent_trials=16))
+    assert to_come.with_memory(trials, 5 * GIB) == trials
+
+
+def test_the_memory_of_a_node_is_what_ray_says() -> None:
+    (node,) = worker_nodes([{"CPU": 8, "GPU": 1, "memory": 5e9}], ResourcesConfig(gpus_per_trial=0))
+    assert node == NodeSize(8, 0, 5e9)
+
+
+@pytest.mark.parametrize(("sentences", "measured_mib"), [(64, 1132), (256, 1643), (512, 2365)])
+def test_what_a_trial_of_minilm_needs_is_what_was_measured(sentences: int, measured_mib: float) -> None:
+    tokens = round(sentences * 17.67)
+    needed = trial_bytes(90_854_912, num_layers=6, width=384, tokens_of_batch=tokens, cache_bytes=0)
+    assert needed / 2**20 == pytest.approx(measured_mib, rel=0.05)
+    cached = trial_bytes(90_854_912, num_layers=6, width=384, tokens_of_batch=tokens, cache_bytes=GIB)
+    assert cached == needed + GIB
+
+
+def test_encoders_and_shards_need_what_was_measured() -> None:
+    assert encoder_bytes(90_854_912, width=384) / 2**20 == pytest.approx(568, rel=0.1)
+    vectors = 200_000 * 384 * 4
+    assert vectors < shard_bytes(200_000, width=384) < vectors + 256 * 2**20

@@ -1,6 +1,7 @@
 """The command line from sources to report on a local Ray: the smoke space, and again."""
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -40,6 +41,13 @@ def test_only_raysweeps_own_lines_are_shown(twice: Any) -> None:
     lines = [line for one in twice.done for line in one.stderr.splitlines()]
     assert lines
     assert [line for line in lines if not line.startswith(("prepare: ", "run: ", "search: ", "trial ", "test: "))] == []
+
+
+def test_trials_ask_for_the_memory_that_they_need_and_say_so(twice: Any) -> None:
+    (announced,) = [line for line in twice.done[0].stderr.splitlines() if line.startswith("search: 3 trials, ")]
+    found = re.search(r"with ([\d.]+) GiB of memory", announced)
+    assert found is not None
+    assert 0.5 < float(found.group(1)) < 2
 
 
 def test_the_second_run_prepares_nothing_and_says_so(
