@@ -141,7 +141,7 @@ def bare_loop(turns: Turns, folder: Path, to: Path, repeats: int) -> tuple[int, 
         sequences: list[npt.NDArray[np.int32]] = []
         shape = (len(sentences), int(model.get_embedding_dimension() or 0))
         written = np.lib.format.open_memmap(to / "embeddings.npy", "w+", np.float32, shape)
-        at_once = stages.sentences_per_shard(len(sentences))
+        at_once = stages.SENTENCES_PER_SHARD
         for start in range(0, len(sentences), at_once):
             ids = np.arange(start, min(start + at_once, len(sentences)))
             tokens = encoder_tokens.tokenise(model, sentences.texts(ids))

@@ -81,7 +81,7 @@ def _kill(place: Path, kind: str) -> bool:
     driver = subprocess.Popen(
         _command(place), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
-    shards = f"artifacts/{kind}-*/*.arrow"
+    shards = f"artifacts/{kind}-*/**/*.arrow"
     while driver.poll() is None and not any(place.glob(shards)):
         time.sleep(POLL_SECONDS)
     os.kill(driver.pid, signal.SIGKILL)

@@ -9,15 +9,14 @@ import contextlib
 import hashlib
 import json
 import os
-import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from raysweep.storage.cache import cached
-from raysweep.storage.folder import BucketFolder, Folder, LocalFolder, open_folder
+from raysweep.storage.folder import BucketFolder, Folder, open_folder
 from raysweep.storage.turns import turn
 
 SCHEMA = 1
@@ -27,6 +26,7 @@ DONE = "artifact.json"
 
 
 WORK = "work"
+FIRST_STEP = "read"  # of a stage that has several
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,6 @@ class Store:
     """The place that holds artifacts, each under its kind and key."""
 
     location: str
-    session: str = field(default_factory=lambda: uuid.uuid4().hex[:8])  # marks this run's unfinished folders
 
     @cached_property
     def root(self) -> Folder:
@@ -108,24 +107,28 @@ class Store:
             "shards": [{key: shard[key] for key in ("num_rows", "num_bytes")} for shard in shards],
         }
         text = json.dumps(manifest, indent=1)
-        self._remove_hidden(artifact.name)
-        self.root.remove(f"{artifact.name}/{WORK}")
+        self._remove_leftovers(artifact, len(shards))
         self.root.put(f"{artifact.name}/{DONE}", text.encode())
 
-    def _remove_hidden(self, name: str) -> None:
-        """Remove what killed workers left half-written in a folder; a store has no such thing."""
-        if isinstance(self.root, LocalFolder):
-            for each in self.root.names(name):
-                if each.startswith("."):
-                    self.root.remove(f"{name}/{each}")
+    def _remove_leftovers(self, artifact: Artifact, num_shards: int) -> None:
+        """Remove what belongs to no finished artifact: its stage's work, what killed workers left, other divisions."""
+        remove_work(self.root, artifact.name)
+        ending = f"-of-{num_shards:05}.arrow"
+        for name in self.root.names(artifact.name):
+            if name.startswith(".") or (name.endswith(".arrow") and not name.endswith(ending)):
+                self.root.remove(f"{artifact.name}/{name}")
 
     def remove(self, artifact: Artifact) -> None:
         """Remove an artifact that is not to be."""
         self.root.remove(f"{artifact.name}/{DONE}")
+        remove_work(self.root, artifact.name)
         self.root.remove(artifact.name)
 
-    def sweep_up(self, artifact: Artifact) -> None:
-        """Remove what the building of an artifact left beside it because its process was killed."""
-        if isinstance(self.root, LocalFolder):
-            for path in self.root.path.glob(f".{artifact.name}.*"):
-                self.root.remove(path.name)
+
+def remove_work(root: Folder, name: str) -> None:
+    """Remove what a stage needs only until its artifact is finished.
+
+    What the first step left goes first: without it, all steps are gone through again.
+    """
+    root.remove(f"{name}/{WORK}/{FIRST_STEP}")
+    root.remove(f"{name}/{WORK}")

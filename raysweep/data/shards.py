@@ -6,7 +6,6 @@ building was killed reads a file's start and no more.
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from raysweep.data.artifacts import DONE, Artifact
 from raysweep.errors import InputError
+from raysweep.storage.bucket import StorageError
 from raysweep.storage.folder import LocalFolder, open_folder
 
 Column: TypeAlias = npt.NDArray[Any] | Any
@@ -27,7 +27,7 @@ Report = dict[str, Any]
 """What is known of a shard: ``num_rows``, ``num_bytes``, and what else its worker found worth telling."""
 
 START_BYTES = 2**18  # of a file, which hold its schema
-_NAME = re.compile(r"(\d{5})-of-(\d{5})\.arrow")
+FILES_AT_ONCE = 64
 _REPORT = b"report"
 
 
@@ -50,7 +50,12 @@ class ShardSet:
         num_rows = len(next(iter(shard.columns.values())))
         report: Report = {"num_rows": num_rows, **shard.facts}
         content = serialised(shard.columns, report)
-        open_folder(self.artifact.location).put(self._name(number), content)
+        try:
+            open_folder(self.artifact.location).put(self._name(number), content)
+        except StorageError:
+            raise
+        except OSError as error:  # a full disk
+            raise StorageError(error.errno, str(error.strerror), self.artifact.location) from None
         return {**report, "num_bytes": len(content)}
 
     def found(self) -> dict[int, Report]:
@@ -59,10 +64,12 @@ class ShardSet:
         names = {number: _file(number, self.count) for number in range(self.count)}
         sizes = store.sizes(self.artifact.name)
         present = [number for number, name in names.items() if name in sizes]
-        starts = store.read([self._name(number) for number in present], START_BYTES)
         found = {}
-        for number, start in zip(present, starts, strict=True):
-            found[number] = {**_report(start), "num_bytes": sizes[names[number]]}
+        for first in range(0, len(present), FILES_AT_ONCE):
+            some = present[first : first + FILES_AT_ONCE]
+            starts = store.read([self._name(number) for number in some], START_BYTES)
+            for number, start in zip(some, starts, strict=True):
+                found[number] = {**_report(start), "num_bytes": sizes[names[number]]}
         return found
 
     def read(self, number: int) -> pa.RecordBatch:

@@ -252,7 +252,10 @@ def _sorted(listed: list[_Listed], problem: str) -> list[SourceFile]:
 
 
 def _described(name: str, info: Any, place: _Place) -> SourceFile:
-    version = "" if info.mtime_ns is None else str(info.mtime_ns)
+    nanoseconds = info.mtime_ns
+    if nanoseconds is not None and "://" in name:
+        nanoseconds -= nanoseconds % 10**9  # some stores tell less of one object's time than when they list many
+    version = "" if nanoseconds is None else str(nanoseconds)
     if place.fsspec:
         told = place.fsspec.info(info.path)
         versions = [_as_version(told[key]) for key in _VERSION_KEYS if told.get(key)]

@@ -93,8 +93,6 @@ def _build(plan: Plan, missing: list[Stage], capacity: Capacity, display: Displa
             for task in warming:
                 ray.cancel(task)  # one that never had room
             ray.kill(coordinator)
-            for stage in missing:
-                plan.store.sweep_up(stage.artifact)
 
 
 def _warm_up(missing: list[Stage], coordinator: Any, capacity: Capacity) -> list[Any]:
@@ -181,14 +179,15 @@ class _StallDetector:
     stage_name: str
     stall_seconds: float
     capacity: Capacity
-    last_done: int = -1
+    last_progress: tuple[int, int] = (-1, 0)
     changed_at: float = 0.0  # by the monotonic clock
 
     def check(self, progress: StageProgress) -> None:
         """Take what is done by now. InputError when that has not changed for too long, and nobody is waited for."""
         now = time.monotonic()
-        if progress.done != self.last_done or progress.waits_for:
-            self.last_done, self.changed_at = progress.done, now
+        seen = (progress.done, progress.shards)
+        if seen != self.last_progress or progress.waits_for:
+            self.last_progress, self.changed_at = seen, now
         elif now - self.changed_at > self.stall_seconds:
             raise self._error()
 

@@ -40,9 +40,13 @@ class ChunkedJob:
         numbers = range(self.count) if self.only is None else self.only
         return [self._chunk(number) for number in numbers]
 
-    def _chunk(self, number: int) -> dict[str, list[Any]]:
+    def rows(self, number: int) -> list[int]:
+        """The first row of a chunk, and the row after its last."""
         start = number * self.rows_per_chunk
-        stop = min(start + self.rows_per_chunk, self.num_rows)
+        return [start, min(start + self.rows_per_chunk, self.num_rows)]
+
+    def _chunk(self, number: int) -> dict[str, list[Any]]:
+        start, stop = self.rows(number)
         along = {name: [column[start:stop].tolist()] for name, column in self.columns.items()}
         return {"number": [number], "start": [start], "stop": [stop], **along}
 

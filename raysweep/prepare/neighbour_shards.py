@@ -54,10 +54,24 @@ class TrainVectors:
 
 
 class Cells(NamedTuple):
-    """An inverted file's cells: the seed that they are trained with, and how many of them a query probes."""
+    """An inverted file's cells: the seed that they are trained with, and how many of them a query probes.
+
+    Where ``kept`` is given, the centroids are stored there, so that whoever goes on with the search has the same.
+    """
 
     seed: int
     num_probes: int
+    kept: ShardSet | None = None
+
+    def train(self, source: VectorFile, threads: int | None = None) -> npt.NDArray[np.float32]:
+        """The centroids, (cells, d)."""
+        if self.kept is not None and self.kept.found():
+            centroids: npt.NDArray[np.float32] = self.kept.read(0).column("centroids").to_numpy_ndarray()
+            return centroids
+        centroids = inverted_file.train(source, self.seed, threads)
+        if self.kept is not None:
+            self.kept.write(0, Shard({"centroids": centroids}, {}))
+        return centroids
 
 
 @dataclass(frozen=True)
@@ -130,7 +144,7 @@ class ShardHere:
     """One shard of all rows in this process."""
 
     def __init__(self, job: SearchJob) -> None:
-        centroids = inverted_file.train(job.open_vectors(), job.cells.seed) if job.cells else None
+        centroids = job.cells.train(job.open_vectors()) if job.cells else None
         self._job = job
         self._worker = ShardWorker(job, 0, job.num_rows, None, centroids)
 
@@ -156,7 +170,7 @@ class ShardActors:
         centroids = None
         if job.cells:
             train = ray.remote(_train).options(**resources)
-            centroids = train.remote(job.open_vectors, job.cells.seed, request.threads)
+            centroids = train.remote(job.open_vectors, job.cells, request.threads)
         restarts = {"max_restarts": RESTARTS, "max_task_retries": RESTARTS}
         actor: Any = ray.remote(ShardWorker).options(**resources, **restarts)
         bounds = np.linspace(0, job.num_rows, num_shards + 1).astype(int).tolist()
@@ -258,8 +272,8 @@ def _faiss_sees_gpus() -> bool:
     return bool(faiss.get_num_gpus())
 
 
-def _train(open_vectors: OpenVectors, seed: int, threads: int) -> npt.NDArray[np.float32]:
-    return inverted_file.train(open_vectors(), seed, threads)
+def _train(open_vectors: OpenVectors, cells: Cells, threads: int) -> npt.NDArray[np.float32]:
+    return cells.train(open_vectors(), threads)
 
 
 def _delayed(items: Iterable[Any], count: int) -> Iterator[Any]:

@@ -21,6 +21,9 @@ from raysweep.errors import InputError
 from raysweep.metrics import retrieval
 from raysweep.storage import location
 
+CELLS = 2
+"""How an inverted file's cells are trained. 1 (which keys do not name): on a sample that grows without a bound."""
+
 CARVING = 2
 """How dev is carved. It is part of the key of sentences, so that what older versions carved is not taken for the same.
 
@@ -246,7 +249,7 @@ class _Planner:
         encoded = self.encoded(sentences, self.config.mining_encoder)
         parameters: dict[str, Any] = {"k": mining.k, "mode": mining.neighbours, "min_similarity": mining.min_similarity}
         if mining.index != "exact":
-            parameters |= {"index": mining.index, "seed": self.config.seed}
+            parameters |= {"index": mining.index, "seed": self.config.seed, "cells": CELLS}
         artifact, keyed = self._key("neighbours", parameters, reads=[sentences, encoded])
         return self._add(NeighboursStage(artifact, keyed, sentences, encoded))
 

@@ -4,6 +4,7 @@ Each stage maps chunks of rows through workers, which store what they make as sh
 attempt has stored is not made again.
 """
 
+import errno
 import json
 import os
 import re
@@ -34,10 +35,9 @@ from raysweep.prepare.workers import (
     NeighbourWorker,
     StoringWorker,
 )
+from raysweep.storage.bucket import StorageError
 
-LEAST_SHARDS = 16  # of sentences that are encoded, so that workers end at about the same time
-LEAST_PER_SHARD = 2048  # of which batches of like length can be made; 256 take 1.4 times as long
-MOST_PER_SHARD = 8192
+SENTENCES_PER_SHARD = 2048  # of which batches of like length can be made; 256 take 1.4 times as long
 
 Summary = Mapping[str, Any]
 """What an artifact's manifest says of its content."""
@@ -46,7 +46,8 @@ Summary = Mapping[str, Any]
 class StageProgress(NamedTuple):
     """How far a stage has come. ``total`` is 0 while it is unknown; ``unit`` says what is counted.
 
-    ``found`` were there when it began, and count as done. ``waits_for`` says what it waits for, if for anything.
+    ``found`` were there when it began, and count as done. ``waits_for`` says what it waits for, if for anything. ``shards``
+    counts what was stored, which tells a step that lives where it finds nothing to count.
     """
 
     done: int
@@ -54,6 +55,7 @@ class StageProgress(NamedTuple):
     unit: str
     found: int = 0
     waits_for: str = ""
+    shards: int = 0
 
 
 NOTHING_DONE = StageProgress(0, 0, "sentences")
@@ -88,14 +90,20 @@ class Coordinator:
                 return
             try:
                 self._write(stage)
-            except OSError:  # what is stored is of use to the next attempt
-                raise
             except Exception as error:
-                refusal = input_error(error)
-                if refusal is None:
-                    raise
-                self.store.remove(stage.artifact)
-                raise refusal from None
+                self._give_up(stage, error)
+
+    def _give_up(self, stage: Stage, error: Exception) -> None:
+        """Raise what went wrong. What is stored stays for the next attempt, but of what cannot be nothing stays."""
+        if stage.artifact.exists:  # by another process, to which this one had lost its turn
+            return
+        refusal = input_error(error)
+        if refusal is None:
+            raise error
+        is_of_a_node = refusal is not error and stage.kind != "sentences"
+        if not isinstance(refusal, OSError) and not is_of_a_node:
+            self.store.remove(stage.artifact)
+        raise refusal from None
 
     def _wait(self, reason: str) -> None:
         self._progress = self._progress._replace(waits_for=reason)
@@ -147,11 +155,11 @@ class Coordinator:
         request = self._request(encoders=True)
         num_sentences = _num_rows(stage.sentences)
         arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], request)
-        job = ChunkedJob(self.encode_worker, arguments, num_sentences, sentences_per_shard(num_sentences))
+        job = ChunkedJob(self.encode_worker, arguments, num_sentences, SENTENCES_PER_SHARD)
         return self._stored(stage.artifact, job, request, StageProgress(0, num_sentences, "sentences"))
 
     def _neighbours(self, stage: NeighboursStage) -> tuple[Summary, list[Report]]:
-        job = _search_job(stage)
+        job = _search_job(stage, ShardSet(self.store.working(stage.artifact, "centroids"), 1))
         request = self._neighbour_request(job)
         num_shards = neighbour_shards.num_shards(job.num_rows, request)
         nothing = StageProgress(0, job.num_rows, "sentences")
@@ -177,7 +185,8 @@ class Coordinator:
         of_each = None if self.capacity is None else request
         count = -(-job.num_rows // job.num_queries)
         into = ShardSet(artifact, count)
-        reports = into.found()
+        found = into.found().items()
+        reports = {number: report for number, report in found if report["num_rows"] == len(job.block(number))}
         missing = [number for number in range(count) if number not in reports]
         with neighbour_shards.opened(job, num_shards, of_each) as shards:
             reports |= zip(missing, self._counted(shards.store(missing, into), reports, nothing), strict=True)
@@ -218,7 +227,7 @@ class Coordinator:
     ) -> list[Report]:
         """The reports of all shards of an artifact, one a chunk. Those that are missing are made by the job's workers."""
         into = ShardSet(artifact, job.count)
-        reports = into.found()
+        reports = {number: report for number, report in into.found().items() if report["rows"] == job.rows(number)}
         missing = [number for number in range(job.count) if number not in reports]
         storing = replace(job, worker=StoringWorker, arguments=(into, job.worker, job.arguments), only=missing)
         made = (json.loads(columns["report"][0]) for columns in self._run(storing, request, is_here=is_here))
@@ -231,7 +240,8 @@ class Coordinator:
         self._progress = nothing._replace(done=num_found, found=num_found)
         for report in made:
             yield report
-            self._progress = self._progress._replace(done=self._progress.done + report["num_rows"])
+            before = self._progress
+            self._progress = before._replace(done=before.done + report["num_rows"], shards=before.shards + 1)
 
     def _request(self, *, encoders: bool) -> Request:
         if self.capacity is None:
@@ -248,12 +258,7 @@ def _num_rows(sentences: Artifact) -> int:
     return len(Sentences(sentences.folder)) if noted is None else int(noted)
 
 
-def sentences_per_shard(num_sentences: int) -> int:
-    """How many sentences are encoded together. It depends on nothing else, as their bits depend on it."""
-    return int(np.clip(-(-num_sentences // LEAST_SHARDS), LEAST_PER_SHARD, MOST_PER_SHARD))
-
-
-def _search_job(stage: NeighboursStage) -> SearchJob:
+def _search_job(stage: NeighboursStage, centroids: ShardSet) -> SearchJob:
     vectors = TrainVectors(stage.sentences, stage.encoded)
     num_train = stage.sentences.summary["num_sentences"]["train"]
     parameters = stage.parameters
@@ -261,7 +266,7 @@ def _search_job(stage: NeighboursStage) -> SearchJob:
     if parameters.get("index", "exact") == "exact":
         return SearchJob(vectors, num_train, search)
     num_probes = inverted_file.num_probes(num_train)
-    return SearchJob(vectors, num_train, search, Cells(parameters["seed"], num_probes))
+    return SearchJob(vectors, num_train, search, Cells(parameters["seed"], num_probes, centroids))
 
 
 def input_error(error: BaseException) -> InputError | None:
@@ -270,5 +275,11 @@ def input_error(error: BaseException) -> InputError | None:
     cause = getattr(error, "cause", error)
     if isinstance(cause, InputError):
         return cause
-    messages = re.findall(rf"{InputError.__module__}\.{InputError.__name__}: (.+)", str(error))
-    return InputError(messages[-1]) if messages else None
+    if isinstance(cause, OSError):  # a full disk
+        return StorageError(cause.errno, str(cause.strerror), cause.filename or "prepare")
+    if messages := re.findall(rf"{InputError.__module__}\.{InputError.__name__}: (.+)", str(error)):
+        return InputError(messages[-1])
+    if messages := re.findall(rf"{StorageError.__module__}\.{StorageError.__name__}: (.+)", str(error)):
+        where, _, reason = messages[-1].partition(": ")
+        return StorageError(errno.EIO, reason, where)
+    return None

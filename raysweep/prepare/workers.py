@@ -49,7 +49,8 @@ class StoringWorker:
 
     def __call__(self, chunk: Columns) -> Columns:
         made: Shard = self.worker(chunk)
-        report = self.shards.write(int(chunk["number"][0]), made)
+        facts = {**made.facts, "rows": list(rows_of(chunk))}
+        report = self.shards.write(int(chunk["number"][0]), Shard(made.columns, facts))
         return {"report": np.array([json.dumps(report)], object)}
 
 

@@ -109,7 +109,7 @@ class Bucket:
 
     def write(self, name: str, content: bytes) -> None:
         """Write an object, over one that is there."""
-        self._persist(lambda: self._store.put(name, content, use_multipart=False))
+        self._persist(lambda: self._store.put(name, content, use_multipart=len(content) > PART_BYTES))
 
     def create(self, name: str, content: bytes) -> dict[str, str]:
         """Write an object that is not there yet; the tag of it. FileExistsError where another one is.

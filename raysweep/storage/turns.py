@@ -5,7 +5,10 @@ What is guarded has to bear being done twice: a process that is cut off from its
 
 import contextlib
 import fcntl
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
 
 from raysweep.storage.folder import BucketFolder, Folder, LocalFolder
 from raysweep.storage.lease import Lease
@@ -33,31 +36,45 @@ def _leased(folder: BucketFolder, name: str, say: Callable[[str], None]) -> Iter
     try:
         yield
     finally:
-        lease.release()
-        with contextlib.suppress(OSError):
-            folder.bucket.delete([lock])
+        lease.release()  # the object stays: whoever waits may have taken the lease by now
 
 
 @contextlib.contextmanager
 def _locked(place: Folder, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold a lock on a file, which goes afterwards: whoever waited for it finds the work done."""
+    """Hold a lock on a file, which goes afterwards."""
     assert isinstance(place, LocalFolder)
-    path = place.path
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("ab")
-    except OSError:  # what the folder forbids is said by whoever writes to it
+        place.path.parent.mkdir(parents=True, exist_ok=True)
+        file = _lock(place.path, say)
+    except OSError:  # no locks here; and what the folder forbids is said by whoever writes to it
         yield
         return
     with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            say(f"{path}: another process is at it; waiting")
-            with contextlib.suppress(OSError):  # file systems without locks
-                fcntl.flock(file, fcntl.LOCK_EX)
-        try:
             yield
         finally:
             with contextlib.suppress(OSError):
-                path.unlink()
+                place.path.unlink()
+
+
+def _lock(path: Path, say: Callable[[str], None]) -> IO[bytes]:
+    """The file of this path, locked. A holder removes it at its end, so what was waited for may not be there any more."""
+    while True:
+        file = path.open("ab")
+        try:
+            _acquire(file, path, say)
+            with contextlib.suppress(FileNotFoundError):
+                if os.fstat(file.fileno()).st_ino == path.stat().st_ino:
+                    return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+
+
+def _acquire(file: IO[bytes], path: Path, say: Callable[[str], None]) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        say(f"{path}: another process is at it; waiting")
+        fcntl.flock(file, fcntl.LOCK_EX)

@@ -21,7 +21,7 @@ from support.paths import SPACES
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "LEAST_PER_SHARD", 200)
+    monkeypatch.setattr(stages, "SENTENCES_PER_SHARD", 200)
     monkeypatch.setattr(neighbour_shards, "QUERIES_OF_FEW", 150)
     monkeypatch.setattr(examples, "CHUNK", 170)
 
@@ -101,7 +101,8 @@ def test_progress_tells_what_was_there(tmp_path: Path, tiny_encoder: str) -> Non
     (encoded / DONE).unlink()
     (encoded / "00001-of-00004.arrow").unlink()
     coordinator.build(todo.stages[1])
-    assert coordinator.progress() == stages.StageProgress(done=700, total=700, unit="sentences", found=500)
+    expected = stages.StageProgress(done=700, total=700, unit="sentences", found=500, shards=1)
+    assert coordinator.progress() == expected
 
 
 def test_what_cannot_be_built_leaves_nothing(tmp_path: Path, tiny_encoder: str) -> None:
