@@ -83,7 +83,12 @@ class ChunkedJob:
         # Blocks that are already in the object store: reading them takes no task.
         chunks = ray.data.from_items(items, override_num_blocks=len(items))
         results = chunks.map_batches(
-            **pool, batch_size=None, batch_format="numpy", num_cpus=request.cpus, num_gpus=request.gpus
+            **pool,
+            batch_size=None,
+            batch_format="numpy",
+            num_cpus=request.cpus,
+            num_gpus=request.gpus,
+            memory=request.memory_bytes or None,
         )
         for batch in results.iter_batches(batch_size=None, batch_format="numpy"):
             yield {name: np.asarray(column) for name, column in batch.items()}

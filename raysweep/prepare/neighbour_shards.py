@@ -166,7 +166,12 @@ class ShardActors:
         import ray
 
         self._job = job
-        resources = {"num_cpus": request.cpus, "num_gpus": request.gpus, "scheduling_strategy": "SPREAD"}
+        resources: dict[str, Any] = {
+            "num_cpus": request.cpus,
+            "num_gpus": request.gpus,
+            "memory": request.memory_bytes or None,
+            "scheduling_strategy": "SPREAD",
+        }
         centroids = None
         if job.cells:
             train = ray.remote(_train).options(**resources)

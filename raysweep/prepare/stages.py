@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from raysweep.cluster import Capacity, Request
+from raysweep.cluster import Capacity, Request, encoder_bytes, shard_bytes
 from raysweep.data import examples, inverted_file
 from raysweep.data.artifacts import Artifact, Store
 from raysweep.data.dataset import Sentences
 from raysweep.data.neighbours import Search
 from raysweep.data.shards import Report, ShardSet
+from raysweep.encoders.locate import locate_same
+from raysweep.encoders.size import EncoderSize
 from raysweep.errors import InputError
 from raysweep.prepare import neighbour_shards
 from raysweep.prepare.chunks import ChunkedJob, open_ray_data
@@ -152,7 +154,7 @@ class Coordinator:
         self._progress = StageProgress(num_rows, 0, "rows")
 
     def _encoded(self, stage: EncodedStage) -> list[Report]:
-        request = self._request(encoders=True)
+        request = self._with_memory(self._request(encoders=True), _encoder_bytes(stage))
         num_sentences = _num_rows(stage.sentences)
         arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], request)
         job = ChunkedJob(self.encode_worker, arguments, num_sentences, SENTENCES_PER_SHARD)
@@ -162,6 +164,10 @@ class Coordinator:
         job = _search_job(stage, ShardSet(self.store.working(stage.artifact, "centroids"), 1))
         request = self._neighbour_request(job)
         num_shards = neighbour_shards.num_shards(job.num_rows, request)
+        width = stage.encoded.summary["width"]
+        asking = self._with_memory(request, shard_bytes(-(-job.num_rows // num_shards), width=width))
+        if asking.count >= num_shards:  # which all live at once, or none would ever answer
+            request = asking
         nothing = StageProgress(0, job.num_rows, "sentences")
         described: Summary = {}
         if self.capacity is None or num_shards > 1 or job.cells:
@@ -248,8 +254,24 @@ class Coordinator:
             return Request(os.cpu_count() or 1, 0, 1)
         return self.capacity.encoders() if encoders else self.capacity.processors()
 
+    def _with_memory(self, request: Request, needed_bytes: int) -> Request:
+        """The request with the memory that a worker needs on CPUs, as on GPUs none was measured."""
+        if self.capacity is None or request.gpus:
+            return request
+        return self.capacity.with_memory(request, needed_bytes)
+
     def _run(self, job: ChunkedJob, request: Request, *, is_here: bool = False) -> Iterator[Columns]:
         return job.run_here() if is_here or self.capacity is None else job.run_on_cluster(request)
+
+
+def _encoder_bytes(stage: EncodedStage) -> int:
+    """The memory that a worker needs which runs the stage's encoder; 0 where this node does not have the encoder."""
+    try:
+        source = locate_same(stage.encoder, stage.parameters["encoder"])
+    except InputError:
+        return 0
+    size = EncoderSize.of(source.folder)
+    return encoder_bytes(size.weights_bytes, width=size.width)
 
 
 def _num_rows(sentences: Artifact) -> int:
