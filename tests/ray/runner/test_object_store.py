@@ -84,7 +84,7 @@ def test_a_sweep_in_a_bucket_that_fails_now_and_then_is_killed_and_resumed_elsew
 
 def check_artifacts(runs: BucketFolder, local: Path) -> None:
     """The same artifacts to the byte."""
-    names = runs.names("artifacts")
+    names = runs.names("artifacts") - {"building"}  # which has released leases
     kinds = sorted(name.partition("-")[0] for name in names)
     assert kinds == ["encoded", "examples", "examples", "neighbours", "sentences"]
     for name in names:

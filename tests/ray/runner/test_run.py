@@ -69,6 +69,7 @@ def test_examples_are_the_same_without_ray_as_with_it(twice: Any, tmp_path: Path
     from raysweep.config import space_parser
     from raysweep.config import sweep as configuration
     from raysweep.config.document import Document
+    from raysweep.data.shards import open_array
     from raysweep.prepare.build import prepare_here
 
     document = Document.read(SPACES / "smoke.yaml")
@@ -77,7 +78,7 @@ def test_examples_are_the_same_without_ray_as_with_it(twice: Any, tmp_path: Path
     here = prepare_here(config, space_parser.parse(document, config))
     for kind, artifact in here.examples_artifacts.items():
         there = twice.artifacts / artifact.name
-        ours, theirs = (np.load(folder / "ids.npy") for folder in (artifact.folder, there))
+        ours, theirs = (np.asarray(open_array(folder, "ids")) for folder in (artifact.folder, there))
         assert (ours == theirs).all(), kind
         assert len(ours) == 2000
 
