@@ -20,7 +20,6 @@ import shutil
 import time
 import uuid
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +29,9 @@ import numpy.typing as npt
 from benchmarks import measure, peers, sst2
 from benchmarks.peers import Peer, Turns
 from raysweep.data.dataset import Sentences
-from raysweep.encoders.loaded import LoadedEncoder
+from raysweep.data.shards import Shard
 from raysweep.prepare import stages
-from raysweep.prepare.workers import EncodeWorker
+from raysweep.prepare.workers import Columns, EncodeWorker
 
 NUM_TEST = 872  # SST-2's
 NOTES = "RAYSWEEP_BENCHMARK_NOTES"  # names the folder in which workers note when they are ready
@@ -191,13 +190,12 @@ def with_ray(turns: Turns, data: sst2.Data, artifacts: str, repeats: int) -> tup
 
 
 class NotingEncodeWorker(EncodeWorker):
-    """Leaves a note of when its encoder was loaded."""
+    """Leaves a note of when its encoder was loaded; a process may have kept it from the turn before."""
 
-    @cached_property
-    def model(self) -> LoadedEncoder:
-        loaded = super().model
+    def __call__(self, chunk: Columns) -> Shard:
+        _ = self.model
         Path(os.environ[NOTES], uuid.uuid4().hex).write_text(repr(time.time()))
-        return loaded
+        return super().__call__(chunk)
 
 
 class NotingCoordinator(stages.Coordinator):
