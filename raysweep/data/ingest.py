@@ -238,7 +238,8 @@ class _Partition:
             batch = layout.digests(part)
             if columns[0] not in batch.schema.names:  # words, but for train
                 continue
-            within = _within(batch.column(columns[0]).to_numpy(), number, layout.num_partitions)
+            highs = batch.column(columns[0]).to_numpy()
+            within = _within(highs, number, layout.num_partitions)
             high, low, places, keys = (batch.column(name).to_numpy()[within] for name in columns)
             rows = places.astype(np.int64) + part.first_row
             some = slice(None) if is_wanted is None else is_wanted(rows)
@@ -249,7 +250,9 @@ class _Partition:
         self.label_keys = keys[order]  # of use for the kind "exact" only
         high, low = high[order], low[order]
         is_first = np.ones(len(order), bool)
-        is_first[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
+        differs_in_high = high[1:] != high[:-1]
+        differs_in_low = low[1:] != low[:-1]
+        is_first[1:] = differs_in_high | differs_in_low
         self.starts = np.flatnonzero(is_first)
         self.sizes = np.diff(np.append(self.starts, len(order)))
 
@@ -405,19 +408,23 @@ class InsideWorker:
         """One row for each phrase that is found, with its count, then one for each pair of a row and a phrase."""
         number = int(chunk["number"][0])
         texts = self.shards.read(number).column("text")
-        packed = np.frombuffer(bytes.fromhex(str(chunk["is_train"][0][0])), np.uint8)
-        places = np.flatnonzero(np.unpackbits(packed, count=len(texts)))
+        marks = str(chunk["is_train"][0][0])
+        packed = np.frombuffer(bytes.fromhex(marks), np.uint8)
+        is_train = np.unpackbits(packed, count=len(texts))
+        places = np.flatnonzero(is_train)
         answers = [self._answer(number, texts, some) for some in _blocks(places)]
-        found = np.concatenate([np.zeros(0, np.int64), *(each.found for each in answers)])
-        counts = np.concatenate([np.zeros(0, np.int64), *(each.counts for each in answers)])
+        found = _joined([each.found for each in answers])
+        counts = _joined([each.counts for each in answers])
+        phrases = _joined([each.phrases for each in answers])
+        rows = _joined([each.rows for each in answers])
         totals = np.bincount(found, counts).astype(np.int64)
-        phrases = np.concatenate([np.zeros(0, np.int64), *(each.phrases for each in answers)])
-        rows = np.concatenate([np.zeros(0, np.int64), *(each.rows for each in answers)])
         each_once = np.flatnonzero(totals)
+        no_row = np.full(len(each_once), -1)
+        no_count = np.zeros(len(rows), np.int64)
         return {
             "phrase": np.concatenate([each_once, phrases]),
-            "count": np.concatenate([totals[each_once], np.zeros(len(rows), np.int64)]),
-            "row": np.concatenate([np.full(len(each_once), -1), rows]),
+            "count": np.concatenate([totals[each_once], no_count]),
+            "row": np.concatenate([no_row, rows]),
         }
 
     def _answer(self, number: int, texts: pa.StringArray, places: Integers) -> Answer:
@@ -440,3 +447,9 @@ def as_answer(columns: Mapping[str, npt.NDArray[Any]]) -> Answer:
     is_count = columns["row"] < 0
     phrases = columns["phrase"]
     return Answer(phrases[is_count], columns["count"][is_count], columns["row"][~is_count], phrases[~is_count])
+
+
+def _joined(parts: Sequence[Integers]) -> Integers:
+    """The parts one after the other, of which there may be none."""
+    nothing = np.zeros(0, np.int64)
+    return np.concatenate([nothing, *parts])

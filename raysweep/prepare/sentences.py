@@ -255,11 +255,14 @@ class SentencesBuilder:
         """InputError for the first label that train lacks."""
         in_train = set(names)
         for (split, piece), table in zip(self.pieces, self._label_tables, strict=True):
+            if split == "train":
+                continue
             rows = zip(table["first_row"], table["name"], strict=True)
             unknown = [(row, name) for row, name in rows if name not in in_train]
-            if split != "train" and unknown:
+            if unknown:
                 row, label = min(unknown)
-                known = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
+                some = ", ".join(map(repr, names[:10]))
+                known = f"{some}, ..." if len(names) > 10 else some
                 raise InputError(f"{piece.name}: row {row}: label {label!r} does not occur in train, which has {known}")
 
     def _report_conflicts(self, found: Mapping[Split, _Conflicts]) -> tuple[list[dict[str, Any]], list[str]]:
@@ -359,10 +362,13 @@ class SentencesBuilder:
     def _ask(self, phrases: Sequence[str], most: int, is_train: npt.NDArray[np.bool_]) -> Iterator[Answer]:
         name = f"question-{self._num_questions}"
         self._num_questions += 1
-        question = ShardSet(self.store.working(self.stage.artifact, name), 1)
-        question.write(0, Shard({"text": pa.array(phrases, pa.string())}, {}))
-        marks = (is_train[first : first + ROWS_PER_SHARD] for first in range(0, len(is_train), ROWS_PER_SHARD))
-        columns = {"is_train": np.array([ingest.packed(mark) for mark in marks], object)}
+        place = self.store.working(self.stage.artifact, name)
+        question = ShardSet(place, 1)
+        texts = pa.array(phrases, pa.string())
+        question.write(0, Shard({"text": texts}, {}))
+        starts = range(0, len(is_train), ROWS_PER_SHARD)
+        marks = [ingest.packed(is_train[start : start + ROWS_PER_SHARD]) for start in starts]
+        columns = {"is_train": np.array(marks, object)}
         arguments = (self._shards, ROWS_PER_SHARD, question, most)
         job = ChunkedJob(ingest.InsideWorker, arguments, self._shards.count, 1, columns)
         for number, answered in enumerate(self.steps.run(job, is_small=self._has_few), 1):
