@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -35,11 +35,22 @@ Blocks = Iterator[tuple[list[Any], list[Any]]]
 """Raw values of the text and of the label column, up to ``BLOCK_ROWS`` of each at a time."""
 
 
-def read(source: str, columns: tuple[str, str]) -> Blocks:
-    """Stream two columns. Raises InputError for what the format forbids, OSError for what cannot be read."""
+class RowGroups(NamedTuple):
+    """Consecutive row groups of a Parquet file: the first, the one after the last, and the file's row that they begin at."""
+
+    start: int
+    stop: int
+    first_row: int  # from 1
+
+
+def read(source: str, columns: tuple[str, str], groups: RowGroups | None = None) -> Blocks:
+    """Stream two columns, of a Parquet file also of some row groups alone.
+
+    Raises InputError for what the format forbids, OSError for what cannot be read.
+    """
     suffix, compression = check_format(source)
     if suffix == PARQUET:
-        return _parquet(source, columns)
+        return _parquet(source, columns, groups)
     rows = _json_lines if suffix in JSON_LINES else _csv
     return _blocks(source, compression, rows(source, suffix, compression, columns))
 
@@ -142,14 +153,38 @@ def _json_object(where: str, line: str) -> dict[str, Any]:
     return record
 
 
-def _parquet(source: str, columns: tuple[str, str]) -> Blocks:
+def share_out(source: str, num_bytes: int) -> list[RowGroups]:
+    """The row groups of a Parquet file, as many together as take about so many bytes when they are decompressed.
+
+    Only the end of the file is read. Raises what reading the file raises.
+    """
+    import pyarrow.parquet
+
+    with stored(source) as stream:
+        metadata = pyarrow.parquet.ParquetFile(stream).metadata
+        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    shares = []
+    start, first_row = 0, 1
+    taken_bytes = num_rows = 0
+    for stop, group in enumerate(groups, 1):
+        taken_bytes += group.total_byte_size
+        num_rows += group.num_rows
+        if taken_bytes >= num_bytes or stop == len(groups):
+            shares.append(RowGroups(start, stop, first_row))
+            start, first_row = stop, first_row + num_rows
+            taken_bytes = num_rows = 0
+    return shares
+
+
+def _parquet(source: str, columns: tuple[str, str], groups: RowGroups | None) -> Blocks:
     import pyarrow.parquet
 
     with stored(source) as stream:
         file = pyarrow.parquet.ParquetFile(stream)
         positions(source, file.schema_arrow.names, columns)
-        first_row = 1
-        batches = file.iter_batches(BLOCK_ROWS, columns=list(columns))
+        some = groups or RowGroups(0, file.metadata.num_row_groups, 1)
+        first_row = some.first_row
+        batches = file.iter_batches(BLOCK_ROWS, list(range(some.start, some.stop)), list(columns))
         for batch in batches:
             texts, labels = (_values(source, first_row, name, batch.column(name)) for name in columns)
             yield texts, labels

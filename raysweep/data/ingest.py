@@ -21,6 +21,7 @@ from raysweep.data import sources
 from raysweep.data.artifacts import Artifact
 from raysweep.data.containment import Answer, answer
 from raysweep.data.dataset import HUB_SPLITS, Split
+from raysweep.data.files import RowGroups
 from raysweep.data.phrases import Phrases, words
 from raysweep.data.shards import Shard, ShardSet, read_columns, serialised
 from raysweep.data.source_files import SourceFile
@@ -66,8 +67,9 @@ class PieceOfSplit(NamedTuple):
     @classmethod
     def from_json(cls, text: str) -> "PieceOfSplit":
         split, values = json.loads(text)
-        file = SourceFile(**values.pop("file")) if values["file"] else values.pop("file")
-        return cls(split, Piece(**values, file=file))
+        file = values["file"] and SourceFile(**values["file"])
+        groups = values["groups"] and RowGroups(*values["groups"])
+        return cls(split, Piece(**{**values, "file": file, "groups": groups}))
 
 
 class Part(NamedTuple):

@@ -17,17 +17,18 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
 from raysweep.data import demo, files, hub
-from raysweep.data.source_files import SourceFile, list_files, stored, unchanged, without_options
+from raysweep.data.source_files import PARQUET, SourceFile, list_files, stored, unchanged, without_options
 from raysweep.errors import InputError
 from raysweep.storage import location
 
+SHARE_BYTES = 2**26  # of a Parquet file that workers share
 _NUM_SHOWN = 3  # entries of a list, in messages
 
 
@@ -47,12 +48,16 @@ class Batch:
 
 @dataclass(frozen=True)
 class Piece:
-    """What is read in one go: a file as it was listed, or a source that is no file, with what that is asked for."""
+    """What is read in one go: a file as it was listed, or a source that is no file, with what that is asked for.
+
+    Of a large file it may be a share, the row groups of these numbers.
+    """
 
     name: str
     file: SourceFile | None
     subset: str | None
     split: str
+    groups: files.RowGroups | None = None
 
 
 def shown(source: Source) -> str:
@@ -146,13 +151,30 @@ def read_piece(piece: Piece, text_column: str = "text", label_column: str = "lab
     columns = (text_column, label_column)
     if text_column == label_column:
         raise InputError(f"text_column and label_column are both {text_column!r}; they must differ")
-    first_row = 1
+    first_row = piece.groups.first_row if piece.groups else 1
     try:
         for texts, labels in _blocks(piece, columns):
             yield _batch(piece.name, first_row, texts, labels, columns)
             first_row += len(texts)
     except (OSError, EOFError, pa.ArrowException) as error:
         raise _unreadable(piece.name, error) from None
+
+
+def share_out(piece: Piece) -> list[Piece]:
+    """A large Parquet file in several pieces, in order, so that workers share it; any other piece as it is.
+
+    Raises InputError as :func:`read_pieces` does.
+    """
+    file = piece.file
+    is_large = file is not None and file.num_bytes > SHARE_BYTES
+    if file is None or not is_large or files.check_format(file.name).suffix != PARQUET:
+        return [piece]
+    try:
+        with unchanged(file):
+            shares = files.share_out(file.name, SHARE_BYTES)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(piece.name, error) from None
+    return [replace(piece, groups=groups) for groups in shares] or [piece]
 
 
 def fingerprint(listed: Sequence[Piece], text_column: str = "text", label_column: str = "label") -> str:
@@ -201,7 +223,7 @@ def _blocks(piece: Piece, columns: tuple[str, str]) -> files.Blocks:
         yield from hub.read(piece.name, columns, piece.subset, piece.split)
     else:
         with unchanged(piece.file):
-            yield from files.read(piece.name, columns)
+            yield from files.read(piece.name, columns, piece.groups)
 
 
 def _demo(split: str) -> files.Blocks:

@@ -97,7 +97,12 @@ class SentencesBuilder:
         self.data = stage.data
         self.seed = stage.parameters.get("seed", 0)
         self.used = ingest.used_sources(stage.data)
-        self.pieces = [PieceOfSplit(split, piece) for split, listed in stage.listed.items() for piece in listed]
+        self.pieces = [
+            PieceOfSplit(split, share)
+            for split, listed in stage.listed.items()
+            for piece in listed
+            for share in sources.share_out(piece)
+        ]
         self.work = store.working(stage.artifact)
         self._num_questions = 0
 

@@ -1,6 +1,7 @@
 """What files a source names, and files that are not what was listed."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import fsspec
@@ -176,6 +177,53 @@ def test_many_files_are_recognised_without_being_read(tmp_path: Path, monkeypatc
     grown = fingerprint()
     (tmp_path / "b.csv").rename(tmp_path / "c.csv")
     assert len({before, touched, grown, fingerprint()}) == 4
+
+
+@given(
+    num_rows=st.integers(0, 60), rows_per_group=st.integers(1, 20), share_bytes=st.integers(0, 3000), bad=st.integers(0)
+)
+@settings(max_examples=50, deadline=None)
+def test_the_row_groups_of_a_large_file_are_shared_out(
+    tmp_path_factory: pytest.TempPathFactory, num_rows: int, rows_per_group: int, share_bytes: int, bad: int
+) -> None:
+    path = tmp_path_factory.mktemp("large") / "large.parquet"
+    table = pa.table(
+        {"text": pa.array([f"text {row}" for row in range(num_rows)], pa.string()), "label": [1] * num_rows}
+    )
+    pq.write_table(table, path, row_group_size=rows_per_group)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "SHARE_BYTES", share_bytes)
+        shares = sources.share_out(sources.pieces(str(path))[0])
+    batches = [batch for share in shares for batch in sources.read_piece(share)]
+    assert [text for batch in batches for text in batch.texts] == table.column("text").to_pylist()
+    at = 1
+    for batch in batches:
+        assert batch.first_row == at
+        at += len(batch.texts)
+    num_groups = -(-num_rows // rows_per_group)
+    if not share_bytes:
+        assert len(shares) == max(1, num_groups)
+    if bad < num_rows:
+        texts = table.column("text").to_pylist()
+        texts[bad] = ""
+        pq.write_table(table.set_column(0, "text", [texts]), path, row_group_size=rows_per_group)
+        (changed,) = sources.pieces(str(path))
+        shares = [replace(share, file=changed.file) for share in shares]
+        with pytest.raises(InputError, match=f"row {bad + 1}: column 'text' is empty"):
+            list(sources.read_pieces(shares))
+
+
+def test_other_files_are_not_shared_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "SHARE_BYTES", 1)
+    path = tmp_path / "t.csv"
+    path.write_bytes(ROW)
+    for name in (str(path), "demo"):
+        (piece,) = sources.pieces(name)
+        assert sources.share_out(piece) == [piece]
+    broken = tmp_path / "t.parquet"
+    broken.write_bytes(b"no table")
+    with pytest.raises(InputError, match="t.parquet: cannot be read"):
+        sources.share_out(sources.pieces(str(broken))[0])
 
 
 def test_a_thousand_parquet_files_in_a_bucket(server: S3Server, tmp_path: Path) -> None:

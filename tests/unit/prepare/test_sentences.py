@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raysweep.config.sweep import DataConfig
-from raysweep.data import ingest
+from raysweep.data import ingest, sources
 from raysweep.data.dataset import Sentences, open_texts
 from raysweep.errors import InputError
 from raysweep.prepare import sentences
@@ -73,6 +73,16 @@ def test_files_are_read_as_the_one_that_has_all_their_rows(tmp_path: Path) -> No
     several = content(build(tmp_path / "many", DataConfig(train=str(tmp_path / "several"))).folder)
     for name in ("00000-of-00001.arrow", "labels.npy", "splits.npy", "duplicate_groups.npy"):
         assert one[name] == several[name]
+
+
+def test_shares_of_a_large_file_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts, labels = zip(*invented(120), strict=True)
+    path = tmp_path / "all.parquet"
+    pq.write_table(pa.table({"text": pa.array(texts), "label": pa.array(labels)}), path, row_group_size=7)
+    data = DataConfig(train=str(path))
+    whole = content(build(tmp_path / "whole", data).folder)
+    monkeypatch.setattr(sources, "SHARE_BYTES", 500)
+    assert content(build(tmp_path / "shared", data).folder) == whole
 
 
 def _batched(rows: list[tuple[str, str]], size: int) -> list[list[tuple[str, str]]]:
