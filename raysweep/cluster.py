@@ -4,6 +4,7 @@ import contextlib
 import logging
 import math
 import os
+import secrets
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,9 @@ from raysweep.terminal import termination_kept, undisturbed
 CUDA_CONTEXT_BYTES = 600 << 20  # of GPU memory in each process, which no allocator counts
 USABLE_GPU_MEMORY_FRACTION = 0.9  # of each GPU, where trials are packed by what they were measured to take
 CONNECT_SECONDS = 10
-THREADS_PER_ENCODER = 8  # one encoder stops gaining from more threads about here; a larger node runs several
+TOKEN_BYTES = 32  # as Ray's own tokens have
+THREADS_PER_PROCESS = 8  # one encoder stops gaining from more threads about here; a larger node runs several
+CHUNKS_PER_PROCESS = 4  # at least, where encoders have one thread each
 
 # Memory on CPUs: the anonymous memory measured of processes with MiniLM (6 layers of width 384, weights of 87 MiB in fp32).
 TORCH_PROCESS_BYTES = 450 << 20  # Ray, torch and sentence-transformers, imported: 410 MiB
@@ -87,10 +90,15 @@ class Capacity:
     def cpus(self) -> float:
         return sum(node.cpus for node in self.nodes)
 
-    def encoders(self) -> Request:
-        """Workers that run an encoder: one a GPU where there are GPUs, otherwise one for each few CPUs of a node."""
+    def encoders(self, num_chunks: int = 0) -> Request:
+        """Workers that run an encoder on so many chunks: one a GPU where there are GPUs, otherwise processes on CPUs.
+
+        Two processes of one thread encode a tenth faster than one of two, whose threads wait for each other at every
+        step. For few chunks that does not pay: each process takes seconds to start, and the last ones would wait.
+        """
         if self.gpus < 1:
-            return self.processors()
+            count = sum(int(node.cpus) for node in self.nodes)
+            return Request(1, 0, count) if 0 < count * CHUNKS_PER_PROCESS <= num_chunks else self.processors()
         with_gpu = [node for node in self.nodes if node.gpus >= 1]
         cpus = min(1.0, *(node.cpus for node in with_gpu))
         return Request(cpus, 1, int(sum(node.gpus for node in with_gpu)))
@@ -102,7 +110,7 @@ class Capacity:
         competes for one, and their coordinator asks for none.
         """
         largest = max(node.cpus for node in self.nodes)
-        workers_on_largest = math.ceil(largest / THREADS_PER_ENCODER)
+        workers_on_largest = math.ceil(largest / THREADS_PER_PROCESS)
         cpus = max(1, largest // workers_on_largest)  # the largest node shared out evenly
         count = sum(_times_in(node.cpus, cpus) for node in self.nodes)
         return Request(cpus, 0, max(1, count))
@@ -221,9 +229,16 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
     put into a log; otherwise it is only in Ray's own logs. InputError when Ray does not start or nobody answers.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")  # `uv run raysweep` would ship the working directory
+    protect_token()
     import ray
 
     address = resources.address or os.environ.get("RAY_ADDRESS")
+    if address and address.startswith("ray://"):
+        raise InputError(
+            f"resources.address: {address} is of Ray Client, over which a sweep would not outlive this terminal; run "
+            "raysweep on the cluster itself, with --resources.address auto, or as a job: ray job submit"
+        )
     if address and resources.num_cpus:
         raise InputError("resources.num_cpus sizes a local cluster, but resources.address names one to join")
     options: dict[str, Any] = {"log_to_driver": show_workers, "logging_level": logging.ERROR}
@@ -237,7 +252,6 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
     except (OSError, ValueError, RuntimeError) as error:
         where = f"resources.address: no Ray cluster at {address}" if address else "Ray does not start on this machine"
         raise InputError(f"{where}: {' '.join(str(error).split())[:300]}") from None
-    _protect_token()
     try:
         present = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         yield Capacity(worker_nodes(present, resources))
@@ -253,9 +267,21 @@ def _check_address(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
 
 
-def _protect_token() -> None:
-    """A local ``ray.init`` leaves its authentication token readable by every user of the machine."""
-    token = Path.home() / ".ray" / "auth_token"
+def protect_token() -> None:
+    """Have the token that a new Ray asks for lie where this user alone may read it, before Ray writes one for everybody.
+
+    Does nothing where the environment names a token or another file, or turns tokens off.
+    """
+    if os.environ.get("RAY_AUTH_MODE", "token").lower() != "token":
+        return
+    if os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH"):
+        return
+    path = Path.home() / ".ray" / "auth_token"
     with contextlib.suppress(OSError):
-        if token.stat().st_mode & 0o077:
-            token.chmod(0o600)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w") as file:
+                file.write(secrets.token_hex(TOKEN_BYTES))
+        if path.stat().st_mode & 0o077:  # Ray itself, or `ray get-auth-token`, has written it
+            path.chmod(0o600)

@@ -41,6 +41,8 @@ from raysweep.storage.bucket import StorageError
 
 SENTENCES_PER_SHARD = 2048  # of which batches of like length can be made; 256 take 1.4 times as long
 
+FEW_ROWS = 4096  # searched and paired in less time than it takes to hand them out; this process does it itself
+
 Summary = Mapping[str, Any]
 """What an artifact's manifest says of its content."""
 
@@ -144,18 +146,18 @@ class Coordinator:
     def store_shards(self, artifact: Artifact, job: ChunkedJob, *, is_small: bool) -> list[Report]:
         """The reports of shards of sentences in the making, as :class:`raysweep.prepare.sentences.Steps` has it."""
         nothing = StageProgress(0, 0, "rows")
-        return self._stored(artifact, job, self._request(encoders=False), nothing, is_here=is_small)
+        return self._stored(artifact, job, self._request(), nothing, is_here=is_small)
 
     def run(self, job: ChunkedJob, *, is_small: bool) -> Iterator[Columns]:
         """What workers return for sentences in the making."""
-        return self._run(job, self._request(encoders=False), is_here=is_small)
+        return self._run(job, self._request(), is_here=is_small)
 
     def tell(self, num_rows: int) -> None:
         self._progress = StageProgress(num_rows, 0, "rows")
 
     def _encoded(self, stage: EncodedStage) -> list[Report]:
-        request = self._with_memory(self._request(encoders=True), _encoder_bytes(stage))
         num_sentences = _num_rows(stage.sentences)
+        request = self._with_memory(self._request_of_encoders(num_sentences), _encoder_bytes(stage))
         arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], request)
         job = ChunkedJob(self.encode_worker, arguments, num_sentences, SENTENCES_PER_SHARD)
         return self._stored(stage.artifact, job, request, StageProgress(0, num_sentences, "sentences"))
@@ -174,7 +176,7 @@ class Coordinator:
             described, reports = self._search_shards(job, stage.artifact, request, num_shards, nothing)
         else:  # all rows in each process that is there already: they are few, or there is one process
             chunks = ChunkedJob(NeighbourWorker, (job, request), job.num_rows, job.num_queries)
-            reports = self._stored(stage.artifact, chunks, request, nothing)
+            reports = self._stored(stage.artifact, chunks, request, nothing, is_here=job.num_rows <= FEW_ROWS)
         num_with_neighbours = sum(report["num_with_neighbours"] for report in reports)
         if not num_with_neighbours:
             raise InputError(
@@ -201,7 +203,7 @@ class Coordinator:
 
     def _neighbour_request(self, job: SearchJob) -> Request:
         if self.capacity is None:
-            return self._request(encoders=False)
+            return self._request()
         return neighbour_shards.request_for(self.capacity, in_cells=job.cells is not None)
 
     def _examples(self, stage: ExamplesStage) -> tuple[Summary, list[Report]]:
@@ -217,7 +219,7 @@ class Coordinator:
         arguments = (stage.sentences, stage.neighbours, parameters)
         job = ChunkedJob(ExampleWorker, arguments, len(counts), examples.CHUNK, {"quotas": quotas})
         nothing = StageProgress(0, num_examples, "examples")
-        reports = self._stored(stage.artifact, job, self._request(encoders=False), nothing)
+        reports = self._stored(stage.artifact, job, self._request(), nothing, is_here=len(counts) <= FEW_ROWS)
         return {"num_examples": num_examples, "num_candidates": int(counts.sum())}, reports
 
     def _count_candidates(self, stage: ExamplesStage) -> npt.NDArray[np.int64]:
@@ -225,7 +227,8 @@ class Coordinator:
         num_anchors = stage.neighbours.summary["num_sentences"]
         arguments = (stage.neighbours, stage.parameters["example_kind"])
         job = ChunkedJob(CandidateCounter, arguments, num_anchors, examples.CHUNK)
-        counts = [columns["counts"] for columns in self._run(job, self._request(encoders=False))]
+        results = self._run(job, self._request(), is_here=num_anchors <= FEW_ROWS)
+        counts = [columns["counts"] for columns in results]
         return np.concatenate(counts)
 
     def _stored(
@@ -249,10 +252,12 @@ class Coordinator:
             before = self._progress
             self._progress = before._replace(done=before.done + report["num_rows"], shards=before.shards + 1)
 
-    def _request(self, *, encoders: bool) -> Request:
-        if self.capacity is None:
-            return Request(os.cpu_count() or 1, 0, 1)
-        return self.capacity.encoders() if encoders else self.capacity.processors()
+    def _request(self) -> Request:
+        return Request(os.cpu_count() or 1, 0, 1) if self.capacity is None else self.capacity.processors()
+
+    def _request_of_encoders(self, num_sentences: int) -> Request:
+        num_chunks = -(-num_sentences // SENTENCES_PER_SHARD)
+        return self._request() if self.capacity is None else self.capacity.encoders(num_chunks)
 
     def _with_memory(self, request: Request, needed_bytes: int) -> Request:
         """The request with the memory that a worker needs on CPUs, as on GPUs none was measured."""

@@ -32,6 +32,14 @@ def test_requests_fit_the_nodes_that_are_there(
     assert (asked.cpus, asked.gpus, asked.count) == trials
 
 
+def test_encoders_have_one_thread_each_where_there_are_chunks_enough_for_all_of_them() -> None:
+    there = capacity((2, 0), (3.5, 0))
+    assert there.encoders(19) == there.processors()
+    asked = there.encoders(20)
+    assert (asked.cpus, asked.gpus, asked.count) == (1, 0, 5)
+    assert capacity((8, 1)).encoders(1000).gpus == 1
+
+
 def test_a_cluster_that_scales_from_nothing_is_told_how_far() -> None:
     head = [{"memory": 1.0}]
     with pytest.raises(InputError, match=r"the cluster has no worker yet: name resources\.max_concurrent_trials"):
