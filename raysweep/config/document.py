@@ -13,6 +13,8 @@ from raysweep.errors import InputError
 
 KeyPath = tuple[str | int, ...]
 
+MAX_VALUES = 100_000  # of a document whose aliases are written out
+
 
 class _Loader(yaml.SafeLoader):
     """PyYAML reads YAML 1.1, where 1e-5 (no dot) is a string; every other tool our users know reads a number."""
@@ -77,6 +79,8 @@ class Document:
 
     def _note_lines(self, loader: _Loader, node: yaml.Node, path: KeyPath) -> None:
         """Note the line of every key below ``path``. InputError for a key that stands twice or is no plain text."""
+        if len(self.lines) > MAX_VALUES:
+            raise InputError(f"{self.source}: has more than {MAX_VALUES:,} values; do aliases refer to one another?")
         if isinstance(node, yaml.MappingNode):
             for key_node, value_node in node.value:
                 child = self._note_key(loader, key_node, path)

@@ -1,6 +1,7 @@
 """A folder that is read and written as files of this machine, whether it lies here or in an object store."""
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -128,7 +129,9 @@ class LocalFolder:
 
     def remove(self, name: str) -> None:
         path = self.path / name
-        if path.is_dir():
+        if name and not path.parent.resolve().is_relative_to(self.path.resolve()):
+            raise OSError(errno.ELOOP, "a symbolic link leads out of the folder, where nothing is removed", str(path))
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)

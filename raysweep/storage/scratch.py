@@ -36,7 +36,7 @@ def process_folder() -> Path:
         if not _runs(left.name.partition("-")[0]):
             shutil.rmtree(left, ignore_errors=True)
     own = parent / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    own.mkdir()
+    own.mkdir(mode=0o700)
     atexit.register(shutil.rmtree, own, ignore_errors=True)
     return own
 

@@ -17,12 +17,13 @@ from raysweep.errors import InputError
 from raysweep.metrics.objective import Pair
 from raysweep.results.events import Event, PointsScored, SessionStarted, TrialStarted
 from raysweep.results.ledger import NAME as LEDGER
-from raysweep.results.ledger import Ledger, Position, check_dependences, name_of
+from raysweep.results.ledger import Ledger, Position, check_dependences, events_of, name_of
 from raysweep.results.reader import results_of
 from raysweep.results.types import Results
 from raysweep.search.proposer import check_sampler
 from raysweep.storage import location
 from raysweep.storage.folder import Folder, LocalFolder, as_folder, open_folder
+from raysweep.sweep.disk import CHECKPOINTS, POINTS
 
 CHANGEABLE = (
     *("budget.trials", "budget.minutes", "budget.cpu_hours", "budget.gpu_hours", "budget.money", "budget.prices"),
@@ -48,6 +49,7 @@ class Resumed:
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.place, self.say, self.take_over)
         self._check_files()
+        self._check_links()
         entries = self.ledger.open()
         try:
             self.events = [event for event, _ in entries]
@@ -80,7 +82,7 @@ class Resumed:
                 raise InputError(f"{name_of(self.run)}: trial {trial.trial}: {error}") from None
         check_dependences(self.run, positions)
         self._check_config_file()
-        if not any(isinstance(event, PointsScored) for event in self.events):
+        if not has_begun(self.events):
             raise InputError(f"{name_of(self.run)}: the sweep ended before it began; run it anew")
 
     def _check_files(self) -> None:
@@ -90,6 +92,16 @@ class Resumed:
             if not self.run.exists(name):
                 raise InputError(f"{self.location}: cannot be resumed: there is no {name} in it")
             self.run.fetch(name)
+
+    def _check_links(self) -> None:
+        """InputError for a folder of the run that lies elsewhere: what is written and removed in it would be there."""
+        if not isinstance(self.run, LocalFolder):
+            return
+        folders = [self.folder / name for name in (POINTS, CHECKPOINTS, "report")]
+        inside = [path for folder in folders if folder.is_dir() for path in folder.iterdir()]
+        for path in [*folders, *inside]:
+            if path.is_symlink():
+                raise InputError(f"{path}: is a symbolic link; a run's folders lie in the run itself")
 
     def _check_config_file(self) -> None:
         """InputError unless a session of this run had this ``config.yaml``. Older versions did not say which they had."""
@@ -135,6 +147,21 @@ class Resumed:
                     f"{self.location}: the data or the encoder have changed since this sweep ran; start a new one, with "
                     f"--warm-start {self.location} to learn from it"
                 )
+
+
+def has_begun(events: Iterable[Event]) -> bool:
+    """Whether a run with these events has come so far that it can be gone on with."""
+    return any(isinstance(event, PointsScored) for event in events)
+
+
+def can_go_on(place: str) -> bool:
+    """Whether there is a run at a place that has begun. Nothing is taken; InputError for a ledger that was changed."""
+    run = open_folder(place)
+    try:
+        events = list(events_of(run))
+    except FileNotFoundError:
+        return False
+    return has_begun(events)
 
 
 def check_changes(before: SweepConfig, after: SweepConfig, run: str) -> None:
@@ -242,17 +269,29 @@ def load_resumed(
 def _changed(resumed: Resumed, space: Path | None, overrides: Iterable[Override]) -> LoadedSweep:
     """The run's sweep under the changes. InputError where one of them is not allowed."""
     own_file = resumed.folder / "config.yaml"
+    given = list(overrides)
     before = load_sweep(own_file)
-    after = load_sweep(space or own_file, [*_moved(before.config, resumed.location), *overrides])
+    after = load_sweep(space or own_file, [*_moved(before.config, resumed.location), *given])
     check_changes(before.config, after.config, resumed.location)
     if after.config.budget.trials < resumed.num_begun:
         reason = f"is {after.config.budget.trials}, but {resumed.num_begun} have begun; allowed: that many or more"
         raise after.document.error(("budget", "trials"), reason)
+    if space is None and "sampler" not in dict(given):
+        _check_own_sampler(after.config.sampler, resumed.location)
     check_sampler(after)
     resumed.space_grew = after.config.space != before.config.space
     if resumed.space_grew:
         check_space(before.space, after.space, resumed.location)
     return after
+
+
+def _check_own_sampler(sampler: str, run: str) -> None:
+    """InputError where only the run names code to import, which whoever could write to the run may have put there."""
+    if ":" in sampler and not sampler.startswith("optuna.samplers:"):
+        raise InputError(
+            f"{run}: its sampler is the import path {sampler!r}, whose code would run; name it yourself to allow that: "
+            f"--sampler {sampler}"
+        )
 
 
 def _moved(before: SweepConfig, place: str) -> list[Override]:
