@@ -103,8 +103,8 @@ class TimedSweep(Sweep):
     def rung(self, number: int, rung: dict[str, Any]) -> bool:
         return bool(self._time(super().rung, number, rung))
 
-    def rest(self, number: int, failure: str | None = None) -> None:
-        self._time(super().rest, number, failure)
+    def rest(self, number: int, failure: str | None = None, traceback: str | None = None) -> None:
+        self._time(super().rest, number, failure, traceback)
 
 
 class TimedLedger(Ledger):

@@ -55,7 +55,7 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 
 @app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
-def run(
+def run(  # noqa: PLR0913 (the options of a command)
     context: typer.Context,
     space: Annotated[
         str | None,
@@ -76,6 +76,14 @@ def run(
             "--take-over", help="With --resume: take a run in an object store from a process that still has it."
         ),
     ] = False,
+    resume_or_start: Annotated[
+        bool,
+        typer.Option(
+            "--resume-or-start",
+            help="Begin the run NAME of storage.runs, or go on with it where it has begun, so that the same command may "
+            "be given again and again. NAME is the key name of the file, or --name NAME.",
+        ),
+    ] = False,
 ) -> None:
     """Run a whole sweep: prepare, search, score the front on test, report.
 
@@ -89,10 +97,16 @@ def run(
     if space is not None and space.startswith("--"):  # an override, where SPACE was left out
         arguments, space = [space, *arguments], None
     resumed = None
-    if take_over and resume is None:
-        raise InputError("--take-over goes with --resume RUN")
+    if take_over and resume is None and not resume_or_start:
+        raise InputError("--take-over goes with --resume RUN or --resume-or-start")
+    place = None
+    if resume_or_start:
+        if resume is not None or space is None:
+            raise InputError("--resume-or-start goes with SPACE, and not with --resume RUN")
+        place, has_begun = _named_run(space, arguments)
+        resume = place if has_begun else None
     if resume is not None:
-        if warm_start:
+        if warm_start and place is None:
             raise InputError("--warm-start is for new runs; a resumed one has what it began with")
         from raysweep.sweep.resume import load_resumed
 
@@ -113,7 +127,8 @@ def run(
             display,
             log,
             resumed=resumed,
-            warm_start=[run_folder("--warm-start", each) for each in warm_start or ()],
+            warm_start=[run_folder("--warm-start", each) for each in warm_start or () if resumed is None],
+            place=place,
         )
     with undisturbed(outcome.interrupted):
         found = _report(outcome.run)
@@ -121,6 +136,16 @@ def run(
         raise typer.Exit(130)
     if not found:
         raise typer.Exit(1)
+
+
+def _named_run(space: str, arguments: list[str]) -> tuple[str, bool]:
+    """Where the run lies that bears the sweep's own name, and whether it has begun."""
+    from raysweep.storage import location
+    from raysweep.sweep.resume import can_go_on
+
+    config = _load(space, arguments).config
+    place = location.join(config.storage.runs, config.name)
+    return place, can_go_on(place)
 
 
 @app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)

@@ -225,7 +225,7 @@ class EarlyStoppingConfig(Frozen):
 
 
 class BudgetConfig(Frozen):
-    """What a sweep may spend; running trials end at their next rung when a limit is reached."""
+    """What a sweep may spend; running trials end at their next rung when a limit is reached, or at once by ``minutes``."""
 
     trials: int = Field(20, ge=1, description="configurations that the search tries")
     rungs: int = Field(6, ge=1, description="evaluations per trial; a trial sees rungs * examples_per_rung examples")
@@ -286,7 +286,25 @@ class ResourcesConfig(Frozen):
         2, ge=0, description="memory in GiB in which a running trial caches the outputs of a frozen part of the encoder"
     )
     max_failures: int = Field(
-        2, ge=0, description="how many times a trial whose process died is resumed from its checkpoint"
+        2,
+        ge=0,
+        description="how many times in a row, without a rung between, a trial whose process died goes on from its "
+        "checkpoint; nodes that went away are not counted",
+    )
+    max_failed_share: float = Field(
+        0.5, ge=0, le=1, description="the search ends when more than this share of at least 3 failed trials has failed"
+    )
+    silent_seconds: float = Field(
+        60,
+        gt=0,
+        description="a trial that computes nothing for so many seconds is killed, and goes on from its checkpoint; the "
+        "time that it takes to load is not counted",
+    )
+    rung_minutes: float | None = Field(
+        None,
+        gt=0,
+        description="a trial whose rung takes more minutes is killed too; if not given, ten times the slowest rung so "
+        "far, and half an hour at least",
     )
     checkpoint_seconds: float = Field(
         300, gt=0, description="seconds between checkpoints of a trial, which also saves its state at each rung"

@@ -82,6 +82,7 @@ def render(summary: Summary, front_png: bytes, progress_png: bytes) -> str:
         _progress(summary, progress_png),
         _costs(summary),
         _trials(summary),
+        _failures(summary),
         _section("Settings", _table(settings_table(summary), "fit")),
     ]
     return _page(title=f"raysweep: {summary.results.info.name}", body=_joined(sections))
@@ -223,6 +224,19 @@ def _trials(summary: Summary) -> str:
     table = _table(trial_table(summary))
     details = f"<details{is_open}><summary>{text}</summary>{table}</details>"
     return _section("Trials", details)
+
+
+def _failures(summary: Summary) -> str:
+    """What trials raised, folded."""
+    raised = [trial for trial in summary.results.trials if trial.traceback]
+    if not raised:
+        return ""
+    details = [
+        f"<details><summary>Trial {trial.trial}: {escape(trial.reason)}</summary>"
+        f'<pre class="scroll">{escape(trial.traceback)}</pre></details>'
+        for trial in raised
+    ]
+    return _section("Failures", *details)
 
 
 def _table(table: TextTable, style: str = "") -> str:

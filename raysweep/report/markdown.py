@@ -37,7 +37,18 @@ def markdown(summary: Summary) -> str:
     lines += _section("Settings", settings_table(summary))
     if summary.trials:
         lines += _section("Trials", trial_table(summary))
+    lines += _failures(summary)
     return "\n".join(lines) + "\n"
+
+
+def _failures(summary: Summary) -> list[str]:
+    """What trials raised, indented, which Markdown shows as it is."""
+    lines = []
+    for trial in summary.results.trials:
+        if trial.traceback:
+            indented = [f"    {line}" for line in trial.traceback.splitlines()]
+            lines += ["", f"Trial {trial.trial}: {_plain(trial.reason)}", "", *indented]
+    return ["", "## Failures", *lines] if lines else []
 
 
 def _section(title: str, table: TextTable, text: str = "") -> list[str]:

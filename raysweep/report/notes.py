@@ -71,7 +71,10 @@ def _on_what_the_front_is_compared_with(summary: Summary) -> Iterator[str]:
 def _on_failures(results: Results) -> Iterator[str]:
     failed = _count(results, TrialStatus.FAILED)
     if failed:
-        yield f"{failed} of {len(results.trials)} trials failed; their reasons are in the table of trials."
+        where = "their reasons are in the table of trials"
+        if any(trial.traceback for trial in results.trials):
+            where += ", and what they raised is under Failures"
+        yield f"{failed} of {len(results.trials)} trials failed; {where}."
 
 
 def _count(results: Results, status: TrialStatus) -> int:

@@ -155,6 +155,7 @@ _TRIAL_TYPES = {
     "money": "float64",
     "num_rungs": "int64",
     "replicate_of": "int64",
+    "traceback": "string",
 }
 
 

@@ -183,7 +183,7 @@ class TrialContinued(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialEnded(Event):
-    """A trial will not go on."""
+    """A trial will not go on. ``traceback`` is of what it raised, if it failed by that."""
 
     kind = "end"
 
@@ -191,6 +191,7 @@ class TrialEnded(Event):
     status: TrialStatus
     reason: str = ""
     cost: Cost | None = None
+    traceback: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from raysweep.results.events import (
     SessionFinished,
     SessionStarted,
     StatusChange,
+    TrialEnded,
     TrialStarted,
 )
 from raysweep.results.ledger import events_of, name_of
@@ -116,6 +117,8 @@ class _Tables:
         self._check_begun(event.trial)
         trial = self.trials[event.trial]
         self.trials[event.trial] = dataclasses.replace(trial, status=event.status, reason=event.reason)
+        if isinstance(event, TrialEnded) and event.traceback:
+            self.trials[event.trial] = dataclasses.replace(self.trials[event.trial], traceback=event.traceback)
 
     def _set_cost(self, number: int, cost: Cost) -> None:
         self.trials[number] = dataclasses.replace(self.trials[number], **dataclasses.asdict(cost))

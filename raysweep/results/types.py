@@ -134,7 +134,7 @@ class Rung:
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration. ``reason`` says why it has its status."""
+    """One configuration. ``reason`` says why it has its status, and ``traceback`` where what it raised came from."""
 
     trial: int
     config: Mapping[str, Any]
@@ -146,6 +146,7 @@ class Trial:
     money: float = 0.0
     replicate_of: int | None = None
     num_rungs: int = 0  # to its end; 0 where an older ledger does not say
+    traceback: str = ""
 
 
 @dataclass(frozen=True)

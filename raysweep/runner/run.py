@@ -5,8 +5,9 @@ import signal
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import NamedTuple
 
@@ -18,7 +19,6 @@ from raysweep.prepare.build import prepare
 from raysweep.prepare.plan import Plan, make_plan
 from raysweep.results.account import account_of, sentence
 from raysweep.results.reader import load
-from raysweep.results.types import Results
 from raysweep.runner.session import Session
 from raysweep.storage import location
 from raysweep.storage.bucket import StorageError
@@ -98,7 +98,7 @@ def prepare_only(config: SweepConfig, space: Space, display: Display) -> str:
 
 
 @_interrupted_once()
-def run(
+def run(  # noqa: PLR0913 (one argument for each way in which a run begins)
     config: SweepConfig,
     space: Space,
     display: Display,
@@ -106,8 +106,11 @@ def run(
     *,
     resumed: Resumed | None = None,
     warm_start: Sequence[Folder] = (),
+    place: str | None = None,
 ) -> RunOutcome:
     """Run a sweep, or with ``resumed`` go on with one; ``warm_start`` are runs whose trials a new sweep learns from.
+
+    A new run's folder is named after the sweep and the time, or is the one at ``place``.
 
     ``display`` is told the progress. The ``log`` takes what libraries and workers print and moves into the run's folder;
     without one nothing is redirected, and what workers print stays in Ray's own logs. Raises InputError for what the user
@@ -120,19 +123,22 @@ def run(
         check_writable("storage.artifacts", config.storage.artifacts_location, display)
         older = [load(each) for each in warm_start]
         plan = make_plan(config, space, resumed=resumed.prepared if resumed else None)
-        return _run(plan, display, log, resumed, older)
+        begin = (
+            partial(Session.begin, older=older, place=place)
+            if resumed is None
+            else partial(Session.resume, resumed=resumed)
+        )
+        return _run(plan, display, log, begin)
 
 
-def _run(
-    plan: Plan, display: Display, log: Log | None, resumed: Resumed | None, older: Sequence[Results]
-) -> RunOutcome:
+def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session], Sweep]) -> RunOutcome:
     sweep: Sweep | None = None
     ending = FAILED
     with contextlib.ExitStack() as uploads:
         try:
             with connected(plan.config.resources, show_workers=log is not None) as capacity:
                 session = Session.open(plan, capacity, display, log)
-                sweep = session.begin(older) if resumed is None else session.resume(resumed)
+                sweep = begin(session)
                 sweep.ledger.on_lost = _interrupt_main_thread
                 growing = ["study.journal", *([log.path.name] if log is not None else [])]
                 uploads.enter_context(uploaded(sweep.run, growing))
@@ -178,6 +184,8 @@ def _storage_problem(error: BaseException | None) -> str | None:
 
 def _ending_of(sweep: Sweep) -> Ending:
     """How a sweep ended that handed out all it wanted to."""
+    if sweep.given_up is not None:
+        return Ending("failed", sweep.given_up)
     if sweep.cause is not None:
         return Ending("budget", sweep.cause.reason)
     scheduler = sweep.scheduler

@@ -30,7 +30,7 @@ from raysweep.storage.folder import BucketFolder, Folder, open_folder
 from raysweep.sweep import warm_start
 from raysweep.sweep.budget import CostTracker
 from raysweep.sweep.optuna_study import StudyFile
-from raysweep.sweep.resume import Resumed
+from raysweep.sweep.resume import Resumed, has_begun
 from raysweep.sweep.sweep import Sweep
 from raysweep.terminal import Display, Log
 from raysweep.version import __version__
@@ -60,11 +60,19 @@ class Session:
             return session._packed()
         return session if request.gpus else session._with_memory(capacity)
 
-    def begin(self, older: Sequence[Results] = ()) -> Sweep:
-        """Make the run's folder and write down what the run is to be. It learns from the ``older`` runs."""
-        ledger = Ledger(_new_run(self.config, self.display), self.display.warn)
-        ledger.open()
+    def begin(self, older: Sequence[Results] = (), place: str | None = None) -> Sweep:
+        """Make the run's folder and write down what the run is to be. It learns from the ``older`` runs.
+
+        The folder gets a name of its own, or is the one at ``place``, in which an attempt may have come as far as this.
+        """
+        run = _new_run(self.config, self.display) if place is None else _run_at(place, self.display)
+        ledger = Ledger(run, self.display.warn)
+        entries = ledger.open()
         try:
+            if has_begun(event for event, _ in entries):
+                raise InputError(
+                    f"{run.location}: another process has begun this run meanwhile; give the command again"
+                )
             return self._begun(ledger, older)
         except BaseException:
             ledger.close()
@@ -249,10 +257,20 @@ def _new_run(config: SweepConfig, display: Display) -> Folder:
         with contextlib.suppress(FileExistsError):
             if isinstance(run, BucketFolder):  # of which others may begin one in this very second
                 run.bucket.create("begun", uuid.uuid4().bytes)
-            run.path.mkdir(parents=True)
+            run.path.parent.mkdir(parents=True, exist_ok=True)
+            run.path.mkdir(mode=0o700)
             (run.path / "points").mkdir()
             return run
     raise AssertionError("a thousand runs in one second")
+
+
+def _run_at(place: str, display: Display) -> Folder:
+    """The folder of a run at a place, which may be there."""
+    run = open_folder(place, display.warn)
+    run.path.parent.mkdir(parents=True, exist_ok=True)
+    run.path.mkdir(mode=0o700, exist_ok=True)
+    (run.path / "points").mkdir(exist_ok=True)
+    return run
 
 
 def _record_baselines(ledger: Ledger, evaluation_sets: Mapping[ScoredSplit, EvaluationSet]) -> None:

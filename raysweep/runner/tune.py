@@ -1,7 +1,8 @@
 """The sweep on Ray Tune: thin adapters between Tune's trials and :class:`raysweep.sweep.sweep.Sweep`, which decides.
 
-Tune places trials, reuses their actors and notices when one dies; its own snapshots are never read back. When the search is
-over, the actors score the front on the test split: to Tune that is one more trial for each rung.
+Tune places trials, reuses their actors and notices when one dies. It begins none again: a trial that lost its worker goes
+back to the sweep, which hands it out anew. Tune's snapshots lie in a folder of this process and are never read back. When
+the search is over, the actors score the front on test: to Tune that is one more trial for each rung.
 """
 
 import contextlib
@@ -9,6 +10,8 @@ import dataclasses
 import functools
 import json
 import os
+import re
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,9 +30,12 @@ from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.results.ledger import checkpoint_folder, point_folder, point_name
 from raysweep.results.types import LOCAL, Node, RungProgress
+from raysweep.runner.pulse import Listener, Pulse, PulseWatch, Silence, kill, listen
 from raysweep.runner.workers import WorkbenchSpec, open_workbench, score_on_test
 from raysweep.storage.bucket import StorageError
-from raysweep.storage.folder import Folder
+from raysweep.storage.folder import BucketFolder, Folder
+from raysweep.storage.scratch import process_folder
+from raysweep.sweep.failures import Blame, Loss
 from raysweep.sweep.front_scores import FrontRung, FrontScores
 from raysweep.sweep.status import describe_progress
 from raysweep.sweep.sweep import Sweep
@@ -40,8 +46,9 @@ from raysweep.training.workbench import RungResult
 
 PROGRESS_SECONDS = 5.0  # within a rung, between two reports of how far it is
 LOG_SECONDS = 60.0  # between two such lines of one trial in the log
-NOT_STARTED = "its process could not be started"
+MAX_TRACEBACK_CHARACTERS = 10_000
 REMOVED = "removed before it began"
+NODE_DIED = "its node has died"  # in what Ray says of an actor
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,7 @@ class SweepTask:
     run: Folder
     seed: int
     checkpoint_seconds: float
+    listener: Listener | None = None  # that hears signs of life; none are given without one
 
 
 @dataclass(frozen=True)
@@ -84,17 +92,29 @@ class ScoreTask:
     sweep: SweepTask
     rung: FrontRung
 
-    def results(self) -> Iterator["ScoredRung"]:
-        """The rung's scores, of which nothing happens before they are asked for."""
-        bench = open_workbench(self.sweep.bench)
-        yield ScoredRung(score_on_test(bench, self.sweep.run, self.rung))
-
 
 @dataclass(frozen=True)
 class ScoredRung:
     """A rung's points on the test split, as an event holds them."""
 
     points: list[dict[str, Any]]
+
+
+@functools.cache
+def _pulse() -> Pulse:
+    """This process's."""
+    return Pulse()
+
+
+def _keep_up_while_storage_waits(pulse: Pulse, run: Folder) -> None:
+    """A trial that waits for an object store is alive."""
+
+    def wait(reason: str) -> None:
+        pulse.sign()
+        print(reason, flush=True)
+
+    if isinstance(run, BucketFolder):
+        run.bucket.on_wait = wait
 
 
 def _as_tune_config(task: TrialTask | ScoreTask) -> dict[str, Any]:
@@ -118,16 +138,21 @@ class TrialActor(tune.Trainable):
         """Make ready for a trial; Tune calls it again for each trial that a reused actor takes."""
         task = _task(config)
         self.logged_at = time.monotonic()
+        listener = task.sweep.listener
+        self.pulse = None if listener is None else _pulse()
+        if self.pulse is not None and listener is not None:
+            self.pulse.begin(self.trial_id, listener)
+            _keep_up_while_storage_waits(self.pulse, task.sweep.run)
         self.results: Iterator[RungResult | RungProgress | ScoredRung]
         if isinstance(task, ScoreTask):
-            self.results = task.results()
+            self.results = self._test_scores(task)
         else:
             self.task = task
             self.results = self._rungs()
 
     def _rungs(self) -> Iterator[RungResult | RungProgress]:
         """The trial, of which nothing happens before the first step: what goes wrong there is told in full."""
-        self.bench = open_workbench(self.task.sweep.bench)
+        self._open_bench(self.task.sweep)
         yield from rungs_and_progress(
             self.task.config,
             self.bench,
@@ -137,6 +162,16 @@ class TrialActor(tune.Trainable):
             checkpoints=self.task.checkpoints,
         )
 
+    def _test_scores(self, task: ScoreTask) -> Iterator[ScoredRung]:
+        """The scores of a rung on test, of which nothing happens before they are asked for."""
+        self._open_bench(task.sweep)
+        yield ScoredRung(score_on_test(self.bench, task.sweep.run, task.rung))
+
+    def _open_bench(self, sweep: SweepTask) -> None:
+        self.bench = open_workbench(sweep.bench)
+        if self.pulse is not None:
+            self.pulse.follow(self.bench.model)
+
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self.setup(new_config)
         return True
@@ -144,11 +179,12 @@ class TrialActor(tune.Trainable):
     def step(self) -> dict[str, Any]:
         """Train and evaluate a rung, or train until it is time to say how far it is, for :class:`TuneScheduler`."""
         try:
-            result = next(self.results)
-        except StorageError:  # which may pass: the trial is begun again, and goes on from its checkpoint
-            raise
+            with self.pulse or contextlib.nullcontext():
+                result = next(self.results)
+        # A result and no exception: the actor is sound and takes the next trial, and the reason arrives in full.
+        except StorageError as error:
+            return {"storage": str(error), "done": True}
         except (TrialDivergedError, InputError) as error:
-            # A result and no exception: the actor is sound and takes the next trial, and the reason arrives in full.
             return {"failure": str(error), "done": True}
         if isinstance(result, ScoredRung):
             return {"points": json.dumps(result.points, allow_nan=False), "done": True}
@@ -195,16 +231,20 @@ def _this_node() -> Node:
 
 
 class SweepStoppedError(BaseException):
-    """The sweep cannot go on. Tune would take an Exception for a trial's, and begin the trial again."""
+    """The sweep cannot go on, because of ``error``. Tune would take an Exception for a trial's, and go on."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 @contextlib.contextmanager
 def _ends_the_sweep() -> Iterator[None]:
-    """Within, what the sweep itself cannot store ends Tune's loop."""
+    """Within, what goes wrong in the sweep itself ends Tune's loop."""
     try:
         yield
-    except InputError as error:
-        raise SweepStoppedError(str(error)) from None
+    except Exception as error:
+        raise SweepStoppedError(error) from None
 
 
 class _NotInSnapshots:
@@ -225,40 +265,28 @@ class TuneSearcher(_NotInSnapshots, Searcher):
         self._sweep = sweep
         self._scores = scores
         self._task = task
-        self._on_workers: dict[str, int | FrontRung] = {}  # numbers of our trials, and rungs, by Tune's id
 
     @_ends_the_sweep()
     @uninterrupted()
     def suggest(self, trial_id: str) -> Any:
         if self._scores.have_begun:
-            return self._rung_to_score(trial_id)
+            return self._rung_to_score()
         asked = self._sweep.ask()
         if asked is None:
             # While trials run, one of them may still lead to another.
-            return None if self._sweep.assignments else self._rung_to_score(trial_id)
+            return None if self._sweep.assignments or self._sweep.is_paused else self._rung_to_score()
         number, config = asked
-        self._on_workers[trial_id] = number
         run = self._sweep.scheduler.trials[number].run
         return _as_tune_config(TrialTask(self._task, number, config, run))
 
-    def _rung_to_score(self, trial_id: str) -> Any:
+    def _rung_to_score(self) -> Any:
         rung = self._scores.next()
         if rung is None:
-            return Searcher.FINISHED
-        self._on_workers[trial_id] = rung
+            return None if self._scores.are_under_way else Searcher.FINISHED
         return _as_tune_config(ScoreTask(self._task, rung))
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Note that a trial left its worker.
-
-        The scheduler, which is told the reason too, passes that on to the sweep; but not of a trial that never ran.
-        """
-        work = self._on_workers.pop(trial_id)
-        if isinstance(work, FrontRung):
-            if error:
-                self._scores.fail(work, NOT_STARTED)
-        elif error and work in self._sweep.assignments and work not in self._on_workers.values():
-            self._sweep.rest(work, failure=NOT_STARTED)
+        """Do nothing: the scheduler, which is told more, passes on that a trial left its worker."""
 
     def save(self, checkpoint_path: str) -> None:
         """Do nothing: the ledger holds all there is to keep."""
@@ -270,17 +298,18 @@ class TuneSearcher(_NotInSnapshots, Searcher):
 class TuneScheduler(_NotInSnapshots, FIFOScheduler):
     """Passes rungs and endings to the sweep, and its decisions to Tune; and scores on test to where they are kept."""
 
-    def __init__(self, sweep: Sweep, scores: FrontScores) -> None:
+    def __init__(self, sweep: Sweep, scores: FrontScores, watch: "_Watch") -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._sweep = sweep
         self._scores = scores
+        self._watch = watch
 
     @_ends_the_sweep()
     @uninterrupted()
     def on_trial_result(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> str:
         if "progress" in result:
-            self._sweep.take_progress(_number(trial), RungProgress(**json.loads(result["progress"])))
-            return TrialScheduler.CONTINUE
+            leaves = self._sweep.take_progress(_number(trial), RungProgress(**json.loads(result["progress"])))
+            return TrialScheduler.STOP if leaves else TrialScheduler.CONTINUE
         leaves = self._sweep.rung(_number(trial), json.loads(result["rung"]))
         return TrialScheduler.STOP if leaves else TrialScheduler.CONTINUE
 
@@ -293,10 +322,15 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
             return
         if "rung" in result:  # a trial's last result comes here and not to on_trial_result
             self._sweep.rung(_number(trial), json.loads(result["rung"]))
-        self._sweep.rest(_number(trial), failure=result.get("failure"))
+        if "storage" in result:
+            self._sweep.lose(_number(trial), Loss(Blame.STORAGE, result["storage"]))
+        else:
+            self._sweep.rest(_number(trial), failure=result.get("failure"))
 
     def _take_scores(self, rung: FrontRung, result: dict[str, Any]) -> None:
-        if failure := result.get("failure"):
+        if "storage" in result:
+            self._scores.lose(rung, Loss(Blame.STORAGE, result["storage"]))
+        elif failure := result.get("failure"):
             self._scores.fail(rung, failure)
         else:
             self._scores.take(rung, json.loads(result["points"]))
@@ -304,16 +338,18 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
     @_ends_the_sweep()
     @uninterrupted()
     def on_trial_error(self, tune_controller: Any, trial: TuneTrial) -> None:
-        task = _task(trial.config)
+        task, error = _task(trial.config), _Error.of(trial, self._watch.reasons.get(trial.trial_id))
         if isinstance(task, ScoreTask):
-            if not trial.should_recover():  # otherwise Tune begins it again
-                self._scores.fail(task.rung, _cause(trial))
-        elif trial.should_recover():  # Tune begins it again, and it finds its checkpoint
-            self._sweep.take_progress(_number(trial), None)
-            self._sweep.display.line(f"trial {_number(trial)}: {_cause(trial)}; it goes on from its checkpoint")
+            if error.is_raised:
+                self._scores.fail(task.rung, error.last_line)
+            else:
+                self._scores.lose(task.rung, error.loss)
+        elif error.is_raised:
+            self._sweep.rest(task.number, failure=error.last_line, traceback=error.text[-MAX_TRACEBACK_CHARACTERS:])
         else:
-            self._sweep.rest(_number(trial), failure=_cause(trial))
+            self._sweep.lose(task.number, error.loss)
 
+    @_ends_the_sweep()
     def on_trial_remove(self, tune_controller: Any, trial: TuneTrial) -> None:
         task = _task(trial.config)
         if isinstance(task, ScoreTask):
@@ -322,14 +358,44 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
             self._sweep.rest(task.number, failure=REMOVED)
 
 
-class _Clock(_NotInSnapshots, tune.Callback):
-    """Keeps the time on the status line while the front is scored."""
+class _Watch(_NotInSnapshots, tune.Callback):
+    """Sees to trials between Tune's steps: those that got a worker, those that hang; and to the status line."""
 
-    def __init__(self, scores: FrontScores) -> None:
+    def __init__(self, sweep: Sweep, scores: FrontScores, listener: Listener) -> None:
+        self.reasons: dict[str, str] = {}  # for which trials were killed, by Tune's id
+        self._sweep = sweep
         self._scores = scores
+        self._pulses = PulseWatch(listener)
 
+    @_ends_the_sweep()
+    def on_trial_start(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
+        task = _task(trial.config)
+        if isinstance(task, TrialTask):
+            self._sweep.place(task.number)
+
+    @_ends_the_sweep()
     def on_step_end(self, iteration: int, trials: list[TuneTrial], **info: Any) -> None:
         self._scores.show()
+        silences = self._pulses.silences()
+        if not silences:
+            return
+        running = {trial.trial_id: trial for trial in trials if trial.status == TuneTrial.RUNNING}
+        for trial_id, silence in silences.items():
+            if trial_id in running and trial_id not in self.reasons:
+                self._check(running[trial_id], silence)
+
+    def _check(self, trial: TuneTrial, silence: Silence) -> None:
+        """Kill the process of a trial that is silent, or takes too long for its rung."""
+        limit = self._sweep.config.resources.silent_seconds
+        reason = (
+            f"it gave no sign of life for {silence.seconds:.0f} s, and was killed" if silence.seconds > limit else None
+        )
+        task = _task(trial.config)
+        if isinstance(task, TrialTask):
+            reason = reason or self._sweep.overdue(task.number)
+        if reason:
+            self.reasons[trial.trial_id] = reason
+            kill(silence.beat)
 
 
 def _number(trial: TuneTrial) -> int:
@@ -339,11 +405,41 @@ def _number(trial: TuneTrial) -> int:
     return task.number
 
 
-def _cause(trial: TuneTrial) -> str:
-    """The last line of what went wrong, the exception itself; the traceback lies in Tune's folder of the trial."""
-    text = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "the trial's process died"
+@dataclass(frozen=True)
+class _Error:
+    """What Tune noted when it lost a trial: what the trial raised, or what Ray says of an actor that is gone."""
+
+    text: str
+    had_begun: bool  # or was still to begin, in an actor that had died before
+    reason: str | None  # for which its process was killed
+
+    @classmethod
+    def of(cls, trial: TuneTrial, reason: str | None) -> "_Error":
+        text = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
+        without_colours = re.sub(r"\x1b\[\d+m", "", text)
+        _, _, noted = without_colours.partition("\n")  # the first line counts Tune's failures
+        return cls(noted.strip(), trial.status != TuneTrial.PENDING, reason)
+
+    @property
+    def is_raised(self) -> bool:
+        """Whether the trial itself raised it: only then does it begin with the name of the actor's method."""
+        return self.text.startswith("ray::")
+
+    @property
+    def last_line(self) -> str:
+        """Of what was raised, the exception itself."""
+        return self.text.splitlines()[-1].strip() if self.text else "Ray does not say why"
+
+    @property
+    def loss(self) -> Loss:
+        """Why the actor is gone."""
+        if self.reason is not None:
+            return Loss(Blame.PROCESS, self.reason)
+        if not self.had_begun:
+            return Loss(Blame.NODE, "the process that was to run it had died")
+        if NODE_DIED in self.text:
+            return Loss(Blame.NODE, f"its node went away: {self.last_line}")
+        return Loss(Blame.PROCESS, f"its process died: {self.last_line}")
 
 
 def _name(trial: TuneTrial) -> str:
@@ -362,14 +458,18 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
     request = bench.request
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # Ctrl-C is ours to handle: Tune's own handler saves pickles first
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"  # the ledger has every result
-    task = SweepTask(bench, config.budget, sweep.run, config.seed, config.resources.checkpoint_seconds)
+    listener = listen(config.resources.silent_seconds)
+    task = SweepTask(bench, config.budget, sweep.run, config.seed, config.resources.checkpoint_seconds, listener)
     scores = FrontScores(sweep, has_test=has_test)
+    watch = _Watch(sweep, scores, listener)
+    # Of this process alone: no file of Tune's is ever read from where others may write.
+    snapshots = tempfile.TemporaryDirectory(prefix="tune-", dir=process_folder())
     tuner = tune.Tuner(
         tune.with_resources(actor, request.resources),
         tune_config=tune.TuneConfig(
             num_samples=-1,  # the sweep says when it is over
             search_alg=TuneSearcher(sweep, scores, task),
-            scheduler=TuneScheduler(sweep, scores),
+            scheduler=TuneScheduler(sweep, scores, watch),
             max_concurrent_trials=request.count,
             reuse_actors=True,
             trial_name_creator=_name,
@@ -377,16 +477,15 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
         ),
         run_config=tune.RunConfig(
             name="tune",
-            storage_path=str(sweep.folder),
+            storage_path=snapshots.name,
             verbose=0,
-            callbacks=[_Clock(scores)],
-            # A trial that is begun again finds its own checkpoint; Tune keeps none.
-            failure_config=tune.FailureConfig(max_failures=config.resources.max_failures),
+            callbacks=[watch],
+            failure_config=tune.FailureConfig(max_failures=0),
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
         ),
     )
-    with sweep.display.live():
+    with snapshots, sweep.display.live():
         try:
             tuner.fit()
         except SweepStoppedError as stopped:
-            raise InputError(str(stopped)) from None
+            raise stopped.error from None

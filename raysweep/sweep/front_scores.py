@@ -9,6 +9,7 @@ from typing import Any
 from raysweep.results.events import PointsScored
 from raysweep.results.ledger import point_folder, write_dependence
 from raysweep.results.types import Point, PointKey
+from raysweep.sweep.failures import Blame, Failures, Loss
 from raysweep.sweep.sweep import Sweep
 
 
@@ -35,11 +36,17 @@ class FrontScores:
         self._waiting: deque[FrontRung] = deque()
         self._under_way: list[FrontRung] = []
         self._num_rungs = 0
+        self._failures = Failures(sweep.config.resources)
 
     @property
     def have_begun(self) -> bool:
         """Whether a rung was asked for, after which the sweep's trials are over."""
         return self._began is not None
+
+    @property
+    def are_under_way(self) -> bool:
+        """Whether a worker has a rung, which it may lose."""
+        return bool(self._under_way)
 
     def next(self) -> FrontRung | None:
         """The next rung to be scored; None when all are handed out."""
@@ -65,6 +72,15 @@ class FrontScores:
         if rung in self._under_way:
             self._under_way.remove(rung)
             self._sweep.display.warn(f"test: trial {rung.trial} was not scored at its rung {rung.step}: {reason}")
+
+    def lose(self, rung: FrontRung, loss: Loss) -> None:
+        """A rung lost its worker: it is handed out again, unless that has come to nothing too often."""
+        loss = Loss(Blame.PROCESS, loss.reason)
+        if reason := self._failures.lose((rung.trial, rung.step), loss):
+            self.fail(rung, reason)
+        else:
+            self._under_way.remove(rung)
+            self._waiting.append(rung)
 
     def show(self) -> None:
         """Bring the status line up to date, as long as something is to be scored."""

@@ -4,7 +4,6 @@
 accounts and the display. A sweep resumes by :meth:`Sweep.replay`, which takes in what its ledger holds.
 """
 
-import shutil
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 
 from raysweep.config.sweep import SweepConfig
 from raysweep.config.trial import TrialConfig, trial_config
+from raysweep.errors import InputError
 from raysweep.metrics.objective import Pair
 from raysweep.results.events import (
     Event,
@@ -34,20 +34,25 @@ from raysweep.search.scheduler import Scheduler, TrialState
 from raysweep.storage.folder import Folder
 from raysweep.sweep.budget import CostTracker, ReachedLimit
 from raysweep.sweep.disk import WeightStore
+from raysweep.sweep.failures import Blame, Failures, Loss
 from raysweep.sweep.optuna_study import StudyFile
 from raysweep.sweep.progress import PointName, Progress, Verdict
 from raysweep.sweep.replay_ledger import LedgerReplay
 from raysweep.sweep.status import SweepStatus
-from raysweep.terminal import Display
+from raysweep.terminal import Display, duration
 from raysweep.trial_status import TrialStatus
+
+SLOWEST_RUNGS = 10  # so many times the slowest rung so far is too long for a rung
+LEAST_RUNG_LIMIT_SECONDS = 1800.0
 
 
 @dataclass
 class Assignment:
     """A trial's time on a worker, from being handed out to leaving it."""
 
-    paid_until: float  # on the sweep's clock, in seconds
     node: Node
+    paid_until: float | None = None  # on the sweep's clock, in seconds; None while it waits for a worker
+    rung_began: float | None = None  # on the same clock
     verdict: Verdict | None = None  # set once the trial is to leave
     progress: RungProgress | None = None  # within the rung that it is in, once that takes long
 
@@ -64,11 +69,14 @@ class Sweep:
     study: StudyFile
     assignments: dict[int, Assignment] = field(default_factory=dict)
     cause: ReachedLimit | None = None  # why no more trials are handed out before all are done
+    given_up: str | None = None  # the same, where too many trials failed
 
     def __post_init__(self) -> None:
         self.progress = Progress(self.config.budget, self.scheduler, self.study)
         max_bytes = int(self.config.storage.max_gib * 2**30)
         self._weights = WeightStore(self.run, max_bytes)
+        self._failures = Failures(self.config.resources)
+        self._slowest_rung_seconds = 0.0  # of this session
         self._started_at = time.monotonic()  # as if all sessions had run without a break
         self._interrupted: deque[int] = deque()  # trials that a budget or a crash cut off: they go on first
 
@@ -104,9 +112,9 @@ class Sweep:
     # A trial's way: it is handed out, gives rungs, and leaves its worker.
 
     def ask(self) -> tuple[int, TrialConfig] | None:
-        """The next trial to run or to go on with; None when there is none, at least while others run."""
+        """The next trial to run or to go on with; None when there is none, at least while others run or storage fails."""
         self.cause = self.cause or self.costs.reached_limit(self.seconds)
-        if self.cause is not None:
+        if self.cause is not None or self.given_up is not None or self.is_paused:
             return None
         if self._interrupted:
             number = self._interrupted.popleft()
@@ -118,8 +126,19 @@ class Sweep:
             self.display.line(f"trial {number}: goes on, since it promises enough by now")
         else:
             self._begin(trial)
-        self.assignments[number] = Assignment(self.seconds, self.costs.last_node)
+        self.assignments[number] = Assignment(self.costs.last_node)
         return number, self.progress.configs[number]
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether no trial is handed out for now, since storage failed."""
+        return self._failures.pause.until > self.seconds
+
+    def place(self, number: int) -> None:
+        """A trial has a worker: from now on it is charged."""
+        assignment = self.assignments[number]
+        if assignment.paid_until is None:
+            assignment.paid_until = assignment.rung_began = self.seconds
 
     def _begin(self, trial: TrialState) -> None:
         number, original = trial.number, trial.replicate_of
@@ -159,13 +178,37 @@ class Sweep:
         self.show()
         return assignment.verdict is not None
 
-    def take_progress(self, number: int, progress: RungProgress | None) -> None:
-        """Take note of how far a trial is within its rung; None where it begins it again."""
-        self.assignments[number].progress = progress
+    def take_progress(self, number: int, progress: RungProgress) -> bool:
+        """Take note of how far a trial is within its rung; whether it is to leave its worker, as time is up."""
+        assignment = self.assignments[number]
+        assignment.progress = progress
+        limit = self.costs.reached_limit(self.seconds)
+        if limit is not None and limit.key == "budget.minutes":
+            assignment.verdict = Verdict(TrialStatus.INTERRUPTED, limit.reason)
         self.show()
+        return assignment.verdict is not None
+
+    def overdue(self, number: int) -> str | None:
+        """The reason to end the process of a trial whose rung takes too long; None where it does not."""
+        assignment = self.assignments[number]
+        limit = self._rung_limit_seconds
+        if assignment.rung_began is None or limit is None or self.seconds - assignment.rung_began <= limit:
+            return None
+        return f"its rung took more than {duration(limit)}, and its process was killed"
+
+    @property
+    def _rung_limit_seconds(self) -> float | None:
+        """What resources say, else many times what the slowest rung has taken; None before there is one."""
+        if minutes := self.config.resources.rung_minutes:
+            return 60 * minutes
+        if not self._slowest_rung_seconds:
+            return None
+        return max(SLOWEST_RUNGS * self._slowest_rung_seconds, LEAST_RUNG_LIMIT_SECONDS)
 
     def _take_rung(self, rung: RungFinished) -> Verdict | None:
         """Log a rung and let it count; what that means for its trial."""
+        self._failures.forget(rung.trial)
+        self._time_rung(self.assignments[rung.trial])
         if rung.node is not None:
             self._set_node(rung.trial, rung.node)
         self._pay(rung.trial)
@@ -178,6 +221,12 @@ class Sweep:
         self._bound_disk([*front_before, *rung.points])
         self._announce(rung)
         return verdict
+
+    def _time_rung(self, assignment: Assignment) -> None:
+        now = self.seconds
+        if assignment.rung_began is not None:
+            self._slowest_rung_seconds = max(self._slowest_rung_seconds, now - assignment.rung_began)
+        assignment.rung_began = now
 
     def _verdict_of_budget(self) -> Verdict | None:
         limit = self.costs.reached_limit(self.seconds)
@@ -193,16 +242,48 @@ class Sweep:
             f"P {100 * polarity:.2f}, S {100 * similarity:.2f}, objective {100 * objective:.2f}"
         )
 
-    def rest(self, number: int, failure: str | None = None) -> None:
-        """A trial has left its worker: with ``failure``, because it was told to, or because it was done."""
+    def rest(self, number: int, failure: str | None = None, traceback: str | None = None) -> None:
+        """A trial has left its worker: with ``failure``, because it was told to, or because it was done.
+
+        ``traceback`` is of what it raised, if it failed by that.
+        """
         self._pay(number)
         verdict = self.assignments.pop(number).verdict
         if failure:
             verdict = Verdict(TrialStatus.FAILED, failure)
-        self._settle(number, verdict or Verdict(TrialStatus.FAILED, "its process ended before its last rung"))
+        verdict = verdict or Verdict(TrialStatus.FAILED, "its process ended before its last rung")
+        self._settle(number, verdict, traceback)
         self.show()
 
-    def _settle(self, number: int, verdict: Verdict) -> None:
+    def lose(self, number: int, loss: Loss) -> None:
+        """A trial has lost its worker: it goes on elsewhere from its checkpoint, unless that has come to nothing too often.
+
+        Storage that fails pauses the sweep; InputError where it has failed for long.
+        """
+        if self.assignments[number].verdict is not None:  # it was about to leave
+            self.rest(number)
+            return
+        if reason_to_end := self._failures.lose(number, loss):
+            self.rest(number, failure=reason_to_end)
+            return
+        self._pay(number)
+        del self.assignments[number]
+        self._interrupt(number, loss.reason)
+        self._interrupted.append(number)
+        self.display.line(f"trial {number}: {loss.reason}; it goes on from its checkpoint")
+        if loss.blame == Blame.STORAGE:
+            self._pause(loss.reason)
+        self.show()
+
+    def _pause(self, reason: str) -> None:
+        if self.is_paused:
+            return
+        pause = self._failures.begin_pause(self.seconds)
+        if pause.is_hopeless:
+            raise InputError(f"{reason}; once storage works: raysweep run --resume {self.run.location}")
+        self.display.warn(f"search: storage fails ({reason}): no trial is handed out for {pause.seconds:g} s")
+
+    def _settle(self, number: int, verdict: Verdict, traceback: str | None = None) -> None:
         """A trial that is on no worker any more gets the status of its verdict."""
         status, reason = verdict
         if status == TrialStatus.INTERRUPTED:
@@ -212,21 +293,25 @@ class Sweep:
             self._log(TrialHeld(trial=number, reason=reason, cost=self.costs.of(number)))
             self.progress.hold(number, reason)
         else:
-            self._end(number, verdict)
+            self._end(number, verdict, traceback)
         self.display.line(f"trial {number}: {status}: {reason}")
 
     def _interrupt(self, number: int, reason: str) -> None:
         self._log(TrialInterrupted(trial=number, reason=reason, cost=self.costs.of(number)))
 
-    def _end(self, number: int, verdict: Verdict) -> None:
+    def _end(self, number: int, verdict: Verdict, traceback: str | None = None) -> None:
         """A trial will not go on."""
         status, reason = verdict
         original = self.scheduler.trials[number].replicate_of
         if original is not None and status != TrialStatus.FAILED:
             self._log_means(original, ending=number)  # first, so that a kill in between repeats it but loses nothing
-        self._log(TrialEnded(trial=number, status=status, reason=reason, cost=self.costs.of(number)))
+        cost = self.costs.of(number)
+        self._log(TrialEnded(trial=number, status=status, reason=reason, cost=cost, traceback=traceback))
         self.progress.end(number, verdict)
         self._remove_checkpoint(number)
+        if status == TrialStatus.FAILED:
+            num_failed = self.progress.ended[TrialStatus.FAILED]
+            self.given_up = self.given_up or self._failures.too_many(num_failed, len(self.progress.configs))
 
     def _log_means(self, original: int, ending: int) -> None:
         """Log the means over the runs of a trial, of which ``ending`` is about to be one."""
@@ -267,7 +352,6 @@ class Sweep:
                 self._interrupt(number, reason)
             self._weights.keep_only(self.front)  # all others, also a rung cut off between its weights and its report
             self._weights.shrink(self.front)
-            shutil.rmtree(self.folder / "tune", ignore_errors=True)  # Tune's snapshots, which nothing reads
             self._log(SessionFinished(status=status, reason=reason, seconds=self.seconds))
         finally:
             self.ledger.close()
@@ -282,8 +366,9 @@ class Sweep:
     def _pay(self, number: int) -> None:
         """Charge a trial for its time on the worker since it was last charged."""
         assignment, now = self.assignments[number], self.seconds
-        self.costs.spend(number, now - assignment.paid_until, assignment.node)
-        assignment.paid_until = now
+        if assignment.paid_until is not None:
+            self.costs.spend(number, now - assignment.paid_until, assignment.node)
+            assignment.paid_until = now
 
     def _set_node(self, number: int, node: Node) -> None:
         self.assignments[number].node = self.costs.last_node = node

@@ -72,6 +72,7 @@ def play(sweep: Sweep, finish: bool = True) -> list[TrialConfig]:
     """Run all that is asked for, one at a time; the configurations in the order in which they were proposed."""
     while (asked := sweep.ask()) is not None:
         number, config = asked
+        sweep.place(number)
         for step in range(
             sweep.progress.steps_done(number) + 1, sweep.config.budget.rungs_of(config.examples_per_rung) + 1
         ):

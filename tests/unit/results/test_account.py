@@ -18,6 +18,7 @@ def play(sweep: Sweep, now: list[float], num_rungs: int) -> None:
     """So many rungs, each of which takes longer than the one before, on a node of 8 CPUs."""
     while num_rungs and (asked := sweep.ask()) is not None:
         number, config = asked
+        sweep.place(number)
         for step in range(sweep.progress.steps_done(number) + 1, 5):
             num_rungs -= 1
             now[0] += 60 + num_rungs
@@ -77,6 +78,7 @@ def test_failed_and_cut_off_trials_are_paid_for_and_save_nothing(
     sweep, _ = make(tmp_path, early_stopping__policy="none")
     for failure in ("out of memory", None):
         number, config = sweep.ask() or pytest.fail("nothing proposed")
+        sweep.place(number)
         now[0] += 60
         sweep.rung(number, rung(config, 1))
         if failure:

@@ -182,6 +182,7 @@ def test_each_budget_stops_within_a_rung_and_the_costs_add_up(
     done = 0
     while (asked := sweep.ask()) is not None:
         number, config = asked
+        sweep.place(number)
         for step in range(1, 5):
             now[0] += 60
             done += 1

@@ -1,0 +1,164 @@
+"""Signs of life: each trial's process tells when its trial last computed something, and one that is silent is killed.
+
+A process that is frozen says nothing; one whose trial hangs says so. Both are killed on their node, and Ray notices.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+if TYPE_CHECKING:
+    import torch
+
+MOST_BEAT_SECONDS = 5.0
+BEATS_IN_SILENCE = 6  # that must fail to come before a trial counts as silent
+
+
+class Beat(NamedTuple):
+    """What a trial's process says of itself. ``quiet_seconds`` have passed since its trial computed something."""
+
+    node_id: str
+    pid: int
+    quiet_seconds: float
+
+    @property
+    def process(self) -> tuple[str, int]:
+        return self.node_id, self.pid
+
+
+@dataclass(frozen=True)
+class Silence:
+    """For how long nothing was heard of a trial that a process has."""
+
+    beat: Beat
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Listener:
+    """The actor that hears beats, and how often they are to come."""
+
+    actor: Any
+    beat_seconds: float
+
+
+class Pulses:
+    """Notes what the processes of trials say. It is an actor beside the driver."""
+
+    def __init__(self) -> None:
+        self._heard: dict[str, tuple[Beat, float]] = {}
+
+    def beat(self, trial_id: str, beat: Beat) -> None:
+        """A process says that it has this trial; of those before nothing more is to come."""
+        earlier = [each for each, (said, _) in self._heard.items() if said.process == beat.process]
+        for each in earlier:
+            del self._heard[each]
+        self._heard[trial_id] = (beat, time.monotonic())
+
+    def silences(self) -> dict[str, Silence]:
+        """By the ids of Tune's trials."""
+        now = time.monotonic()
+        return {trial: Silence(beat, now - at + beat.quiet_seconds) for trial, (beat, at) in self._heard.items()}
+
+
+def listen(silent_seconds: float) -> Listener:
+    """Start the actor that hears beats, on this node, for trials that count as silent after so many seconds."""
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    options = {"num_cpus": 0, "max_restarts": -1, "scheduling_strategy": here}
+    actor = ray.remote(Pulses).options(**options).remote()
+    return Listener(actor, min(MOST_BEAT_SECONDS, silent_seconds / BEATS_IN_SILENCE))
+
+
+class Pulse:
+    """Beats for a process that runs trials, from a thread of its own, and counts how long its trial has been quiet.
+
+    It is a context for the time in which the trial is to compute; at other times the trial waits for the driver.
+    """
+
+    def __init__(self) -> None:
+        self._node_id: str = ray.get_runtime_context().get_node_id()
+        self._listener: Listener | None = None
+        self._trial_id = ""
+        self._followed: torch.nn.Module | None = None
+        self._is_computing = False
+        self._last_sign: float | None = None
+        threading.Thread(target=self._keep_beating, daemon=True).start()
+
+    def begin(self, trial_id: str, listener: Listener) -> None:
+        """A trial is here, of a sweep that listens."""
+        self._trial_id, self._listener = trial_id, listener
+        self._beat(listener)
+
+    def sign(self, *_: object) -> None:
+        """The trial has computed something, or waits for a storage that may yet answer."""
+        self._last_sign = time.monotonic()
+
+    def follow(self, model: "torch.nn.Module") -> None:
+        """Count each forward pass of a model as a sign of life, in training and in evaluation."""
+        if model is not self._followed:
+            self._followed = model
+            model.register_forward_hook(self.sign)
+
+    def __enter__(self) -> None:
+        self._last_sign = None  # it may have much to load before its first sign
+        self._is_computing = True
+
+    def __exit__(self, *_: object) -> None:
+        self._is_computing = False
+
+    def _keep_beating(self) -> None:
+        while True:
+            listener = self._listener
+            time.sleep(listener.beat_seconds if listener else MOST_BEAT_SECONDS)
+            if listener:
+                self._beat(listener)
+
+    def _beat(self, listener: Listener) -> None:
+        last = self._last_sign
+        is_quiet = self._is_computing and last is not None
+        quiet_seconds = time.monotonic() - last if is_quiet and last is not None else 0.0
+        listener.actor.beat.remote(self._trial_id, Beat(self._node_id, os.getpid(), quiet_seconds))
+
+
+class PulseWatch:
+    """Asks now and then which trials are silent, without waiting for the answer."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._asked: Any = None
+        self._asked_at = 0.0
+
+    def silences(self) -> dict[str, Silence]:
+        """What has been answered since the last call; nothing where no answer has come."""
+        now = time.monotonic()
+        if self._asked is None:
+            if now - self._asked_at >= self._listener.beat_seconds:
+                self._asked, self._asked_at = self._listener.actor.silences.remote(), now
+            return {}
+        if not ray.wait([self._asked], timeout=0)[0]:
+            return {}
+        answer, self._asked = self._asked, None
+        try:
+            found: dict[str, Silence] = ray.get(answer)
+        except ray.exceptions.RayActorError:  # it died, and is started again
+            return {}
+        return found
+
+
+def kill(beat: Beat) -> None:
+    """End a process on its node, whatever it is doing. Nothing happens where it has ended, or the node has."""
+    there = NodeAffinitySchedulingStrategy(beat.node_id, soft=False)
+    killing: Any = ray.remote(_kill).options(num_cpus=0, scheduling_strategy=there, max_retries=0)
+    killing.remote(beat.pid)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

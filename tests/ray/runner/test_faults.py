@@ -1,0 +1,100 @@
+"""Trials whose processes raise, die, freeze and hang on Ray Tune: each is accounted for once, and the others go on."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raysweep.cluster import Request, connected
+from raysweep.config.sweep import EvaluationConfig, ResourcesConfig
+from raysweep.report.write import write
+from raysweep.results.events import RungFinished, TrialEnded
+from raysweep.results.ledger import read_events
+from raysweep.results.reader import load
+from raysweep.runner import tune
+from raysweep.runner.workers import WorkbenchSpec
+from raysweep.sweep.sweep import Sweep
+from support.faulty_trials import NUM_RUNGS, AlwaysRaising, FaultyTrials
+from support.paths import TESTS
+from support.sweeps import make
+
+NUM_TRIALS = 10
+SILENT_SECONDS = 6
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    """A cluster whose workers find the trials of these tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(TESTS))
+        with connected(ResourcesConfig(num_cpus=2), show_workers=False):
+            yield
+
+
+def search(folder: Path, actor: type[FaultyTrials] = FaultyTrials, **overrides: str) -> tuple[Sweep, str]:
+    """A sweep of faulty trials, two at a time, and what it printed."""
+    settings = {"budget__trials": str(NUM_TRIALS), "early_stopping__policy": "none", **overrides}
+    sweep, out = make(folder, resources__silent_seconds=str(SILENT_SECONDS), **settings)
+    unused: Any = None
+    spec = WorkbenchSpec(unused, EvaluationConfig(), Request(cpus=1, gpus=0, count=2))
+    tune.search(sweep, spec, actor)
+    return sweep, out.getvalue()
+
+
+def test_every_trial_is_accounted_for_once_whatever_happens_to_its_process(cluster: None, tmp_path: Path) -> None:
+    sweep, printed = search(tmp_path)
+    assert sweep.given_up is None
+    sweep.finish("completed", "all trials are done")
+    results = load(tmp_path)
+    statuses = {trial.trial: str(trial.status) for trial in results.trials}
+    assert statuses == {number: "failed" if number in (1, 3, 7) else "completed" for number in range(NUM_TRIALS)}
+    events = list(read_events(tmp_path / "ledger.jsonl"))
+    ended = Counter(event.trial for event in events if isinstance(event, TrialEnded))
+    assert ended == Counter(range(NUM_TRIALS))
+    rungs = Counter((event.trial, event.step) for event in events if isinstance(event, RungFinished))
+    of_failed = Counter((number, 1) for number in (1, 3, 7))
+    others = [number for number in range(NUM_TRIALS) if number not in (1, 3, 7)]
+    assert rungs == of_failed + Counter((number, step) for number in others for step in range(1, NUM_RUNGS + 1))
+
+    reasons = {trial.trial: trial.reason for trial in results.trials}
+    assert reasons[1] == "ValueError: this trial raises"
+    assert reasons[7] == "this trial cannot be"
+    assert reasons[3].startswith("its process died: ")
+    assert reasons[3].endswith("(lost 3 times without a rung between)")
+    assert "trial 2: its process died: " in printed
+    for number in (4, 5):
+        assert f"trial {number}: it gave no sign of life for " in printed
+    assert printed.count("No space left on device; it goes on from its checkpoint") == 2
+    assert "no trial is handed out for 2 s" in printed
+    attempts = {number: (tmp_path / f"attempts-{number}").stat().st_size for number in range(NUM_TRIALS)}
+    assert attempts == {0: 1, 1: 1, 2: 2, 3: 3, 4: 2, 5: 2, 6: 3, 7: 1, 8: 1, 9: 1}
+
+    traceback = results.trials[1].traceback
+    assert traceback.endswith("ValueError: this trial raises")
+    assert "faulty_trials.py" in traceback
+    report = write(tmp_path)
+    page = (report.folder / "report.html").read_text()
+    assert "faulty_trials.py" in page
+    assert "    ValueError: this trial raises" in (report.folder / "front.md").read_text()
+    assert not (tmp_path / "tune").exists(), "Tune's files lie elsewhere"
+
+
+def test_what_goes_wrong_in_the_sweep_itself_ends_it_and_no_trial_is_repeated(
+    cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Sweep, *_: object) -> None:
+        raise ZeroDivisionError("a defect of the sweep")
+
+    monkeypatch.setattr(Sweep, "_announce", fail)
+    with pytest.raises(ZeroDivisionError, match="a defect of the sweep"):
+        search(tmp_path)
+    attempts = [(path.name, path.stat().st_size) for path in tmp_path.glob("attempts-*")]
+    assert {count for _, count in attempts} == {1}
+
+
+def test_a_sweep_whose_trials_all_fail_ends_with_the_reason(cluster: None, tmp_path: Path) -> None:
+    sweep, _ = search(tmp_path, actor=AlwaysRaising)
+    assert sweep.given_up is not None
+    assert 3 <= len(load(tmp_path).trials) <= 4

@@ -1,0 +1,119 @@
+"""Trials without encoders whose processes raise, die, freeze or hang, as their numbers say; and a sweep to run them in."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from raysweep.errors import InputError
+from raysweep.results.types import RungProgress
+from raysweep.runner import tune
+from raysweep.storage.bucket import StorageError
+from raysweep.training.workbench import RungResult
+from support.sweeps import rung
+
+NUM_RUNGS = 4
+FAULTY_RUNG = 2
+
+NEXT_RUNG_SECONDS = 0.05
+
+
+def raise_error(actor: "FaultyTrials", attempt: int) -> None:
+    raise ValueError("this trial raises")
+
+
+def refuse(actor: "FaultyTrials", attempt: int) -> None:
+    raise InputError("this trial cannot be")
+
+
+def die_once(actor: "FaultyTrials", attempt: int) -> None:
+    if attempt == 1:
+        os._exit(1)
+
+
+def always_die(actor: "FaultyTrials", attempt: int) -> None:
+    os._exit(1)
+
+
+def freeze_once(actor: "FaultyTrials", attempt: int) -> None:
+    if attempt == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def hang_once(actor: "FaultyTrials", attempt: int) -> None:
+    if attempt == 1:
+        time.sleep(600)
+
+
+def fill_disk_twice(actor: "FaultyTrials", attempt: int) -> None:
+    if attempt <= 2:
+        raise StorageError(28, "No space left on device", "somewhere")
+
+
+FAULTS: Mapping[int, Callable[["FaultyTrials", int], None]] = {
+    1: raise_error,
+    2: die_once,
+    3: always_die,
+    4: freeze_once,
+    5: hang_once,
+    6: fill_disk_twice,
+    7: refuse,
+}
+"""What happens to a trial of this number on the way to its second rung."""
+
+
+class InventedScores:
+    """In the place of a workbench, whose trials are not measured."""
+
+    dev = None
+
+    def describe(self, dev: None, points: Any) -> Any:
+        return points
+
+
+class FaultyTrials(tune.TrialActor):
+    """Counts a trial's attempts and finished rungs in files of the run, as checkpoints would."""
+
+    def _rungs(self) -> Iterator[RungResult | RungProgress]:
+        self.bench: Any = InventedScores()
+        attempt = self._count("attempts")
+        done = self._counted("rungs")
+        if done:
+            yield self._result(done)  # as a trial that goes on from its checkpoint repeats its last rung
+        for step in range(done + 1, NUM_RUNGS + 1):
+            time.sleep(NEXT_RUNG_SECONDS)
+            if self.pulse is not None:
+                self.pulse.sign()
+            if step == FAULTY_RUNG and self.task.number in FAULTS:
+                FAULTS[self.task.number](self, attempt)
+            self._count("rungs")
+            yield self._result(step)
+
+    def save_weights(self, result: RungResult) -> None:
+        """There are none."""
+
+    def _result(self, step: int) -> RungResult:
+        invented = rung(self.task.config, step)
+        seen = invented["examples_seen"]
+        return RungResult(step, seen, 0.1, invented["points"], 1.0, 1.0)
+
+    def _file(self, name: str) -> Path:
+        return self.task.sweep.run.path / f"{name}-{self.task.number}"
+
+    def _count(self, name: str) -> int:
+        with self._file(name).open("a") as file:
+            file.write("x")
+        return self._counted(name)
+
+    def _counted(self, name: str) -> int:
+        path = self._file(name)
+        return path.stat().st_size if path.exists() else 0
+
+
+class AlwaysRaising(FaultyTrials):
+    """None of these trials comes to a rung."""
+
+    def _rungs(self) -> Iterator[RungResult | RungProgress]:
+        raise RuntimeError("it always raises")
