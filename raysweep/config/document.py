@@ -13,6 +13,8 @@ from raysweep.errors import InputError
 
 KeyPath = tuple[str | int, ...]
 
+MERGE = "tag:yaml.org,2002:merge"
+
 
 class _Loader(yaml.SafeLoader):
     """PyYAML reads YAML 1.1, where 1e-5 (no dot) is a string; every other tool our users know reads a number."""
@@ -79,6 +81,8 @@ class Document:
         """Note the line of every key below ``path``. InputError for a key that stands twice or is no plain text."""
         if isinstance(node, yaml.MappingNode):
             for key_node, value_node in node.value:
+                if key_node.tag == MERGE:  # what `<<` brings is taken to stand where the mapping does
+                    continue
                 child = self._note_key(loader, key_node, path)
                 self._note_lines(loader, value_node, child)
         elif isinstance(node, yaml.SequenceNode):
