@@ -54,6 +54,25 @@ def test_prices_of_the_job_name_its_worker_groups() -> None:
     assert BudgetConfig.model_validate({"money": 20.0, "prices": found}).prices == found
 
 
+def test_the_guide_has_the_prices_of_the_file_and_adds_the_bill_up() -> None:
+    guide = read("docs/guides/cluster.md")
+    (found,) = prices(read("cluster.yaml"))
+    assert set(map(str, prices(guide))) == {str(found)}
+    (block,) = re.findall(r"^```yaml\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
+    assert yaml.safe_load(block)["budget"]["prices"] == found
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in guide.partition("## The bill")[2].splitlines()
+    ]
+    bill = [
+        (float(row[1]), float(row[2]), float(row[3]))
+        for row in rows
+        if len(row) == 4 and re.fullmatch(r"[\d.]+", row[1])
+    ]
+    assert len(bill) == 7
+    assert all(hours * price == pytest.approx(cost, abs=0.006) for hours, price, cost in bill)
+    assert f"**{sum(cost for *_, cost in bill):.2f}**" in guide
+
+
 def test_keys_of_machines_on_aws_are_those_of_botocore() -> None:
     loaders = pytest.importorskip("botocore.loaders", reason="the extra s3 is not installed")
     service = loaders.Loader().load_service_model("ec2", "service-2")
