@@ -14,6 +14,7 @@ from raysweep.lint.problem import Problem, required, schema_problems
 from raysweep.lint.spot import fallback_problems
 
 REGION = re.compile(r"[a-z]+-[a-z]+\d+")
+GPU_MACHINES = ("a2-", "a3-", "a4-", "g2-", "g4-")
 REQUIRED = {
     "region": "otherwise it is us-west1",
     "availability_zone": "otherwise it is us-west1-a",
@@ -150,6 +151,27 @@ def _worker(worker: NodeType) -> Iterator[Problem]:
         yield Problem(
             path, "must name CPU, and GPU where the machine has one: on Google Cloud Ray does not look them up"
         )
+    elif _has_gpu(worker) and not worker.resources.get("GPU"):
+        yield Problem(
+            path, f"must name GPU, which {worker.node_config.get('machineType')} has: Ray does not look it up"
+        )
     if not worker.node_config.get("serviceAccounts"):
         message = "this key is required: its account is how a node reaches the bucket without keys"
         yield Problem((*worker.path, "node_config", "serviceAccounts"), message)
+    yield from _scheduling(worker)
+
+
+def _scheduling(worker: NodeType) -> Iterator[Problem]:
+    path = (*worker.path, "node_config", "scheduling")
+    scheduling = mapping(_only_item(worker.node_config.get("scheduling")))
+    if _has_gpu(worker) and scheduling.get("onHostMaintenance") != "TERMINATE":
+        yield Problem(path, "must have onHostMaintenance: TERMINATE: Google starts no machine with a GPU otherwise")
+    if scheduling.get("provisioningModel") == "SPOT" and "instanceTerminationAction" not in scheduling:
+        yield Problem(
+            path, "must have instanceTerminationAction: DELETE: a machine that is only stopped still pays for its disk"
+        )
+
+
+def _has_gpu(worker: NodeType) -> bool:
+    machine = str(worker.node_config.get("machineType"))
+    return machine.startswith(GPU_MACHINES) or bool(worker.node_config.get("guestAccelerators"))

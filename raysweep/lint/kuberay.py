@@ -87,7 +87,7 @@ class Container(Manifest):
 class PodSpec(Manifest):
     """A pod: its containers and the nodes it may run on."""
 
-    service_account_name: str | None = None
+    service_account_name: str  # its rights are how a pod reaches the bucket without keys
     containers: list[Container] = Field(min_length=1)
     tolerations: list[Toleration] | None = None
     node_selector: dict[str, str] | None = None
@@ -224,9 +224,11 @@ def _workers(spec: RayJobSpec) -> Iterator[Problem]:
                 yield Problem((*at, key), f"must be 0, not {value}: such pods are paid for while nothing runs")
         if group.max_replicas < 1:
             yield Problem((*at, "maxReplicas"), f"must be 1 or more, not {group.max_replicas}")
-        if GPU not in group.template.spec.containers[0].resources.limits:
-            path = (*at, "template", "spec", "containers", 0, "resources", "limits")
-            yield Problem(path, f"must have {GPU}: Ray knows of no GPU otherwise")
+        path = (*at, "template", "spec", "containers", 0, "resources", "limits")
+        limits = group.template.spec.containers[0].resources.limits
+        for key in ("cpu", "memory", GPU):
+            if key not in limits:
+                yield Problem(path, f"must have {key}: it is what the autoscaler takes such a pod to have")
 
 
 def _spot(spec: RayJobSpec) -> Iterator[Problem]:

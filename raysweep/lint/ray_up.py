@@ -129,6 +129,17 @@ def _set_up(file: LauncherFile) -> Iterator[Problem]:
             yield Problem(path, f"installs {loose!r} in any version: add --constraint constraints.txt, or ==VERSION")
 
 
+def _raysweep(file: LauncherFile) -> Iterator[Problem]:
+    """Ray's own images have no raysweep; one of the user's may."""
+    docker = file.values["docker"]
+    for role in ROLES:
+        image = docker.get(f"{role}_image") or docker.get("image") or ""
+        commands = [*file.commands("setup_commands"), *file.commands(f"{role}_setup_commands")]
+        installed = any("raysweep" in command and "install" in command and "pip" in command for command in commands)
+        if image.startswith("rayproject/") and not installed:
+            yield Problem((f"{role}_setup_commands",), f"must install raysweep, which {image} does not have")
+
+
 def _head_start(file: LauncherFile) -> Iterator[Problem]:
     started = _started(file, "head")
     if started is None:
@@ -215,6 +226,7 @@ RULES = (
     _workers,
     _images,
     _set_up,
+    _raysweep,
     _head_start,
     _worker_start,
     _restart,

@@ -47,7 +47,7 @@ def _in_key(path: KeyPath, value: Any) -> Iterator[Problem]:
 
 def _in_variable(values: dict[Any, Any], path: KeyPath) -> Iterator[Problem]:
     """An environment variable as Kubernetes writes it: its name and value in keys of their own."""
-    if values.get("name") in KEYS and values.get("value"):
+    if str(values.get("name")) in KEYS and values.get("value"):
         yield Problem((*path, "value"), _message("a secret"))
 
 

@@ -60,6 +60,8 @@ ON_AWS: list[Variant] = [
     ("  type: aws\n", "  type: aws\n  aws_credentials: {aws_access_key_id: AKIA}\n", "aws_credentials: holds a secret as plain text"),
     ("      InstanceType: m6i.large\n", "      UserData: AKIAABCDEFGHIJKLMNOP\n", "UserData: holds an AWS access key as plain text"),
     ("pip install --constraint /home/ray/raysweep/constraints.txt -e '/home/ray/raysweep[gpu", "pip install -e '/home/ray/raysweep[gpu", "installs '/home/ray/raysweep[gpu,hub,s3]' in any version"),
+    ("{Name: raysweep-head}", "{}", "head.node_config.IamInstanceProfile: must have Name or Arn, not {}"),
+    ("worker_setup_commands:\n  - pip install", "worker_setup_commands:\n  - echo install", "worker_setup_commands: must install raysweep, which rayproject/ray:2.60.0-py311-gpu"),
     (
         "  type: aws\n",
         "  type: aws\n  security_group: {IpPermissions: [{FromPort: 8265, ToPort: 8265, IpRanges: [{CidrIp: 0.0.0.0/0}]}]}\n",
@@ -74,6 +76,9 @@ ON_GCP: list[Variant] = [
     ("type: PERSISTENT\n", "type: persistent\n", "disks[0].type: should be 'PERSISTENT', not 'persistent'"),
     ("provisioningModel: SPOT", "provisioningModel: Spot", "provisioningModel: should be 'SPOT' or 'STANDARD', not 'Spot'"),
     ("{CPU: 4, GPU: 1}  #", "{}  #", "resources: must name CPU, and GPU where the machine has one"),
+    ("resources: {CPU: 4, GPU: 1}\n", "resources: {CPU: 4}\n", "gpu_on_demand.resources: must name GPU, which g2-standard-4 has"),
+    (", instanceTerminationAction: DELETE", "", "scheduling: must have instanceTerminationAction: DELETE"),
+    ("STANDARD, onHostMaintenance: TERMINATE", "STANDARD", "scheduling: must have onHostMaintenance: TERMINATE"),
     ("autoDelete: true\n", "autoDelete: false\n", "autoDelete: should be True, not False"),
 ]  # fmt: skip
 
@@ -93,6 +98,7 @@ OF_KUBERAY: list[Variant] = [
     ("        priority: 1\n", "", "workerGroupSpecs[0].priority: must be above 0"),
     ("memory: 8Gi}\n                limits", "memory: [8]}\n                limits", "must be a quantity such as 4, 500m or 16Gi, not [8]"),
     ("ray-head\n              image: your-registry/raysweep:0.1.0-gpu", "ray-head\n              image: your-registry/raysweep", "image: must be pinned by a tag"),
+    ("          serviceAccountName: raysweep\n          # No", "          # No", "spec.serviceAccountName: this key is required"),
     (
         "            - name: ray-head\n",
         "            - name: ray-head\n              env: [{name: RAY_AUTH_TOKEN, value: abc}]\n",
