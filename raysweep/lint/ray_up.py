@@ -15,6 +15,9 @@ CLOUDS = {"aws": aws.problems, "gcp": gcp.problems}
 RAY_START = ("ray", "start")
 RESOURCES = ("CPU", "GPU", "TPU", "memory", "object_store_memory")
 IMAGES = ("image", "head_image", "worker_image")
+NO_IMAGE = (
+    "must name image, the head's, also where head_image and worker_image are there: Ray's autoscaler fails without it"
+)
 EVERYWHERE = ("0.0.0.0", "::", "[::]")
 MAX_IDLE_MINUTES = 60
 TOKEN_MODE = re.compile(r"(?:-e|--env)[ =]['\"]?RAY_AUTH_MODE=token\b")
@@ -113,8 +116,8 @@ def _scaling(worker: NodeType, max_of_all: int) -> Iterator[Problem]:
 
 def _images(file: LauncherFile) -> Iterator[Problem]:
     docker = file.values["docker"]
-    if not any(docker.get(key) for key in IMAGES):
-        yield Problem(("docker",), "must name image, or head_image and worker_image: they pin Python and Ray")
+    if not docker.get("image"):
+        yield Problem(("docker",), NO_IMAGE)
     places: list[KeyPath] = [("docker",), *((*each.path, "docker") for each in file.types)]
     found = [docker, *(mapping(each.values.get("docker")) for each in file.types)]
     for path, values in zip(places, found, strict=True):

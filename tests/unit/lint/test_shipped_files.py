@@ -30,6 +30,21 @@ def test_ray_accepts_the_files_of_ray_up(name: str) -> None:
     validate_config(prepare_config(yaml.safe_load(read(name))))
 
 
+@pytest.mark.parametrize("name", RAY_UP)
+def test_the_autoscaler_finds_images_and_priorities(name: str) -> None:
+    """What runs on the head reads the file in its own way, which no validation goes through."""
+    from ray.autoscaler.v2.instance_manager.config import AutoscalingConfig
+
+    config = AutoscalingConfig(yaml.safe_load(read(name)), skip_content_hash=True)
+    images = {
+        each: config.get_docker_config(each)["image"].rpartition("-")[2] for each in config.get_node_type_configs()
+    }
+    assert images == {"head": "cpu", "gpu_spot": "gpu", "gpu_on_demand": "gpu"}
+    types = config.get_node_type_configs()
+    assert types["gpu_spot"].priority > types["gpu_on_demand"].priority
+    assert [types[each].min_worker_nodes for each in images] == [0, 0, 0]
+
+
 def test_the_versions_are_those_of_the_constraints() -> None:
     (version,) = re.findall(r"^ray==(.*)$", read("constraints.txt"), re.MULTILINE)
     for name in WITH_VERSION:
@@ -71,6 +86,18 @@ def test_the_guide_has_the_prices_of_the_file_and_adds_the_bill_up() -> None:
     assert len(bill) == 7
     assert all(hours * price == pytest.approx(cost, abs=0.006) for hours, price, cost in bill)
     assert f"**{sum(cost for *_, cost in bill):.2f}**" in guide
+
+
+def test_the_autoscaler_reads_the_worker_groups_of_the_job() -> None:
+    from ray.autoscaler._private.kuberay.autoscaling_config import _derive_autoscaling_config_from_ray_cr as derive
+
+    spec = yaml.safe_load(read("clusters/rayjob.yaml"))["spec"]["rayClusterSpec"]
+    config = derive({"metadata": {"name": "job", "namespace": "default"}, "spec": spec})
+    types = config["available_node_types"]
+    assert config["idle_timeout_minutes"] == 5
+    assert types["headgroup"]["resources"]["CPU"] == 0
+    assert types["gpu-spot"]["resources"].items() >= {"CPU": 3, "GPU": 1}.items()
+    assert types["gpu-spot"]["priority"] > types["gpu-on-demand"]["priority"]
 
 
 def test_keys_of_machines_on_aws_are_those_of_botocore() -> None:
