@@ -67,10 +67,14 @@ def _node_config(node_type: NodeType) -> Iterator[Problem]:
     for path, allowed in KEYS_BELOW.items():
         for where, values in _below(node_type.node_config, path):
             yield from _unknown(values, allowed, (*at, *where))
-    profile = node_type.node_config.get("IamInstanceProfile")
+    yield from _values(node_type.node_config, at)
+
+
+def _values(node_config: Mapping[str, Any], at: KeyPath) -> Iterator[Problem]:
+    profile = node_config.get("IamInstanceProfile")
     if profile is not None and not {"Name", "Arn"} & set(mapping(profile)):
         yield Problem((*at, "IamInstanceProfile"), f"must have Name or Arn, not {profile!r}")
-    image = node_type.node_config.get("ImageId")
+    image = node_config.get("ImageId")
     if image is not None and not IMAGE.fullmatch(str(image)):
         message = f"must be an image such as ami-0123456789abcdef0, or resolve:ssm:/PARAMETER, not {image!r}"
         yield Problem((*at, "ImageId"), message)

@@ -1,7 +1,8 @@
 """Rules for files of `ray up` on any cloud: what costs money unseen, what is open to strangers, what does not start."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from raysweep.cluster import launcher_problem
 from raysweep.config.document import KeyPath
@@ -118,12 +119,17 @@ def _images(file: LauncherFile) -> Iterator[Problem]:
     docker = file.values["docker"]
     if not docker.get("image"):
         yield Problem(("docker",), NO_IMAGE)
-    places: list[KeyPath] = [("docker",), *((*each.path, "docker") for each in file.types)]
-    found = [docker, *(mapping(each.values.get("docker")) for each in file.types)]
-    for path, values in zip(places, found, strict=True):
-        for key in IMAGES:
-            if values.get(key) and (message := image_problem(values[key])):
-                yield Problem((*path, key), message)
+    yield from _image_problems(docker, ("docker",))
+    for each in file.types:
+        yield from _image_problems(mapping(each.values.get("docker")), (*each.path, "docker"))
+
+
+def _image_problems(docker: Mapping[str, Any], at: KeyPath) -> Iterator[Problem]:
+    for key in IMAGES:
+        image = docker.get(key)
+        message = image_problem(image) if image else None
+        if message:
+            yield Problem((*at, key), message)
 
 
 def _set_up(file: LauncherFile) -> Iterator[Problem]:
