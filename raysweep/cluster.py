@@ -1,6 +1,8 @@
-"""The Ray cluster a sweep runs on: starting or joining it quietly, and what one worker of each stage may ask of it."""
+"""The Ray cluster a sweep runs on: starting or joining it quietly, what one worker of each stage may ask of it, and what
+Ray says of a file that is to start one."""
 
 import contextlib
+import copy
 import logging
 import math
 import os
@@ -11,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from raysweep.config.document import KeyPath
 from raysweep.config.sweep import ResourcesConfig
 from raysweep.errors import InputError
 from raysweep.terminal import termination_kept, undisturbed
@@ -285,3 +288,19 @@ def protect_token() -> None:
                 file.write(secrets.token_hex(TOKEN_BYTES))
         if path.stat().st_mode & 0o077:  # Ray itself, or `ray get-auth-token`, has written it
             path.chmod(0o600)
+
+
+def launcher_problem(values: dict[str, Any]) -> tuple[KeyPath, str] | None:
+    """What Ray's own validation refuses in a file of its cluster launcher, with the key; None where it accepts it.
+
+    Reaches no cloud and changes nothing.
+    """
+    from ray.autoscaler._private.util import prepare_config, validate_config
+
+    logging.getLogger("ray.autoscaler").setLevel(logging.ERROR)
+    try:
+        validate_config(prepare_config(copy.deepcopy(values)))
+    except Exception as error:  # of many kinds: Ray reads the file before it checks it
+        message = getattr(error, "message", None) or f"{type(error).__name__}: {error}"
+        return tuple(getattr(error, "absolute_path", ())), f"Ray refuses it: {message.splitlines()[0]}"
+    return None

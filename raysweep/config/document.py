@@ -14,6 +14,7 @@ from raysweep.errors import InputError
 KeyPath = tuple[str | int, ...]
 
 MAX_VALUES = 100_000  # of a document whose aliases are written out
+MERGE = "tag:yaml.org,2002:merge"
 
 
 class _Loader(yaml.SafeLoader):
@@ -46,6 +47,7 @@ class Document:
     values: dict[str, Any]
     lines: dict[KeyPath, int] = field(default_factory=dict)
     overridden: set[KeyPath] = field(default_factory=set)
+    num_values: int = field(default=0, repr=False)
 
     @classmethod
     def read(cls, path: Path) -> "Document":
@@ -79,10 +81,12 @@ class Document:
 
     def _note_lines(self, loader: _Loader, node: yaml.Node, path: KeyPath) -> None:
         """Note the line of every key below ``path``. InputError for a key that stands twice or is no plain text."""
-        if len(self.lines) > MAX_VALUES:
-            raise InputError(f"{self.source}: has more than {MAX_VALUES:,} values; do aliases refer to one another?")
+        self._count_value()
         if isinstance(node, yaml.MappingNode):
             for key_node, value_node in node.value:
+                if key_node.tag == MERGE:  # what `<<` brings is taken to stand where the mapping does
+                    self._count_merged(value_node)
+                    continue
                 child = self._note_key(loader, key_node, path)
                 self._note_lines(loader, value_node, child)
         elif isinstance(node, yaml.SequenceNode):
@@ -90,6 +94,21 @@ class Document:
                 child = (*path, index)
                 self.lines[child] = _line_of(item)
                 self._note_lines(loader, item, child)
+
+    def _count_value(self) -> None:
+        """InputError for more values than a person writes, which a few aliases of aliases make."""
+        self.num_values += 1
+        if self.num_values > MAX_VALUES:
+            raise InputError(f"{self.source}: has more than {MAX_VALUES:,} values; do aliases refer to one another?")
+
+    def _count_merged(self, node: yaml.Node) -> None:
+        self._count_value()
+        if isinstance(node, yaml.MappingNode):
+            for _, value_node in node.value:
+                self._count_merged(value_node)
+        elif isinstance(node, yaml.SequenceNode):
+            for item in node.value:
+                self._count_merged(item)
 
     def _note_key(self, loader: _Loader, key_node: yaml.Node, path: KeyPath) -> KeyPath:
         key = loader.construct_object(key_node, deep=True)

@@ -34,10 +34,22 @@ def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str
 
 def _fields(path: KeyPath, model: type[BaseModel]) -> list[str]:
     """The keys that are allowed at a path within a model."""
-    found: Any = model
+    found: list[type[BaseModel]] = [model]
     for key in path:
-        annotation = found.model_fields[str(key)].annotation
-        candidates = [annotation, *getattr(annotation, "__args__", ())]
-        candidates += [inner for candidate in candidates for inner in getattr(candidate, "__args__", ())]
-        found = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
-    return list(found.model_fields)
+        if isinstance(key, int):  # a list has the models of its items
+            continue
+        found = [inner for each in found for inner in _models(_annotation(each, key))]
+    return [field.alias or name for each in found for name, field in each.model_fields.items()]
+
+
+def _annotation(model: type[BaseModel], key: str) -> Any:
+    """The type of a model's field, by its name or its name in the file."""
+    named = (field.annotation for name, field in model.model_fields.items() if key in (name, field.alias))
+    return next(named, None)
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """The models that a type holds, itself included."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in getattr(annotation, "__args__", ()) for model in _models(inner)]

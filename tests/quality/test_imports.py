@@ -28,6 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "metrics": set(),
     "data": {"config"},
     "cluster": {"config"},
+    "lint": {"config", "cluster"},
     "results": {"metrics"},
     "search": {"config", "metrics"},
     "encoders": {"config", "data"},

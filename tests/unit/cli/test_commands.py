@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from raysweep import __version__
 from raysweep.cli import commands
 from raysweep.errors import InputError
+from support.paths import ROOT
 
 EVALUATE = ["evaluate", "--model", "demo", "--train", "a.csv", "--test", "b.csv"]
 
@@ -30,6 +31,7 @@ EVALUATE = ["evaluate", "--model", "demo", "--train", "a.csv", "--test", "b.csv"
         (["table", "RUN", "FOLDER"], "FOLDER: exists already"),
         (["artifacts", "FOLDER", "--prune"], "--prune needs --unused-for DAYS; 0 removes everything"),
         (["artifacts", "nowhere"], "nowhere: no such folder"),
+        (["lint", "nowhere.yaml"], "nowhere.yaml: no such file"),
         (["replay", "table.json"], "table.json: no such file"),
         (["replay", "t.csv", "--policy", "growth,best"], "--policy is 'best'; allowed: growth, pareto"),
         (["replay", "t.csv", "--proposals", "all"], "--proposals is 'all'; allowed: combined, area"),
@@ -48,7 +50,7 @@ def test_misuse_is_an_input_error(
 
 
 @pytest.mark.parametrize(
-    "command", ["run", "prepare", "evaluate", "report", "validate", "schema", "export", "table", "replay"]
+    "command", ["run", "prepare", "evaluate", "report", "validate", "lint", "schema", "export", "table", "replay"]
 )
 def test_every_command_has_help(command: str) -> None:
     done = CliRunner().invoke(commands.app, [command, "--help"])
@@ -75,6 +77,18 @@ def test_a_shipped_space_is_valid_and_described() -> None:
     assert done.exit_code == 0
     first, second, *_ = done.output.splitlines()
     assert (first, second.partition(" trials")[0]) == ("demo: valid", "sweep demo: 3")
+
+
+def test_a_clusters_file_is_sound_or_each_problem_is_a_line(tmp_path: Path) -> None:
+    sound = CliRunner().invoke(commands.app, ["lint", str(ROOT / "cluster.yaml")])
+    assert sound.exit_code == 0
+    assert f"{ROOT / 'cluster.yaml'}: sound, a cluster of ray up; checked: " in sound.output
+    path = tmp_path / "cluster.yaml"
+    path.write_text("provider: {type: aws}\ncluster_name: raysweep\n")
+    broken = CliRunner().invoke(commands.app, ["lint", str(path)])
+    assert broken.exit_code == 2
+    assert len(broken.stderr.splitlines()) > 1
+    assert all(line.startswith(f"error: {path}: ") for line in broken.stderr.splitlines())
 
 
 def test_artifacts_are_listed_and_removed(tmp_path: Path) -> None:

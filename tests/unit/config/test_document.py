@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.config.document import parse_value
+from raysweep.config.document import Document, parse_value
 from raysweep.errors import InputError
 from support.sweep_files import MINIMAL, read
 
@@ -41,3 +41,11 @@ def test_overrides_go_by_dotted_path_and_are_named_when_wrong(tmp_path: Path) ->
         read(tmp_path, MINIMAL, space__learning_rate="{low: 1")
     with pytest.raises(InputError, match=r"--budget\.trails: unknown key \(did you mean trials\?\)"):
         read(tmp_path, MINIMAL, budget__trails="3")
+
+
+def test_merged_mappings_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "merged.yaml"
+    path.write_text("base: &base {a: 1, b: 2}\nother:\n  <<: *base\n  b: 3\n")
+    document = Document.read(path)
+    assert document.values["other"] == {"a": 1, "b": 3}
+    assert str(document.error(("other", "a"), "wrong")) == f"{path}: line 2: other.a: wrong"
