@@ -1,8 +1,21 @@
 """What workers ask of the nodes that are there, or that are to come. No Ray is started."""
 
+import os
+import re
+from pathlib import Path
+
 import pytest
 
-from raysweep.cluster import Capacity, NodeSize, encoder_bytes, shard_bytes, trial_bytes, worker_nodes
+from raysweep.cluster import (
+    Capacity,
+    NodeSize,
+    connected,
+    encoder_bytes,
+    protect_token,
+    shard_bytes,
+    trial_bytes,
+    worker_nodes,
+)
 from raysweep.config.sweep import ResourcesConfig
 from raysweep.errors import InputError
 
@@ -133,3 +146,50 @@ def test_encoders_and_shards_need_what_was_measured() -> None:
     assert encoder_bytes(90_854_912, width=384) / 2**20 == pytest.approx(568, rel=0.1)
     vectors = 200_000 * 384 * 4
     assert vectors < shard_bytes(200_000, width=384) < vectors + 256 * 2**20
+
+
+def test_the_token_is_never_readable_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    modes = []
+    real_open = os.open
+
+    def noting(path: Path, flags: int, mode: int) -> int:
+        descriptor = real_open(path, flags, mode)
+        modes.append(os.fstat(descriptor).st_mode & 0o777)
+        return descriptor
+
+    monkeypatch.setattr(os, "open", noting)
+    before = os.umask(0)
+    try:
+        protect_token()
+    finally:
+        os.umask(before)
+    token = tmp_path / ".ray" / "auth_token"
+    assert modes == [0o600]
+    assert re.fullmatch("[0-9a-f]{64}", token.read_text())
+    content = token.read_text()
+    token.chmod(0o644)
+    protect_token()
+    assert (token.read_text(), token.stat().st_mode & 0o777) == (content, 0o600)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("RAY_AUTH_MODE", "disabled"), ("RAY_AUTH_TOKEN", "t"), ("RAY_AUTH_TOKEN_PATH", "/x")]
+)
+def test_no_token_is_made_where_the_environment_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setenv(name, value)
+    protect_token()
+    assert not list(tmp_path.iterdir())
+
+
+def test_ray_client_is_refused_with_the_reason() -> None:
+    with (
+        pytest.raises(InputError, match=r"resources.address: ray://head:10001 is of Ray Client, .*ray job submit"),
+        connected(ResourcesConfig(address="ray://head:10001")),
+    ):
+        pass

@@ -89,20 +89,22 @@ def test_a_trial_whose_process_is_killed_goes_on_and_ends_the_same(
 def test_a_killed_driver_is_resumed_to_the_uninterrupted_result_and_may_be_extended(
     twice: Any, prepared_before: tuple[str, str], tmp_path: Path
 ) -> None:
-    """SIGKILL at two moments; then more trials than were asked for at first."""
+    """SIGKILL at two moments, and the very same command each time; then more trials than were asked for at first."""
     whole = twice.runs[0]
-    resume: tuple[str, ...] = ("run", "smoke", *prepared_before)
+    again = ("run", "smoke", "--name", "smoke-again", "--resume-or-start", *prepared_before)
     for wanted in (1, 3):
         process = subprocess.Popen(
-            command(*resume), cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            command(*again), cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         )
         wait_for_rungs(tmp_path, wanted, process)
         process.kill()
         process.wait()
-        (killed,) = runs(tmp_path)
-        resume = ("run", "--resume", str(killed))
-    done = raysweep(tmp_path, *resume)
+    done = raysweep(tmp_path, *again)
     assert done.returncode == 0, done.stderr
+    (killed,) = runs(tmp_path)
+    assert killed.name == "smoke-again"
+    assert killed.stat().st_mode & 0o777 == 0o700
+    resume = ("run", "--resume", str(killed))
     one, other = load(whole), load(killed)
     assert [(t.config, t.status, t.reason) for t in other.trials] == [
         (t.config, t.status, t.reason) for t in one.trials

@@ -49,3 +49,37 @@ def test_merged_mappings_are_read(tmp_path: Path) -> None:
     document = Document.read(path)
     assert document.values["other"] == {"a": 1, "b": 3}
     assert str(document.error(("other", "a"), "wrong")) == f"{path}: line 2: other.a: wrong"
+
+
+LAUGHS = {
+    "lists": ("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n", "a{}: &a{} [{}]\n"),
+    "mappings": ("a0: &a0 {x: 1, y: 2}\n", "a{}: &a{} {{{}}}\n"),
+    "merges": ("a0: &a0 {x: 1, y: 2}\n", "a{}: &a{}\n  <<: [{}]\n"),
+}
+
+
+@pytest.mark.parametrize("kind", LAUGHS)
+def test_aliases_of_aliases_are_refused_before_they_are_written_out(tmp_path: Path, kind: str) -> None:
+    first, further = LAUGHS[kind]
+    text = first
+    for number in range(1, 12):
+        aliases = [f"*a{number - 1}"] * 10
+        inside = (
+            ", ".join(f"k{i}: {alias}" for i, alias in enumerate(aliases)) if kind == "mappings" else ", ".join(aliases)
+        )
+        text += further.format(number, number, inside)
+    path = tmp_path / "laughs.yaml"
+    path.write_text(text)
+    with pytest.raises(
+        InputError, match=r"laughs.yaml: has more than 100,000 values; do aliases refer to one another\?"
+    ):
+        Document.read(path)
+
+
+def test_no_object_is_made_of_what_yaml_names(tmp_path: Path) -> None:
+    path = tmp_path / "object.yaml"
+    canary = tmp_path / "canary"
+    path.write_text(f"a: !!python/object/apply:os.mkdir [{canary}]\n")
+    with pytest.raises(InputError, match="object.yaml: line 1: could not determine a constructor for the tag"):
+        Document.read(path)
+    assert not canary.exists()

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from raysweep.storage import scratch
-from raysweep.storage.folder import Folder, open_folder
+from raysweep.storage.folder import Folder, LocalFolder, open_folder
 from support.s3_server import S3Server
 
 
@@ -66,3 +66,27 @@ def test_copies_of_processes_that_are_gone_are_removed(tmp_path: Path, monkeypat
     again = scratch.process_folder()
     scratch.process_folder.cache_clear()
     assert again.parent == own.parent and own.exists() and not left.exists()
+
+
+def test_links_are_removed_and_not_what_they_lead_to(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / "deep").mkdir(parents=True)
+    (outside / "file").touch()
+    run = tmp_path / "run"
+    (run / "points").mkdir(parents=True)
+    (run / "points" / "folder").symlink_to(outside)
+    (run / "points" / "file").symlink_to(outside / "file")
+    (run / "checkpoints").symlink_to(outside)
+    folder = LocalFolder(run)
+    folder.remove("points/folder")
+    folder.remove("points/file")
+    for name in ("checkpoints/deep", "checkpoints/file", "../outside/file"):
+        with pytest.raises(OSError, match="a symbolic link leads out of the folder"):
+            folder.remove(name)
+    folder.remove("checkpoints")
+    assert not list((run / "points").iterdir()) and not (run / "checkpoints").exists()
+    assert sorted(path.name for path in outside.iterdir()) == ["deep", "file"]
+    through_a_link = tmp_path / "linked"
+    through_a_link.symlink_to(run)
+    LocalFolder(through_a_link).remove("points")
+    assert not (run / "points").exists()

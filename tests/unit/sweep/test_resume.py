@@ -13,7 +13,7 @@ from raysweep.errors import InputError
 from raysweep.results.events import PointsScored, SessionStarted
 from raysweep.results.ledger import Ledger, read_positions, write_dependence
 from raysweep.storage.folder import LocalFolder
-from raysweep.sweep.resume import Resumed, check_space, load_resumed
+from raysweep.sweep.resume import Resumed, can_go_on, check_space, load_resumed
 from support.ledgers import INFO
 from support.sweep_files import MINIMAL
 
@@ -146,3 +146,50 @@ def test_a_change_that_is_refused_leaves_the_run_to_others(tmp_path: Path) -> No
         load_resumed(tmp_path, None, [("seed", "5")])
     load_resumed(tmp_path)[1].ledger.close()
     assert caught.value  # which would keep the ledger, had it not been closed
+
+
+@pytest.mark.parametrize("name", ["points", "checkpoints", "report", "points/trial-0000-rung-01"])
+def test_a_run_whose_folders_lie_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+    run, outside = tmp_path / "run", tmp_path / "outside"
+    run.mkdir()
+    outside.mkdir()
+    make_run(run, "seed: 0")
+    (run / name).parent.mkdir(exist_ok=True)
+    (run / name).symlink_to(outside)
+    with pytest.raises(InputError, match=f"{name}: is a symbolic link; a run's folders lie in the run itself"):
+        Resumed(run)
+
+
+def test_code_that_only_the_run_names_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    canary = tmp_path / "canary"
+    (tmp_path / "hostile.py").write_text(f"open({str(canary)!r}, 'w')\nfrom optuna.samplers import RandomSampler\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    run = tmp_path / "run"
+    run.mkdir()
+    config = f"{MINIMAL}\nsampler: hostile:RandomSampler\n"
+    make_run(run, config)
+    with pytest.raises(
+        InputError, match=r"its sampler is the import path 'hostile:RandomSampler', .* --sampler hostile"
+    ):
+        load_resumed(run)
+    assert not canary.exists()
+    _, resumed = load_resumed(run, None, [("sampler", "hostile:RandomSampler")])
+    resumed.ledger.close()
+    assert canary.exists()
+    (tmp_path / "optunas").mkdir()
+    make_run(tmp_path / "optunas", f"{MINIMAL}\nsampler: optuna.samplers:RandomSampler\n")
+    _, resumed = load_resumed(tmp_path / "optunas")
+    resumed.ledger.close()
+
+
+def test_a_run_can_go_on_once_it_has_begun(tmp_path: Path) -> None:
+    assert not can_go_on(str(tmp_path / "nothing"))
+    run = tmp_path / "run"
+    run.mkdir()
+    ledger = Ledger(run)
+    assert not can_go_on(str(run))
+    ledger.append(SessionStarted(info=INFO))
+    assert not can_go_on(str(run))
+    ledger.append(PointsScored(points=()))
+    assert can_go_on(str(run))
+    ledger.close()
