@@ -8,7 +8,9 @@ import math
 import os
 import secrets
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,8 +23,11 @@ from raysweep.terminal import termination_kept, undisturbed
 CUDA_CONTEXT_BYTES = 600 << 20  # of GPU memory in each process, which no allocator counts
 USABLE_GPU_MEMORY_FRACTION = 0.9  # of each GPU, where trials are packed by what they were measured to take
 CONNECT_SECONDS = 10
+QUIET_SECONDS = 30.0  # in which nothing moves, after which it is said what is waited for
 TOKEN_BYTES = 32  # as Ray's own tokens have
 THREADS_PER_PROCESS = 8  # one encoder stops gaining from more threads about here; a larger node runs several
+GROUP_LABEL = "ray.io/node-group"  # of a node that an autoscaler has brought
+MAX_NODES_OF_GROUP = 1000  # where its configuration sets no bound
 CHUNKS_PER_PROCESS = 4  # at least, where encoders have one thread each
 
 # Memory on CPUs: the anonymous memory measured of processes with MiniLM (6 layers of width 384, weights of 87 MiB in fp32).
@@ -41,6 +46,14 @@ class NodeSize(NamedTuple):
     cpus: float
     gpus: float
     memory_bytes: float = 0.0
+
+
+class NodeGroup(NamedTuple):
+    """The nodes of one type that an autoscaler may bring: their size, and how many of them there may be."""
+
+    name: str
+    size: NodeSize
+    max_count: int
 
 
 @dataclass(frozen=True)
@@ -81,9 +94,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Capacity:
-    """The nodes of a cluster that run work, and what workers of each kind may ask of them."""
+    """The nodes of a cluster that run work, and what workers of each kind may ask of them.
+
+    ``nodes`` are those that there may be at a time, of which an autoscaler has yet to bring some. So many are there as
+    ``num_present`` says, where that is known.
+    """
 
     nodes: tuple[NodeSize, ...]
+    num_present: int | None = None
 
     @property
     def gpus(self) -> float:
@@ -122,10 +140,10 @@ class Capacity:
         """Trials: one a GPU by default, otherwise one for each few CPUs. InputError when not one of them would fit."""
         cpus, gpus = self._size_of_trial(resources)
         if not any(node.cpus >= cpus and node.gpus >= gpus for node in self.nodes):
-            largest = max(self.nodes)
+            largest = max(self.nodes, key=lambda node: (node.gpus, node.cpus) if gpus else (node.cpus, node.gpus))
             raise InputError(
-                f"a trial asks for {cpus:g} CPUs and {gpus:g} GPUs, but the largest node has {largest.cpus:g} and "
-                f"{largest.gpus:g}: lower resources.cpus_per_trial or resources.gpus_per_trial"
+                f"a trial asks for {cpus:g} CPUs and {gpus:g} GPUs, but the largest node that there may be has "
+                f"{largest.cpus:g} and {largest.gpus:g}: lower resources.cpus_per_trial or resources.gpus_per_trial"
             )
         one = Request(cpus, gpus, 1, int(resources.cache_gib * 2**30))
         fitting = sum(_times_on(node, one, 0) for node in self.nodes)
@@ -197,18 +215,48 @@ def _times_in(whole: float, part: float) -> int:
     return math.floor(whole / part + 1e-9)
 
 
-def worker_nodes(present: Sequence[Mapping[str, float]], resources: ResourcesConfig) -> tuple[NodeSize, ...]:
-    """The nodes that run work: those that are there, or those that an autoscaler is to bring when there are none yet.
+def worker_nodes(
+    present: Sequence[Mapping[str, float]], resources: ResourcesConfig, groups: Sequence[NodeGroup] = ()
+) -> tuple[NodeSize, ...]:
+    """The nodes that may run work at a time: those that are there, and those that an autoscaler may bring.
 
-    ``present`` has of each living node what Ray calls its resources; a node without CPUs, such as a head that only
-    coordinates, runs no work. InputError when there is none and ``resources`` do not say how far to scale.
+    ``present`` has what Ray calls the resources of each living node that is of none of the ``groups``; a node without CPUs,
+    such as a head that only coordinates, runs no work. InputError when there is none and ``resources`` do not say how far
+    to scale.
     """
     with_cpus = [node for node in present if node.get("CPU", 0.0) > 0]
     nodes = [NodeSize(node["CPU"], node.get("GPU", 0.0), node.get("memory", 0.0)) for node in with_cpus]
+    for group in groups:
+        if group.size.cpus > 0:
+            nodes += [group.size] * min(group.max_count, MAX_NODES_OF_GROUP)
     nodes = nodes or _nodes_to_come(resources)
     if resources.gpus_asked == 0:
         nodes = [node._replace(gpus=0.0) for node in nodes]
     return tuple(nodes)
+
+
+def node_groups(config: Any) -> list[NodeGroup]:
+    """The node types of a cluster's configuration, as its autoscaler told Ray; none where the cluster has no autoscaler."""
+    found = []
+    for group in config.node_group_configs if config else ():
+        has = group.resources
+        size = NodeSize(float(has.get("CPU", 0)), float(has.get("GPU", 0)), float(has.get("memory", 0)))
+        max_count = MAX_NODES_OF_GROUP if group.max_count < 0 else group.max_count
+        found.append(NodeGroup(group.name, size, max_count))
+    return found
+
+
+def _capacity(resources: ResourcesConfig) -> Capacity:
+    """The nodes of the cluster that this process has joined, as it is and as it may become."""
+    import ray
+    from ray._private.state import state
+
+    groups = node_groups(state.get_cluster_config())
+    names = {group.name for group in groups}
+    living = [node for node in ray.nodes() if node["Alive"]]
+    of_no_group = [node["Resources"] for node in living if node.get("Labels", {}).get(GROUP_LABEL) not in names]
+    num_present = sum(node["Resources"].get("CPU", 0) > 0 for node in living)
+    return Capacity(worker_nodes(of_no_group, resources, groups), num_present)
 
 
 def _nodes_to_come(resources: ResourcesConfig) -> list[NodeSize]:
@@ -256,8 +304,7 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
         where = f"resources.address: no Ray cluster at {address}" if address else "Ray does not start on this machine"
         raise InputError(f"{where}: {' '.join(str(error).split())[:300]}") from None
     try:
-        present = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        yield Capacity(worker_nodes(present, resources))
+        yield _capacity(resources)
     finally:
         with undisturbed():  # Ray ends the whole process when it is interrupted at this
             ray.shutdown()
@@ -304,3 +351,78 @@ def launcher_problem(values: dict[str, Any]) -> tuple[KeyPath, str] | None:
         message = getattr(error, "message", None) or f"{type(error).__name__}: {error}"
         return tuple(getattr(error, "absolute_path", ())), f"Ray refuses it: {message.splitlines()[0]}"
     return None
+
+
+class Waiting(NamedTuple):
+    """What on a cluster waits for room, in words, and whether nodes are on their way for it."""
+
+    text: str
+    nodes_come: bool
+
+
+def waiting() -> Waiting | None:
+    """What waits for room on the cluster that this process has joined; None where nothing does, or nobody answers."""
+    import ray
+    from ray.autoscaler.v2.sdk import get_cluster_status
+
+    try:
+        return described_waiting(get_cluster_status(ray.get_runtime_context().gcs_address, timeout=CONNECT_SECONDS))
+    except Exception as error:  # of many kinds: the head may be busy, or gone
+        logging.getLogger(__name__).debug("no status of the cluster: %s", error)
+        return None
+
+
+def described_waiting(status: Any) -> Waiting | None:
+    """The same of a status as Ray gives it."""
+    demands = [*status.resource_demands.ray_task_actor_demand, *status.resource_demands.placement_group_demand]
+    asked: Counter[str] = Counter()
+    for demand in demands:
+        for each in demand.bundles_by_count:
+            asked[_described_bundle(each.bundle)] += each.count
+    if not asked:
+        return None
+    coming: Counter[str] = Counter()
+    for launch in status.pending_launches:
+        coming[launch.ray_node_type_name] += launch.count
+    for node in status.pending_nodes:
+        coming[node.ray_node_type_name] += 1
+    parts = [f"{count} for {bundle}" for bundle, count in asked.items()]
+    nodes = ", ".join(f"{count} of type {name}" for name, count in coming.items())
+    text = f"waiting for room: {', '.join(parts)}; nodes on their way: {nodes or 'none'}"
+    if status.failed_launches:
+        failed = status.failed_launches[-1]
+        reason = " ".join(str(failed.details or "no reason given").split())[:200]
+        text += f"; the last launch of type {failed.ray_node_type_name} failed: {reason}"
+    return Waiting(text, bool(coming))
+
+
+def _described_bundle(bundle: Mapping[str, float]) -> str:
+    """Resources in words, such as ``1 CPU and 1 GPU``, without what Ray names for itself."""
+    shown = []
+    for name, amount in sorted(bundle.items()):
+        if name == "memory":
+            shown.append(f"{amount / 2**30:.1f} GiB of memory")
+        elif "_group_" not in name and not name.startswith("bundle"):
+            shown.append(f"{amount:g} {name}")
+    return " and ".join(shown) or "a process without CPUs"
+
+
+class WaitingWatch:
+    """Says what is waited for once nothing has moved for half a minute, and again where that has changed."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._said = ""
+        self._asked_at = 0.0  # by the monotonic clock
+
+    def check(self, quiet_seconds: float) -> bool:
+        """Look into why nothing has moved for so long; whether nodes are on their way."""
+        now = time.monotonic()
+        if quiet_seconds < QUIET_SECONDS or now - self._asked_at < QUIET_SECONDS / 3:
+            return False
+        self._asked_at = now
+        found = waiting()
+        if found is not None and found.text != self._said:
+            self._said = found.text
+            self._say(found.text)
+        return found is not None and found.nodes_come

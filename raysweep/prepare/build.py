@@ -1,12 +1,14 @@
 """Building the artifacts that a sweep needs and that are missing, on the cluster or in this process."""
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from raysweep.cluster import Capacity
+from raysweep.cluster import Capacity, WaitingWatch
 from raysweep.config.space import Space
 from raysweep.config.sweep import SweepConfig
 from raysweep.data.prepared import Prepared
@@ -85,7 +87,8 @@ def _build(plan: Plan, missing: list[Stage], capacity: Capacity, display: Displa
         warming = _warm_up(missing, coordinator, capacity)
         try:
             for stage in missing:
-                stall = _StallDetector(stage.name, plan.config.resources.stall_seconds, capacity)
+                say = partial(_say_waiting, display, stage.name)
+                stall = _StallDetector(stage.name, plan.config.resources.stall_seconds, capacity, WaitingWatch(say))
                 _build_stage(stage, coordinator, stall, display)
                 if stage.kind == "sentences":
                     _check_k(plan, stage)
@@ -103,7 +106,10 @@ def _warm_up(missing: list[Stage], coordinator: Any, capacity: Capacity) -> list
     """
     import ray
 
-    request = capacity.encoders()
+    present = dataclasses.replace(capacity, nodes=capacity.nodes[: capacity.num_present])
+    if not present.nodes:
+        return []
+    request = present.encoders()
     if request.gpus or not any(stage.kind == "encoded" for stage in missing):
         return []
     task: Any = ray.remote(import_libraries).options(num_cpus=request.cpus, scheduling_strategy="SPREAD")
@@ -143,6 +149,10 @@ def _build_stage(stage: Stage, coordinator: Any, stall: "_StallDetector", displa
     display.line(f"prepare: {stage.name}: {_described(progress, seconds)}")
 
 
+def _say_waiting(display: Display, stage_name: str, text: str) -> None:
+    display.line(f"prepare: {stage_name}: {text}")
+
+
 def _described(progress: StageProgress, seconds: float) -> str:
     """What a stage has done in so many seconds."""
     made = progress.done - progress.found
@@ -179,14 +189,15 @@ class _StallDetector:
     stage_name: str
     stall_seconds: float
     capacity: Capacity
+    waiting: WaitingWatch
     last_progress: tuple[int, int] = (-1, 0)
     changed_at: float = 0.0  # by the monotonic clock
 
     def check(self, progress: StageProgress) -> None:
-        """Take what is done by now. InputError when that has not changed for too long, and nobody is waited for."""
+        """Take what is done by now. InputError when that has not changed for too long, though nothing is waited for."""
         now = time.monotonic()
         seen = (progress.done, progress.shards)
-        if seen != self.last_progress or progress.waits_for:
+        if seen != self.last_progress or progress.waits_for or self.waiting.check(now - self.changed_at):
             self.last_progress, self.changed_at = seen, now
         elif now - self.changed_at > self.stall_seconds:
             raise self._error()

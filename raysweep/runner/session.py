@@ -53,7 +53,9 @@ class Session:
     def open(cls, plan: Plan, capacity: Capacity, display: Display, log: Log | None) -> "Session":
         """Prepare what is missing, and settle how many trials run at a time. InputError when not one of them fits."""
         config = plan.config
+        most = config.budget.trials + config.replicates.trials
         request = capacity.trials(config.resources)
+        request = dataclasses.replace(request, count=min(request.count, most))  # never more nodes than there is work
         prepared = prepare(plan, capacity, display)
         session = cls(config, plan.space, prepared, request, display, log)
         if config.resources.gpus_per_trial == "measured" and request.gpus:

@@ -24,6 +24,7 @@ from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
+from raysweep.cluster import WaitingWatch
 from raysweep.config.sweep import BudgetConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.errors import InputError
@@ -366,6 +367,8 @@ class _Watch(_NotInSnapshots, tune.Callback):
         self._sweep = sweep
         self._scores = scores
         self._pulses = PulseWatch(listener)
+        self._waiting = WaitingWatch(lambda text: sweep.display.line(f"search: {text}"))
+        self._moved_at = time.monotonic()  # when a trial was last on a worker
 
     @_ends_the_sweep()
     def on_trial_start(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
@@ -376,6 +379,11 @@ class _Watch(_NotInSnapshots, tune.Callback):
     @_ends_the_sweep()
     def on_step_end(self, iteration: int, trials: list[TuneTrial], **info: Any) -> None:
         self._scores.show()
+        statuses = {trial.status for trial in trials if trial.status in (TuneTrial.RUNNING, TuneTrial.PENDING)}
+        if statuses == {TuneTrial.PENDING}:
+            self._waiting.check(time.monotonic() - self._moved_at)
+        else:
+            self._moved_at = time.monotonic()
         silences = self._pulses.silences()
         if not silences:
             return

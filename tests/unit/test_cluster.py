@@ -3,14 +3,18 @@
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from raysweep.cluster import (
     Capacity,
+    NodeGroup,
     NodeSize,
     connected,
+    described_waiting,
     encoder_bytes,
+    node_groups,
     protect_token,
     shard_bytes,
     trial_bytes,
@@ -78,7 +82,9 @@ def test_several_trials_share_a_gpu_or_a_node_when_told_to() -> None:
     assert (asked.gpus, asked.count) == (0.2, 10)
     asked = capacity((2, 0)).trials(ResourcesConfig(cpus_per_trial=1.0))
     assert (asked.cpus, asked.count) == (1, 2)
-    with pytest.raises(InputError, match="a trial asks for 3 CPUs and 0 GPUs, but the largest node has 2 and 0"):
+    with pytest.raises(
+        InputError, match="a trial asks for 3 CPUs and 0 GPUs, but the largest node that there may be has 2 and 0"
+    ):
         capacity((2, 0)).trials(ResourcesConfig(cpus_per_trial=3.0))
 
 
@@ -193,3 +199,71 @@ def test_ray_client_is_refused_with_the_reason() -> None:
         connected(ResourcesConfig(address="ray://head:10001")),
     ):
         pass
+
+
+SPOT = NodeGroup("spot", NodeSize(8, 1), 4)
+CPUS = NodeGroup("cpus", NodeSize(64, 0), 2)
+HEAD = NodeGroup("head", NodeSize(0, 0), 1)
+
+
+def test_what_an_autoscaler_may_bring_counts_as_what_is_there() -> None:
+    nodes = worker_nodes([{"CPU": 2.0}], ResourcesConfig(), [HEAD, SPOT, CPUS])
+    assert sorted(nodes) == sorted([NodeSize(2, 0), *[NodeSize(8, 1)] * 4, *[NodeSize(64, 0)] * 2])
+    trials = Capacity(nodes).trials(ResourcesConfig())
+    assert (trials.gpus, trials.count) == (1, 4)
+    assert Capacity(nodes).trials(ResourcesConfig(max_concurrent_trials=3)).count == 3
+    on_cpus = worker_nodes([], ResourcesConfig(gpus_per_trial=0), [HEAD, SPOT, CPUS])
+    assert Capacity(on_cpus).trials(ResourcesConfig(gpus_per_trial=0, cpus_per_trial=8)).count == 4 + 16
+
+
+@pytest.mark.parametrize(("cpus", "gpus"), [(1, 2), (9, 1), (65, 0)])
+def test_what_no_node_type_can_serve_is_refused_at_once(cpus: float, gpus: float) -> None:
+    asked = ResourcesConfig(cpus_per_trial=cpus, gpus_per_trial=gpus)
+    there = Capacity(worker_nodes([], asked, [HEAD, SPOT, CPUS]))
+    largest = "8 and 1" if gpus else "64 and 0"
+    message = f"a trial asks for {cpus} CPUs and {gpus} GPUs, but the largest node that there may be has {largest}"
+    with pytest.raises(InputError, match=message):
+        there.trials(asked)
+
+
+def test_node_types_are_read_from_what_the_autoscaler_told_ray() -> None:
+    from ray.core.generated import autoscaler_pb2
+
+    config = autoscaler_pb2.ClusterConfig()
+    for name, resources, most in (
+        ("head", {}, 1),
+        ("gpu", {"CPU": 8, "GPU": 2, "memory": 5_000}, 3),
+        ("any", {"CPU": 1}, -1),
+    ):
+        group = config.node_group_configs.add(name=name, max_count=most)
+        for key, amount in resources.items():
+            group.resources[key] = amount
+    assert node_groups(config) == [
+        NodeGroup("head", NodeSize(0, 0), 1),
+        NodeGroup("gpu", NodeSize(8, 2, 5000), 3),
+        NodeGroup("any", NodeSize(1, 0), 1000),
+    ]
+    assert node_groups(None) == []
+
+
+def test_what_is_waited_for_is_said_with_the_nodes_that_are_on_their_way() -> None:
+    from ray.autoscaler.v2 import schema
+
+    def status(**values: Any) -> schema.ClusterStatus:
+        trials = schema.ResourceRequestByCount({"CPU": 4.0, "GPU": 1.0, "memory": 2.0**31}, 3)
+        demands = schema.ResourceDemandSummary(
+            placement_group_demand=[schema.PlacementGroupResourceDemand([trials], "pending")]
+        )
+        return schema.ClusterStatus(resource_demands=demands, **values)
+
+    assert described_waiting(schema.ClusterStatus()) is None
+    nothing_comes = described_waiting(status())
+    asked = "waiting for room: 3 for 4 CPU and 1 GPU and 2.0 GiB of memory"
+    assert nothing_comes == (f"{asked}; nodes on their way: none", False)
+    launch = schema.LaunchRequest("g6", "spot", 2, schema.LaunchRequest.Status.PENDING, 0)
+    node = schema.NodeInfo("g6", "spot", "i-1", "10.0.0.1")
+    come = described_waiting(status(pending_launches=[launch], pending_nodes=[node]))
+    assert come == (f"{asked}; nodes on their way: 3 of type spot", True)
+    failed = schema.LaunchRequest("g6", "spot", 2, schema.LaunchRequest.Status.FAILED, 0, details="no\n capacity")
+    told = described_waiting(status(failed_launches=[failed]))
+    assert told == (f"{asked}; nodes on their way: none; the last launch of type spot failed: no capacity", False)
