@@ -284,7 +284,7 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
     protect_token()
     import ray
 
-    address = resources.address or os.environ.get("RAY_ADDRESS")
+    address = address_of(resources)
     if address and address.startswith("ray://"):
         raise InputError(
             f"resources.address: {address} is of Ray Client, over which a sweep would not outlive this terminal; run "
@@ -308,6 +308,11 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
     finally:
         with undisturbed():  # Ray ends the whole process when it is interrupted at this
             ray.shutdown()
+
+
+def address_of(resources: ResourcesConfig) -> str | None:
+    """The cluster that is joined; None where a local one is started."""
+    return resources.address or os.environ.get("RAY_ADDRESS")
 
 
 def _check_address(address: str) -> None:

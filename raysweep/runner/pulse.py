@@ -17,6 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 if TYPE_CHECKING:
     import torch
 
+KILL_SECONDS = 5.0
 MOST_BEAT_SECONDS = 5.0
 BEATS_IN_SILENCE = 6  # that must fail to come before a trial counts as silent
 
@@ -152,11 +153,25 @@ class PulseWatch:
         return found
 
 
-def kill(beat: Beat) -> None:
-    """End a process on its node, whatever it is doing. Nothing happens where it has ended, or the node has."""
+def kill(beat: Beat) -> Any:
+    """End a process on its node, whatever it is doing. Nothing happens where it has ended, or the node has.
+
+    The task that does it is returned, and not waited for.
+    """
     there = NodeAffinitySchedulingStrategy(beat.node_id, soft=False)
     killing: Any = ray.remote(_kill).options(num_cpus=0, scheduling_strategy=there, max_retries=0)
-    killing.remote(beat.pid)
+    return killing.remote(beat.pid)
+
+
+def kill_all(listener: Listener) -> None:
+    """End all processes that were heard of, and wait until they have ended, or cannot be reached."""
+    try:
+        silences: dict[str, Silence] = ray.get(listener.actor.silences.remote(), timeout=KILL_SECONDS)
+    except (ray.exceptions.RayError, TimeoutError):
+        return
+    killing = [kill(silence.beat) for silence in silences.values()]
+    if killing:
+        ray.wait(killing, num_returns=len(killing), timeout=KILL_SECONDS)
 
 
 def _kill(pid: int) -> None:

@@ -24,14 +24,14 @@ from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from raysweep.cluster import WaitingWatch
+from raysweep.cluster import WaitingWatch, address_of
 from raysweep.config.sweep import BudgetConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.results.ledger import checkpoint_folder, point_folder, point_name
 from raysweep.results.types import LOCAL, Node, RungProgress
-from raysweep.runner.pulse import Listener, Pulse, PulseWatch, Silence, kill, listen
+from raysweep.runner.pulse import Listener, Pulse, PulseWatch, Silence, kill, kill_all, listen
 from raysweep.runner.workers import WorkbenchSpec, open_workbench, score_on_test
 from raysweep.storage.bucket import StorageError
 from raysweep.storage.folder import BucketFolder, Folder
@@ -495,5 +495,9 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
     with snapshots, sweep.display.live():
         try:
             tuner.fit()
-        except SweepStoppedError as stopped:
-            raise stopped.error from None
+        except BaseException as error:
+            if address_of(config.resources):  # that goes on without this process, as trials would for a while yet
+                kill_all(listener)
+            if isinstance(error, SweepStoppedError):
+                raise error.error from None
+            raise

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +19,8 @@ NUM_RUNGS = 4
 FAULTY_RUNG = 2
 
 NEXT_RUNG_SECONDS = 0.05
+SLOW_RUNG_SECONDS = 1.0
+IDLE_SECONDS = 0.5  # less than a sweep pauses for storage
 
 
 def raise_error(actor: "FaultyTrials", attempt: int) -> None:
@@ -117,3 +120,25 @@ class AlwaysRaising(FaultyTrials):
 
     def _rungs(self) -> Iterator[RungResult | RungProgress]:
         raise RuntimeError("it always raises")
+
+
+class KilledWhenIdle(FaultyTrials):
+    """The first attempt finds storage full, and ends its own process some moments after it has left it."""
+
+    def _rungs(self) -> Iterator[RungResult | RungProgress]:
+        self.bench = InventedScores()
+        if self._count("attempts") == 1:
+            threading.Timer(IDLE_SECONDS, os._exit, [1]).start()
+            raise StorageError(28, "No space left on device", "somewhere")
+        for step in range(1, NUM_RUNGS + 1):
+            yield self._result(step)
+
+
+class SlowTrials(FaultyTrials):
+    """They have no faults, and take some seconds each."""
+
+    def _rungs(self) -> Iterator[RungResult | RungProgress]:
+        self.bench = InventedScores()
+        for step in range(1, NUM_RUNGS + 1):
+            time.sleep(SLOW_RUNG_SECONDS)
+            yield self._result(step)

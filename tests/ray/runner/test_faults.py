@@ -16,7 +16,7 @@ from raysweep.results.reader import load
 from raysweep.runner import tune
 from raysweep.runner.workers import WorkbenchSpec
 from raysweep.sweep.sweep import Sweep
-from support.faulty_trials import NUM_RUNGS, AlwaysRaising, FaultyTrials
+from support.faulty_trials import NUM_RUNGS, AlwaysRaising, FaultyTrials, KilledWhenIdle
 from support.paths import TESTS
 from support.sweeps import make
 
@@ -79,6 +79,14 @@ def test_every_trial_is_accounted_for_once_whatever_happens_to_its_process(clust
     assert "faulty_trials.py" in page
     assert "    ValueError: this trial raises" in (report.folder / "front.md").read_text()
     assert not (tmp_path / "tune").exists(), "Tune's files lie elsewhere"
+
+
+def test_an_idle_process_that_died_costs_the_next_trial_nothing(cluster: None, tmp_path: Path) -> None:
+    sweep, printed = search(tmp_path, actor=KilledWhenIdle, budget__trials="1", resources__max_failures="0")
+    (trial,) = load(tmp_path).trials
+    assert str(trial.status) == "completed"
+    assert "trial 0: the process that was to run it had died; it goes on from its checkpoint" in printed
+    assert (tmp_path / "attempts-0").stat().st_size == 2
 
 
 def test_what_goes_wrong_in_the_sweep_itself_ends_it_and_no_trial_is_repeated(

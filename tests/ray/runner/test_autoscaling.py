@@ -1,0 +1,78 @@
+"""Nodes come when trials wait and go when they do not; what no node type can serve is refused at once."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raysweep.cluster import Capacity, connected
+from raysweep.config.sweep import EvaluationConfig, ResourcesConfig
+from raysweep.errors import InputError
+from raysweep.results.reader import load
+from raysweep.runner import tune
+from raysweep.runner.workers import WorkbenchSpec
+from support.autoscaled import autoscaled
+from support.faulty_trials import SlowTrials
+from support.sweeps import make
+
+IDLE_SECONDS = 6
+NODE_TYPES = {
+    "cpu": {"resources": {"CPU": 1}, "max_workers": 3},
+    "gpu": {"resources": {"CPU": 2, "GPU": 1}, "max_workers": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with autoscaled(tmp_path_factory.mktemp("a"), NODE_TYPES, IDLE_SECONDS) as found:
+        yield found
+
+
+def num_workers() -> int:
+    import ray
+
+    return sum(node["Alive"] and node["Resources"].get("CPU", 0) > 0 for node in ray.nodes())
+
+
+def joined(address: str, **resources: Any) -> Any:
+    return connected(ResourcesConfig(address=address, **resources), show_workers=False)
+
+
+def test_nodes_come_in_one_round_never_too_many_and_go_again(address: str, tmp_path: Path) -> None:
+    asked = ResourcesConfig(address=address, cpus_per_trial=1, gpus_per_trial=0, max_concurrent_trials=3)
+    sweep, _ = make(tmp_path, budget__trials="6", early_stopping__policy="none")
+    seen: list[tuple[float, int]] = []
+    with joined(address, cpus_per_trial=1, gpus_per_trial=0, max_concurrent_trials=3) as capacity:
+        assert num_workers() == 0
+        request = capacity.trials(asked)
+        assert (request.cpus, request.gpus, request.count) == (1, 0, 3)
+        began = time.monotonic()
+
+        def note(*_: object) -> None:
+            seen.append((time.monotonic() - began, num_workers()))
+
+        sweep.show = note  # type: ignore[method-assign]
+        unused: Any = None
+        tune.search(sweep, WorkbenchSpec(unused, EvaluationConfig(), request), SlowTrials)
+        ended = time.monotonic()
+        sweep.finish("completed", "all trials are done")
+        most = max(count for _, count in seen)
+        assert 2 <= most <= 3
+        first = next(seconds for seconds, count in seen if count)
+        all_there = next(seconds for seconds, count in seen if count == most)
+        assert all_there - first < 10
+        while num_workers():
+            assert time.monotonic() - ended < IDLE_SECONDS + 15
+            time.sleep(0.5)
+    assert [str(trial.status) for trial in load(tmp_path).trials] == ["completed"] * 6
+
+
+@pytest.mark.parametrize(("cpus", "gpus"), [(2, 2), (4, 0), (4, 1)])
+def test_what_no_node_type_can_serve_is_refused_within_seconds(address: str, cpus: float, gpus: float) -> None:
+    began = time.monotonic()
+    asked = ResourcesConfig(address=address, cpus_per_trial=cpus, gpus_per_trial=gpus, max_concurrent_trials=4)
+    with joined(address) as capacity, pytest.raises(InputError, match="but the largest node that there may be has"):
+        Capacity(capacity.nodes).trials(asked)
+    assert time.monotonic() - began < 5

@@ -1,0 +1,104 @@
+"""A cluster on this machine whose nodes are brought, and taken away again, by Ray's own autoscaler."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+
+from support.paths import TESTS
+
+HEAD_ID = "f" * 51 + "00000"  # by which the provider knows the head
+PROVIDER = "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider"
+START_SECONDS = 60
+
+
+@contextlib.contextmanager
+def autoscaled(folder: Path, node_types: Mapping[str, Any], idle_seconds: float = 6) -> Iterator[str]:
+    """The address of a head without CPUs. ``node_types`` are those of its workers, as a file of `ray up` has them."""
+    port = _free_port()
+    address = f"127.0.0.1:{port}"
+    config = folder / "autoscaler.yaml"
+    config.write_text(yaml.safe_dump(_config(address, node_types, idle_seconds)))
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(TESTS),
+        "RAY_FAKE_CLUSTER": "1",
+        "RAY_enable_autoscaler_v2": "1",
+        "AUTOSCALER_UPDATE_INTERVAL_S": "1",
+        "RAY_CLOUD_INSTANCE_ID": HEAD_ID,
+        "RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD_ID,
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    command = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", f"--port={port}"]
+    command += ["--node-ip-address=127.0.0.1", "--num-cpus=0", f"--autoscaling-config={config}"]
+    command += ["--include-dashboard=false", f"--temp-dir={folder / 'ray'}"]
+    log = (folder / "head.log").open("w")
+    head = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        _wait_for(port, head, folder / "head.log")
+        yield address
+    finally:
+        _end(head)
+        log.close()
+
+
+def _config(address: str, node_types: Mapping[str, Any], idle_seconds: float) -> dict[str, Any]:
+    head = {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0}
+    most = sum(kind["max_workers"] for kind in node_types.values())
+    return {
+        "cluster_name": "on-this-machine",
+        "max_workers": most,
+        "idle_timeout_minutes": idle_seconds / 60,
+        "upscaling_speed": 100,
+        "provider": {
+            "type": "external",
+            "module": PROVIDER,
+            "gcs_address": address,
+            "head_node_id": HEAD_ID,
+            "launch_multiple": True,
+            "disable_node_updaters": True,
+            "disable_launch_config_check": True,
+        },
+        "head_node_type": "ray.head.default",
+        "available_node_types": {"ray.head.default": head}
+        | {name: {"node_config": {}, "min_workers": 0, **kind} for name, kind in node_types.items()},
+    }
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def _wait_for(port: int, head: "subprocess.Popen[bytes]", log: Path) -> None:
+    until = time.monotonic() + START_SECONDS
+    while time.monotonic() < until:
+        assert head.poll() is None, log.read_text()
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        time.sleep(0.2)
+    raise AssertionError(log.read_text())
+
+
+def _end(head: "subprocess.Popen[bytes]") -> None:
+    """End the head and all that it has started, the nodes among it."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        below = psutil.Process(head.pid).children(recursive=True)
+        head.send_signal(signal.SIGKILL)
+        for process in below:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(below, timeout=10)
+    head.wait()
