@@ -82,7 +82,7 @@ def test_every_trial_is_accounted_for_once_whatever_happens_to_its_process(clust
 
 
 def test_an_idle_process_that_died_costs_the_next_trial_nothing(cluster: None, tmp_path: Path) -> None:
-    sweep, printed = search(tmp_path, actor=KilledWhenIdle, budget__trials="1", resources__max_failures="0")
+    _, printed = search(tmp_path, actor=KilledWhenIdle, budget__trials="1", resources__max_failures="0")
     (trial,) = load(tmp_path).trials
     assert str(trial.status) == "completed"
     assert "trial 0: the process that was to run it had died; it goes on from its checkpoint" in printed
