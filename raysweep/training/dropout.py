@@ -78,6 +78,27 @@ class Dropouts:
         self.generator.bits.state = restored
 
 
+class RandomStreams:
+    """All that masks are drawn from: the stream of :class:`FastDropout`, and torch's own on the CPU and on a GPU."""
+
+    def __init__(self, dropouts: Dropouts, device: torch.device) -> None:
+        self._dropouts = dropouts
+        self._gpu = device if device.type == "cuda" else None
+
+    def position(self) -> tuple[Any, ...]:
+        """Where the streams stand."""
+        on_gpu = None if self._gpu is None else torch.cuda.get_rng_state(self._gpu)
+        return self._dropouts.state(), torch.get_rng_state(), on_gpu
+
+    def go_to(self, position: tuple[Any, ...]) -> None:
+        """Go to where the streams stood."""
+        of_dropouts, on_cpu, on_gpu = position
+        self._dropouts.restore(of_dropouts)
+        torch.set_rng_state(on_cpu)
+        if on_gpu is not None and self._gpu is not None:
+            torch.cuda.set_rng_state(on_gpu, self._gpu)
+
+
 def _replace_layers(model: nn.Module, generator: Generator) -> None:
     for module in list(model.modules()):
         for name, child in module.named_children():

@@ -1,7 +1,8 @@
 """One trial's training: optimizer steps, and the evaluation that ends a rung."""
 
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +17,15 @@ from raysweep.evaluation import operating_points
 from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.evaluation.operating_points import Encoded, Head
 from raysweep.training import batches, losses, optimizers
+from raysweep.training.dropout import RandomStreams
 from raysweep.training.example_order import ExampleOrder
 from raysweep.training.progress import Progress
 from raysweep.training.schedules import LearningRates
 from raysweep.training.validation import IdleRule, ValidationExamples, triplet_errors
 from raysweep.training.workbench import RungResult, Workbench
+
+Examples: TypeAlias = tuple[npt.NDArray[np.integer], npt.NDArray[Any] | None]
+"""Sentence ids (batch, columns), and targets (batch,) or None."""
 
 
 class Training:
@@ -49,6 +54,8 @@ class Training:
         self.set_precision(precision.resolve(config.precision, self.device.type))
         self.idle = IdleRule(config.idle_rungs) if config.idle_rungs else None
         self.progress = Progress()
+        self.streams = RandomStreams(bench.dropouts, self.device)
+        self.recomputes = False  # activations, once they have not fitted into memory
         self.loss_sum = torch.zeros((), device=self.device)  # of the rung's batches
 
     def _build_loss(self) -> Any:
@@ -96,19 +103,48 @@ class Training:
         progress = self.progress
         self.model.train()
         self._set_learning_rate()
-        batch_sizes = self._batch_sizes()
-        for batch_size in batch_sizes:
-            ids, targets = self.order.take(batch_size)
-            loss = self.batch_loss(ids, targets)
-            share = loss / len(batch_sizes)
-            share.backward()
-            self.loss_sum += loss.detach()
-            progress.add_batch(batch_size)
+        taken = [self.order.take(batch_size) for batch_size in self._batch_sizes()]
+        for (ids, _), loss in zip(taken, self._add_gradients(taken), strict=True):
+            self.loss_sum += loss
+            progress.add_batch(len(ids))
         torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.config.max_gradient_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         progress.steps_in_rung += 1
         progress.train_seconds += time.perf_counter() - started
+
+    def _add_gradients(self, taken: Sequence[Examples]) -> list[Tensor]:
+        """Compute the gradients of a step's batches; their losses, scalars without gradients.
+
+        Where the activations do not fit into memory, they are computed again for the gradients from then on.
+        """
+        before = self.streams.position()
+        try:
+            return [self._add_gradient(ids, targets, len(taken)) for ids, targets in taken]
+        except RuntimeError as error:
+            if self.recomputes or not _is_out_of_memory(error):
+                raise
+        self.recomputes = True
+        self.streams.go_to(before)
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        print("out of memory: from here on activations are computed again for the gradients", flush=True)
+        return [self._add_gradient(ids, targets, len(taken)) for ids, targets in taken]
+
+    def _add_gradient(self, ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None, num_batches: int) -> Tensor:
+        """Add the gradient of one of so many batches; its loss."""
+        if not self.recomputes:
+            loss = self.batch_loss(ids, targets)
+            (loss / num_batches).backward()
+            return loss.detach()
+        batch = batches.RecomputedBatch(
+            self.model, self.bench.tokens, ids, self.streams, self.precision, self.batch_context
+        )
+        loss = self._loss_of(batch.columns, ids, targets)
+        (loss / num_batches).backward()
+        batch.backward()
+        return loss.detach()
 
     def _set_learning_rate(self) -> None:
         rate = self.learning_rates.at(self.progress.rung, self.progress.steps_in_rung)
@@ -126,6 +162,9 @@ class Training:
         """The loss of a batch, a scalar with gradients: ``ids`` (batch, columns), ``targets`` (batch,) or None."""
         with precision.autocast(self.precision, self.device.type):
             columns = batches.embed_columns(self.model, self.bench.tokens, ids, self.batch_context)
+        return self._loss_of(columns, ids, targets)
+
+    def _loss_of(self, columns: list[Tensor], ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None) -> Tensor:
         labels = None if targets is None else self._on_device(targets)
         loss: Tensor = self.loss.compute_loss_from_embeddings(columns, labels)
         if self.config.retention_weight:
@@ -202,3 +241,8 @@ class Training:
         predicted = encoded.query_classes.argmax(axis=1)
         num_errors = (predicted != self.bench.dev.query_labels).sum()
         return int(num_errors)
+
+
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether a device, or this machine, had no room for a tensor."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

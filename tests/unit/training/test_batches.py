@@ -7,6 +7,7 @@ import torch
 from raysweep.config.losses import LOSSES
 from raysweep.config.trial import trial_config
 from raysweep.training import batches, losses, workbench
+from raysweep.training.trainer import Training
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -38,3 +39,31 @@ def test_a_step_is_the_stock_loss_over_padded_columns(loss: str, demo_bench: wor
     assert outcomes[0][0] == pytest.approx(outcomes[1][0], rel=1e-4, abs=1e-6)
     scale = outcomes[1][1].abs().max()
     assert (outcomes[0][1] - outcomes[1][1]).abs().max() <= 1e-3 * scale + 1e-9
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("retention_weight", [0.0, 0.5])
+def test_a_batch_whose_activations_are_computed_again_has_the_same_gradient(
+    loss: str, retention_weight: float, demo_bench: workbench.Workbench
+) -> None:
+    """Under dropout, and for losses that compare each example with the whole batch."""
+    config = trial_config({"loss": loss, "learning_rate": 1e-5, "dropout": 0.2, "retention_weight": retention_weight})
+    gradients = []
+    ends = []
+    for recomputes in (False, True):
+        training = Training(config, demo_bench, seed=3, num_rungs=1)
+        training.recomputes = recomputes
+        training.model.train()
+        ids, targets = training.order.take(40)
+        value = training._add_gradient(ids, targets, 2)
+        gradients.append({name: each.grad for name, each in training.parameters.items() if each.grad is not None})
+        ends.append((float(value), demo_bench.dropouts.state(), torch.get_rng_state()))
+    whole, again = gradients
+    assert whole.keys() == again.keys()
+    assert len(whole) > 100
+    for name, gradient in whole.items():
+        scale = float(gradient.abs().max())
+        assert float((again[name] - gradient).abs().max()) <= 1e-5 * scale + 1e-9, name
+    assert ends[0][0] == pytest.approx(ends[1][0], rel=1e-6)
+    assert ends[0][1] == ends[1][1]
+    assert torch.equal(ends[0][2], ends[1][2])

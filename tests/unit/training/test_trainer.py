@@ -10,8 +10,9 @@ import torch
 from raysweep.config.freezing import frozen_names
 from raysweep.config.losses import LOSSES
 from raysweep.config.sweep import EncoderConfig
-from raysweep.config.trial import TrialConfig
+from raysweep.config.trial import TrialConfig, trial_config
 from raysweep.encoders import encoder
+from raysweep.training import batches
 from raysweep.training import losses as criterion
 from raysweep.training.trainer import Training
 from raysweep.training.workbench import Workbench
@@ -230,3 +231,55 @@ def test_retention_takes_embeddings_of_any_width_and_length() -> None:
 
     found = criterion.retention_term([*torch.from_numpy(tuned)], [*torch.from_numpy(frozen)])
     assert float(found) == pytest.approx(((cosines(tuned) - cosines(frozen)) ** 2).mean())
+
+
+def test_a_trial_whose_activations_do_not_fit_goes_on_with_the_same_gradients(
+    demo_bench: Workbench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Memory runs out within a step, after a part of its gradients was there."""
+    config = trial_config(
+        {
+            "loss": "triplet",
+            "learning_rate": 1e-2,
+            "optimizer": "sgd",
+            "batch_size": 8,
+            "accumulation_steps": 2,
+            "examples_per_rung": 64,
+        }
+    )
+    weights = []
+    for fails_at in (None, 4):
+        training = Training(config, demo_bench, seed=1, num_rungs=1)
+        calls = 0
+        real = batches.embed_columns
+
+        def embed(*arguments: Any, fails_at: int | None = fails_at, real: Any = real) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == fails_at:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+            return real(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(batches, "embed_columns", embed)
+            while not training.rung_is_full:
+                training.step()
+        assert training.recomputes == (fails_at is not None)
+        assert training.progress.seen == 64
+        weights.append({name: each.detach().clone() for name, each in training.parameters.items()})
+    whole, again = weights
+    moved = {name: (whole[name] - demo_bench.initial[name]).abs().max() for name in whole if name in demo_bench.initial}
+    for name, distance in moved.items():
+        assert (whole[name] - again[name]).abs().max() <= 0.02 * distance + 1e-7, name
+    assert capsys.readouterr().out.count("out of memory") == 1
+
+
+def test_what_does_not_fit_even_so_fails_the_trial(demo_bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    config = trial_config({"loss": "triplet", "learning_rate": 1e-4, "batch_size": 8, "examples_per_rung": 64})
+    training = Training(config, demo_bench, seed=1, num_rungs=1)
+    monkeypatch.setattr(encoder, "forward", refuse)
+    with pytest.raises(torch.OutOfMemoryError):
+        training.step()
