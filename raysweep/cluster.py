@@ -40,6 +40,12 @@ FLOATS_IN_FORWARD = 12  # of a hidden state's width, for each token, in one laye
 TOKENS_IN_FORWARD = 4096  # of a batch that is only encoded
 
 
+_TOKEN_HINT = (
+    "if it asks for a token, set RAY_AUTH_MODE=token, and have the cluster's own token in ~/.ray/auth_token, or in the file "
+    "that RAY_AUTH_TOKEN_PATH names"
+)
+
+
 class NodeSize(NamedTuple):
     """The CPUs and GPUs of one node, and the memory in bytes that Ray gives to workers there, 0 where it is not known."""
 
@@ -281,10 +287,10 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")  # `uv run raysweep` would ship the working directory
-    protect_token()
+    address = address_of(resources)
+    protect_token(may_make=not address)
     import ray
 
-    address = address_of(resources)
     if address and address.startswith("ray://"):
         raise InputError(
             f"resources.address: {address} is of Ray Client, over which a sweep would not outlive this terminal; run "
@@ -292,17 +298,19 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
         )
     if address and resources.num_cpus:
         raise InputError("resources.num_cpus sizes a local cluster, but resources.address names one to join")
+    if address:
+        _check_address(address)
     options: dict[str, Any] = {"log_to_driver": show_workers, "logging_level": logging.ERROR}
     try:
         with termination_kept():
             if address:
-                _check_address(address)
                 ray.init(address=address, **options)
             else:
                 ray.init(address="local", num_cpus=resources.num_cpus, include_dashboard=False, **options)
-    except (OSError, ValueError, RuntimeError) as error:
-        where = f"resources.address: no Ray cluster at {address}" if address else "Ray does not start on this machine"
-        raise InputError(f"{where}: {' '.join(str(error).split())[:300]}") from None
+    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        where = f"resources.address: cannot join {address}" if address else "Ray does not start on this machine"
+        hint = f"; {_TOKEN_HINT}" if address else ""
+        raise InputError(f"{where}: {' '.join(str(error).split())[:300]}{hint}") from None
     try:
         yield _capacity(resources)
     finally:
@@ -316,16 +324,21 @@ def address_of(resources: ResourcesConfig) -> str | None:
 
 
 def _check_address(address: str) -> None:
-    """OSError where nobody listens at a HOST:PORT; Ray itself would try for minutes without a word."""
+    """InputError where nobody listens at a HOST:PORT; Ray itself would try for minutes without a word."""
     host, colon, port = address.rpartition("//")[2].rpartition(":")
-    if colon and port.isdigit():
+    if not colon or not port.isdigit():
+        return
+    try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        raise InputError(f"resources.address: no Ray cluster at {address}: {error}") from None
 
 
-def protect_token() -> None:
-    """Have the token that a new Ray asks for lie where this user alone may read it, before Ray writes one for everybody.
+def protect_token(*, may_make: bool) -> None:
+    """Have the token that Ray asks for lie where this user alone may read it.
 
-    Does nothing where the environment names a token or another file, or turns tokens off.
+    One that is missing is made, where it may be, before Ray writes one for everybody to read. Nothing is done where the
+    environment names a token or another file, or turns tokens off.
     """
     if os.environ.get("RAY_AUTH_MODE", "token").lower() != "token":
         return
@@ -333,13 +346,18 @@ def protect_token() -> None:
         return
     path = Path.home() / ".ray" / "auth_token"
     with contextlib.suppress(OSError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                file.write(secrets.token_hex(TOKEN_BYTES))
+        if may_make:
+            _make_token(path)
         if path.stat().st_mode & 0o077:  # Ray itself, or `ray get-auth-token`, has written it
             path.chmod(0o600)
+
+
+def _make_token(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(TOKEN_BYTES))
 
 
 def launcher_problem(values: dict[str, Any]) -> tuple[KeyPath, str] | None:

@@ -169,7 +169,9 @@ def test_the_token_is_never_readable_by_others(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "open", noting)
     before = os.umask(0)
     try:
-        protect_token()
+        protect_token(may_make=False)
+        assert not list(tmp_path.iterdir()), "where a cluster is joined, its own token counts"
+        protect_token(may_make=True)
     finally:
         os.umask(before)
     token = tmp_path / ".ray" / "auth_token"
@@ -177,7 +179,7 @@ def test_the_token_is_never_readable_by_others(tmp_path: Path, monkeypatch: pyte
     assert re.fullmatch("[0-9a-f]{64}", token.read_text())
     content = token.read_text()
     token.chmod(0o644)
-    protect_token()
+    protect_token(may_make=False)
     assert (token.read_text(), token.stat().st_mode & 0o777) == (content, 0o600)
 
 
@@ -189,7 +191,7 @@ def test_no_token_is_made_where_the_environment_decides(
 ) -> None:
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     monkeypatch.setenv(name, value)
-    protect_token()
+    protect_token(may_make=True)
     assert not list(tmp_path.iterdir())
 
 
