@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from raysweep.config.document import KeyPath
+from raysweep.config.document import Document, KeyPath
 from raysweep.config.sweep import ResourcesConfig
 from raysweep.errors import InputError
 from raysweep.terminal import termination_kept, undisturbed
@@ -27,7 +27,8 @@ QUIET_SECONDS = 30.0  # in which nothing moves, after which it is said what is w
 TOKEN_BYTES = 32  # as Ray's own tokens have
 THREADS_PER_PROCESS = 8  # one encoder stops gaining from more threads about here; a larger node runs several
 GROUP_LABEL = "ray.io/node-group"  # of a node that an autoscaler has brought
-MAX_NODES_OF_GROUP = 1000  # where its configuration sets no bound
+BOOTSTRAP_FILE = "~/ray_bootstrap_config.yaml"  # where `ray up` puts the cluster's file on its head
+CLUSTER_FILE_VARIABLE = "RAYSWEEP_CLUSTER_FILE"
 CHUNKS_PER_PROCESS = 4  # at least, where encoders have one thread each
 
 # Memory on CPUs: the anonymous memory measured of processes with MiniLM (6 layers of width 384, weights of 87 MiB in fp32).
@@ -234,30 +235,38 @@ def worker_nodes(
     nodes = [NodeSize(node["CPU"], node.get("GPU", 0.0), node.get("memory", 0.0)) for node in with_cpus]
     for group in groups:
         if group.size.cpus > 0:
-            nodes += [group.size] * min(group.max_count, MAX_NODES_OF_GROUP)
+            nodes += [group.size] * group.max_count
     nodes = nodes or _nodes_to_come(resources)
     if resources.gpus_asked == 0:
         nodes = [node._replace(gpus=0.0) for node in nodes]
     return tuple(nodes)
 
 
-def node_groups(config: Any) -> list[NodeGroup]:
-    """The node types of a cluster's configuration, as its autoscaler told Ray; none where the cluster has no autoscaler."""
+def node_groups(file: Path) -> list[NodeGroup]:
+    """The worker types of a cluster's file of `ray up`, as its head has it; none where there is no such file."""
+    if not file.is_file():
+        return []
+    values = Document.read(file).values
     found = []
-    for group in config.node_group_configs if config else ():
-        has = group.resources
+    for name, kind in values.get("available_node_types", {}).items():
+        if name == values.get("head_node_type"):
+            continue
+        has = kind.get("resources") or {}
         size = NodeSize(float(has.get("CPU", 0)), float(has.get("GPU", 0)), float(has.get("memory", 0)))
-        max_count = MAX_NODES_OF_GROUP if group.max_count < 0 else group.max_count
-        found.append(NodeGroup(group.name, size, max_count))
+        found.append(NodeGroup(name, size, int(kind.get("max_workers", values.get("max_workers", 0)))))
     return found
 
 
-def _capacity(resources: ResourcesConfig) -> Capacity:
-    """The nodes of the cluster that this process has joined, as it is and as it may become."""
-    import ray
-    from ray._private.state import state
+def _cluster_file() -> Path:
+    """The file that says which nodes may come: the head's own copy, or what the environment names."""
+    return Path(os.environ.get(CLUSTER_FILE_VARIABLE) or BOOTSTRAP_FILE).expanduser()
 
-    groups = node_groups(state.get_cluster_config())
+
+def _capacity(resources: ResourcesConfig) -> Capacity:
+    """The nodes of the cluster that this process has joined or started, as it is and as it may become."""
+    import ray
+
+    groups = node_groups(_cluster_file()) if address_of(resources) else []
     names = {group.name for group in groups}
     living = [node for node in ray.nodes() if node["Alive"]]
     of_no_group = [node["Resources"] for node in living if node.get("Labels", {}).get(GROUP_LABEL) not in names]
@@ -290,6 +299,7 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
     address = address_of(resources)
     protect_token(may_make=not address)
     import ray
+    from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
 
     if address and address.startswith("ray://"):
         raise InputError(
@@ -300,6 +310,8 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
         raise InputError("resources.num_cpus sizes a local cluster, but resources.address names one to join")
     if address:
         _check_address(address)
+        # Ray does so by itself for a cluster that it finds, and not for one that is named.
+        maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
     options: dict[str, Any] = {"log_to_driver": show_workers, "logging_level": logging.ERROR}
     try:
         with termination_kept():

@@ -50,6 +50,7 @@ LOG_SECONDS = 60.0  # between two such lines of one trial in the log
 MAX_TRACEBACK_CHARACTERS = 10_000
 REMOVED = "removed before it began"
 NODE_DIED = "its node has died"  # in what Ray says of an actor
+CREATION = "in its creation task"  # the same, where the actor could not be made
 
 
 @dataclass(frozen=True)
@@ -339,7 +340,7 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
     @_ends_the_sweep()
     @uninterrupted()
     def on_trial_error(self, tune_controller: Any, trial: TuneTrial) -> None:
-        task, error = _task(trial.config), _Error.of(trial, self._watch.reasons.get(trial.trial_id))
+        task, error = _task(trial.config), self._watch.error_of(trial)
         if isinstance(task, ScoreTask):
             if error.is_raised:
                 self._scores.fail(task.rung, error.last_line)
@@ -363,7 +364,8 @@ class _Watch(_NotInSnapshots, tune.Callback):
     """Sees to trials between Tune's steps: those that got a worker, those that hang; and to the status line."""
 
     def __init__(self, sweep: Sweep, scores: FrontScores, listener: Listener) -> None:
-        self.reasons: dict[str, str] = {}  # for which trials were killed, by Tune's id
+        self._begun: set[str] = set()  # trials that have come to a worker, by Tune's ids
+        self._reasons: dict[str, str] = {}  # for which trials were killed
         self._sweep = sweep
         self._scores = scores
         self._pulses = PulseWatch(listener)
@@ -372,9 +374,17 @@ class _Watch(_NotInSnapshots, tune.Callback):
 
     @_ends_the_sweep()
     def on_trial_start(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
+        self._begun.add(trial.trial_id)
         task = _task(trial.config)
         if isinstance(task, TrialTask):
             self._sweep.place(task.number)
+
+    def error_of(self, trial: TuneTrial) -> "_Error":
+        """Why Tune lost a trial."""
+        text = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
+        without_colours = re.sub(r"\x1b\[\d+m", "", text)
+        _, _, noted = without_colours.partition("\n")  # the first line counts Tune's failures
+        return _Error(noted.strip(), trial.trial_id in self._begun, self._reasons.get(trial.trial_id))
 
     @_ends_the_sweep()
     def on_step_end(self, iteration: int, trials: list[TuneTrial], **info: Any) -> None:
@@ -389,7 +399,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
             return
         running = {trial.trial_id: trial for trial in trials if trial.status == TuneTrial.RUNNING}
         for trial_id, silence in silences.items():
-            if trial_id in running and trial_id not in self.reasons:
+            if trial_id in running and trial_id not in self._reasons:
                 self._check(running[trial_id], silence)
 
     def _check(self, trial: TuneTrial, silence: Silence) -> None:
@@ -402,7 +412,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
         if isinstance(task, TrialTask):
             reason = reason or self._sweep.overdue(task.number)
         if reason:
-            self.reasons[trial.trial_id] = reason
+            self._reasons[trial.trial_id] = reason
             kill(silence.beat)
 
 
@@ -421,13 +431,6 @@ class _Error:
     had_begun: bool  # or was still to begin, in an actor that had died before
     reason: str | None  # for which its process was killed
 
-    @classmethod
-    def of(cls, trial: TuneTrial, reason: str | None) -> "_Error":
-        text = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
-        without_colours = re.sub(r"\x1b\[\d+m", "", text)
-        _, _, noted = without_colours.partition("\n")  # the first line counts Tune's failures
-        return cls(noted.strip(), trial.status != TuneTrial.PENDING, reason)
-
     @property
     def is_raised(self) -> bool:
         """Whether the trial itself raised it: only then does it begin with the name of the actor's method."""
@@ -443,7 +446,7 @@ class _Error:
         """Why the actor is gone."""
         if self.reason is not None:
             return Loss(Blame.PROCESS, self.reason)
-        if not self.had_begun:
+        if not self.had_begun and CREATION not in self.text:
             return Loss(Blame.NODE, "the process that was to run it had died")
         if NODE_DIED in self.text:
             return Loss(Blame.NODE, f"its node went away: {self.last_line}")

@@ -13,19 +13,28 @@ from typing import Any
 
 import psutil
 import yaml
+from ray.util import get_node_ip_address
 
 from support.paths import TESTS
 
 HEAD_ID = "f" * 51 + "00000"  # by which the provider knows the head
 PROVIDER = "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider"
 START_SECONDS = 60
+COMMANDS = (
+    *("initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands"),
+    *("head_start_ray_commands", "worker_start_ray_commands", "cluster_synced_files", "rsync_exclude", "rsync_filter"),
+)
 
 
 @contextlib.contextmanager
-def autoscaled(folder: Path, node_types: Mapping[str, Any], idle_seconds: float = 6) -> Iterator[str]:
-    """The address of a head without CPUs. ``node_types`` are those of its workers, as a file of `ray up` has them."""
+def autoscaled(folder: Path, node_types: Mapping[str, Any], idle_seconds: float = 6) -> Iterator[tuple[str, Path]]:
+    """The address of a head without CPUs, and the file of its autoscaler.
+
+    ``node_types`` are those of its workers, as a file of `ray up` has them.
+    """
     port = _free_port()
-    address = f"127.0.0.1:{port}"
+    host = get_node_ip_address()
+    address = f"{host}:{port}"
     config = folder / "autoscaler.yaml"
     config.write_text(yaml.safe_dump(_config(address, node_types, idle_seconds)))
     environment = {
@@ -39,13 +48,13 @@ def autoscaled(folder: Path, node_types: Mapping[str, Any], idle_seconds: float 
         "RAY_USAGE_STATS_ENABLED": "0",
     }
     command = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", f"--port={port}"]
-    command += ["--node-ip-address=127.0.0.1", "--num-cpus=0", f"--autoscaling-config={config}"]
+    command += [f"--node-ip-address={host}", "--num-cpus=0", f"--autoscaling-config={config}"]
     command += ["--include-dashboard=false", f"--temp-dir={folder / 'ray'}"]
     log = (folder / "head.log").open("w")
     head = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
     try:
-        _wait_for(port, head, folder / "head.log")
-        yield address
+        _wait_for(host, port, head, folder / "head.log")
+        yield address, config
     finally:
         _end(head)
         log.close()
@@ -68,6 +77,9 @@ def _config(address: str, node_types: Mapping[str, Any], idle_seconds: float) ->
             "disable_node_updaters": True,
             "disable_launch_config_check": True,
         },
+        **{key: [] for key in COMMANDS},
+        "file_mounts": {},
+        "auth": {},
         "head_node_type": "ray.head.default",
         "available_node_types": {"ray.head.default": head}
         | {name: {"node_config": {}, "min_workers": 0, **kind} for name, kind in node_types.items()},
@@ -81,12 +93,12 @@ def _free_port() -> int:
         return port
 
 
-def _wait_for(port: int, head: "subprocess.Popen[bytes]", log: Path) -> None:
+def _wait_for(host: str, port: int, head: "subprocess.Popen[bytes]", log: Path) -> None:
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until:
         assert head.poll() is None, log.read_text()
         with contextlib.suppress(OSError):
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            socket.create_connection((host, port), timeout=1).close()
             return
         time.sleep(0.2)
     raise AssertionError(log.read_text())

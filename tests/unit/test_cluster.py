@@ -228,24 +228,16 @@ def test_what_no_node_type_can_serve_is_refused_at_once(cpus: float, gpus: float
         there.trials(asked)
 
 
-def test_node_types_are_read_from_what_the_autoscaler_told_ray() -> None:
-    from ray.core.generated import autoscaler_pb2
-
-    config = autoscaler_pb2.ClusterConfig()
-    for name, resources, most in (
-        ("head", {}, 1),
-        ("gpu", {"CPU": 8, "GPU": 2, "memory": 5_000}, 3),
-        ("any", {"CPU": 1}, -1),
-    ):
-        group = config.node_group_configs.add(name=name, max_count=most)
-        for key, amount in resources.items():
-            group.resources[key] = amount
-    assert node_groups(config) == [
-        NodeGroup("head", NodeSize(0, 0), 1),
-        NodeGroup("gpu", NodeSize(8, 2, 5000), 3),
-        NodeGroup("any", NodeSize(1, 0), 1000),
-    ]
-    assert node_groups(None) == []
+def test_node_types_are_read_from_the_file_of_the_head(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    assert node_groups(file) == []
+    file.write_text(
+        "max_workers: 5\nhead_node_type: head\navailable_node_types:\n"
+        "  head: {resources: {CPU: 8}}\n"
+        "  gpu: {resources: {CPU: 8, GPU: 2, memory: 5000}, max_workers: 3}\n"
+        "  any: {resources: {CPU: 1}}\n"
+    )
+    assert node_groups(file) == [NodeGroup("gpu", NodeSize(8, 2, 5000), 3), NodeGroup("any", NodeSize(1, 0), 5)]
 
 
 def test_what_is_waited_for_is_said_with_the_nodes_that_are_on_their_way() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from raysweep.cluster import Capacity, connected
+from raysweep.cluster import CLUSTER_FILE_VARIABLE, Capacity, connected
 from raysweep.config.sweep import EvaluationConfig, ResourcesConfig
 from raysweep.errors import InputError
 from raysweep.results.reader import load
@@ -26,7 +26,12 @@ NODE_TYPES = {
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with autoscaled(tmp_path_factory.mktemp("a"), NODE_TYPES, IDLE_SECONDS) as found:
+    """Of a cluster whose file is where that of its head would be."""
+    with (
+        autoscaled(tmp_path_factory.mktemp("a"), NODE_TYPES, IDLE_SECONDS) as (found, file),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv(CLUSTER_FILE_VARIABLE, str(file))
         yield found
 
 
@@ -48,6 +53,7 @@ def test_nodes_come_in_one_round_never_too_many_and_go_again(address: str, tmp_p
         assert num_workers() == 0
         request = capacity.trials(asked)
         assert (request.cpus, request.gpus, request.count) == (1, 0, 3)
+        assert capacity.trials(ResourcesConfig()).count == 1, "one GPU may come"
         began = time.monotonic()
 
         def note(*_: object) -> None:
