@@ -115,11 +115,11 @@ class FaultyTrials(tune.TrialActor):
         return path.stat().st_size if path.exists() else 0
 
 
-class AlwaysRaising(FaultyTrials):
+class AlwaysRefusing(FaultyTrials):
     """None of these trials comes to a rung."""
 
     def _rungs(self) -> Iterator[RungResult | RungProgress]:
-        raise RuntimeError("it always raises")
+        raise InputError("no trial can be")
 
 
 class KilledWhenIdle(FaultyTrials):

@@ -16,7 +16,7 @@ from raysweep.results.reader import load
 from raysweep.runner import tune
 from raysweep.runner.workers import WorkbenchSpec
 from raysweep.sweep.sweep import Sweep
-from support.faulty_trials import NUM_RUNGS, AlwaysRaising, FaultyTrials, KilledWhenIdle
+from support.faulty_trials import NUM_RUNGS, AlwaysRefusing, FaultyTrials, KilledWhenIdle
 from support.paths import TESTS
 from support.sweeps import make
 
@@ -103,6 +103,6 @@ def test_what_goes_wrong_in_the_sweep_itself_ends_it_and_no_trial_is_repeated(
 
 
 def test_a_sweep_whose_trials_all_fail_ends_with_the_reason(cluster: None, tmp_path: Path) -> None:
-    sweep, _ = search(tmp_path, actor=AlwaysRaising)
+    sweep, _ = search(tmp_path, actor=AlwaysRefusing)
     assert sweep.given_up is not None
     assert 3 <= len(load(tmp_path).trials) <= 4
