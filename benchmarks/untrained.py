@@ -103,8 +103,10 @@ class TimedSweep(Sweep):
     def rung(self, number: int, rung: dict[str, Any]) -> bool:
         return bool(self._time(super().rung, number, rung))
 
-    def rest(self, number: int, failure: str | None = None, traceback: str | None = None) -> None:
-        self._time(super().rest, number, failure, traceback)
+    def rest(
+        self, number: int, failure: str | None = None, traceback: str | None = None, *, diverged: bool = False
+    ) -> None:
+        self._time(super().rest, number, failure, traceback, diverged=diverged)
 
 
 class TimedLedger(Ledger):

@@ -248,13 +248,25 @@ def node_groups(file: Path) -> list[NodeGroup]:
         return []
     values = Document.read(file).values
     found = []
-    for name, kind in values.get("available_node_types", {}).items():
-        if name == values.get("head_node_type"):
-            continue
+    kinds = {name: kind or {} for name, kind in (values.get("available_node_types") or {}).items()}
+    most = int(values.get("max_workers", 0))
+    found: list[NodeGroup] = []
+    for name, kind in kinds.items():
         has = kind.get("resources") or {}
         size = NodeSize(float(has.get("CPU", 0)), float(has.get("GPU", 0)), float(has.get("memory", 0)))
-        found.append(NodeGroup(name, size, int(kind.get("max_workers", values.get("max_workers", 0)))))
-    return found
+        if name != values.get("head_node_type") and size.cpus > 0:  # where nothing is said, those that are there count
+            found.append(NodeGroup(name, size, int(kind.get("max_workers", most))))
+    return _within(found, most)
+
+
+def _within(groups: Sequence[NodeGroup], most: int) -> list[NodeGroup]:
+    """The groups with no more nodes than there may be in all, shared out evenly; those without any are left out."""
+    counts = [0] * len(groups)
+    while sum(counts) < most and any(count < group.max_count for count, group in zip(counts, groups, strict=True)):
+        for number, group in enumerate(groups):
+            if counts[number] < group.max_count and sum(counts) < most:
+                counts[number] += 1
+    return [group._replace(max_count=count) for group, count in zip(groups, counts, strict=True) if count]
 
 
 def _cluster_file() -> Path:
@@ -299,7 +311,6 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
     address = address_of(resources)
     protect_token(may_make=not address)
     import ray
-    from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
 
     if address and address.startswith("ray://"):
         raise InputError(
@@ -310,6 +321,8 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
         raise InputError("resources.num_cpus sizes a local cluster, but resources.address names one to join")
     if address:
         _check_address(address)
+        from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
+
         # Ray does so by itself for a cluster that it finds, and not for one that is named.
         maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
     options: dict[str, Any] = {"log_to_driver": show_workers, "logging_level": logging.ERROR}

@@ -292,13 +292,17 @@ class ResourcesConfig(Frozen):
         "checkpoint; nodes that went away are not counted",
     )
     max_failed_share: float = Field(
-        0.5, ge=0, le=1, description="the search ends when more than this share of at least 3 failed trials has failed"
+        0.5,
+        ge=0,
+        le=1,
+        description="the search ends when more than this share of the trials, and at least 3, have failed, those that "
+        "diverged aside",
     )
     silent_seconds: float = Field(
         60,
         gt=0,
-        description="a trial that computes nothing for so many seconds is killed, and goes on from its checkpoint; the "
-        "time that it takes to load is not counted",
+        description="a trial whose process is frozen, or whose training does not come on, for so many seconds is killed, "
+        "and goes on from its checkpoint; loading may take ten times as long",
     )
     rung_minutes: float | None = Field(
         None,

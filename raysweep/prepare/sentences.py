@@ -8,6 +8,7 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -35,6 +36,7 @@ ROWS_PER_PARTITION = 2**17  # about
 FEW_ROWS = 2**17  # this process does not ask others about so few once they are read
 FEW_BYTES = 2**25
 FEW_PIECES = 8
+FOOTERS_AT_ONCE = 16  # of large Parquet files, which say how their rows are grouped
 
 _GATHERED = 2**13  # texts that come back at a time
 _NUM_SHOWN = 5  # conflicting texts that the summary shows
@@ -97,12 +99,12 @@ class SentencesBuilder:
         self.data = stage.data
         self.seed = stage.parameters.get("seed", 0)
         self.used = ingest.used_sources(stage.data)
-        self.pieces = [
-            PieceOfSplit(split, share)
-            for split, listed in stage.listed.items()
-            for piece in listed
-            for share in sources.share_out(piece)
-        ]
+        listed = [PieceOfSplit(split, piece) for split, pieces in stage.listed.items() for piece in pieces]
+        with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
+            shares = pool.map(sources.share_out, [piece for _, piece in listed])
+            self.pieces = [
+                PieceOfSplit(split, share) for (split, _), some in zip(listed, shares, strict=True) for share in some
+            ]
         self.work = store.working(stage.artifact)
         self._num_questions = 0
 

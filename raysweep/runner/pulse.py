@@ -17,17 +17,21 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 if TYPE_CHECKING:
     import torch
 
-KILL_SECONDS = 5.0
+KILL_SECONDS = 10.0
 MOST_BEAT_SECONDS = 5.0
 BEATS_IN_SILENCE = 6  # that must fail to come before a trial counts as silent
 
 
 class Beat(NamedTuple):
-    """What a trial's process says of itself. ``quiet_seconds`` have passed since its trial computed something."""
+    """What a trial's process says of itself. ``quiet_seconds`` have passed since its trial computed something.
+
+    It is loading until its first trial has.
+    """
 
     node_id: str
     pid: int
     quiet_seconds: float
+    is_loading: bool = False
 
     @property
     def process(self) -> tuple[str, int]:
@@ -89,43 +93,64 @@ class Pulse:
         self._trial_id = ""
         self._followed: torch.nn.Module | None = None
         self._is_computing = False
+        self._is_loading = True
         self._last_sign: float | None = None
-        threading.Thread(target=self._keep_beating, daemon=True).start()
 
     def begin(self, trial_id: str, listener: Listener) -> None:
         """A trial is here, of a sweep that listens."""
+        is_first = self._listener is None
         self._trial_id, self._listener = trial_id, listener
+        self._last_sign = None
+        if is_first:
+            threading.Thread(target=self._keep_beating, daemon=True).start()
         self._beat(listener)
 
     def sign(self, *_: object) -> None:
         """The trial has computed something, or waits for a storage that may yet answer."""
         self._last_sign = time.monotonic()
+        self._is_loading = False
+
+    def rest(self) -> None:
+        """What follows may take long without a step: an evaluation, or writing a checkpoint."""
+        self._last_sign = None
 
     def follow(self, model: "torch.nn.Module") -> None:
-        """Count each forward pass of a model as a sign of life, in training and in evaluation."""
+        """Count each forward and backward pass of a model in training as a sign of life."""
         if model is not self._followed:
             self._followed = model
-            model.register_forward_hook(self.sign)
+            model.register_forward_hook(self._sign_of_pass)
+
+    def _sign_of_pass(self, model: "torch.nn.Module", inputs: Any, output: Any) -> None:
+        self._is_loading = False
+        if not model.training:
+            return
+        self.sign()
+        embedding = output["sentence_embedding"]
+        if embedding.requires_grad:
+            embedding.register_hook(self._sign_of_gradient)
+
+    def _sign_of_gradient(self, gradient: Any) -> None:
+        self.sign()
 
     def __enter__(self) -> None:
-        self._last_sign = None  # it may have much to load before its first sign
+        if self._last_sign is not None:
+            self._last_sign = time.monotonic()
         self._is_computing = True
 
     def __exit__(self, *_: object) -> None:
         self._is_computing = False
 
     def _keep_beating(self) -> None:
-        while True:
-            listener = self._listener
-            time.sleep(listener.beat_seconds if listener else MOST_BEAT_SECONDS)
-            if listener:
-                self._beat(listener)
+        while listener := self._listener:
+            time.sleep(listener.beat_seconds)
+            self._beat(listener)
 
     def _beat(self, listener: Listener) -> None:
         last = self._last_sign
         is_quiet = self._is_computing and last is not None
         quiet_seconds = time.monotonic() - last if is_quiet and last is not None else 0.0
-        listener.actor.beat.remote(self._trial_id, Beat(self._node_id, os.getpid(), quiet_seconds))
+        beat = Beat(self._node_id, os.getpid(), quiet_seconds, self._is_loading)
+        listener.actor.beat.remote(self._trial_id, beat)
 
 
 class PulseWatch:
@@ -164,14 +189,14 @@ def kill(beat: Beat) -> Any:
 
 
 def kill_all(listener: Listener) -> None:
-    """End all processes that were heard of, and wait until they have ended, or cannot be reached."""
-    try:
+    """End all processes that are still heard of, and wait until they have ended, or cannot be reached."""
+    with contextlib.suppress(Exception):  # the cluster may be gone, and what is being raised says more
         silences: dict[str, Silence] = ray.get(listener.actor.silences.remote(), timeout=KILL_SECONDS)
-    except (ray.exceptions.RayError, TimeoutError):
-        return
-    killing = [kill(silence.beat) for silence in silences.values()]
-    if killing:
-        ray.wait(killing, num_returns=len(killing), timeout=KILL_SECONDS)
+        recent = BEATS_IN_SILENCE * listener.beat_seconds
+        living = [each.beat for each in silences.values() if each.seconds - each.beat.quiet_seconds < recent]
+        killing = [kill(beat) for beat in living]
+        if killing:
+            ray.wait(killing, num_returns=len(killing), timeout=KILL_SECONDS)
 
 
 def _kill(pid: int) -> None:

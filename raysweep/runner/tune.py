@@ -7,8 +7,10 @@ the search is over, the actors score the front on test: to Tune that is one more
 
 import contextlib
 import dataclasses
+import errno
 import functools
 import json
+import math
 import os
 import re
 import tempfile
@@ -48,6 +50,9 @@ from raysweep.training.workbench import RungResult
 PROGRESS_SECONDS = 5.0  # within a rung, between two reports of how far it is
 LOG_SECONDS = 60.0  # between two such lines of one trial in the log
 MAX_TRACEBACK_CHARACTERS = 10_000
+LOADING_SILENCES = 10  # a process that loads its libraries may be silent so many times as long as others
+KILL_AGAIN_SECONDS = 30.0
+STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT)
 REMOVED = "removed before it began"
 NODE_DIED = "its node has died"  # in what Ray says of an actor
 CREATION = "in its creation task"  # the same, where the actor could not be made
@@ -100,6 +105,19 @@ class ScoredRung:
     """A rung's points on the test split, as an event holds them."""
 
     points: list[dict[str, Any]]
+
+
+def _do_nothing() -> None:
+    """For trials that nobody listens to."""
+
+
+def _is_of_storage(error: Exception) -> bool:
+    """Whether a disk or a store is to blame, which may pass."""
+    if isinstance(error, StorageError):
+        return True
+    if isinstance(error, OSError):
+        return error.errno in STORAGE_ERRORS
+    return "(os error 28)" in str(error)  # a full disk, as safetensors has it
 
 
 @functools.cache
@@ -162,6 +180,7 @@ class TrialActor(tune.Trainable):
             seed=self.task.trial_seed,
             num_rungs=self.task.num_rungs,
             checkpoints=self.task.checkpoints,
+            on_rest=_do_nothing if self.pulse is None else self.pulse.rest,
         )
 
     def _test_scores(self, task: ScoreTask) -> Iterator[ScoredRung]:
@@ -184,10 +203,14 @@ class TrialActor(tune.Trainable):
             with self.pulse or contextlib.nullcontext():
                 result = next(self.results)
         # A result and no exception: the actor is sound and takes the next trial, and the reason arrives in full.
-        except StorageError as error:
-            return {"storage": str(error), "done": True}
-        except (TrialDivergedError, InputError) as error:
-            return {"failure": str(error), "done": True}
+        except TrialDivergedError as error:
+            return {"failure": str(error), "diverged": True, "done": True}
+        except Exception as error:
+            if _is_of_storage(error):
+                return {"storage": " ".join(str(error).split()), "done": True}
+            if isinstance(error, InputError):
+                return {"failure": str(error), "done": True}
+            raise
         if isinstance(result, ScoredRung):
             return {"points": json.dumps(result.points, allow_nan=False), "done": True}
         if isinstance(result, RungProgress):
@@ -273,18 +296,19 @@ class TuneSearcher(_NotInSnapshots, Searcher):
     def suggest(self, trial_id: str) -> Any:
         if self._scores.have_begun:
             return self._rung_to_score()
+        was_paused = self._sweep.is_paused
         asked = self._sweep.ask()
         if asked is None:
             # While trials run, one of them may still lead to another.
-            return None if self._sweep.assignments or self._sweep.is_paused else self._rung_to_score()
+            return None if self._sweep.assignments or was_paused else self._rung_to_score()
         number, config = asked
         run = self._sweep.scheduler.trials[number].run
         return _as_tune_config(TrialTask(self._task, number, config, run))
 
     def _rung_to_score(self) -> Any:
-        rung = self._scores.next()
+        rung = None if self._sweep.is_paused else self._scores.next()
         if rung is None:
-            return None if self._scores.are_under_way else Searcher.FINISHED
+            return None if self._sweep.is_paused or self._scores.are_under_way else Searcher.FINISHED
         return _as_tune_config(ScoreTask(self._task, rung))
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
@@ -327,7 +351,7 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
         if "storage" in result:
             self._sweep.lose(_number(trial), Loss(Blame.STORAGE, result["storage"]))
         else:
-            self._sweep.rest(_number(trial), failure=result.get("failure"))
+            self._sweep.rest(_number(trial), failure=result.get("failure"), diverged="diverged" in result)
 
     def _take_scores(self, rung: FrontRung, result: dict[str, Any]) -> None:
         if "storage" in result:
@@ -366,6 +390,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
     def __init__(self, sweep: Sweep, scores: FrontScores, listener: Listener) -> None:
         self._begun: set[str] = set()  # trials that have come to a worker, by Tune's ids
         self._reasons: dict[str, str] = {}  # for which trials were killed
+        self._killed_at: dict[str, float] = {}
         self._sweep = sweep
         self._scores = scores
         self._pulses = PulseWatch(listener)
@@ -399,20 +424,24 @@ class _Watch(_NotInSnapshots, tune.Callback):
             return
         running = {trial.trial_id: trial for trial in trials if trial.status == TuneTrial.RUNNING}
         for trial_id, silence in silences.items():
-            if trial_id in running and trial_id not in self._reasons:
+            since_kill = time.monotonic() - self._killed_at.get(trial_id, -math.inf)
+            if trial_id in running and since_kill > KILL_AGAIN_SECONDS:
                 self._check(running[trial_id], silence)
 
     def _check(self, trial: TuneTrial, silence: Silence) -> None:
         """Kill the process of a trial that is silent, or takes too long for its rung."""
         limit = self._sweep.config.resources.silent_seconds
-        reason = (
-            f"it gave no sign of life for {silence.seconds:.0f} s, and was killed" if silence.seconds > limit else None
-        )
+        if silence.beat.is_loading:
+            limit *= LOADING_SILENCES
+        reason = None
+        if silence.seconds > limit:
+            reason = f"it gave no sign of life for {silence.seconds:.0f} s, and was killed"
         task = _task(trial.config)
         if isinstance(task, TrialTask):
             reason = reason or self._sweep.overdue(task.number)
         if reason:
             self._reasons[trial.trial_id] = reason
+            self._killed_at[trial.trial_id] = time.monotonic()
             kill(silence.beat)
 
 
@@ -469,6 +498,7 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
     request = bench.request
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # Ctrl-C is ours to handle: Tune's own handler saves pickles first
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"  # the ledger has every result
+    os.environ["RAY_TRAIN_COUNT_PREEMPTION_AS_FAILURE"] = "1"  # or Tune too would begin such a trial again
     listener = listen(config.resources.silent_seconds)
     task = SweepTask(bench, config.budget, sweep.run, config.seed, config.resources.checkpoint_seconds, listener)
     scores = FrontScores(sweep, has_test=has_test)

@@ -71,6 +71,8 @@ class Failures:
 
     def begin_pause(self, now: float) -> StoragePause:
         """Storage has failed again: a pause twice as long as the last one, up to half a minute."""
+        if now - self.pause.until > LONGEST_PAUSE_SECONDS:  # it has worked since
+            self.pause = StoragePause()
         seconds = min(2 * self.pause.seconds or FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         began = self.pause.began if self.pause.seconds else now
         self.pause = StoragePause(began, now + seconds, seconds)

@@ -75,7 +75,8 @@ class FrontScores:
 
     def lose(self, rung: FrontRung, loss: Loss) -> None:
         """A rung lost its worker: it is handed out again, unless that has come to nothing too often."""
-        loss = Loss(Blame.PROCESS, loss.reason)
+        if loss.blame == Blame.STORAGE:
+            self._sweep.pause(loss.reason)
         if reason := self._failures.lose((rung.trial, rung.step), loss):
             self.fail(rung, reason)
         else:

@@ -77,6 +77,7 @@ class Sweep:
         self._weights = WeightStore(self.run, max_bytes)
         self._failures = Failures(self.config.resources)
         self._slowest_rung_seconds = 0.0  # of this session
+        self._num_defects = 0  # trials that failed in this session, but for those that diverged
         self._started_at = time.monotonic()  # as if all sessions had run without a break
         self._interrupted: deque[int] = deque()  # trials that a budget or a crash cut off: they go on first
 
@@ -229,6 +230,8 @@ class Sweep:
         assignment.rung_began = now
 
     def _verdict_of_budget(self) -> Verdict | None:
+        if self.given_up is not None:
+            return Verdict(TrialStatus.INTERRUPTED, self.given_up)
         limit = self.costs.reached_limit(self.seconds)
         return None if limit is None else Verdict(TrialStatus.INTERRUPTED, limit.reason)
 
@@ -242,17 +245,22 @@ class Sweep:
             f"P {100 * polarity:.2f}, S {100 * similarity:.2f}, objective {100 * objective:.2f}"
         )
 
-    def rest(self, number: int, failure: str | None = None, traceback: str | None = None) -> None:
+    def rest(
+        self, number: int, failure: str | None = None, traceback: str | None = None, *, diverged: bool = False
+    ) -> None:
         """A trial has left its worker: with ``failure``, because it was told to, or because it was done.
 
-        ``traceback`` is of what it raised, if it failed by that.
+        ``traceback`` is of what it raised, if it failed by that. One that ``diverged`` is a result like any other: it does
+        not count where too many trials fail.
         """
         self._pay(number)
         verdict = self.assignments.pop(number).verdict
         if failure:
             verdict = Verdict(TrialStatus.FAILED, failure)
+            self._num_defects += not diverged
         verdict = verdict or Verdict(TrialStatus.FAILED, "its process ended before its last rung")
         self._settle(number, verdict, traceback)
+        self.given_up = self.given_up or self._failures.too_many(self._num_defects, len(self.progress.configs))
         self.show()
 
     def lose(self, number: int, loss: Loss) -> None:
@@ -272,10 +280,11 @@ class Sweep:
         self._interrupted.append(number)
         self.display.line(f"trial {number}: {loss.reason}; it goes on from its checkpoint")
         if loss.blame == Blame.STORAGE:
-            self._pause(loss.reason)
+            self.pause(loss.reason)
         self.show()
 
-    def _pause(self, reason: str) -> None:
+    def pause(self, reason: str) -> None:
+        """Hand out nothing for a while, as storage fails. InputError where it has failed for long."""
         if self.is_paused:
             return
         pause = self._failures.begin_pause(self.seconds)
@@ -309,9 +318,6 @@ class Sweep:
         self._log(TrialEnded(trial=number, status=status, reason=reason, cost=cost, traceback=traceback))
         self.progress.end(number, verdict)
         self._remove_checkpoint(number)
-        if status == TrialStatus.FAILED:
-            num_failed = self.progress.ended[TrialStatus.FAILED]
-            self.given_up = self.given_up or self._failures.too_many(num_failed, len(self.progress.configs))
 
     def _log_means(self, original: int, ending: int) -> None:
         """Log the means over the runs of a trial, of which ``ending`` is about to be one."""

@@ -87,7 +87,7 @@ class Intervals:
     progress_seconds: float = math.inf
 
 
-def rungs_and_progress(
+def rungs_and_progress(  # noqa: PLR0913 (as rungs, and what its caller listens to)
     config: TrialConfig,
     workbench: Workbench,
     intervals: Intervals,
@@ -95,8 +95,12 @@ def rungs_and_progress(
     seed: int,
     num_rungs: int,
     checkpoints: str | Path | Folder | None = None,
+    on_rest: Callable[[], None] = lambda: None,
 ) -> Iterator[RungResult | RungProgress]:
-    """As :func:`rungs`, and within long rungs how far the trial is."""
+    """As :func:`rungs`, and within long rungs how far the trial is.
+
+    ``on_rest`` is called before what may take long without an optimizer step: an evaluation, or writing a checkpoint.
+    """
     from raysweep.training import training_state
     from raysweep.training.trainer import Training
 
@@ -114,11 +118,13 @@ def rungs_and_progress(
             if training.rung_is_full:  # it is saved with its result
                 break
             if checkpoints is not None and now - saved >= intervals.checkpoint_seconds:
+                on_rest()
                 training_state.save(training, checkpoints, last)
                 saved = now
             if now - reported >= intervals.progress_seconds:
                 yield pace.progress(training.progress, config.examples_per_rung, now)
                 reported = now
+        on_rest()
         last = training.evaluate()
         if checkpoints is not None:
             training_state.save(training, checkpoints, last)

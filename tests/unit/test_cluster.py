@@ -237,7 +237,13 @@ def test_node_types_are_read_from_the_file_of_the_head(tmp_path: Path) -> None:
         "  gpu: {resources: {CPU: 8, GPU: 2, memory: 5000}, max_workers: 3}\n"
         "  any: {resources: {CPU: 1}}\n"
     )
-    assert node_groups(file) == [NodeGroup("gpu", NodeSize(8, 2, 5000), 3), NodeGroup("any", NodeSize(1, 0), 5)]
+    assert node_groups(file) == [NodeGroup("gpu", NodeSize(8, 2, 5000), 3), NodeGroup("any", NodeSize(1, 0), 2)]
+    file.write_text(
+        "max_workers: 5\navailable_node_types: {a: , b: {resources: {}}, c: {max_workers: 0, resources: {CPU: 1}}}\n"
+    )
+    assert node_groups(file) == []
+    file.write_text("max_workers: 5\navailable_node_types:\n")
+    assert node_groups(file) == []
 
 
 def test_what_is_waited_for_is_said_with_the_nodes_that_are_on_their_way() -> None:

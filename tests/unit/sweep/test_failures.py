@@ -215,3 +215,28 @@ def test_time_that_is_up_ends_a_trial_within_its_rung(tmp_path: Path, monkeypatc
     sweep.rest(number)
     (trial,) = load(tmp_path).trials
     assert (trial.status, trial.reason) == ("interrupted", "the budget of 10 minutes is spent")
+
+
+def test_trials_that_diverge_are_results_like_any_other(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path)
+    for _ in range(4):
+        sweep.rest(asked(sweep), failure="the loss became nan", diverged=True)
+    assert sweep.given_up is None
+    assert sweep.ask() is not None
+
+
+def test_a_sweep_that_is_given_up_cuts_off_its_running_trials(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path)
+    running = asked(sweep)
+    for _ in range(3):
+        sweep.rest(asked(sweep), failure="no", traceback="no")
+    assert sweep.rung(running, rung(sweep.progress.configs[running], 1))
+    sweep.rest(running)
+    assert load(tmp_path).trials[running].status == "interrupted"
+
+
+def test_storage_that_worked_for_long_is_given_all_its_time_again() -> None:
+    failures = Failures(ResourcesConfig())
+    assert not failures.begin_pause(0).is_hopeless
+    later = failures.begin_pause(700)
+    assert (later.began, later.seconds, later.is_hopeless) == (700, 2, False)
