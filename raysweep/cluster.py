@@ -247,7 +247,6 @@ def node_groups(file: Path) -> list[NodeGroup]:
     if not file.is_file():
         return []
     values = Document.read(file).values
-    found = []
     kinds = {name: kind or {} for name, kind in (values.get("available_node_types") or {}).items()}
     most = int(values.get("max_workers", 0))
     found: list[NodeGroup] = []
