@@ -147,14 +147,20 @@ class Capacity:
         """Trials: one a GPU by default, otherwise one for each few CPUs. InputError when not one of them would fit."""
         cpus, gpus = self._size_of_trial(resources)
         if not any(node.cpus >= cpus and node.gpus >= gpus for node in self.nodes):
-            largest = max(self.nodes, key=lambda node: (node.gpus, node.cpus) if gpus else (node.cpus, node.gpus))
-            raise InputError(
-                f"a trial asks for {cpus:g} CPUs and {gpus:g} GPUs, but the largest node that there may be has "
-                f"{largest.cpus:g} and {largest.gpus:g}: lower resources.cpus_per_trial or resources.gpus_per_trial"
-            )
+            raise self._too_large(cpus, gpus)
         one = Request(cpus, gpus, 1, int(resources.cache_gib * 2**30))
         fitting = sum(_times_on(node, one, 0) for node in self.nodes)
         return replace(one, count=resources.max_concurrent_trials or max(1, fitting))
+
+    def _too_large(self, cpus: float, gpus: float) -> InputError:
+        """A trial of this size fits on no node."""
+        by_gpus = [(node.gpus, node.cpus) for node in self.nodes]
+        by_cpus = [(node.cpus, node.gpus) for node in self.nodes]
+        most_cpus, most_gpus = max(by_gpus)[::-1] if gpus else max(by_cpus)
+        return InputError(
+            f"a trial asks for {cpus:g} CPUs and {gpus:g} GPUs, but the largest node that there may be has "
+            f"{most_cpus:g} and {most_gpus:g}: lower resources.cpus_per_trial or resources.gpus_per_trial"
+        )
 
     def with_memory(self, request: Request, needed_bytes: int) -> Request:
         """The request with the memory that each of its workers needs, and no more of them at a time than have it.
