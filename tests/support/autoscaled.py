@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -49,15 +50,18 @@ def autoscaled(folder: Path, node_types: Mapping[str, Any], idle_seconds: float 
     }
     command = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", f"--port={port}"]
     command += [f"--node-ip-address={host}", "--num-cpus=0", f"--autoscaling-config={config}"]
-    command += ["--include-dashboard=false", f"--temp-dir={folder / 'ray'}"]
-    log = (folder / "head.log").open("w")
-    head = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
-    try:
-        _wait_for(host, port, head, folder / "head.log")
-        yield address, config
-    finally:
-        _end(head)
-        log.close()
+    # A short path: a socket's may have 107 characters.
+    with (
+        tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as temporary,
+        (folder / "head.log").open("w") as log,
+    ):
+        command += ["--include-dashboard=false", f"--temp-dir={temporary}"]
+        head = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+        try:
+            _wait_for(host, port, head, folder / "head.log")
+            yield address, config
+        finally:
+            _end(head)
 
 
 def _config(address: str, node_types: Mapping[str, Any], idle_seconds: float) -> dict[str, Any]:
