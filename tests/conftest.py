@@ -4,8 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from support.s3_server import S3Server, s3_server
+
+settings.register_profile("any machine", deadline=None)  # a busy one takes what it takes
+settings.load_profile("any machine")
 
 LANES = {"unit", "quality", "ray", "gpu", "data"}
 
