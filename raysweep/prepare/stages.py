@@ -197,7 +197,9 @@ class Coordinator:
         reports = {number: report for number, report in found if report["num_rows"] == len(job.block(number))}
         missing = [number for number in range(count) if number not in reports]
         with neighbour_shards.opened(job, num_shards, of_each) as shards:
-            reports |= zip(missing, self._counted(shards.store(missing, into), reports, nothing), strict=True)
+            stored = shards.store(missing, into)
+            counted = self._counted(stored, reports, nothing)
+            reports |= zip(missing, counted, strict=True)
             described = neighbour_shards.describe_cells(job, shards)
         return described, [reports[number] for number in range(count)]
 

@@ -146,9 +146,8 @@ class Pulse:
             self._beat(listener)
 
     def _beat(self, listener: Listener) -> None:
-        last = self._last_sign
-        is_quiet = self._is_computing and last is not None
-        quiet_seconds = time.monotonic() - last if is_quiet and last is not None else 0.0
+        last = self._last_sign if self._is_computing else None
+        quiet_seconds = 0.0 if last is None else time.monotonic() - last
         beat = Beat(self._node_id, os.getpid(), quiet_seconds, self._is_loading)
         listener.actor.beat.remote(self._trial_id, beat)
 

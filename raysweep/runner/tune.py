@@ -26,7 +26,7 @@ from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from raysweep.cluster import WaitingWatch, address_of
+from raysweep.cluster import GROUP_LABEL, WaitingWatch, address_of
 from raysweep.config.sweep import BudgetConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.errors import InputError
@@ -251,7 +251,7 @@ def _this_node() -> Node:
     node_id = ray.get_runtime_context().get_node_id()
     present: dict[str, Any] = next((node for node in ray.nodes() if node["NodeID"] == node_id), {})
     labels, resources = present.get("Labels", {}), present.get("Resources", {})
-    kind = labels.get("ray.io/node-group") or labels.get("ray.io/node-type") or LOCAL
+    kind = labels.get(GROUP_LABEL) or labels.get("ray.io/node-type") or LOCAL
     return Node(kind, resources.get("CPU", 0.0), resources.get("GPU", 0.0))
 
 
