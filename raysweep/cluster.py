@@ -7,10 +7,12 @@ import logging
 import math
 import os
 import secrets
+import signal
 import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,11 +20,12 @@ from typing import Any, NamedTuple
 from raysweep.config.document import Document, KeyPath
 from raysweep.config.sweep import ResourcesConfig
 from raysweep.errors import InputError
-from raysweep.terminal import termination_kept, undisturbed
+from raysweep.terminal import in_main_thread, termination_kept, undisturbed
 
 CUDA_CONTEXT_BYTES = 600 << 20  # of GPU memory in each process, which no allocator counts
 USABLE_GPU_MEMORY_FRACTION = 0.9  # of each GPU, where trials are packed by what they were measured to take
 CONNECT_SECONDS = 10
+RESET_SECONDS = 0.001  # between two settings of a signal's handler that Ray may undo
 QUIET_SECONDS = 30.0  # in which nothing moves, after which it is said what is waited for
 TOKEN_BYTES = 32  # as Ray's own tokens have
 THREADS_PER_PROCESS = 8  # one encoder stops gaining from more threads about here; a larger node runs several
@@ -344,8 +347,22 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
     try:
         yield _capacity(resources)
     finally:
-        with undisturbed():  # Ray ends the whole process when it is interrupted at this
-            ray.shutdown()
+        shut_down()
+
+
+def shut_down() -> None:
+    """``ray.shutdown``, which an interruption must not reach: Ray would end the whole process.
+
+    In the middle of it, before it stops its processes, Ray resets SIGTERM to the default action, that of ending at once.
+    """
+    import ray
+
+    with undisturbed(), ThreadPoolExecutor(1) as aside:
+        shutdown = aside.submit(ray.shutdown)
+        while in_main_thread() and not shutdown.done():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(RESET_SECONDS)
+        shutdown.result()
 
 
 def address_of(resources: ResourcesConfig) -> str | None:

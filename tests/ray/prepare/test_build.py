@@ -1,13 +1,17 @@
 """Prepare on a small and on a busy cluster: it neither starves nor waits for ever."""
 
 import io
+import re
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
-from raysweep.cluster import Capacity, connected
+from raysweep.cluster import Capacity, connected, shut_down
 from raysweep.config import space_parser
 from raysweep.config import sweep as configuration
 from raysweep.config.document import Document
@@ -16,6 +20,7 @@ from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare
 from raysweep.prepare.plan import Plan, make_plan
+from raysweep.prepare.stages import Coordinator
 from raysweep.terminal import ConsoleDisplay
 from support.paths import SPACES
 
@@ -78,6 +83,7 @@ def test_a_stall_is_named_and_nothing_is_left(one_cpu: Capacity, tmp_path: Path)
             return True
 
     todo = plan(tmp_path / "runs", resources__stall_seconds="4")
+    Coordinator(todo.store, None).build(todo.stages[0])  # the sentences, of which four seconds may be too few
     hog = Hog.remote()
     assert ray.get(hog.ready.remote())
     with pytest.raises(InputError, match=r"no progress in its stage encoded for 4 s.*1 CPUs.* 0 and 0 are free now"):
@@ -85,3 +91,32 @@ def test_a_stall_is_named_and_nothing_is_left(one_cpu: Capacity, tmp_path: Path)
     ray.kill(hog)
     left = [path.name for path in (tmp_path / "runs" / "artifacts").iterdir() if not path.name.endswith(".lock")]
     assert [name.split("-")[0] for name in left] == ["sentences"]
+
+
+def test_sigterm_does_not_end_the_process_while_ray_is_shut_down(one_cpu: Capacity) -> None:
+    """Ray resets it to the default action in the middle of that. The last test here: the cluster is gone then."""
+    ignored: list[bool] = []
+    leaving, left = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        leaving.wait()
+        while not left.wait(0.005):
+            ignored.append(is_ignored(signal.SIGTERM))
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    before = signal.getsignal(signal.SIGTERM)
+    leaving.set()
+    shut_down()
+    left.set()
+    watching.join()
+    assert len(ignored) > 10
+    assert np.mean(ignored) > 0.8
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def is_ignored(number: signal.Signals) -> bool:
+    """Whether the signal has no effect on this process, as its kernel says."""
+    status = Path("/proc/self/status").read_text()
+    mask = int(re.findall(r"SigIgn:\s*([0-9a-f]+)", status)[0], 16)
+    return bool(mask >> (number - 1) & 1)
