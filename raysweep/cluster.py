@@ -365,6 +365,14 @@ def shut_down() -> None:
         shutdown.result()
 
 
+def on_this_node() -> Any:
+    """Where an actor is to be that must not be lost with a worker's node: beside the driver, which is here."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+
+
 def address_of(resources: ResourcesConfig) -> str | None:
     """The cluster that is joined; None where a local one is started."""
     return resources.address or os.environ.get("RAY_ADDRESS")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from raysweep.cluster import Capacity, WaitingWatch
+from raysweep.cluster import Capacity, WaitingWatch, on_this_node
 from raysweep.config.space import Space
 from raysweep.config.sweep import SweepConfig
 from raysweep.data.prepared import Prepared
@@ -82,7 +82,7 @@ def _build(plan: Plan, missing: list[Stage], capacity: Capacity, display: Displa
 
     with _store_folder(plan.store.root):
         # Three calls at a time: one builds, one answers how far it has come, one warms up.
-        options = {"num_cpus": 0, "max_concurrency": 3}
+        options = {"num_cpus": 0, "max_concurrency": 3, "scheduling_strategy": on_this_node()}
         coordinator: Any = ray.remote(stages.Coordinator).options(**options).remote(plan.store, capacity)
         warming = _warm_up(missing, coordinator, capacity)
         try:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from raysweep.cluster import on_this_node
+
 if TYPE_CHECKING:
     import torch
 
@@ -75,8 +77,7 @@ class Pulses:
 
 def listen(silent_seconds: float) -> Listener:
     """Start the actor that hears beats, on this node, for trials that count as silent after so many seconds."""
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-    options = {"num_cpus": 0, "max_restarts": -1, "scheduling_strategy": here}
+    options = {"num_cpus": 0, "max_restarts": -1, "scheduling_strategy": on_this_node()}
     actor = ray.remote(Pulses).options(**options).remote()
     return Listener(actor, min(MOST_BEAT_SECONDS, silent_seconds / BEATS_IN_SILENCE))
 
