@@ -14,6 +14,7 @@ import math
 import os
 import re
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.results.ledger import checkpoint_folder, point_folder, point_name
 from raysweep.results.types import LOCAL, Node, RungProgress
+from raysweep.runner.preemption import DrainWatch, watch_for_notices
 from raysweep.runner.pulse import Listener, Pulse, PulseWatch, Silence, kill, kill_all, listen
 from raysweep.runner.workers import WorkbenchSpec, open_workbench, score_on_test
 from raysweep.storage.bucket import StorageError
@@ -52,6 +54,7 @@ LOG_SECONDS = 60.0  # between two such lines of one trial in the log
 MAX_TRACEBACK_CHARACTERS = 10_000
 LOADING_SILENCES = 10  # a process that loads its libraries may be silent so many times as long as others
 KILL_AGAIN_SECONDS = 30.0
+LEAVE_SECONDS = 0.5  # in which the last result of a process on a node that goes away is on its way
 STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT)
 REMOVED = "removed before it began"
 NODE_DIED = "its node has died"  # in what Ray says of an actor
@@ -126,6 +129,13 @@ def _pulse() -> Pulse:
     return Pulse()
 
 
+@functools.cache
+def _node_is_draining() -> DrainWatch:
+    """This process's."""
+    watch_for_notices()
+    return DrainWatch()
+
+
 def _keep_up_while_storage_waits(pulse: Pulse, run: Folder) -> None:
     """A trial that waits for an object store is alive."""
 
@@ -148,6 +158,16 @@ def _task(tune_config: dict[str, Any]) -> TrialTask | ScoreTask:
     return task
 
 
+def _as_result(loss: Loss) -> dict[str, Any]:
+    """What Tune takes for the last result of a trial that cannot stay."""
+    return {"blame": loss.blame.value, "reason": loss.reason, "done": True}
+
+
+def _loss_in(result: dict[str, Any]) -> Loss | None:
+    """The loss in what Tune hands back as a trial's last result."""
+    return Loss(Blame(result["blame"]), result["reason"]) if "blame" in result else None
+
+
 class TrialActor(tune.Trainable):
     """A trial's time on one worker, from its start or from where it was left: a Tune step is a rung, or a part of one.
 
@@ -158,6 +178,7 @@ class TrialActor(tune.Trainable):
         """Make ready for a trial; Tune calls it again for each trial that a reused actor takes."""
         task = _task(config)
         self.logged_at = time.monotonic()
+        self.is_between_rungs = True
         listener = task.sweep.listener
         self.pulse = None if listener is None else _pulse()
         if self.pulse is not None and listener is not None:
@@ -181,6 +202,7 @@ class TrialActor(tune.Trainable):
             num_rungs=self.task.num_rungs,
             checkpoints=self.task.checkpoints,
             on_rest=_do_nothing if self.pulse is None else self.pulse.rest,
+            leaves=_node_is_draining(),
         )
 
     def _test_scores(self, task: ScoreTask) -> Iterator[ScoredRung]:
@@ -199,6 +221,8 @@ class TrialActor(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         """Train and evaluate a rung, or train until it is time to say how far it is, for :class:`TuneScheduler`."""
+        if self.is_between_rungs and _node_is_draining()():
+            return self.leave_node()
         try:
             with self.pulse or contextlib.nullcontext():
                 result = next(self.results)
@@ -207,13 +231,16 @@ class TrialActor(tune.Trainable):
             return {"failure": str(error), "diverged": True, "done": True}
         except Exception as error:
             if _is_of_storage(error):
-                return {"storage": " ".join(str(error).split()), "done": True}
+                return _as_result(Loss(Blame.STORAGE, " ".join(str(error).split())))
             if isinstance(error, InputError):
                 return {"failure": str(error), "done": True}
             raise
         if isinstance(result, ScoredRung):
             return {"points": json.dumps(result.points, allow_nan=False), "done": True}
+        self.is_between_rungs = isinstance(result, RungResult)
         if isinstance(result, RungProgress):
+            if _node_is_draining()():
+                return self.leave_node()
             self.log(result)
             return {"progress": json.dumps(dataclasses.asdict(result))}
         self.save_weights(result)
@@ -229,6 +256,11 @@ class TrialActor(tune.Trainable):
         done = result.step == self.task.num_rungs or bool(result.stop)
         # As text: Tune flattens and rewrites what is nested.
         return {"rung": json.dumps(rung, allow_nan=False), "done": done}
+
+    def leave_node(self) -> dict[str, Any]:
+        """The trial has a checkpoint, and goes on elsewhere. Its process ends, or Tune would give it the next trial."""
+        threading.Timer(LEAVE_SECONDS, os._exit, [0]).start()
+        return _as_result(Loss(Blame.NODE, "its node is about to go away"))
 
     def log(self, progress: RungProgress) -> None:
         """Print now and then how far the trial is; what actors print goes into the run's log."""
@@ -348,14 +380,14 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
             return
         if "rung" in result:  # a trial's last result comes here and not to on_trial_result
             self._sweep.rung(_number(trial), json.loads(result["rung"]))
-        if "storage" in result:
-            self._sweep.lose(_number(trial), Loss(Blame.STORAGE, result["storage"]))
+        if loss := _loss_in(result):
+            self._sweep.lose(_number(trial), loss)
         else:
             self._sweep.rest(_number(trial), failure=result.get("failure"), diverged="diverged" in result)
 
     def _take_scores(self, rung: FrontRung, result: dict[str, Any]) -> None:
-        if "storage" in result:
-            self._scores.lose(rung, Loss(Blame.STORAGE, result["storage"]))
+        if loss := _loss_in(result):
+            self._scores.lose(rung, loss)
         elif failure := result.get("failure"):
             self._scores.fail(rung, failure)
         else:

@@ -96,10 +96,12 @@ def rungs_and_progress(  # noqa: PLR0913 (as rungs, and what its caller listens 
     num_rungs: int,
     checkpoints: str | Path | Folder | None = None,
     on_rest: Callable[[], None] = lambda: None,
+    leaves: Callable[[], bool] = lambda: False,
 ) -> Iterator[RungResult | RungProgress]:
     """As :func:`rungs`, and within long rungs how far the trial is.
 
     ``on_rest`` is called before what may take long without an optimizer step: an evaluation, or writing a checkpoint.
+    Where the trial ``leaves``, each progress has a checkpoint.
     """
     from raysweep.training import training_state
     from raysweep.training.trainer import Training
@@ -117,11 +119,13 @@ def rungs_and_progress(  # noqa: PLR0913 (as rungs, and what its caller listens 
             now = time.monotonic()
             if training.rung_is_full:  # it is saved with its result
                 break
-            if checkpoints is not None and now - saved >= intervals.checkpoint_seconds:
+            reports = now - reported >= intervals.progress_seconds
+            saves = now - saved >= intervals.checkpoint_seconds or (reports and leaves())
+            if checkpoints is not None and saves:
                 on_rest()
                 training_state.save(training, checkpoints, last)
                 saved = now
-            if now - reported >= intervals.progress_seconds:
+            if reports:
                 yield pace.progress(training.progress, config.examples_per_rung, now)
                 reported = now
         on_rest()

@@ -18,9 +18,10 @@ import safetensors.torch
 from raysweep.config.trial import TrialConfig
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
+from raysweep.results.types import RungProgress
 from raysweep.training import checkpoint, training_state
 from raysweep.training.trainer import Training
-from raysweep.training.trial import rungs
+from raysweep.training.trial import Intervals, rungs, rungs_and_progress
 from raysweep.training.workbench import RungResult, Workbench
 from support.encoders import EVALUATION, trial
 from support.paths import TESTS
@@ -115,6 +116,19 @@ def test_interrupted_before_the_first_rung_is_over(fresh: Any, tmp_path: Path) -
     first = Training(config, fresh(), SEED, NUM_RUNGS)
     first.step()
     training_state.save(first, tmp_path, None)
+    assert bits(play(config, fresh(), tmp_path)) == bits(play(config, fresh()))
+
+
+def test_a_trial_that_leaves_has_lost_nothing(fresh: Any, tmp_path: Path) -> None:
+    """Told within a rung that its node goes away, long before a checkpoint was due."""
+    config = CONFIGS["triplet, adamw"]
+    options: dict[str, Any] = {"seed": SEED, "num_rungs": NUM_RUNGS, "checkpoints": tmp_path}
+    intervals = Intervals(progress_seconds=0.0)
+    progress = next(rungs_and_progress(config, fresh(), intervals, leaves=lambda: True, **options))
+    assert isinstance(progress, RungProgress)
+    again = Training(config, fresh(), SEED, NUM_RUNGS)
+    training_state.restore(again, tmp_path)
+    assert again.progress.seen_in_rung == progress.num_seen
     assert bits(play(config, fresh(), tmp_path)) == bits(play(config, fresh()))
 
 
