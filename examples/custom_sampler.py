@@ -28,7 +28,8 @@ class CoolingSampler(optuna.samplers.RandomSampler):
 
 
 def main() -> None:
-    sweep = raysweep.load_sweep("smoke", {"name": "cooling", "sampler": "custom_sampler:CoolingSampler"})
+    overrides = {"name": "cooling", "sampler": "custom_sampler:CoolingSampler", "budget.trials": 2}
+    sweep = raysweep.load_sweep("smoke", overrides)
     results = raysweep.run_sweep(sweep, on_progress=print)
     print(results.trials[["trial", "status", "config_loss", "config_learning_rate"]].to_string(index=False))
 

