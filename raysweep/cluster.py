@@ -329,10 +329,7 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
         raise InputError("resources.num_cpus sizes a local cluster, but resources.address names one to join")
     if address:
         _check_address(address)
-        from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
-
-        # Ray does so by itself for a cluster that it finds, and not for one that is named.
-        maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+        address = _with_its_authentication(address)
     options: dict[str, Any] = {"log_to_driver": show_workers, "logging_level": logging.ERROR}
     try:
         with termination_kept():
@@ -348,6 +345,27 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
         yield _capacity(resources)
     finally:
         shut_down()
+
+
+def _with_its_authentication(address: str) -> str:
+    """The address as Ray finds it; with the token that is there where the cluster asks for one, and only there.
+
+    Ray itself uses a token for clusters that it finds, and not for those that are named. And a cluster that has none takes
+    drivers with a token, but cannot talk to them: their actors end as soon as they begin.
+    """
+    import ray
+    from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
+    from ray._private.services import canonicalize_bootstrap_address
+
+    raylet: Any = ray._raylet
+    try:
+        found: str | None = canonicalize_bootstrap_address(address)
+        raylet.GcsClient(address=found)
+    except ray.exceptions.AuthenticationError:
+        maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+    except Exception:
+        return address  # nobody is there, which Ray says better
+    return found or address
 
 
 def shut_down() -> None:
