@@ -15,6 +15,7 @@ KeyPath = tuple[str | int, ...]
 
 MAX_VALUES = 100_000  # of a document whose aliases are written out
 MERGE = "tag:yaml.org,2002:merge"
+TOO_DEEP = "nested too deeply, or an alias refers to what it is a part of"
 
 
 class _Loader(yaml.SafeLoader):
@@ -34,9 +35,11 @@ def parse_value(text: str) -> Any:
     """Read one YAML value, as given for a key on the command line."""
     try:
         return yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
+    except RecursionError:
+        raise InputError(f"{text[:60]!r} is not a YAML value: it is {TOO_DEEP}") from None
+    except (yaml.YAMLError, ValueError) as error:
         problem = error.problem if isinstance(error, yaml.MarkedYAMLError) else None
-        raise InputError(f"{text!r} is not a YAML value: {problem or error}") from None
+        raise InputError(f"{text!r} is not a YAML value: {problem or _one_line(error)}") from None
 
 
 @dataclass
@@ -61,7 +64,10 @@ class Document:
         except OSError as error:
             raise InputError(f"{path}: {error.strerror}") from None
         document = cls(str(path), {})
-        loader = _Loader(text)
+        try:
+            loader = _Loader(text)
+        except yaml.YAMLError as error:  # a character that no YAML file has, such as a null byte
+            raise InputError(f"{path}: {_one_line(error)}") from None
         try:
             node = loader.get_single_node()
             if node is None:
@@ -71,10 +77,12 @@ class Document:
             document._note_lines(loader, node, ())
             document.values = loader.construct_document(node)
         except RecursionError:
-            raise InputError(f"{path}: an alias refers to what it is a part of") from None
+            raise InputError(f"{path}: {TOO_DEEP}") from None
         except yaml.MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else 0
             raise InputError(f"{path}: line {line}: {error.problem}") from None
+        except ValueError as error:  # what looks like a date or a number, and is none
+            raise InputError(f"{path}: a value cannot be read: {_one_line(error)}") from None
         finally:
             loader.dispose()
         return document
@@ -165,6 +173,10 @@ class Document:
             if line := self.lines.get(keys[:length]):
                 return line
         return None
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _line_of(node: yaml.Node) -> int:

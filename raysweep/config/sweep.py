@@ -19,6 +19,7 @@ from raysweep.storage import location
 
 def _absolute_source(source: str) -> str:
     """Workers have working folders of their own, so a relative path would mean another file there."""
+    location.without_null(source)
     if location.is_uri(source):
         return location.without_keys(source)
     if source == "demo" or source.startswith("hub:"):
@@ -44,6 +45,7 @@ def _absolute_sources(given: str | list[str]) -> str | list[str]:
 def absolute_model(name: str) -> str:
     if not name:
         raise ValueError("must name an encoder: demo, a folder, or a name on the hub; it is empty")
+    location.without_null(name)
     folder = Path(name).expanduser()
     return str(folder.absolute()) if name != "demo" and folder.is_dir() else name
 

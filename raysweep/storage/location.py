@@ -24,6 +24,7 @@ def absolute(location: str) -> str:
     """
     if not location:
         raise ValueError("must be a folder or a URI; it is empty")
+    without_null(location)
     if not is_uri(location):
         if location.partition(":/")[0] in SCHEMES:
             raise ValueError(f"{location!r} lacks a slash; a URI is s3://BUCKET/PREFIX")
@@ -47,6 +48,13 @@ def absolute(location: str) -> str:
     if parts.fragment:
         raise ValueError("a URI must not hold a #; write it as %23")
     return _compose(parts.scheme, parts.netloc, unquote(parts.path), given)
+
+
+def without_null(name: str) -> str:
+    """The name of a file or a folder. ValueError where it has a null byte, at which systems would cut it off."""
+    if "\0" in name:
+        raise ValueError(f"{name!r} has a null byte; a name of a file or a folder has none")
+    return name
 
 
 def without_keys(uri: str) -> str:
