@@ -11,7 +11,7 @@ import numpy.typing as npt
 from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import precision
 from raysweep.encoders.buckets import buckets
-from raysweep.encoders.locate import ModelSource, locate
+from raysweep.encoders.locate import ModelSource, check_formats, locate
 from raysweep.encoders.tokens import Tokens
 from raysweep.errors import InputError
 
@@ -26,6 +26,7 @@ def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | No
     Weights come from safetensors only: the other formats may run code as they are read.
     """
     source = source or locate(config)
+    check_formats(source.folder)
     from sentence_transformers import SentenceTransformer
 
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
@@ -38,12 +39,22 @@ def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | No
                 model_kwargs={"dtype": "float32", "use_safetensors": True},
             )
     except Exception as error:  # a damaged or foreign folder fails in any layer below, each with errors of its own
-        raise InputError(f"model {config.name!r} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
+        raise InputError(f"model {config.name!r} cannot be loaded: {_reason(error)}") from None
     if model.tokenizer is None:
         raise InputError(f"model {config.name!r} has no tokenizer, so it is no text encoder")
     if config.max_tokens is not None:
         model.max_seq_length = config.max_tokens
     return model.eval()
+
+
+def _reason(error: Exception) -> str:
+    text = " ".join(str(error).split())[:300]
+    if "trust_remote_code" in str(error):  # which the message advises, and raysweep never sets
+        return (
+            "it brings code of its own, which is never run; allowed: modules of sentence-transformers, architectures of "
+            f"transformers ({text})"
+        )
+    return text
 
 
 @contextlib.contextmanager

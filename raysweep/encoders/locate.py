@@ -76,6 +76,17 @@ def locate_same(config: EncoderConfig, identity: str) -> ModelSource:
     return source
 
 
+def check_formats(folder: Path) -> None:
+    """InputError where one of a model's modules has its weights only in a format that may run code as it is read."""
+    for weights in sorted(folder.rglob("pytorch_model*.bin")):
+        if not any(weights.parent.glob("model*.safetensors")):
+            name = weights.relative_to(folder)
+            raise InputError(
+                f"model {str(folder)!r} cannot be loaded: {name} may run code as it is read; allowed: weights in "
+                "model.safetensors"
+            )
+
+
 def _local(folder: Path) -> ModelSource:
     if not (folder / "modules.json").is_file() and not (folder / "config.json").is_file():
         raise InputError(f"model {str(folder)!r}: the folder holds no model (neither modules.json nor config.json)")
