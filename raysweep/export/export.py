@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safetensors import SafetensorError
-
 from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import encoder
 from raysweep.encoders.locate import locate
@@ -74,7 +72,7 @@ class RunEncoders:
                 EncoderConfig(**prepared["reference"]),
                 prepared["reference_identity"],
             )
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             raise InputError(f"{run.location}: its prepared.json is gone or damaged") from None
 
 
@@ -108,7 +106,7 @@ def _read_weights(run: Folder, chosen: Point) -> "tuple[dict[str, torch.Tensor],
     folder = run.fetch(name)
     try:
         return read_point(folder)
-    except (OSError, ValueError, SafetensorError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"{run.location}/{name}: damaged: {error}") from None
 
 
@@ -116,11 +114,22 @@ def _tuned(encoders: RunEncoders, chosen: Point, weights: "Mapping[str, torch.Te
     """The base model with the trained weights, or with weights between its own and these."""
     model = _load(encoders.model, encoders.model_identity, "frozen weights are taken from it")
     base = model.state_dict()
+    _check_fit(weights, base, chosen)
     if chosen.kind == "interpolate":
         assert chosen.value is not None
         weights = {name: base[name].lerp(weight, chosen.value) for name, weight in weights.items()}
     model.load_state_dict({**base, **weights})
     return model
+
+
+def _check_fit(weights: "Mapping[str, torch.Tensor]", base: "Mapping[str, torch.Tensor]", chosen: Point) -> None:
+    """InputError where the trained weights are not those of the base model's parameters."""
+    for name, weight in weights.items():
+        if name not in base or base[name].shape != weight.shape:
+            shape = tuple(weight.shape)
+            raise InputError(
+                f"the weights of {chosen.name} are damaged: the run's model has no {name} of shape {shape}"
+            )
 
 
 def _joined_with_reference(

@@ -94,7 +94,12 @@ def _read(place: Path) -> "tuple[dict[str, Tensor], dict[str, Any]]":
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    values: dict[str, Any] = json.loads((place / "values.json").read_text(encoding="utf-8"))
+    try:
+        values = json.loads((place / "values.json").read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("values.json is nested too deeply") from None
+    if not isinstance(values, dict) or "schema" not in values:
+        raise ValueError("values.json holds no values of a checkpoint")
     try:
         tensors = load_file(place / "tensors")
     except SafetensorError as error:

@@ -1,6 +1,7 @@
 """The weights and per-query scores of a rung, kept while one of its points may be on the front."""
 
 import uuid
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,11 +49,29 @@ def save_scores(folder: Path, split: str, scores: Mapping[PointKey, Scores]) -> 
 
 
 def read_point(folder: Path) -> "tuple[dict[str, torch.Tensor], Head | None]":
-    """The trained weights by parameter name, and the head of a rung that has one."""
+    """The trained weights by parameter name, and the head of a rung that has one.
+
+    ValueError says how a file is damaged, OSError why it cannot be read. Nothing in them is unpickled.
+    """
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    weights: dict[str, torch.Tensor] = load_file(folder / "trained.safetensors")
-    if not (folder / "head.npz").is_file():
-        return weights, None
-    with np.load(folder / "head.npz") as arrays:
-        return weights, Head(arrays["weight"], arrays["bias"])
+    try:
+        weights: dict[str, torch.Tensor] = load_file(folder / "trained.safetensors")
+    except SafetensorError as error:
+        raise ValueError(f"trained.safetensors: {error}") from None
+    return weights, _read_head(folder / "head.npz")
+
+
+def _read_head(file: Path) -> Head | None:
+    if not file.is_file():
+        return None
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            head = Head(arrays["weight"], arrays["bias"])
+    except (ValueError, KeyError, TypeError, AttributeError, MemoryError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{file.name}: {error}") from None
+    are_numbers = head.weight.dtype.kind == head.bias.dtype.kind == "f"
+    if not are_numbers or head.weight.ndim != 2 or head.bias.shape != head.weight.shape[:1]:
+        raise ValueError(f"{file.name}: holds no weights (classes, width) with biases (classes,)")
+    return head
