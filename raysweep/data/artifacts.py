@@ -15,8 +15,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from raysweep.errors import InputError
 from raysweep.storage.cache import cached
-from raysweep.storage.folder import BucketFolder, Folder, open_folder
+from raysweep.storage.folder import BucketFolder, Folder, LocalFolder, open_folder
 from raysweep.storage.turns import turn
 
 SCHEMA = 1
@@ -86,7 +87,14 @@ class Store:
                 os.utime(self.root.path / manifest)
 
     def turn(self, artifact: Artifact, say: Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
-        """Hold the turn to build an artifact. ``say`` is told of a process that has it and is waited for."""
+        """Hold the turn to build an artifact. ``say`` is told of a process that has it and is waited for.
+
+        InputError where its folder is a symbolic link: what is written and removed in it would be elsewhere.
+        """
+        if isinstance(self.root, LocalFolder) and (self.root.path / artifact.name).is_symlink():
+            raise InputError(
+                f"{self.root.path / artifact.name}: is a symbolic link; an artifact that is built is a folder"
+            )
         return turn(self.root, artifact.name, say)
 
     def finish(

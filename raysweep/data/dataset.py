@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from raysweep.data.shards import OpenShards
+from raysweep.data.shards import OpenShards, damaged, open_npy
 
 Split = Literal["train", "dev", "test"]
 
@@ -62,10 +62,10 @@ class Sentences:
     """A dataset that :mod:`raysweep.data.ingest` wrote, opened as memory maps: nothing is read until it is asked for."""
 
     def __init__(self, folder: Path) -> None:
-        self.summary = Summary(**json.loads((folder / "dataset.json").read_text(encoding="utf-8")))
-        self.labels: npt.NDArray[np.int32] = np.load(folder / "labels.npy", mmap_mode="r")
-        self.splits: npt.NDArray[np.int8] = np.load(folder / "splits.npy", mmap_mode="r")
-        self.duplicate_groups: npt.NDArray[np.int32] = np.load(folder / "duplicate_groups.npy", mmap_mode="r")
+        self.summary = _read_summary(folder / "dataset.json")
+        self.labels: npt.NDArray[np.int32] = open_npy(folder / "labels.npy")
+        self.splits: npt.NDArray[np.int8] = open_npy(folder / "splits.npy")
+        self.duplicate_groups: npt.NDArray[np.int32] = open_npy(folder / "duplicate_groups.npy")
         self._texts = open_texts(folder)
 
     def __len__(self) -> int:
@@ -84,12 +84,22 @@ class Sentences:
         return np.flatnonzero(self.splits == SPLITS.index(split)).astype(np.int32)
 
 
+def _read_summary(file: Path) -> Summary:
+    try:
+        return Summary(**json.loads(file.read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError, TypeError, RecursionError):
+        raise damaged(file) from None
+
+
 def open_texts(folder: Path) -> "Texts":
     """The texts of a dataset as memory maps: its shards, or the one file that older versions wrote."""
     older = folder / "sentences.arrow"
     if older.is_file():
-        reader = pa.ipc.open_file(pa.memory_map(str(older)))
-        return Texts([reader.get_batch(number).column(0) for number in range(reader.num_record_batches)])
+        try:
+            reader = pa.ipc.open_file(pa.memory_map(str(older)))
+            return Texts([reader.get_batch(number).column(0) for number in range(reader.num_record_batches)])
+        except pa.ArrowException:
+            raise damaged(older) from None
     return Texts(OpenShards(folder).columns("text"))
 
 

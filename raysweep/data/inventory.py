@@ -82,7 +82,7 @@ def _remove(artifact: StoredArtifact, store: Folder) -> None:
             name = aside
         else:
             store.remove(f"{name}/{DONE}")  # without which it does not exist
-    if isinstance(store, LocalFolder):
+    if isinstance(store, LocalFolder) and not (store.path / name).is_symlink():
         shutil.rmtree(store.path / name)
-    else:
+    else:  # of a symbolic link it removes the link, and nothing behind it
         store.remove(name)

@@ -203,9 +203,12 @@ class OpenShards:
     """The columns of an artifact in a folder of this machine, as memory maps."""
 
     def __init__(self, folder: Path) -> None:
-        manifest = json.loads((folder / DONE).read_text(encoding="utf-8"))
         self._folder = folder
-        self._shards: list[Report] = manifest["shards"]
+        try:
+            manifest = json.loads((folder / DONE).read_text(encoding="utf-8"))
+            self._shards: list[Report] = manifest["shards"]
+        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
+            raise damaged(folder / DONE) from None
 
     def array(self, name: str) -> ShardedArray:
         """A column of numbers."""
@@ -231,8 +234,18 @@ class OpenShards:
         if num_bytes != self._shards[number]["num_bytes"]:
             problem = f"has {num_bytes} bytes and not {self._shards[number]['num_bytes']}" if num_bytes else "is gone"
             raise InputError(f"{path}: {problem}; remove the folder {self._folder}, and prepare again")
-        reader = pa.ipc.open_file(pa.memory_map(str(path)))
-        return reader.get_batch(0).column(name)
+        try:
+            reader = pa.ipc.open_file(pa.memory_map(str(path)))
+            column = reader.get_batch(0).column(name)
+            column.validate()
+        except (KeyError, pa.ArrowException):
+            raise damaged(path) from None
+        return column
+
+
+def damaged(file: Path) -> InputError:
+    """A file of an artifact is not what any worker writes."""
+    return InputError(f"{file}: is damaged; remove the folder {file.parent}, and prepare again")
 
 
 def _as_numpy(column: pa.Array) -> npt.NDArray[Any]:
@@ -247,6 +260,14 @@ def open_array(folder: Path, name: str) -> Rows:
     """A column of an artifact's files, or the one file ``name.npy`` that older versions wrote."""
     file = folder / f"{name}.npy"
     if file.is_file():
-        array: npt.NDArray[Any] = np.load(file, mmap_mode="r")
-        return array
+        return open_npy(file)
     return OpenShards(folder).array(name)
+
+
+def open_npy(file: Path) -> npt.NDArray[Any]:
+    """An array of numbers as a memory map. InputError for anything else, such as pickled objects."""
+    try:
+        array: npt.NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (FileNotFoundError, ValueError, EOFError):
+        raise damaged(file) from None
+    return array

@@ -1,0 +1,123 @@
+"""Artifacts that an attacker has written, or whose folders are links to elsewhere."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from raysweep.data.artifacts import DONE
+from raysweep.data.dataset import Sentences, open_texts
+from raysweep.data.shards import OpenShards, open_array
+from raysweep.encoders.tokens import Tokens
+from raysweep.errors import InputError
+from support.command_line import raysweep_here
+from support.hostile import Canary
+from support.sweep_files import MINIMAL, read
+
+NAME = f"sentences-{'0' * 20}"
+SHARD = "00000-of-00001.arrow"
+
+
+class Unpickled:
+    def __init__(self, canary: Canary) -> None:
+        self.canary = canary
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return open, (str(self.canary.path), "w")
+
+
+def objects(file: Path, canary: Canary) -> None:
+    np.save(file, np.array([Unpickled(canary)], object), allow_pickle=True)
+
+
+def pickled(file: Path, canary: Canary) -> None:
+    file.write_bytes(canary.pickle)
+
+
+def nested(file: Path, canary: Canary) -> None:
+    file.write_text("[" * 100_000)
+
+
+def shard(content: bytes) -> Callable[[Path, Canary], None]:
+    def write(file: Path, canary: Canary) -> None:
+        raw = content or canary.pickle
+        file.write_bytes(raw)
+        manifest = {"shards": [{"num_rows": 1, "num_bytes": len(raw)}]}
+        (file.parent / DONE).write_text(json.dumps(manifest))
+
+    return write
+
+
+Read = Callable[[Path], object]
+
+SPOILT: dict[str, tuple[str, Callable[[Path, Canary], None], Read]] = {
+    "embeddings of objects": ("embeddings.npy", objects, lambda folder: open_array(folder, "embeddings")),
+    "embeddings pickled": ("embeddings.npy", pickled, lambda folder: open_array(folder, "embeddings")),
+    "tokens of objects": ("flat.npy", objects, Tokens.open),
+    "labels of objects": ("labels.npy", objects, lambda folder: with_dataset(folder)),
+    "dataset nested": ("dataset.json", nested, Sentences),
+    "dataset of other keys": ("dataset.json", lambda file, _: file.write_text('{"__class__": 1}') and None, Sentences),
+    "texts pickled": ("sentences.arrow", pickled, open_texts),
+    "manifest nested": (DONE, nested, OpenShards),
+    "manifest pickled": (DONE, pickled, OpenShards),
+    "manifest of nothing": (DONE, lambda file, _: file.write_text("[]") and None, OpenShards),
+    "shard pickled": (SHARD, shard(b""), lambda folder: OpenShards(folder).columns("text")),
+    "shard cut off": (SHARD, shard(b"ARROW1\0\0" + b"\xff" * 100), lambda folder: OpenShards(folder).columns("text")),
+}
+
+
+def with_dataset(folder: Path) -> Sentences:
+    summary = {"sources": {}, "label_names": [], "num_sentences": {}, "num_by_label": {}, "num_dropped_conflicting": 0}
+    summary |= {"conflicts": [], "num_duplicates": {}, "num_also_in_train": {}, "warnings": []}
+    (folder / "dataset.json").write_text(json.dumps(summary))
+    return Sentences(folder)
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_an_artifact_that_was_tampered_with_is_refused(name: str, tmp_path: Path, canary: Canary) -> None:
+    file, spoil, open_it = SPOILT[name]
+    spoil(tmp_path / file, canary)
+    with pytest.raises(InputError) as caught:
+        open_it(tmp_path)
+    assert str(caught.value) == f"{tmp_path / file}: is damaged; remove the folder {tmp_path}, and prepare again"
+
+
+def test_an_artifact_that_is_a_link_is_pruned_without_what_lies_behind(tmp_path: Path, canary: Canary) -> None:
+    store = tmp_path / "artifacts"
+    store.mkdir()
+    (canary.folder / DONE).write_text("{}")
+    (store / NAME).symlink_to(canary.folder)
+    done = raysweep_here(tmp_path, "artifacts", str(store), "--unused-for", "0", "--prune")
+    assert done.returncode == 0, done.stderr
+    assert not list(store.iterdir())
+    (canary.folder / DONE).unlink()  # which pruning left
+
+
+def test_links_in_an_artifact_are_not_followed(tmp_path: Path, canary: Canary) -> None:
+    store = tmp_path / "artifacts"
+    (store / NAME).mkdir(parents=True)
+    (store / NAME / DONE).write_text("{}")
+    (store / NAME / "work").symlink_to(canary.folder)
+    done = raysweep_here(tmp_path, "artifacts", str(store), "--unused-for", "0", "--prune")
+    assert done.returncode == 0, done.stderr
+    assert not list(store.iterdir())
+
+
+def test_an_artifact_is_not_built_through_a_link(tmp_path: Path, canary: Canary, tiny_encoder: str) -> None:
+    from raysweep.prepare.build import prepare_here
+    from raysweep.prepare.plan import make_plan
+
+    rows = "".join(f"{word} of the list,{number % 2}\n" for number, word in enumerate("abcdefgh"))
+    (tmp_path / "train.csv").write_text(f"text,label\n{rows}")
+    places = {"data__train": str(tmp_path / "train.csv"), "storage__runs": str(tmp_path / "runs")}
+    config, space = read(tmp_path, MINIMAL, model=tiny_encoder, **places)
+    artifact = make_plan(config, space).stages[0].artifact
+    path = Path(artifact.location, artifact.name)
+    path.parent.mkdir(parents=True)
+    path.symlink_to(canary.folder)
+    (canary.folder / ".secret").write_text("")
+    with pytest.raises(InputError, match=f"{path}: is a symbolic link; an artifact that is built is a folder"):
+        prepare_here(config, space)
+    (canary.folder / ".secret").unlink()  # which a build would have taken for leftovers of another
