@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from raysweep.data.source_files import (
     COMPRESSIONS,
@@ -29,6 +30,7 @@ from raysweep.data.source_files import (
 from raysweep.errors import InputError
 
 BLOCK_ROWS = 8192
+MAX_TEXT = 2**24  # characters of a line, or bytes of a value: a compressed file may hide gigabytes in one
 
 
 Blocks = Iterator[tuple[list[Any], list[Any]]]
@@ -98,7 +100,8 @@ def _blocks(source: str, compression: str, rows: Iterator[tuple[Any, Any]]) -> B
 def _csv(source: str, suffix: str, compression: str, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
     with _decoded(source, compression, newline="") as lines:
         # The blank line added at the end reads as a record of no fields, unless a quote left open swallows it.
-        records = csv.reader(itertools.chain(lines, ["\n"]), delimiter=DELIMITERS[suffix])
+        bounded = _bounded(source, lines)
+        records = csv.reader(itertools.chain(bounded, ["\n"]), delimiter=DELIMITERS[suffix])
         header: list[str] = []
         number = 0
         record = [""]
@@ -124,6 +127,16 @@ def _csv(source: str, suffix: str, compression: str, columns: tuple[str, str]) -
             raise InputError(f"{source}: is empty; the first line has to name the columns")
 
 
+def _bounded(source: str, lines: io.TextIOWrapper) -> Iterator[str]:
+    """The lines of a file. InputError for one that no memory may hold, before it is read whole."""
+    number = 0
+    while line := lines.readline(MAX_TEXT):
+        number += 1
+        if len(line) == MAX_TEXT:
+            raise InputError(f"{source}: line {number} is too long; allowed: fewer than {MAX_TEXT:,} characters")
+        yield line
+
+
 def _wrong_length(record: Sequence[str], header: Sequence[str]) -> str:
     fields = "1 field" if len(record) == 1 else f"{len(record)} fields"
     hint = "; is a quote left open?" if "\n" in "".join(record) else ""
@@ -133,7 +146,7 @@ def _wrong_length(record: Sequence[str], header: Sequence[str]) -> str:
 def _json_lines(source: str, suffix: str, compression: str, columns: tuple[str, str]) -> Iterator[tuple[Any, Any]]:
     text_column, label_column = columns
     with _decoded(source, compression, newline="\n") as lines:
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(_bounded(source, lines), 1):
             if not line.strip():
                 continue
             where = f"{source}: line {number}"
@@ -183,6 +196,7 @@ def _parquet(source: str, columns: tuple[str, str], groups: RowGroups | None) ->
         file = pyarrow.parquet.ParquetFile(stream)
         positions(source, file.schema_arrow.names, columns)
         some = groups or RowGroups(0, file.metadata.num_row_groups, 1)
+        _check_sizes(source, file.metadata, columns, some)
         first_row = some.first_row
         batches = file.iter_batches(BLOCK_ROWS, list(range(some.start, some.stop)), list(columns))
         for batch in batches:
@@ -191,7 +205,29 @@ def _parquet(source: str, columns: tuple[str, str], groups: RowGroups | None) ->
             first_row += len(texts)
 
 
+def _check_sizes(source: str, metadata: Any, columns: tuple[str, str], some: RowGroups) -> None:
+    """InputError for a row group whose values are larger on average than a text may be, before it is read."""
+    for number in range(some.start, some.stop):
+        group = metadata.row_group(number)
+        for index in range(group.num_columns):
+            chunk = group.column(index)
+            is_read = chunk.path_in_schema in columns
+            if is_read and chunk.total_uncompressed_size > MAX_TEXT * max(1, group.num_rows):
+                raise _too_large(source, chunk.path_in_schema, f"row group {number + 1}")
+
+
+def _too_large(source: str, name: str, where: str) -> InputError:
+    return InputError(
+        f"{source}: {where}: column {name!r} has a value that is too large; allowed: up to {MAX_TEXT:,} bytes"
+    )
+
+
 def _values(source: str, first_row: int, name: str, column: Any) -> list[Any]:
+    cells = column.dictionary if pa.types.is_dictionary(column.type) else column
+    if cells.type in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
+        most = pc.max(pc.binary_length(cells)).as_py() or 0
+        if most > MAX_TEXT:
+            raise _too_large(source, name, f"rows from {first_row}")
     values = []
     for row, value in enumerate(column, first_row):
         try:

@@ -126,6 +126,8 @@ def stat(name: str) -> "SourceFile | _Place | None":
         return None
     if info.type == pyarrow.fs.FileType.Directory:
         return place
+    if info.type != pyarrow.fs.FileType.File:  # a device or a pipe would be read without end
+        raise InputError(f"{name}: is no ordinary file")
     return _described(name, info, place)
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 Cells = dict[str, Any]  # of a row, by column
 
+MAX_BYTES = 2**28  # a million rows of twenty columns
+
 
 def read(path: Path, where: Mapping[str, str] | None = None) -> RecordedSweep:
     """Read a table from .csv, .tsv or .parquet, of its rows those whose columns have the values ``where`` gives.
@@ -50,13 +52,31 @@ def _frame(path: Path) -> "pd.DataFrame":
     }
     if not path.exists():
         raise InputError(f"{path}: no such file")
+    if not path.is_file():  # a device or a pipe would be read without end
+        raise InputError(f"{path}: is no ordinary file")
     if path.suffix not in readers:
         raise InputError(f"{path}: unsupported suffix ({path.suffix or 'none'}); a table ends in {', '.join(readers)}")
     try:
+        _check_size(path)
         frame: pd.DataFrame = readers[path.suffix](path)
-    except (OSError, ValueError) as error:  # pandas' parser errors and pyarrow's are ValueErrors
-        raise InputError(f"{path}: cannot be read: {error}") from None
+    except InputError:
+        raise
+    except Exception as error:  # a damaged file fails in any layer below, each with errors of its own
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise InputError(f"{path}: cannot be read: {reason}") from None
     return frame
+
+
+def _check_size(path: Path) -> None:
+    """InputError for a file that holds more than any recorded sweep, before it is read."""
+    num_bytes = path.stat().st_size
+    if path.suffix == ".parquet":
+        import pyarrow.parquet
+
+        metadata = pyarrow.parquet.read_metadata(path)
+        num_bytes = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+    if num_bytes >= MAX_BYTES:
+        raise InputError(f"{path}: is too large; allowed: tables of fewer than {MAX_BYTES:,} bytes, decompressed")
 
 
 def from_frame(frame: "pd.DataFrame", name: str, where: Mapping[str, str] | None = None) -> RecordedSweep:

@@ -1,0 +1,176 @@
+"""Labelled sentences and recorded tables that come from an attacker."""
+
+import functools
+import gzip
+import itertools
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from support.command_line import raysweep_here
+from support.hostile import Canary, check_refused
+
+GIB = 2**30
+TOO_LONG = "is too long; allowed: fewer than 16,777,216 characters"
+
+
+def truncated_parquet(file: Path, canary: Canary) -> None:
+    pyarrow.parquet.write_table(pa.table({"text": ["a", "b"], "label": ["0", "1"]}), file)
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def parquet_with_a_cut_middle(file: Path, canary: Canary) -> None:
+    texts = [f"number {number}" for number in range(5000)]
+    pyarrow.parquet.write_table(pa.table({"text": texts, "label": texts}), file)
+    content = bytearray(file.read_bytes())
+    content[100:4000] = bytes(3900)
+    file.write_bytes(content)
+
+
+def parquet_with_a_huge_footer(file: Path, canary: Canary) -> None:
+    file.write_bytes(b"PAR1" + bytes(100) + (2**31 - 1).to_bytes(4, "little") + b"PAR1")
+
+
+def pickle_named_parquet(file: Path, canary: Canary) -> None:
+    file.write_bytes(canary.pickle)
+
+
+def parquet_with_a_pickled_type(file: Path, canary: Canary) -> None:
+    """Old versions of pyarrow unpickled the name of a type as they read a schema."""
+    metadata = {b"ARROW:extension:name": b"arrow.py_extension_type", b"ARROW:extension:metadata": canary.pickle}
+    fields = [pa.field("text", pa.int64(), metadata=metadata), pa.field("label", pa.string())]
+    pyarrow.parquet.write_table(pa.table([[1], ["0"]], schema=pa.schema(fields)), file)
+
+
+def parquet_with_huge_cells(file: Path, canary: Canary) -> None:
+    """Of 64 MiB, five of them: to write one of 1 GiB takes more memory than the machines of many have."""
+    file.write_bytes(huge_cells())
+
+
+@functools.cache
+def huge_cells() -> bytes:
+    sink = pa.BufferOutputStream()
+    table = pa.table({"text": ["a" * 2**26], "label": ["0"]})
+    options = {"compression": "lz4", "use_dictionary": False, "write_statistics": False}
+    with pyarrow.parquet.ParquetWriter(sink, table.schema, **options) as writer:
+        for _ in range(5):
+            writer.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def csv_with_a_cell_of_1_gib(file: Path, canary: Canary) -> None:
+    file.write_text("text,label\n")
+    os.truncate(file, GIB)
+
+
+def json_with_a_cell_of_1_gib(file: Path, canary: Canary) -> None:
+    file.write_text('{"label": "0", "text": "')
+    os.truncate(file, GIB)
+
+
+def zipped_csv_with_a_cell_of_1_gib(file: Path, canary: Canary) -> None:
+    """Parts of an archive may follow each other, so one is made and repeated."""
+    part = gzip.compress(b"a" * 2**24)
+    file.write_bytes(gzip.compress(b"text,label\n") + part * (GIB // 2**24))
+
+
+def endless(file: Path, canary: Canary) -> None:
+    file.symlink_to("/dev/zero")
+
+
+def pipe(file: Path, canary: Canary) -> None:
+    os.mkfifo(file)
+
+
+def nested_json(file: Path, canary: Canary) -> None:
+    file.write_text('{"text": ' + "[" * 100_000 + "\n")
+
+
+def null_bytes_alone(file: Path, canary: Canary) -> None:
+    file.write_bytes(bytes(100))
+
+
+def other_columns(file: Path, canary: Canary) -> None:
+    file.write_text("../../outside,a\nx,0\n")
+
+
+Spoil = Callable[[Path, Canary], None]
+
+SOURCES: dict[Spoil, tuple[str, str]] = {
+    truncated_parquet: ("rows.parquet", "cannot be read: "),
+    parquet_with_a_cut_middle: ("rows.parquet", "cannot be read: "),
+    parquet_with_a_huge_footer: ("rows.parquet", "cannot be read: "),
+    pickle_named_parquet: ("rows.parquet", "cannot be read: "),
+    parquet_with_a_pickled_type: ("rows.parquet", "row 1: column 'text' is 1, of type int and not a string"),
+    parquet_with_huge_cells: (
+        "rows.parquet",
+        "row group 1: column 'text' has a value that is too large; allowed: up to 16,777,216 bytes",
+    ),
+    csv_with_a_cell_of_1_gib: ("rows.csv", f"line 2 {TOO_LONG}"),
+    json_with_a_cell_of_1_gib: ("rows.jsonl", f"line 1 {TOO_LONG}"),
+    zipped_csv_with_a_cell_of_1_gib: ("rows.csv.gz", f"line 2 {TOO_LONG}"),
+    endless: ("rows.csv", "is no ordinary file"),
+    pipe: ("rows.csv", "is no ordinary file"),
+    nested_json: ("rows.jsonl", "line 1 is not JSON: "),
+    null_bytes_alone: ("rows.csv", "column 'text' is missing"),
+    other_columns: ("rows.csv", "column 'text' is missing; the columns are '../../outside', 'a'"),
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("spoil", SOURCES, ids=lambda spoil: spoil.__name__)
+def test_a_source_that_is_none_is_refused(spoil: Spoil, tmp_path: Path, canary: Canary) -> None:
+    name, said = SOURCES[spoil]
+    spoil(tmp_path / name, canary)
+    done = raysweep_here(tmp_path, "evaluate", "--model", "demo", "--train", name, "--test", name)
+    check_refused(done, f"{name}: ", said)
+
+
+@pytest.mark.parametrize("column", ["../../outside", "a\0b", "/etc/passwd", "__class__"])
+def test_a_column_that_leads_out_is_refused(column: str, tmp_path: Path, canary: Canary) -> None:
+    (tmp_path / "rows.csv").write_text("text,label\na,0\nb,1\n")
+    places = ("--data.train", "rows.csv", "--storage.runs", "runs")
+    done = raysweep_here(tmp_path, "prepare", "smoke", *places, "--data.text_column", json.dumps(column))
+    check_refused(done, f"rows.csv: column {column!r} is missing; the columns are 'text', 'label'")
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+
+
+TABLES: list[tuple[Spoil, str, str]] = [
+    (truncated_parquet, "table.parquet", "cannot be read: "),
+    (parquet_with_a_huge_footer, "table.parquet", "cannot be read: "),
+    (pickle_named_parquet, "table.parquet", "cannot be read: "),
+    (parquet_with_a_pickled_type, "table.parquet", ""),
+    (parquet_with_huge_cells, "table.parquet", "is too large; allowed: tables of fewer than 268,435,456 bytes"),
+    (csv_with_a_cell_of_1_gib, "table.csv", "is too large; allowed: tables of fewer than 268,435,456 bytes"),
+    (pickle_named_parquet, "table.csv", ""),
+    (pipe, "table.csv", "is no ordinary file"),
+    (endless, "table.csv", "is no ordinary file"),
+    (null_bytes_alone, "table.csv", ""),
+    (other_columns, "table.csv", ""),
+]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("spoil", "name", "said"), TABLES)
+def test_a_table_that_is_none_is_refused(spoil: Spoil, name: str, said: str, tmp_path: Path, canary: Canary) -> None:
+    spoil(tmp_path / name, canary)
+    check_refused(raysweep_here(tmp_path, "replay", name), f"{name}: ", said)
+
+
+@pytest.mark.parametrize(
+    "sampler", ["os:system", "subprocess:Popen", "../../evil:Evil", "a\0b:C", "optuna.samplers:__file__"]
+)
+def test_a_sampler_that_is_none_is_refused(sampler: str, tmp_path: Path, canary: Canary) -> None:
+    rungs = itertools.product(range(4), (10, 20))
+    rows = "".join(
+        f"{trial},{trial / 10},{budget},{0.5 + trial / 100 + budget / 1e4},{0.5 - trial / 100}\n"
+        for trial, budget in rungs
+    )
+    (tmp_path / "table.csv").write_text(f"trial,margin,examples_seen,polarity,similarity\n{rows}")
+    check_refused(raysweep_here(tmp_path, "replay", "table.csv", "--sampler", sampler), f"--sampler: {sampler!r} ")
