@@ -84,6 +84,9 @@ class Prepared:
             if "sentences_folder" in values:
                 values = _of_older_version(values)
             names = (values["sentences"], values["tokens"], values["reference_embeddings"])
+            for name in (*names, *values["examples"].values()):
+                if name == ".." or Path(name).name != name:  # which would lie elsewhere than in the folder of artifacts
+                    raise InputError(f"{path}: {name!r} is no name of an artifact, which has no slash")
             moved = beside is not None and all(Artifact(beside, name).exists for name in names)
             place = beside if beside is not None and moved else values["artifacts"]
             sentences, tokens, reference = (Artifact(place, name) for name in names)
@@ -97,7 +100,9 @@ class Prepared:
                 reference=values["reference"],
                 reference_identity=values["reference_identity"],
             )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except InputError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise InputError(f"{path}: not a file that raysweep prepare wrote") from None
 
     @cached_property

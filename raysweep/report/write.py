@@ -39,10 +39,12 @@ def write(place: Path | Folder, to: Path | None = None) -> Report:
     the earlier one as it was. Raises InputError when the place holds no run or cannot be written to.
     """
     run = as_folder(place)
-    summary = summarise(load(run))
-    contents = _contents(summary)
     report = run.within("report") if to is None else LocalFolder(to)
     folder = report.path
+    if to is None and folder.is_symlink():
+        raise InputError(f"{folder}: is a symbolic link; a run's folders lie in the run itself, and --to names another")
+    summary = summarise(load(run))
+    contents = _contents(summary)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _replace_files(folder, contents)

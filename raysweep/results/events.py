@@ -96,6 +96,14 @@ class TrialStarted(Event):
     replicate_of: int | None = None
     run: int | None = None
 
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        event = super().from_json(values)
+        for name, value in event.config.items():
+            if not isinstance(value, str | int | float | None):
+                raise ValueError(f"config.{name} is a {type(value).__name__}, not a plain value")
+        return event
+
 
 @dataclass(frozen=True, kw_only=True)
 class RungFinished(Event):

@@ -199,7 +199,7 @@ def _read(content: bytes, path: Path | str) -> Iterator[tuple[Event, Position]]:
         try:
             values = json.loads(line)
             values["event"]
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise InputError(f"{path}: line {number} is no event; the ledger was changed by hand?") from None
         try:
             event = read_event(values)
@@ -277,7 +277,7 @@ def _read_dependence(note: Path) -> Position | None:
     """The position in a note, or None where it cannot be read: a crash may leave an empty one."""
     try:
         values = json.loads(note.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return _position(values)
 

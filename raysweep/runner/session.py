@@ -30,7 +30,7 @@ from raysweep.storage.folder import BucketFolder, Folder, open_folder
 from raysweep.sweep import warm_start
 from raysweep.sweep.budget import CostTracker
 from raysweep.sweep.optuna_study import StudyFile
-from raysweep.sweep.resume import Resumed, has_begun
+from raysweep.sweep.resume import Resumed, check_links, has_begun
 from raysweep.sweep.sweep import Sweep
 from raysweep.terminal import Display, Log
 from raysweep.version import __version__
@@ -269,6 +269,9 @@ def _new_run(config: SweepConfig, display: Display) -> Folder:
 def _run_at(place: str, display: Display) -> Folder:
     """The folder of a run at a place, which may be there."""
     run = open_folder(place, display.warn)
+    if run.path.is_symlink():
+        raise InputError(f"{run.location}: is a symbolic link; a new run has a folder of its own")
+    check_links(run)
     run.path.parent.mkdir(parents=True, exist_ok=True)
     run.path.mkdir(mode=0o700, exist_ok=True)
     (run.path / "points").mkdir(exist_ok=True)

@@ -107,7 +107,10 @@ class LocalFolder:
     def read(self, names: Sequence[str], num_bytes: int | None = None) -> list[bytes]:
         found = []
         for name in names:
-            with (self.path / name).open("rb") as file:
+            path = self.path / name
+            if path.exists() and not path.is_file():  # a device or a pipe would be read without end
+                raise OSError(errno.EINVAL, "is no ordinary file", str(path))
+            with path.open("rb") as file:
                 found.append(file.read(-1 if num_bytes is None else num_bytes))
         return found
 

@@ -85,7 +85,7 @@ def _whole_lines(content: bytes) -> bytes:
 def _later(base: bytes, names: Iterable[str]) -> list[str]:
     """The names of the lines that come after those of ``base``, in order."""
     num_lines = base.count(b"\n")
-    numbered = sorted(each for each in names if each.partition(".")[0].isdigit())
+    numbered = sorted(each for each in names if each.partition(".")[0].isdecimal())
     return [each for each in numbered if int(each.partition(".")[0]) > num_lines]
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,8 @@ from raysweep.results.types import Results
 from raysweep.search.proposer import check_sampler
 from raysweep.storage import location
 from raysweep.storage.folder import Folder, LocalFolder, as_folder, open_folder
-from raysweep.sweep.disk import CHECKPOINTS, POINTS
+
+STUDY_LOCK = "study.journal.lock"  # begins the names of links that Optuna makes, and that a killed driver leaves
 
 CHANGEABLE = (
     *("budget.trials", "budget.minutes", "budget.cpu_hours", "budget.gpu_hours", "budget.money", "budget.prices"),
@@ -49,7 +51,7 @@ class Resumed:
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.place, self.say, self.take_over)
         self._check_files()
-        self._check_links()
+        check_links(self.run)
         entries = self.ledger.open()
         try:
             self.events = [event for event, _ in entries]
@@ -92,16 +94,6 @@ class Resumed:
             if not self.run.exists(name):
                 raise InputError(f"{self.location}: cannot be resumed: there is no {name} in it")
             self.run.fetch(name)
-
-    def _check_links(self) -> None:
-        """InputError for a folder of the run that lies elsewhere: what is written and removed in it would be there."""
-        if not isinstance(self.run, LocalFolder):
-            return
-        folders = [self.folder / name for name in (POINTS, CHECKPOINTS, "report")]
-        inside = [path for folder in folders if folder.is_dir() for path in folder.iterdir()]
-        for path in [*folders, *inside]:
-            if path.is_symlink():
-                raise InputError(f"{path}: is a symbolic link; a run's folders lie in the run itself")
 
     def _check_config_file(self) -> None:
         """InputError unless a session of this run had this ``config.yaml``. Older versions did not say which they had."""
@@ -147,6 +139,20 @@ class Resumed:
                     f"{self.location}: the data or the encoder have changed since this sweep ran; start a new one, with "
                     f"--warm-start {self.location} to learn from it"
                 )
+
+
+def check_links(run: Folder) -> None:
+    """InputError for what of a run lies elsewhere: what is written, appended and removed in it would be there."""
+    if not isinstance(run, LocalFolder):
+        return
+    for parent, folders, files in os.walk(run.path):
+        for name in (*folders, *files):
+            path = Path(parent, name)
+            if path.is_symlink():
+                if not (path.parent == run.path and name.startswith(STUDY_LOCK)):
+                    raise InputError(f"{path}: is a symbolic link; a run's files and folders lie in the run itself")
+            elif path.exists() and not (path.is_dir() or path.is_file()):
+                raise InputError(f"{path}: is neither a file nor a folder; a run has nothing else")
 
 
 def has_begun(events: Iterable[Event]) -> bool:

@@ -172,6 +172,8 @@ def read(place: Path | Folder) -> WarmStart | None:
         return None
     try:
         return TypeAdapter(WarmStart).validate_json(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 (byte {error.start}); the file was changed by hand?") from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

@@ -1,0 +1,282 @@
+"""Runs that an attacker has written to: ledgers, links, configurations, what Tune leaves, warm starts."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raysweep.report import figures
+from raysweep.sweep.resume import load_resumed
+from support.command_line import Done, raysweep_here
+from support.hostile import Canary, check_refused
+from support.ledgers import StoredTrial, read_lines, write_ledger, write_lines
+from support.sweep_files import MINIMAL
+
+CONFIG = {"loss": "triplet", "learning_rate": 1e-5, "batch_size": 64, "freezing": "none"}
+POINT = "points/trial-0000-step-001"
+NESTED = "[" * 100_000
+PREPARED = {
+    **dict.fromkeys(("sentences", "tokens", "reference_embeddings"), "sentences-1"),
+    "artifacts": "artifacts",
+    "examples": {},
+    "model": {"name": "demo"},
+    "model_identity": "a",
+    "reference": {"name": "demo"},
+    "reference_identity": "a",
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run that may be reported and resumed."""
+    monkeypatch.setattr(figures, "front_figure", lambda _: b"front")
+    monkeypatch.setattr(figures, "progress_figure", lambda _: b"progress")
+    folder = tmp_path / "run"
+    (folder / POINT).mkdir(parents=True)
+    (folder / "checkpoints").mkdir()
+    write_ledger(folder, [StoredTrial(CONFIG, "completed", "", [(0.7, 0.4)])])
+    (folder / "config.yaml").write_text(MINIMAL)
+    (folder / "prepared.json").write_text(json.dumps(PREPARED))
+    return folder
+
+
+def resume(run: Path) -> Done:
+    return raysweep_here(run.parent, "run", "--resume", str(run))
+
+
+def test_the_run_itself_is_sound(run: Path) -> None:
+    done = raysweep_here(run.parent, "report", str(run))
+    assert done.returncode == 0, done.stderr
+    load_resumed(run)[1].ledger.close()
+
+
+def with_values(event: str, /, **values: Any) -> Callable[[Path], None]:
+    """The first event of a kind gets these values."""
+
+    def change(ledger: Path) -> None:
+        lines = read_lines(ledger.parent)
+        next(line for line in lines if line["event"] == event).update(values)
+        write_lines(ledger.parent, lines)
+
+    return change
+
+
+def replaced(old: bytes, new: bytes) -> Callable[[Path], None]:
+    def change(ledger: Path) -> None:
+        content = ledger.read_bytes()
+        assert old in content
+        ledger.write_bytes(content.replace(old, new, 1))
+
+    return change
+
+
+def with_last(line: bytes) -> Callable[[Path], None]:
+    return lambda ledger: ledger.write_bytes(ledger.read_bytes() + line + b"\n")
+
+
+def without_second_line(ledger: Path) -> None:
+    first, _, *others = ledger.read_bytes().splitlines(keepends=True)
+    ledger.write_bytes(b"".join([first, *others]))
+
+
+def endless(ledger: Path) -> None:
+    ledger.unlink()
+    ledger.symlink_to("/dev/zero")
+
+
+def pipe(ledger: Path) -> None:
+    ledger.unlink()
+    os.mkfifo(ledger)
+
+
+LEDGERS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "nested deeply": (with_last(NESTED.encode()), "line 7 is no event"),
+    "with null bytes": (with_last(b'{"event": "\0"}'), "line 7 is no event"),
+    "with bytes of no text": (with_last(b"\xff\xfe"), "line 7 is no event"),
+    "with a number of 5000 digits": (with_last(b'{"event": ' + b"1" * 5000 + b"}"), "line 7 is no event"),
+    "of another event": (with_values("rung", event="__import__"), "there is no event '__import__'"),
+    "whose score was changed": (replaced(b'"polarity": 0.7', b'"polarity": 0.9'), "was changed after it was written"),
+    "that lacks a line": (without_second_line, "lines were removed or moved"),
+    "whose trial leads out": (with_values("rung", trial="../../outside"), "trial is '../../outside'"),
+    "whose step leads out": (with_values("rung", step="../../outside"), "step is '../../outside'"),
+    "whose step is negative": (with_values("rung", step=-1), "step is -1"),
+    "with a nested configuration": (
+        with_values("trial", config={"loss": json.loads("[" * 400 + "]" * 400)}),
+        "config.loss is a list, not a plain value",
+    ),
+    "that has no end": (endless, "is no ordinary file"),
+    "that is a pipe": (pipe, "is no ordinary file"),
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("command", ["report", "table", "replay", "export", "warm start"])
+@pytest.mark.parametrize("name", LEDGERS)
+def test_a_ledger_that_was_tampered_with_is_refused(name: str, command: str, run: Path, canary: Canary) -> None:
+    change, said = LEDGERS[name]
+    change(run / "ledger.jsonl")
+    (run.parent / "sweep.yaml").write_text(MINIMAL)
+    arguments = {
+        "report": ["report", str(run)],
+        "table": ["table", str(run), "table.csv"],
+        "replay": ["replay", str(run)],
+        "export": ["export", str(run), "model"],
+        "warm start": ["run", "sweep.yaml", "--storage.runs", "runs", "--warm-start", str(run)],
+    }
+    check_refused(raysweep_here(run.parent, *arguments[command]), f"{run / 'ledger.jsonl'}: ", said)
+    assert not {path.name for path in run.parent.iterdir()} & {"table.csv", "model", "runs"}
+
+
+def test_a_ledger_that_is_pickled_is_refused(run: Path, canary: Canary) -> None:
+    (run / "ledger.jsonl").write_bytes(canary.pickle + b"\n")
+    for done in (raysweep_here(run.parent, "report", str(run)), resume(run)):
+        check_refused(done, f"{run / 'ledger.jsonl'}: line 1 is no event")
+
+
+def test_lines_beside_the_ledger_of_no_number_are_no_lines(run: Path) -> None:
+    (run / "ledger").mkdir()
+    (run / "ledger" / "9².jsonl").write_text("{}\n")
+    (run / "ledger" / "²²²²²²²²².jsonl").write_text("{}\n")
+    done = raysweep_here(run.parent, "report", str(run))
+    assert done.returncode == 0, done.stderr
+
+
+LINKS = {
+    "points": "folder",
+    "checkpoints": "folder",
+    "report": "folder",
+    POINT: "folder",
+    "checkpoints/trial-0000": "folder",
+    "checkpoints/trial-0000/000000003": "folder",
+    f"{POINT}/test.npz": "file",
+    f"{POINT}/after.json": "file",
+    "ledger.unfinished": "file",
+    "ledger.jsonl": "file",
+    "config.yaml": "file",
+    "study.journal": "file",
+    "run-2.log": "file",
+}
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_a_run_is_not_resumed_through_a_link(name: str, run: Path, canary: Canary) -> None:
+    """What lies behind it would be removed, appended to or written over."""
+    path = run / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    path.symlink_to(canary.folder if LINKS[name] == "folder" else canary.folder / "precious.txt")
+    check_refused(resume(run), f"{path}: is a symbolic link; a run's files and folders lie in the run itself")
+
+
+def test_a_pipe_in_a_run_is_refused(run: Path, canary: Canary) -> None:
+    os.mkfifo(run / "warm_start.json")
+    check_refused(resume(run), "warm_start.json: is neither a file nor a folder")
+
+
+def test_a_link_that_optuna_leaves_is_none_of_an_attacker(run: Path) -> None:
+    (run / "study.journal.lock").symlink_to(run / "study.journal")
+    load_resumed(run)[1].ledger.close()
+
+
+def test_a_report_is_not_written_through_a_link(run: Path, canary: Canary) -> None:
+    (run / "report").symlink_to(canary.folder)
+    check_refused(
+        raysweep_here(run.parent, "report", str(run)), f"{run / 'report'}: is a symbolic link; ", "--to names"
+    )
+    done = raysweep_here(run.parent, "report", str(run), "--to", "elsewhere")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["run", "run/points"])
+def test_a_run_is_not_begun_through_a_link(name: str, tmp_path: Path, canary: Canary) -> None:
+    from raysweep.errors import InputError
+    from raysweep.runner.session import Session
+    from raysweep.terminal import Display
+    from support.sweep_files import read
+
+    class Silent(Display):
+        def line(self, text: str) -> None:
+            raise AssertionError(text)
+
+        def status(self, text: str, fraction: float = 0.0) -> None:
+            raise AssertionError(text)
+
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).symlink_to(canary.folder)
+    config, space = read(tmp_path, MINIMAL)
+    unused: Any = None
+    session = Session(config, space, unused, unused, Silent())
+    with pytest.raises(InputError, match=f"{name}: is a symbolic link; "):
+        session.begin(place=str(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("sampler", ["hostile:Evil", "hostile.optuna.samplers:Evil", "optuna.samplers.hostile:Evil"])
+def test_code_that_only_a_run_names_is_not_imported(
+    sampler: str, run: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run.parent / "hostile.py").write_text(canary.source + "from optuna.samplers import RandomSampler as Evil\n")
+    monkeypatch.syspath_prepend(run.parent)
+    (run / "config.yaml").write_text(f"{MINIMAL}sampler: {sampler}\n")
+    check_refused(
+        resume(run), f"its sampler is the import path '{sampler}', whose code would run", f"--sampler {sampler}"
+    )
+
+
+def test_a_configuration_with_an_object_is_refused(run: Path, canary: Canary) -> None:
+    (run / "config.yaml").write_text(f"{MINIMAL}seed: {canary.yaml}\n")
+    check_refused(resume(run), f"{run / 'config.yaml'}: line 13: could not determine a constructor for the tag")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (NESTED, "not a file that raysweep prepare wrote"),
+        (
+            json.dumps({**PREPARED, "tokens": "../../outside"}),
+            "'../../outside' is no name of an artifact, which has no slash",
+        ),
+        (json.dumps({**PREPARED, "examples": {"triplet": "/etc"}}), "'/etc' is no name of an artifact"),
+        (json.dumps({**PREPARED, "sentences": ".."}), "'..' is no name of an artifact"),
+        (json.dumps({**PREPARED, "sentences": {}}), "not a file that raysweep prepare wrote"),
+        ("PICKLE", "not a file that raysweep prepare wrote"),
+    ],
+)
+def test_artifacts_that_lie_elsewhere_are_refused(content: str, said: str, run: Path, canary: Canary) -> None:
+    raw = canary.pickle if content == "PICKLE" else content.encode()
+    (run / "prepared.json").write_bytes(raw)
+    check_refused(resume(run), f"{run / 'prepared.json'}: ", said)
+
+
+@pytest.mark.parametrize("content", [NESTED.encode(), b"\xff\xfe", b'{"observations": "../x"}', "PICKLE"])
+def test_a_warm_start_that_was_changed_is_refused(content: bytes | str, run: Path, canary: Canary) -> None:
+    from raysweep.errors import InputError
+    from raysweep.sweep import warm_start
+
+    (run / "warm_start.json").write_bytes(canary.pickle if isinstance(content, str) else content)
+    with pytest.raises(InputError, match="warm_start.json: .*; the file was changed by hand?") as caught:
+        warm_start.read(run)
+    assert "\n" not in str(caught.value)
+
+
+TUNE_FILES = (
+    *("tuner.pkl", "trainable.pkl", "searcher-state-1.pkl", "search_gen_state-1.json", "experiment_state-1.json"),
+    *("trial-0/error.pkl", "trial-0/params.pkl", "trial-0/checkpoint_000000/data.pkl"),
+)
+
+
+@pytest.mark.parametrize("folder", ["tune", "."])
+def test_files_of_tune_are_not_read(folder: str, run: Path, canary: Canary) -> None:
+    for name in TUNE_FILES:
+        path = run / folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(canary.pickle)
+    for command in (["report", str(run)], ["table", str(run), "table.csv"]):
+        done = raysweep_here(run.parent, *command)
+        assert done.returncode == 0, done.stderr
+    load_resumed(run)[1].ledger.close()
