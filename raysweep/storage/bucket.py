@@ -305,8 +305,12 @@ def _passes(error: Exception) -> bool:
 
 def _reason(error: Exception) -> str:
     """What went wrong, in a few words and without what the store's answer may quote, such as an access key's name."""
+    from obstore.exceptions import InvalidPathError
+
     text = str(error)
     status = _status(error)
+    if "Error parsing Path" in text or isinstance(error, InvalidPathError):
+        return "an object there has a name that is no path: a part of it is empty, . or .., or has a control character"
     if status is not None:
         code = re.search(r"<Code>(\w+)</Code>", text)
         hint = "; are there credentials in the environment that allow it?" if status in (401, 403) else ""

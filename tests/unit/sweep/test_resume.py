@@ -156,7 +156,9 @@ def test_a_run_whose_folders_lie_elsewhere_is_refused(tmp_path: Path, name: str)
     make_run(run, "seed: 0")
     (run / name).parent.mkdir(exist_ok=True)
     (run / name).symlink_to(outside)
-    with pytest.raises(InputError, match=f"{name}: is a symbolic link; a run's files and folders lie in the run itself"):
+    with pytest.raises(
+        InputError, match=f"{name}: is a symbolic link; a run's files and folders lie in the run itself"
+    ):
         Resumed(run)
 
 
