@@ -1,0 +1,79 @@
+"""Sweeps and prepares under fire: processes, nodes, drivers and disks that are killed, frozen, drained and full.
+
+Each case is a real sweep of real trials (all-MiniLM-L6-v2 on the built-in demo sentences, one CPU a trial) whose faults
+come one after the other at random moments. Afterwards its ledger has to hold each trial's beginning and end once, each rung
+once, nothing of a trial that had ended, and the study each proposal once. Nodes are those of ray.cluster_utils.Cluster.
+
+For faults of workers the seconds from Ray's report of a death to the next rung of the trial are stated, beside what a
+process takes from a trial's beginning to its first rung when nothing happens: both contain a rung.
+
+``ratio`` is the share of faults after which every trial was accounted for once.
+"""
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks import measure
+from benchmarks.chaos import disks, drivers, prepares, workers
+from benchmarks.chaos.outcomes import Outcome, Setting
+from benchmarks.chaos.sweeps import ChaosError
+
+CASES: Mapping[str, Callable[[Setting], Outcome]] = {
+    "trial": workers.kill_trials,
+    "idle": workers.kill_idle,
+    "frozen": workers.freeze_trials,
+    "node": workers.kill_nodes,
+    "drained": workers.drain_nodes,
+    "three-nodes": workers.kill_three_nodes,
+    "prepare-worker": prepares.kill_prepare_workers,
+    "prepare-node": prepares.kill_prepare_nodes,
+    "driver": drivers.kill_drivers,
+    "driver-two-objectives": drivers.kill_drivers_of_two_objectives,
+    "head": drivers.kill_heads,
+    "sigint": drivers.interrupt_drivers,
+    "sigterm": drivers.terminate_drivers,
+    "disk": disks.fill_disks,
+}
+QUICK = "idle"
+HEADER = ("case", "accounted", "to report, s", "to next rung, s", "at most", "a start, s", "notes")
+
+
+def main() -> None:
+    arguments = _arguments()
+    with measure.workplace() as temporary:
+        found = measure.machine()
+        figures = _run(arguments, temporary)
+    measure.finish("chaos", figures, found, arguments.json)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = measure.parser("benchmarks.chaos", __doc__)
+    parser.add_argument(
+        "--case", action="append", choices=list(CASES), help="only this case; may be given several times"
+    )
+    parser.add_argument("--times", type=int, default=10, help="faults of each case; with --quick 1")
+    return parser.parse_args()
+
+
+def _run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    setting = Setting(folder, folder / "prepared" / "artifacts", 1 if arguments.quick else arguments.times)
+    prepares.prepare(folder / "prepared", ["--resources.num_cpus=2", "--space.loss=cosine_similarity"])
+    outcomes = {}
+    for name in arguments.case or ([QUICK] if arguments.quick else CASES):
+        try:
+            outcomes[name] = CASES[name](setting)
+        except ChaosError as error:
+            outcomes[name] = Outcome(1, [str(error)])
+        print(measure.table(HEADER, [[name, *outcomes[name].row]]), flush=True)
+    num_faults = sum(each.num_faults for each in outcomes.values())
+    ratio = sum(each.num_accounted for each in outcomes.values()) / max(num_faults, 1)
+    print("\n" + measure.table(HEADER, [[name, *each.row] for name, each in outcomes.items()]))
+    print(f"\nratio: {ratio:.3f} (of {num_faults} faults, those after which every trial was accounted for once)")
+    cases = {name: each.figures for name, each in outcomes.items()}
+    return {"ratio": ratio, "ratio_of": ["faults with every trial accounted for", "faults"], "cases": cases}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Faults of drivers: killed, terminated, killed with the whole machine; and what the same command makes of it afterwards."""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Sequence
+
+from benchmarks.chaos.outcomes import Outcome, Setting
+from benchmarks.chaos.sweeps import SweepProcess, problems, wait_until_gone
+
+TRIALS, RUNGS = 6, 4
+SECONDS_BEFORE_A_FAULT = (4.0, 40.0)
+MOST_EXIT_SECONDS = 15.0
+EXIT_CODE_WHEN_INTERRUPTED = 130
+
+
+def kill_drivers(setting: Setting) -> Outcome:
+    """SIGKILL for the driver; Ray's own processes notice, and end."""
+    return _end_often(setting, "driver", signal.SIGKILL)
+
+
+def kill_drivers_of_two_objectives(setting: Setting) -> Outcome:
+    """The same, with polarity and similarity as two objectives."""
+    return _end_often(setting, "driver-two", signal.SIGKILL, ["--objective.proposals=both", "--sampler=tpe"])
+
+
+def kill_heads(setting: Setting) -> Outcome:
+    """SIGKILL for all processes of the machine, Ray's too: the next attempt has a new cluster, and storage alone."""
+    return _end_often(setting, "head", None)
+
+
+def interrupt_drivers(setting: Setting) -> Outcome:
+    """SIGINT."""
+    return _end_often(setting, "sigint", signal.SIGINT)
+
+
+def terminate_drivers(setting: Setting) -> Outcome:
+    """SIGTERM."""
+    return _end_often(setting, "sigterm", signal.SIGTERM)
+
+
+def _end_often(setting: Setting, case: str, number: int | None, options: Sequence[str] = ()) -> Outcome:
+    """A sweep whose driver is ended at so many random moments, each time begun again by the same command."""
+    draw = random.Random(case)
+    plan = setting.plan(case, TRIALS, RUNGS, ["--resources.num_cpus=2", *options])
+    left: list[int] = []
+    exits: list[float] = []
+    wrong: list[str] = []
+    num_faults = 0
+    while num_faults < setting.times:
+        with SweepProcess(plan) as sweep:
+            time.sleep(draw.uniform(*SECONDS_BEFORE_A_FAULT))
+            if sweep.process.poll() is not None:  # it was over before
+                break
+            tree = sweep.tree
+            struck_at = time.monotonic()
+            _strike(sweep, number)
+            exits.append(time.monotonic() - struck_at)
+            num_faults += 1
+            code = sweep.process.returncode
+            if number in (signal.SIGINT, signal.SIGTERM) and code not in (0, EXIT_CODE_WHEN_INTERRUPTED):
+                wrong.append(f"exit code {code}")
+            left += wait_until_gone(tree)
+    with SweepProcess(plan) as sweep:
+        code = sweep.end()
+    found = Outcome(num_faults, [*problems(plan), *wrong])
+    if code:
+        found.problems.append(f"the last attempt ended with {code}: {sweep.tail}")
+    if left:
+        found.problems.append(f"{len(left)} processes were left")
+    if number in (signal.SIGINT, signal.SIGTERM):
+        found.notes["most_seconds_to_exit"] = round(max(exits, default=0.0), 1)
+        if found.notes["most_seconds_to_exit"] > MOST_EXIT_SECONDS:
+            found.problems.append("an exit took too long")
+    return found
+
+
+def _strike(sweep: SweepProcess, number: int | None) -> None:
+    if number is None:
+        sweep.kill_tree()
+    else:
+        os.kill(sweep.process.pid, number)
+        sweep.end()

@@ -1,0 +1,82 @@
+"""What came of a case: how many faults it had, whether all trials are accounted for, and how long they took to go on."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.chaos.sweeps import Plan, problems
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all cases share. ``times`` is how many faults a case is to have."""
+
+    folder: Path
+    artifacts: Path
+    times: int
+
+    def plan(self, case: str, trials: int, rungs: int = 4, options: Sequence[str] = ()) -> Plan:
+        return Plan(self.folder / case, self.artifacts, trials, rungs, tuple(options))
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """A fault and what followed, by the wall's clock in seconds. ``reported_at`` is when Ray reported the death."""
+
+    struck_at: float
+    reported_at: float
+    again_at: float
+
+    @property
+    def seconds(self) -> float:
+        """From the report to the next rung."""
+        return self.again_at - self.reported_at
+
+
+@dataclass
+class Outcome:
+    """A case. ``start_seconds`` is what an undisturbed process takes from its trial's beginning to the first rung."""
+
+    num_faults: int
+    problems: list[str]
+    recoveries: list[Recovery] = field(default_factory=list)
+    start_seconds: float = 0.0
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def num_accounted(self) -> int:
+        """Faults after which every trial was accounted for once: all of a sweep's, or none."""
+        return 0 if self.problems else self.num_faults
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        again = [each.seconds for each in self.recoveries]
+        noticed = [each.reported_at - each.struck_at for each in self.recoveries]
+        times = {
+            "seconds_to_report": [round(each, 2) for each in noticed],
+            "seconds_to_next_rung": [round(each, 2) for each in again],
+            "start_seconds": round(self.start_seconds, 2),
+            "most_beyond_a_start": round(max(again) - self.start_seconds, 2),
+        }
+        counts = {"faults": self.num_faults, "accounted": self.num_accounted, "problems": self.problems}
+        return counts | (times if self.recoveries else {}) | self.notes
+
+    @property
+    def row(self) -> list[str]:
+        cells = [f"{self.num_accounted}/{self.num_faults}"]
+        if self.recoveries:
+            again = [each.seconds for each in self.recoveries]
+            noticed = [each.reported_at - each.struck_at for each in self.recoveries]
+            cells += [f"{statistics.median(noticed):.1f}", f"{statistics.median(again):.1f}", f"{max(again):.1f}"]
+            cells += [f"{self.start_seconds:.1f}"]
+        else:
+            cells += ["", "", "", ""]
+        noted = ", ".join(f"{name} {value}" for name, value in self.notes.items())
+        return [*cells, "; ".join(filter(None, [noted, *self.problems]))]
+
+
+def outcome(plan: Plan, recoveries: list[Recovery], start_seconds: float, **notes: Any) -> Outcome:
+    """The outcome of a sweep that has ended."""
+    return Outcome(len(recoveries), problems(plan), recoveries, start_seconds, notes)

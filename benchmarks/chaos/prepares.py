@@ -1,0 +1,87 @@
+"""Faults while sentences are prepared: workers and nodes that are killed. The artifacts are the same to the byte."""
+
+import hashlib
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.chaos.nodes import Nodes, kill, nodes, workers_below
+from benchmarks.chaos.outcomes import Outcome, Setting
+from benchmarks.chaos.sweeps import LIMIT_SECONDS, POLL_SECONDS
+
+NUM_NODES = 3
+MOST_DELAY_SECONDS = 10.0
+
+
+def kill_prepare_workers(setting: Setting) -> Outcome:
+    """SIGKILL for one of Ray's worker processes, on one machine."""
+    draw = random.Random("prepare-worker")
+
+    def strike(driver: int) -> bool:
+        workers = workers_below(driver)
+        if workers:
+            kill(draw.choice(workers))
+        return bool(workers)
+
+    return _strike_often(setting, "prepare-worker", ["--resources.num_cpus=2"], strike, draw)
+
+
+def kill_prepare_nodes(setting: Setting) -> Outcome:
+    """A node, while three of them prepare; the coordinator is beside the driver, on none of them. It is replaced."""
+    draw = random.Random("prepare-node")
+    with nodes(NUM_NODES) as cluster:
+
+        def strike(driver: int) -> bool:
+            _replace_some_node(cluster, draw)
+            return True
+
+        return _strike_often(setting, "prepare-node", [f"--resources.address={cluster.address}"], strike, draw)
+
+
+def _replace_some_node(cluster: Nodes, draw: random.Random) -> None:
+    cluster.kill_node(draw.choice(cluster.node_ids()))
+    cluster.add()
+
+
+def _strike_often(
+    setting: Setting, case: str, options: list[str], strike: Callable[[int], bool], draw: random.Random
+) -> Outcome:
+    """Prepare so many times, each with a fault at a random moment after the sentences are there."""
+    prepare(setting.folder / case / "whole", options)
+    expected = digests(setting.folder / case / "whole")
+    num_faults = 0
+    problems = []
+    for number in range(setting.times):
+        place = setting.folder / case / str(number)
+        driver = subprocess.Popen(
+            _command(place, options), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        while driver.poll() is None and not any(place.glob("artifacts/sentences-*/artifact.json")):
+            time.sleep(POLL_SECONDS)
+        time.sleep(draw.uniform(0, MOST_DELAY_SECONDS))
+        if driver.poll() is None:
+            num_faults += strike(driver.pid)
+        _, said = driver.communicate(timeout=LIMIT_SECONDS)
+        if driver.returncode:
+            problems.append(f"prepare ended with {driver.returncode}: {said[-300:]}")
+        elif digests(place) != expected:
+            problems.append("other artifacts")
+    return Outcome(num_faults, problems)
+
+
+def prepare(place: Path, options: list[str]) -> None:
+    subprocess.run(_command(place, options), capture_output=True, check=True, timeout=LIMIT_SECONDS)
+
+
+def _command(place: Path, options: list[str]) -> list[str]:
+    return [sys.executable, "-m", "raysweep", "prepare", "smoke", f"--storage.runs={place}", *options]
+
+
+def digests(place: Path) -> dict[str, str]:
+    """Of all files of the artifacts, but for the locks and leases beside them."""
+    root = place / "artifacts"
+    files = [path for path in sorted(root.rglob("*")) if path.is_file() and path.parent != root]
+    return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

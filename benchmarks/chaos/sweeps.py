@@ -1,0 +1,187 @@
+"""A sweep in a process of its own, watched from outside: its ledger, its output, and what is left of it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+from benchmarks import measure
+
+POLL_SECONDS = 0.02
+LIMIT_SECONDS = 900.0
+SECONDS_TO_VANISH = 15.0  # for Ray's processes, once the driver has gone
+
+SPACE: Mapping[str, str] = {
+    "space.loss": "cosine_similarity",
+    "space.examples_per_rung": "128",
+    "evaluation.num_pool": "200",
+    "early_stopping.policy": "none",
+    "resources.cpus_per_trial": "1",
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep is to do, by its options over the space ``smoke``, and where."""
+
+    folder: Path
+    artifacts: Path
+    trials: int
+    rungs: int = 4
+    options: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> list[str]:
+        """The same one begins the run and goes on with it."""
+        settings = [f"--{key}={value}" for key, value in SPACE.items()]
+        budget = [f"--budget.trials={self.trials}", f"--budget.rungs={self.rungs}"]
+        places = [f"--storage.runs={self.folder}", f"--storage.artifacts={self.artifacts}"]
+        name = ["--name=chaos", "--resume-or-start"]
+        return [sys.executable, "-m", "raysweep", "run", "smoke", *name, *settings, *budget, *places, *self.options]
+
+    @property
+    def run(self) -> Path:
+        return self.folder / "chaos"
+
+
+class SweepProcess:
+    """A driver. As a context, its whole tree of processes is gone at the end."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        plan.folder.mkdir(parents=True, exist_ok=True)
+        self._output = (plan.folder / "output.log").open("ab")
+        streams: dict[str, Any] = {"stdout": self._output, "stderr": self._output}
+        self.process = subprocess.Popen(plan.command, start_new_session=True, **streams)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill_tree()
+        self._output.close()
+
+    def wait_until(self, condition: Callable[[], Any], seconds: float = LIMIT_SECONDS) -> float:
+        """Wait for what the driver, which must not end before, brings about. The time by the wall's clock."""
+        until = time.monotonic() + seconds
+        while not condition():
+            if self.process.poll() is not None:
+                raise ChaosError(f"the driver ended with {self.process.returncode}: {self.tail}")
+            if time.monotonic() > until:
+                raise ChaosError(f"nothing came of it in {seconds:.0f} s: {self.tail}")
+            time.sleep(POLL_SECONDS)
+        return time.time()
+
+    def end(self, seconds: float = LIMIT_SECONDS) -> int:
+        """Wait for the end of the driver, and give its exit code."""
+        return self.process.wait(timeout=seconds)
+
+    @property
+    def tail(self) -> str:
+        return (self.plan.folder / "output.log").read_text()[-600:]
+
+    @property
+    def tree(self) -> list[int]:
+        """The process ids of the driver and of all that it has started."""
+        return measure.process_tree(self.process.pid)
+
+    def kill_tree(self) -> None:
+        """End the driver and all that it has started, at once: what is left of a machine whose power went."""
+        for pid in self.tree:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self.process.wait()
+
+
+class ChaosError(Exception):
+    """A sweep did not get over a fault."""
+
+
+def wait_until_gone(pids: list[int]) -> list[int]:
+    """Wait for processes to end, which are given some seconds. Those that did not."""
+    until = time.monotonic() + SECONDS_TO_VANISH
+    left = pids
+    while left and time.monotonic() < until:
+        left = [pid for pid in left if _is_alive(pid)]
+        time.sleep(POLL_SECONDS)
+    return left
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        is_zombie: bool = psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+    return not is_zombie
+
+
+def events(run: Path) -> list[dict[str, Any]]:
+    """What the ledger holds by now, but for a line that is being written."""
+    ledger = run / "ledger.jsonl"
+    if not ledger.is_file():
+        return []
+    whole, _, _ = ledger.read_text().rpartition("\n")
+    return [json.loads(line) for line in whole.splitlines()]
+
+
+def of_kind(run: Path, kind: str) -> list[dict[str, Any]]:
+    return [event for event in events(run) if event["event"] == kind]
+
+
+def problems(plan: Plan) -> list[str]:
+    """Why not every trial is accounted for exactly once; nothing where each is."""
+    found = []
+    begun, ended = (Counter(event["trial"] for event in of_kind(plan.run, kind)) for kind in ("trial", "end"))
+    expected = Counter(range(plan.trials))
+    if begun != expected:
+        found.append(f"trials begun: {dict(begun)}")
+    if ended != expected:
+        found.append(f"trials ended: {dict(ended)}")
+    rungs = Counter((event["trial"], event["step"]) for event in of_kind(plan.run, "rung"))
+    every_rung = Counter((trial, step) for trial in range(plan.trials) for step in range(1, plan.rungs + 1))
+    if rungs != every_rung:
+        found.append(f"rungs missing: {sorted(every_rung - rungs)}, doubled: {sorted(rungs - every_rung)}")
+    found += _after_the_end(plan.run)
+    found += [
+        f"trial {event['trial']}: {event['reason']}"
+        for event in of_kind(plan.run, "end")
+        if event["status"] == "failed"
+    ]
+    if not found and (proposed := _proposed(plan.run)) != plan.trials:
+        found.append(f"the study holds {proposed} trials")
+    return found
+
+
+def _after_the_end(run: Path) -> list[str]:
+    """What happened to trials that had ended."""
+    over: set[int] = set()
+    found = []
+    for event in events(run):
+        if event.get("trial") in over and event["event"] in ("trial", "rung", "again", "revive"):
+            found.append(f"trial {event['trial']} had ended, and then: {event['event']}")
+        if event["event"] == "end":
+            over.add(event["trial"])
+    return found
+
+
+def _proposed(run: Path) -> int:
+    """How many trials the study of Optuna's holds."""
+    import optuna
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    storage = JournalStorage(JournalFileBackend(str(run / "study.journal")))
+    (study,) = optuna.get_all_study_summaries(storage)
+    return study.n_trials

@@ -1,0 +1,157 @@
+"""Faults of workers in a sweep on several nodes: their processes and nodes are killed, frozen, drained."""
+
+import random
+import statistics
+import time
+from collections.abc import Callable
+
+from benchmarks.chaos.nodes import Actor, Nodes, kill, nodes, stop
+from benchmarks.chaos.outcomes import Outcome, Recovery, Setting, outcome
+from benchmarks.chaos.sweeps import Plan, SweepProcess, events, of_kind, problems
+
+SLOTS = 3
+RUNGS = 6
+CALM_RUNGS = 3  # between a recovery and the next fault
+MOST_DELAY_SECONDS = 2.0  # so that faults come anywhere within a rung
+NOTICE_SECONDS = 30
+NODES_LOST_TOGETHER = 3
+
+Strike = Callable[[Nodes, Actor], None]
+
+
+def kill_trials(setting: Setting) -> Outcome:
+    """SIGKILL for the process of a running trial."""
+    return _strike_often(setting, "trial", lambda _, actor: kill(actor.pid))
+
+
+def freeze_trials(setting: Setting) -> Outcome:
+    """SIGSTOP for the process of a running trial: it says nothing any more, and is found and killed."""
+    found = _strike_often(setting, "frozen", lambda _, actor: stop(actor.pid))
+    found.notes["most_from_freezing"] = round(max(each.again_at - each.struck_at for each in found.recoveries), 1)
+    return found
+
+
+def kill_nodes(setting: Setting) -> Outcome:
+    """A running trial's node, without a notice. A spare one is there, as an autoscaler would bring one."""
+    return _strike_often(setting, "node", _lose_node, spare=1)
+
+
+def _lose_node(cluster: Nodes, actor: Actor) -> None:
+    cluster.kill_node(actor.node_id)
+
+
+def drain_nodes(setting: Setting) -> Outcome:
+    """A running trial's node is announced to go away, and is killed once its trial has left it."""
+    return _strike_often(setting, "drained", _announce_end, after=_lose_node, spare=1)
+
+
+def _announce_end(cluster: Nodes, actor: Actor) -> None:
+    cluster.drain(actor.node_id, NOTICE_SECONDS)
+
+
+def _strike_often(setting: Setting, case: str, strike: Strike, after: Strike | None = None, spare: int = 0) -> Outcome:
+    """A sweep with so many faults, one after the other; each lost node is replaced."""
+    draw = random.Random(case)
+    with nodes(SLOTS + spare) as cluster:
+        options = (f"--resources.address={cluster.address}", f"--resources.max_concurrent_trials={SLOTS}")
+        plan = setting.plan(case, SLOTS + 2 * setting.times, RUNGS, options)
+        recoveries = []
+        with SweepProcess(plan) as sweep:
+            for _ in range(setting.times):
+                _wait_for_calm(sweep)
+                time.sleep(draw.uniform(0, MOST_DELAY_SECONDS))
+                recoveries.append(_strike(cluster, sweep, strike, after))
+                if spare:
+                    cluster.add()
+            code = sweep.end()
+        found = outcome(plan, recoveries, _start_seconds(plan))
+    if code:
+        found.problems.append(f"the driver ended with {code}")
+    return found
+
+
+def _wait_for_calm(sweep: SweepProcess) -> None:
+    wanted = len(of_kind(sweep.plan.run, "rung")) + CALM_RUNGS
+    sweep.wait_until(lambda: len(of_kind(sweep.plan.run, "rung")) >= wanted)
+
+
+def _strike(cluster: Nodes, sweep: SweepProcess, strike: Strike, after: Strike | None) -> Recovery:
+    """A fault, and the wait for the next rung of the trial that it hit."""
+    run, victim = sweep.plan.run, cluster.some_trial()
+    num_before = len(events(run))
+
+    def cut() -> int | None:
+        """The place of the event that says which trial was hit."""
+        numbered = enumerate(events(run)[num_before:], num_before)
+        return next((place for place, event in numbered if event["event"] == "cut"), None)
+
+    struck_at = time.time()
+    strike(cluster, victim)
+    sweep.wait_until(lambda: cut() is not None)
+    place = cut() or 0
+    trial = events(run)[place]["trial"]
+    if after is not None:
+        after(cluster, victim)
+    again_at = sweep.wait_until(lambda: _has_rung(events(run)[place:], trial))
+    reported_at = cluster.death_of(victim) or struck_at
+    return Recovery(struck_at, reported_at, again_at)
+
+
+def _has_rung(later: list[dict[str, object]], trial: int) -> bool:
+    return any(event["event"] == "rung" and event["trial"] == trial for event in later)
+
+
+def _start_seconds(plan: Plan) -> float:
+    """What the first processes took, from the beginning of their trials to the first rungs."""
+    begun: dict[int, float] = {event["trial"]: event["at"] for event in of_kind(plan.run, "trial")}
+    first_rungs: dict[int, float] = {
+        event["trial"]: event["at"] for event in of_kind(plan.run, "rung") if event["step"] == 1
+    }
+    first = [trial for trial in range(SLOTS) if trial in first_rungs]
+    return statistics.median(first_rungs[trial] - begun[trial] for trial in first)
+
+
+def kill_idle(setting: Setting) -> Outcome:
+    """SIGKILL for a process whose trial has just ended, and which is to have the next one."""
+    with nodes(1) as cluster:
+        plan = setting.plan("idle", 2 * setting.times + 1, 1, (f"--resources.address={cluster.address}",))
+        recoveries = []
+        with SweepProcess(plan) as sweep:
+            for _ in range(setting.times):
+                recoveries.append(_kill_idle(cluster, sweep))
+            code = sweep.end()
+        num_idle = (plan.folder / "output.log").read_text().count("the process that was to run it had died")
+        found = outcome(plan, recoveries, _start_seconds(plan), killed_while_idle=num_idle)
+    if code:
+        found.problems.append(f"the driver ended with {code}")
+    return found
+
+
+def _kill_idle(cluster: Nodes, sweep: SweepProcess) -> Recovery:
+    run = sweep.plan.run
+    num_ended = len(of_kind(run, "end"))
+    struck_at = sweep.wait_until(lambda: len(of_kind(run, "end")) > num_ended)
+    (victim,) = cluster.trials()
+    kill(victim.pid)
+    num_rungs = len(of_kind(run, "rung"))
+    again_at = sweep.wait_until(lambda: len(of_kind(run, "rung")) > num_rungs)
+    return Recovery(struck_at, cluster.death_of(victim) or struck_at, again_at)
+
+
+def kill_three_nodes(setting: Setting) -> Outcome:
+    """A sweep of 20 trials on six nodes, of which three are killed at once. It is one sweep, whatever ``times`` is."""
+    with nodes(2 * NODES_LOST_TOGETHER) as cluster:
+        options = (
+            f"--resources.address={cluster.address}",
+            f"--resources.max_concurrent_trials={NODES_LOST_TOGETHER + 1}",
+        )
+        plan = setting.plan("three-nodes", 20, 2, options)
+        with SweepProcess(plan) as sweep:
+            sweep.wait_until(lambda: len(of_kind(plan.run, "rung")) >= NODES_LOST_TOGETHER)
+            for actor in cluster.trials()[:NODES_LOST_TOGETHER]:
+                cluster.kill_node(actor.node_id)
+            code = sweep.end()
+    found = Outcome(NODES_LOST_TOGETHER, problems(plan), notes={"trials_hit": len(of_kind(plan.run, "cut"))})
+    if code:
+        found.problems.append(f"the driver ended with {code}")
+    return found
