@@ -10,6 +10,9 @@ from unittest import mock
 
 ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1"}
 
+ALONE = ("--resources.cpus_per_trial", "1", "--resources.max_concurrent_trials", "1")
+"""For sweeps whose trials are to be the same to the bit wherever they run, and to be proposed in the same order."""
+
 Done = subprocess.CompletedProcess[str]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from support.command_line import Done, raysweep, runs
+from support.command_line import ALONE, Done, raysweep, runs
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Smoke:
     with FileLock(root / "smoke.lock"):
         if not output.is_file():
             folder.mkdir()
-            output.write_text(json.dumps(vars(raysweep(folder, "run", "smoke"))))
+            output.write_text(json.dumps(vars(raysweep(folder, "run", "smoke", *ALONE))))
     done = Done(**json.loads(output.read_text()))
     assert done.returncode == 0, done.stdout + done.stderr
     return Smoke(folder, done)

