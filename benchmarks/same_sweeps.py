@@ -1,0 +1,92 @@
+"""A sweep on three nodes, three trials at a time, and the same on one node, one at a time: equal to the bit.
+
+Trials are drawn at random and none is stopped, so that which trials there are does not depend on which ends first. Each has
+one CPU, and its precision is given. Compared are all trials' configurations, and of each rung the loss and every point.
+A second pair of sweeps has the default sampler and early stopping: there what both proposed is compared.
+
+``ratio`` is the share of the compared rungs that are equal, of which 1 is the only good value.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from benchmarks import measure
+from benchmarks.chaos import prepares
+from benchmarks.chaos.nodes import nodes
+from benchmarks.chaos.outcomes import Setting
+from benchmarks.chaos.sweeps import Plan, SweepProcess, of_kind
+
+NUM_NODES = 3
+PAIRS = {
+    "random": ["--sampler=random", "--space.precision=fp32"],
+    "default": ["--space.precision=fp32", "--early_stopping.policy=growth"],
+}
+UNEQUAL = (
+    "at",
+    "seconds",
+    "node",
+    "cost",
+    "may_begin",
+    "number",
+    "after",
+)  # of a rung: when and where it was, and its place
+
+
+def main() -> None:
+    parser = measure.parser("benchmarks.same_sweeps", __doc__)
+    arguments = parser.parse_args()
+    with measure.workplace() as temporary:
+        found = measure.machine()
+        figures = _run(arguments, temporary)
+    measure.finish("same_sweeps", figures, found, arguments.json)
+
+
+def _run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    setting = Setting(folder, folder / "prepared" / "artifacts", 0)
+    prepares.prepare(folder / "prepared", ["--resources.num_cpus=2"])
+    trials, rungs = (3, 1) if arguments.quick else (8, 3)
+    cases: dict[str, Any] = {}
+    for name in ["random"] if arguments.quick else PAIRS:
+        one = setting.plan(f"{name}-one", trials, rungs, ["--resources.num_cpus=1", *PAIRS[name]])
+        _sweep(one)
+        with nodes(NUM_NODES) as cluster:
+            several = setting.plan(
+                f"{name}-three", trials, rungs, [f"--resources.address={cluster.address}", *PAIRS[name]]
+            )
+            _sweep(several)
+        cases[name] = _compared(one, several)
+    rows = [[name, *case.values()] for name, case in cases.items()]
+    print(measure.table(("sampler", "trials of both", "rungs of both", "equal"), rows))
+    num_rungs = sum(case["rungs"] for case in cases.values())
+    ratio = sum(case["equal"] for case in cases.values()) / max(num_rungs, 1)
+    print(f"\nratio: {ratio:.3f} (rungs on three nodes that are those of one, to the bit)")
+    return {"ratio": ratio, "ratio_of": ["equal rungs", "rungs that both sweeps had"], "cases": cases}
+
+
+def _sweep(plan: Plan) -> None:
+    with SweepProcess(plan) as sweep:
+        if sweep.end():
+            raise SystemExit(f"the sweep failed: {sweep.tail}")
+
+
+def _compared(one: Plan, other: Plan) -> dict[str, int]:
+    rungs, others = _rungs(one), _rungs(other)
+    both = rungs.keys() & others.keys()
+    equal = sum(rungs[key] == others[key] for key in both)
+    return {"trials": len({config for config, _ in both}), "rungs": len(both), "equal": equal}
+
+
+def _rungs(plan: Plan) -> dict[tuple[str, int], dict[str, Any]]:
+    """What each rung came to, by its trial's configuration and its step."""
+    configs = {event["trial"]: str(sorted(event["config"].items())) for event in of_kind(plan.run, "trial")}
+    return {
+        (configs[event["trial"]], event["step"]): {
+            name: value for name, value in event.items() if name not in (*UNEQUAL, "trial")
+        }
+        for event in of_kind(plan.run, "rung")
+    }
+
+
+if __name__ == "__main__":
+    main()
