@@ -58,6 +58,7 @@ LEAVE_SECONDS = 0.5  # in which the last result of a process on a node that goes
 STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT)
 REMOVED = "removed before it began"
 NODE_DIED = "its node has died"  # in what Ray says of an actor
+SHORT_OF_MEMORY = "running low on memory"  # the same, of processes that Ray itself has killed
 CREATION = "in its creation task"  # the same, where the actor could not be made
 
 
@@ -75,12 +76,16 @@ class SweepTask:
 
 @dataclass(frozen=True)
 class TrialTask:
-    """What the actor that runs a trial is told. ``run`` counts a configuration's replicates from 1."""
+    """What the actor that runs a trial is told. ``run`` counts a configuration's replicates from 1.
+
+    With ``recomputes`` it is to do with less memory, as its last process was killed for want of it.
+    """
 
     sweep: SweepTask
     number: int
     config: TrialConfig
     run: int
+    recomputes: bool = False
 
     @property
     def num_rungs(self) -> int:
@@ -203,6 +208,7 @@ class TrialActor(tune.Trainable):
             checkpoints=self.task.checkpoints,
             on_rest=_do_nothing if self.pulse is None else self.pulse.rest,
             leaves=_node_is_draining(),
+            recomputes=self.task.recomputes,
         )
 
     def _test_scores(self, task: ScoreTask) -> Iterator[ScoredRung]:
@@ -335,7 +341,8 @@ class TuneSearcher(_NotInSnapshots, Searcher):
             return None if self._sweep.assignments or was_paused else self._rung_to_score()
         number, config = asked
         run = self._sweep.scheduler.trials[number].run
-        return _as_tune_config(TrialTask(self._task, number, config, run))
+        recomputes = number in self._sweep.short_of_memory
+        return _as_tune_config(TrialTask(self._task, number, config, run, recomputes))
 
     def _rung_to_score(self) -> Any:
         rung = None if self._sweep.is_paused else self._scores.next()
@@ -509,6 +516,9 @@ class _Error:
             return Loss(Blame.PROCESS, self.reason)
         if not self.had_begun and CREATION not in self.text:
             return Loss(Blame.NODE, "the process that was to run it had died")
+        if SHORT_OF_MEMORY in self.text:
+            reason = "its node ran low on memory, and its process was killed"
+            return Loss(Blame.PROCESS, reason, needs_memory=True)
         if NODE_DIED in self.text:
             return Loss(Blame.NODE, f"its node went away: {self.last_line}")
         return Loss(Blame.PROCESS, f"its process died: {self.last_line}")

@@ -23,10 +23,11 @@ class Blame(Enum):
 
 @dataclass(frozen=True)
 class Loss:
-    """A trial lost its worker within a rung. ``reason`` is one line."""
+    """A trial lost its worker within a rung. ``reason`` is one line; ``needs_memory`` says that its node had too little."""
 
     blame: Blame
     reason: str
+    needs_memory: bool = False
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,7 @@ class Sweep:
         self._weights = WeightStore(self.run, max_bytes)
         self._failures = Failures(self.config.resources)
         self._slowest_rung_seconds = 0.0  # of this session
+        self.short_of_memory: set[int] = set()  # trials that lost a process of this session for want of it
         self._num_defects = 0  # trials that failed in this session, but for those that diverged
         self._started_at = time.monotonic()  # as if all sessions had run without a break
         self._interrupted: deque[int] = deque()  # trials that a budget or a crash cut off: they go on first
@@ -271,6 +272,8 @@ class Sweep:
         if self.assignments[number].verdict is not None:  # it was about to leave
             self.rest(number)
             return
+        if loss.needs_memory:
+            self.short_of_memory.add(number)
         if reason_to_end := self._failures.lose(number, loss):
             self.rest(number, failure=reason_to_end)
             return

@@ -97,9 +97,11 @@ def rungs_and_progress(  # noqa: PLR0913 (as rungs, and what its caller listens 
     checkpoints: str | Path | Folder | None = None,
     on_rest: Callable[[], None] = lambda: None,
     leaves: Callable[[], bool] = lambda: False,
+    recomputes: bool = False,
 ) -> Iterator[RungResult | RungProgress]:
     """As :func:`rungs`, and within long rungs how far the trial is.
 
+    With ``recomputes`` the activations of a batch are never in memory all at once; the gradients are the same.
     ``on_rest`` is called before what may take long without an optimizer step: an evaluation, or writing a checkpoint.
     Where the trial ``leaves``, each progress has a checkpoint.
     """
@@ -107,6 +109,7 @@ def rungs_and_progress(  # noqa: PLR0913 (as rungs, and what its caller listens 
     from raysweep.training.trainer import Training
 
     training = Training(config, workbench, seed, num_rungs)
+    training.recomputes = recomputes
     last = None if checkpoints is None else training_state.restore(training, checkpoints)
     within_rung = training.progress.seen_in_rung > 0
     if last is not None and not within_rung:  # within a rung, the last one was taken and the model has moved on since
