@@ -255,6 +255,10 @@ class BudgetConfig(Frozen):
             raise ValueError("money needs prices, such as {gpu_worker: 3.06, default: 0.1} an hour")
         return self
 
+    def price_per_hour(self, node_type: str) -> float | None:
+        """Of a whole node; None where its type has no price."""
+        return self.prices.get(node_type, self.prices.get("default"))
+
     def rungs_of(self, examples_per_rung: int) -> int:
         """How many rungs a trial has that sees so many examples at each."""
         return self.rungs if self.examples_per_trial is None else self.examples_per_trial // examples_per_rung

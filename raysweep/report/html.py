@@ -11,6 +11,7 @@ from raysweep.report.tables import (
     MISSES,
     TextTable,
     area_table,
+    bill_table,
     cost_table,
     front_table,
     mean_table,
@@ -21,7 +22,14 @@ from raysweep.report.tables import (
     trial_counts,
     trial_table,
 )
-from raysweep.report.texts import HYPERVOLUME_TEXT, MEANS_TEXT, SCORES_TEXT, cost_text, objective_text
+from raysweep.report.texts import (
+    HYPERVOLUME_TEXT,
+    MEANS_TEXT,
+    SCORES_TEXT,
+    bill_sentences,
+    cost_text,
+    objective_text,
+)
 from raysweep.results.account import Entry
 
 MAX_OPEN_TRIALS = 30  # longer tables of trials start folded
@@ -81,6 +89,7 @@ def render(summary: Summary, front_png: bytes, progress_png: bytes) -> str:
         _explained_table("Hypervolume", HYPERVOLUME_TEXT, area_table(summary)),
         _progress(summary, progress_png),
         _costs(summary),
+        _explained_table("Bill", bill_sentences(summary.bill), bill_table(summary)),
         _trials(summary),
         _failures(summary),
         _section("Settings", _table(settings_table(summary), "fit")),

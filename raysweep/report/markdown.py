@@ -5,13 +5,14 @@ from raysweep.report.summary import Summary
 from raysweep.report.tables import (
     TextTable,
     area_table,
+    bill_table,
     cost_table,
     front_table,
     mean_table,
     settings_table,
     trial_table,
 )
-from raysweep.report.texts import HYPERVOLUME_TEXT, MEANS_TEXT, SCORES_TEXT, cost_text, objective_text
+from raysweep.report.texts import HYPERVOLUME_TEXT, MEANS_TEXT, SCORES_TEXT, bill_sentences, cost_text, objective_text
 
 
 def markdown(summary: Summary) -> str:
@@ -34,6 +35,9 @@ def markdown(summary: Summary) -> str:
         lines += _section("Hypervolume", areas, HYPERVOLUME_TEXT)
     if summary.trials:
         lines += _section("Cost", cost_table(summary), cost_text(summary.account))
+    bill = bill_table(summary)
+    if bill.rows:
+        lines += _section("Bill", bill, bill_sentences(summary.bill))
     lines += _section("Settings", settings_table(summary))
     if summary.trials:
         lines += _section("Trials", trial_table(summary))

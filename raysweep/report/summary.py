@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from raysweep.metrics.objective import Objective, Pair
 from raysweep.metrics.pareto import hypervolume, knee
 from raysweep.results.account import Account, account_of
+from raysweep.results.bill import Bill, bill_of
 from raysweep.results.types import Point, Results, Rung, RunInfo, ScoredSplit, Trial
 from raysweep.results.views import front_members
 
@@ -72,6 +73,7 @@ class Summary:
     oracles: Mapping[ScoredSplit, tuple[Point, ...]]  # by rising bonus
     areas: Mapping[ScoredSplit, Area]
     account: Account
+    bill: Bill
 
     @property
     def has_test(self) -> bool:
@@ -103,6 +105,7 @@ def summarise(results: Results) -> Summary:
         oracles=oracles,
         areas=_areas(members, oracles, criterion),
         account=account_of(results),
+        bill=bill_of(results),
     )
 
 

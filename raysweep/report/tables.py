@@ -191,6 +191,22 @@ def cost_table(summary: Summary) -> TextTable:
     return TextTable(tuple(columns), rows, frozenset({"trials that are"}))
 
 
+def bill_table(summary: Summary) -> TextTable:
+    """What nodes cost by their types, booting and up; no rows where the sweep had no prices."""
+    bill = summary.bill
+    rows = []
+    for node in bill.nodes:
+        price = node.price_per_hour
+        prices = (ABSENT,) * 2 if price is None else (f"{price:g}", f"{node.boot_money + node.up_money:,.2f}")
+        rows.append((node.type, _hours(node.boot_seconds), _hours(node.up_seconds), *prices))
+    if rows:
+        boot_seconds = sum(node.boot_seconds for node in bill.nodes)
+        up_seconds = sum(node.up_seconds for node in bill.nodes)
+        rows.append(("all", _hours(boot_seconds), _hours(up_seconds), ABSENT, f"{bill.total:,.2f}"))
+    columns = ("nodes of type", "hours booting", "hours up", "price an hour", "money")
+    return TextTable(columns, tuple(rows), frozenset({"nodes of type"}))
+
+
 def _hours(seconds: float) -> str:
     return f"{seconds / 3600:,.2f}"
 

@@ -1,6 +1,7 @@
 """Sentences that the tables, the pages and the terminal share."""
 
 from raysweep.results.account import Account, sentence
+from raysweep.results.bill import Bill, bill_text
 from raysweep.results.types import RunInfo
 
 HYPERVOLUME_TEXT = (
@@ -29,6 +30,12 @@ COST_TEXT = (
 )
 
 
+BILL_TEXT = (
+    "Counted while raysweep ran, prepare included. Nodes that are there before or afterwards, disks, addresses and traffic "
+    "are not in it."
+)
+
+
 def objective_formula(info: RunInfo) -> str:
     """The objective as a reader would write it, such as ``0.5 P + 0.5 S``."""
     other = "retention" if info.similarity == "retention" else "S"
@@ -46,6 +53,12 @@ def objective_text(info: RunInfo) -> str:
     """What the sweep optimised, in a sentence or two."""
     constraints = f" Constraints: {constraints_text(info)}." if info.constraints else ""
     return f"Objective: {objective_formula(info)}.{constraints}"
+
+
+def bill_sentences(bill: Bill) -> str:
+    """The bill in words, and what it leaves out."""
+    text = bill_text(bill)
+    return f"{text[0].upper()}{text[1:]}. {BILL_TEXT}"
 
 
 def cost_text(account: Account) -> str:

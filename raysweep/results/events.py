@@ -13,6 +13,7 @@ kind of event; the other keys are the fields of its class:
 ``end``     :class:`TrialEnded`
 ``mean``    :class:`ReplicatesAveraged`
 ``points``  :class:`PointsScored`
+``nodes``   :class:`NodesCounted`
 ``finish``  :class:`SessionFinished`
 """
 
@@ -25,7 +26,7 @@ from typing import Any, ClassVar, Self
 from pydantic import TypeAdapter, ValidationError
 
 from raysweep.errors import InputError
-from raysweep.results.types import SCHEMA, Cost, Mean, Node, Point, RunInfo, point_problem
+from raysweep.results.types import SCHEMA, Cost, Mean, Node, NodeTime, Point, RunInfo, point_problem
 from raysweep.trial_status import TrialStatus
 
 
@@ -241,6 +242,15 @@ class PointsScored(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class NodesCounted(Event):
+    """How long the cluster's nodes were there since this was last written, prepare included, at the prices of the time."""
+
+    kind = "nodes"
+
+    nodes: tuple[NodeTime, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class SessionFinished(Event):
     """The sweep ended. ``status`` is completed, interrupted, budget, plateau or failed."""
 
@@ -270,6 +280,7 @@ EVENTS: Mapping[str, type[Event]] = {
         TrialEnded,
         ReplicatesAveraged,
         PointsScored,
+        NodesCounted,
         SessionFinished,
     )
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 from raysweep.errors import InputError
 from raysweep.results.events import (
     Event,
+    NodesCounted,
     PaidEvent,
     PointsScored,
     ReplicatesAveraged,
@@ -19,7 +20,7 @@ from raysweep.results.events import (
     TrialStarted,
 )
 from raysweep.results.ledger import events_of, name_of
-from raysweep.results.types import Cost, Mean, Point, Results, Rung, RunInfo, Trial
+from raysweep.results.types import Cost, Mean, NodeTime, Point, Results, Rung, RunInfo, Trial
 from raysweep.storage.folder import Folder, as_folder
 from raysweep.trial_status import TrialStatus
 
@@ -58,6 +59,7 @@ def results_of(events: Iterable[Event], run: Folder) -> Results:
         reason=tables.reason,
         seconds=tables.seconds,
         means=tables.all_means(),
+        nodes=tuple(tables.nodes.values()),
     )
 
 
@@ -70,6 +72,7 @@ class _Tables:
     rungs: list[Rung] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     means: dict[int, tuple[Mean, ...]] = field(default_factory=dict)  # by original; a later event replaces them
+    nodes: dict[tuple[str, float | None], NodeTime] = field(default_factory=dict)  # by type and price
     status: str = "running"
     reason: str = ""
     seconds: float = 0.0
@@ -86,13 +89,19 @@ class _Tables:
                 self.means[event.trial] = event.points
             case PointsScored():
                 self.points += event.points
-            case SessionFinished():
-                self.status, self.reason, self.seconds = event.status, event.reason, event.seconds
+            case NodesCounted():
+                self._add_nodes(event)
         if isinstance(event, StatusChange):
             self._change_status(event)
         if isinstance(event, PaidEvent) and event.cost is not None:
             self._set_cost(event.trial, event.cost)
-        if isinstance(event, SessionStarted | TrialStarted | StatusChange):  # of a session after one that finished
+        self._note_ending(event)
+
+    def _note_ending(self, event: Event) -> None:
+        """Of the latest session: one that goes on after one that finished has not."""
+        if isinstance(event, SessionFinished):
+            self.status, self.reason, self.seconds = event.status, event.reason, event.seconds
+        if isinstance(event, SessionStarted | TrialStarted | StatusChange):
             self.status, self.reason = "running", ""
 
     def _add_trial(self, event: TrialStarted) -> None:
@@ -112,6 +121,14 @@ class _Tables:
                 loss=event.loss,
             )
         )
+
+    def _add_nodes(self, event: NodesCounted) -> None:
+        for node in event.nodes:
+            key = node.type, node.price_per_hour
+            before = self.nodes.get(key, NodeTime(node.type, 0.0, 0.0))
+            boot_seconds = before.boot_seconds + node.boot_seconds
+            up_seconds = before.up_seconds + node.up_seconds
+            self.nodes[key] = dataclasses.replace(node, boot_seconds=boot_seconds, up_seconds=up_seconds)
 
     def _change_status(self, event: StatusChange) -> None:
         self._check_begun(event.trial)

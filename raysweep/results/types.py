@@ -165,6 +165,24 @@ class Mean:
 
 
 @dataclass(frozen=True)
+class NodeTime:
+    """How long nodes of one type booted and were up, all of them together; the price an hour is None where there is none."""
+
+    type: str
+    boot_seconds: float
+    up_seconds: float
+    price_per_hour: float | None = None
+
+    @property
+    def boot_money(self) -> float:
+        return self.boot_seconds / 3600 * (self.price_per_hour or 0.0)
+
+    @property
+    def up_money(self) -> float:
+        return self.up_seconds / 3600 * (self.price_per_hour or 0.0)
+
+
+@dataclass(frozen=True)
 class Results:
     """A run's stored results, as read back by :func:`load`."""
 
@@ -177,6 +195,7 @@ class Results:
     reason: str
     seconds: float
     means: tuple[Mean, ...] = ()  # of trials that have replicates
+    nodes: tuple[NodeTime, ...] = ()  # by type and price, where the sweep had prices
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,9 @@ from raysweep.errors import InputError
 from raysweep.prepare.build import prepare
 from raysweep.prepare.plan import Plan, make_plan
 from raysweep.results.account import account_of, sentence
+from raysweep.results.bill import bill_of, bill_text
 from raysweep.results.reader import load
+from raysweep.runner.node_watch import metered
 from raysweep.runner.session import Session
 from raysweep.storage import location
 from raysweep.storage.bucket import StorageError
@@ -136,9 +138,13 @@ def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session
     ending = FAILED
     with contextlib.ExitStack() as uploads:
         try:
-            with connected(plan.config.resources, show_workers=log is not None) as capacity:
+            with (
+                connected(plan.config.resources, show_workers=log is not None) as capacity,
+                metered(plan.config.budget) as meter,
+            ):
                 session = Session.open(plan, capacity, display, log)
                 sweep = begin(session)
+                sweep.meter = meter
                 sweep.ledger.on_lost = _interrupt_main_thread
                 growing = ["study.journal", *([log.path.name] if log is not None else [])]
                 uploads.enter_context(uploaded(sweep.run, growing))
@@ -159,11 +165,18 @@ def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session
         finally:
             if sweep is not None:  # Ray is down by now, so no trial writes any more
                 sweep.finish(*ending)
-                display.line(f"run: {sentence(account_of(load(sweep.run)), sweep.scheduler.replicates.trials)}")
+                _tell_costs(sweep)
     if ending == INTERRUPTED or sweep.cause is not None:
         more_budget = f" --{sweep.cause.key} MORE" if sweep.cause else ""
         display.line(f"run: to go on: raysweep run --resume {sweep.run.location}{more_budget}")
     return RunOutcome(sweep.run, ending)
+
+
+def _tell_costs(sweep: Sweep) -> None:
+    results = load(sweep.run)
+    sweep.display.line(f"run: {sentence(account_of(results), sweep.scheduler.replicates.trials)}")
+    if results.nodes:
+        sweep.display.line(f"run: {bill_text(bill_of(results))}")
 
 
 def _interrupt_main_thread() -> None:

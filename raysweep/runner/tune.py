@@ -27,13 +27,14 @@ from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from raysweep.cluster import GROUP_LABEL, WaitingWatch, address_of
+from raysweep.cluster import WaitingWatch, address_of
 from raysweep.config.sweep import BudgetConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.results.ledger import checkpoint_folder, point_folder, point_name
-from raysweep.results.types import LOCAL, Node, RungProgress
+from raysweep.results.types import Node, RungProgress
+from raysweep.runner.node_watch import node_type
 from raysweep.runner.preemption import DrainWatch, watch_for_notices
 from raysweep.runner.pulse import Listener, Pulse, PulseWatch, Silence, kill, kill_all, listen
 from raysweep.runner.workers import WorkbenchSpec, open_workbench, score_on_test
@@ -288,9 +289,8 @@ def _this_node() -> Node:
     """The node of this process: its type in the cluster's file, and what it has."""
     node_id = ray.get_runtime_context().get_node_id()
     present: dict[str, Any] = next((node for node in ray.nodes() if node["NodeID"] == node_id), {})
-    labels, resources = present.get("Labels", {}), present.get("Resources", {})
-    kind = labels.get(GROUP_LABEL) or labels.get("ray.io/node-type") or LOCAL
-    return Node(kind, resources.get("CPU", 0.0), resources.get("GPU", 0.0))
+    resources = present.get("Resources", {})
+    return Node(node_type(present), resources.get("CPU", 0.0), resources.get("GPU", 0.0))
 
 
 class SweepStoppedError(BaseException):
@@ -453,6 +453,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
     @_ends_the_sweep()
     def on_step_end(self, iteration: int, trials: list[TuneTrial], **info: Any) -> None:
         self._scores.show()
+        self._sweep.count_nodes()
         statuses = {trial.status for trial in trials if trial.status in (TuneTrial.RUNNING, TuneTrial.PENDING)}
         if statuses == {TuneTrial.PENDING}:
             self._waiting.check(time.monotonic() - self._moved_at)

@@ -41,7 +41,7 @@ class CostTracker:
 
     def unpriced(self, node: Node) -> str | None:
         """Words for people, the first time that money is limited and a node's type has no price."""
-        is_free = self._price_per_hour(node) is None
+        is_free = self.budget.price_per_hour(node.type) is None
         if self.budget.money is None or not is_free or node.type in self._named_as_free:
             return None
         self._named_as_free.add(node.type)
@@ -53,15 +53,11 @@ class CostTracker:
     def spend(self, trial: int, seconds: float, node: Node) -> None:
         """A trial held its resources on a node for so long."""
         hours = seconds / 3600
-        money = hours * (self._price_per_hour(node) or 0.0) * self._share_of(node)
+        price = self.budget.price_per_hour(node.type) or 0.0
+        money = hours * price * self._share_of(node)
         cost = Cost(seconds, seconds * self.cpus, seconds * self.gpus, money)
         self.trials.setdefault(trial, Cost()).add(cost)
         self.total.add(cost)
-
-    def _price_per_hour(self, node: Node) -> float | None:
-        """Of the whole node; None where its type has no price."""
-        prices = self.budget.prices
-        return prices.get(node.type, prices.get("default"))
 
     def _share_of(self, node: Node) -> float:
         """The share of the node that a trial pays for: of its CPUs or of its GPUs, whichever is more."""

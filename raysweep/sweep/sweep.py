@@ -17,6 +17,7 @@ from raysweep.errors import InputError
 from raysweep.metrics.objective import Pair
 from raysweep.results.events import (
     Event,
+    NodesCounted,
     ReplicatesAveraged,
     RungFinished,
     SessionFinished,
@@ -35,6 +36,7 @@ from raysweep.storage.folder import Folder
 from raysweep.sweep.budget import CostTracker, ReachedLimit
 from raysweep.sweep.disk import WeightStore
 from raysweep.sweep.failures import Blame, Failures, Loss
+from raysweep.sweep.node_meter import NodeMeter
 from raysweep.sweep.optuna_study import StudyFile
 from raysweep.sweep.progress import PointName, Progress, Verdict
 from raysweep.sweep.replay_ledger import LedgerReplay
@@ -44,6 +46,7 @@ from raysweep.trial_status import TrialStatus
 
 SLOWEST_RUNGS = 10  # so many times the slowest rung so far is too long for a rung
 LEAST_RUNG_LIMIT_SECONDS = 1800.0
+NODES_COUNTED_SECONDS = 300.0  # between two events that say how long nodes were there; a kill loses so much of the bill
 
 
 @dataclass
@@ -80,6 +83,8 @@ class Sweep:
         self.short_of_memory: set[int] = set()  # trials that lost a process of this session for want of it
         self._num_defects = 0  # trials that failed in this session, but for those that diverged
         self._started_at = time.monotonic()  # as if all sessions had run without a break
+        self.meter = NodeMeter(self.config.budget)  # of the cluster's nodes; whoever joins one has it look there
+        self._nodes_counted_at = time.monotonic()
         self._interrupted: deque[int] = deque()  # trials that a budget or a crash cut off: they go on first
 
     @property
@@ -361,6 +366,7 @@ class Sweep:
                 self._interrupt(number, reason)
             self._weights.keep_only(self.front)  # all others, also a rung cut off between its weights and its report
             self._weights.shrink(self.front)
+            self.count_nodes(at_once=True)
             self._log(SessionFinished(status=status, reason=reason, seconds=self.seconds))
         finally:
             self.ledger.close()
@@ -371,6 +377,15 @@ class Sweep:
             self._end(number, Verdict(TrialStatus.STOPPED, reason_to_hold))
 
     # Accounts, disk, ledger and display.
+
+    def count_nodes(self, *, at_once: bool = False) -> None:
+        """Have the time of the cluster's nodes in the ledger, where that is due."""
+        now = time.monotonic()
+        if not at_once and now - self._nodes_counted_at < NODES_COUNTED_SECONDS:
+            return
+        self._nodes_counted_at = now
+        if nodes := self.meter.take():
+            self._log(NodesCounted(nodes=nodes))
 
     def _pay(self, number: int) -> None:
         """Charge a trial for its time on the worker since it was last charged."""

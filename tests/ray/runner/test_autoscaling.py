@@ -10,8 +10,10 @@ import pytest
 from raysweep.cluster import CLUSTER_FILE_VARIABLE, Capacity, connected
 from raysweep.config.sweep import EvaluationConfig, ResourcesConfig
 from raysweep.errors import InputError
+from raysweep.results.bill import bill_of
 from raysweep.results.reader import load
 from raysweep.runner import tune
+from raysweep.runner.node_watch import metered
 from raysweep.runner.workers import WorkbenchSpec
 from support.autoscaled import autoscaled
 from support.faulty_trials import SlowTrials
@@ -47,9 +49,13 @@ def joined(address: str, **resources: Any) -> Any:
 
 def test_nodes_come_in_one_round_never_too_many_and_go_again(address: str, tmp_path: Path) -> None:
     asked = ResourcesConfig(address=address, cpus_per_trial=1, gpus_per_trial=0, max_concurrent_trials=3)
-    sweep, _ = make(tmp_path, budget__trials="6", early_stopping__policy="none")
+    prices = "{cpu: 0.5, default: 0.1}"
+    sweep, _ = make(tmp_path, budget__trials="6", early_stopping__policy="none", budget__prices=prices)
     seen: list[tuple[float, int]] = []
-    with joined(address, cpus_per_trial=1, gpus_per_trial=0, max_concurrent_trials=3) as capacity:
+    with (
+        joined(address, cpus_per_trial=1, gpus_per_trial=0, max_concurrent_trials=3) as capacity,
+        metered(sweep.config.budget) as sweep.meter,
+    ):
         assert num_workers() == 0
         request = capacity.trials(asked)
         assert (request.cpus, request.gpus, request.count) == (1, 0, 3)
@@ -72,7 +78,16 @@ def test_nodes_come_in_one_round_never_too_many_and_go_again(address: str, tmp_p
         while num_workers():
             assert time.monotonic() - ended < IDLE_SECONDS + 15
             time.sleep(0.5)
-    assert [str(trial.status) for trial in load(tmp_path).trials] == ["completed"] * 6
+    results = load(tmp_path)
+    assert [str(trial.status) for trial in results.trials] == ["completed"] * 6
+    bill = bill_of(results)
+    nodes = {node.type: node for node in bill.nodes}
+    assert nodes["cpu"].price_per_hour == 0.5
+    assert 0 < nodes["cpu"].up_seconds <= 3 * (ended - began)
+    assert (
+        0 < sum(node.up_seconds for node in bill.nodes if node.price_per_hour == 0.1) <= ended - began + 5
+    )  # the head's
+    assert bill.trials > 0
 
 
 @pytest.mark.parametrize(("cpus", "gpus"), [(2, 2), (4, 0), (4, 1)])

@@ -53,11 +53,10 @@ def test_the_versions_are_those_of_the_constraints() -> None:
 
 
 @pytest.mark.parametrize("name", RAY_UP)
-def test_prices_name_the_types_of_the_workers(name: str) -> None:
+def test_prices_name_the_types_of_the_nodes(name: str) -> None:
     cluster = yaml.safe_load(read(name))
-    workers = set(cluster["available_node_types"]) - {cluster["head_node_type"]}
     (found,) = prices(read(name))
-    assert set(found) == workers
+    assert set(found) == set(cluster["available_node_types"])
     assert found["gpu_spot"] < found["gpu_on_demand"]
 
 

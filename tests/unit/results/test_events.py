@@ -10,6 +10,7 @@ from raysweep.errors import InputError
 from raysweep.results.events import (
     EVENTS,
     Event,
+    NodesCounted,
     PointsScored,
     ReplicatesAveraged,
     RungFinished,
@@ -24,7 +25,7 @@ from raysweep.results.events import (
     read_event,
 )
 from raysweep.results.ledger import Ledger, read_events
-from raysweep.results.types import Cost, Mean, Node, Point, RunInfo
+from raysweep.results.types import Cost, Mean, Node, NodeTime, Point, RunInfo
 from raysweep.trial_status import TrialStatus
 
 INFO = RunInfo("s", "0", "d", "m", "r", 16, "uniform", 0.5, "similarity", 12, {"dev": 9}, {"dev": 9}, ("0", "1"), 0)
@@ -60,6 +61,7 @@ EXAMPLES: list[tuple[Event, list[str]]] = [
         ["event", "trial", "runs", "points", "at"],
     ),
     (PointsScored(points=(REFERENCE,)), ["event", "points"]),
+    (NodesCounted(nodes=(NodeTime("gpu_spot", 600.0, 90.0, 0.4), NodeTime("head", 0.0, 690.0)), at=9.0), ["event", "nodes", "at"]),
     (SessionFinished(status="budget", reason="", seconds=9.0, at=9.0), ["event", "status", "reason", "seconds", "at"]),
 ]  # fmt: skip
 
