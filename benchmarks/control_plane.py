@@ -1,0 +1,234 @@
+"""Trials without work on Ray Tune, through raysweep's own search: what hands them out, holds, revives and keeps account.
+
+First 500 trials, 16 at a time, on four fake nodes of four CPUs each (``ray.cluster_utils.Cluster``). Each trial is held
+after its first rung and revived once 16 others have been, so it is twice on a worker: two legs. A trial is lost that did not
+complete, and doubled if an event that belongs to it once is in the ledger twice, or a worker did a rung or a leg again. The
+memory is what belongs to the driver's process alone; its growth a leg is the slope over the last four fifths of the legs,
+with all that the sweep, the sampler and Ray Tune keep of trials.
+
+Then 200 trials that sleep for a second each, on two slots of a local Ray. The floor is 100 s. ``ratio`` is the floor over
+what the search took, from the call to its end: starting processes, proposals, the ledger and messages included.
+"""
+
+import argparse
+import contextlib
+import os
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import measure, sst2, workless
+from raysweep import terminal
+from raysweep.cluster import Request, connected
+from raysweep.config.sweep import EvaluationConfig, ResourcesConfig
+from raysweep.results.events import RungFinished, TrialEnded, TrialHeld, TrialRevived, TrialStarted
+from raysweep.results.ledger import Ledger, read_events
+from raysweep.results.types import RunInfo
+from raysweep.trial_status import TrialStatus
+
+SLOTS = 2  # of the trials of a second
+NUM_NODES = 4
+BAR = 1.28  # times the floor
+SETTLED_SHARE = 0.2  # of the legs, by which the driver has loaded what it needs
+OBJECT_STORE_BYTES = 100 * measure.MIB
+REFERENCE = (0.6, 0.47)
+SPACE = {
+    "loss": {"choices": {"triplet": {"margin": {"low": 0.02, "high": 1.0, "log": True}}}},
+    "learning_rate": {"low": 5e-6, "high": 3e-4, "log": True},
+    "freezing": {"choices": ["none", "emb", "emb+B0-2"]},
+}
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many trials are held and revived, how many of them at a time, and how many take a second."""
+
+    held: int
+    concurrent: int
+    of_one_second: int
+    repeats: int
+
+
+def main() -> None:
+    arguments = _arguments()
+    chosen = Size(40, 4, 16, 1) if arguments.quick else Size(500, 16, 200, 1)
+    size = Size(
+        arguments.trials or chosen.held,
+        arguments.concurrent or chosen.concurrent,
+        arguments.seconds or chosen.of_one_second,
+        arguments.repeats or chosen.repeats,
+    )
+    with measure.workplace() as temporary:
+        found = measure.machine()
+        seconds = [_of_one_second(size, arguments, temporary / f"seconds-{turn}") for turn in range(size.repeats)]
+        held = _held_and_revived(size, arguments, temporary / "held")
+    floor = size.of_one_second / SLOTS
+    measured = statistics.median(turn["seconds"] for turn in seconds)
+    rows = [
+        ["trials", f"{size.held}, {size.concurrent} at a time, {held['legs']} legs"],
+        ["lost; doubled", f"{held['lost']}; {held['doubled']}"],
+        ["seconds", f"{held['seconds']:.1f}, {1000 * held['seconds'] / held['legs']:.0f} ms a leg"],
+        ["driver's private memory", f"{held['driver_bytes'] / measure.MIB:.0f} MiB at the end"],
+        ["its growth", f"{held['kib_per_leg']:.1f} KiB a leg"],
+        ["CPUs taken by others", f"{held['others']:.0%}"],
+    ]
+    print(measure.table(("held and revived", ""), rows))
+    rows = [
+        ["trials", f"{size.of_one_second}, {SLOTS} at a time; {size.repeats} turns"],
+        ["floor, s", f"{floor:.0f}"],
+        ["measured, s", ", ".join(f"{turn['seconds']:.1f}" for turn in seconds)],
+        ["until the first was on a worker, s", ", ".join(f"{turn['start_seconds']:.1f}" for turn in seconds)],
+        ["lost; doubled", f"{sum(turn['lost'] for turn in seconds)}; {sum(turn['doubled'] for turn in seconds)}"],
+        ["CPUs taken by others", ", ".join(f"{turn['others']:.0%}" for turn in seconds)],
+    ]
+    print("\n" + measure.table(("of a second each", ""), rows))
+    ratio = floor / measured
+    print(
+        f"\nratio: {ratio:.3f} (the floor over the time measured, which is {1 / ratio:.3f} times it; the bar is {BAR})"
+    )
+    figures = {
+        "ratio": ratio,
+        "ratio_of": ["seconds that the trials themselves take", "seconds of the search"],
+        "times_the_floor": 1 / ratio,
+        "held_and_revived": held,
+        "of_one_second": seconds,
+        "sampler": arguments.sampler,
+    }
+    measure.finish("control_plane", figures, found, arguments.json)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = measure.parser("benchmarks.control_plane", __doc__)
+    parser.add_argument("--trials", type=int, help="that are held and revived; 500, with --quick 40")
+    parser.add_argument("--concurrent", type=int, help="of them at a time; 16, with --quick 4")
+    parser.add_argument("--seconds", type=int, help="trials of a second; 200, with --quick 16")
+    parser.add_argument("--repeats", type=int, help="turns of the trials of a second; 1")
+    parser.add_argument("--sampler", default="mfgp", help="that proposes trials")
+    return parser.parse_args()
+
+
+def _held_and_revived(size: Size, arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    sweep = _sweep(folder, size.held, num_rungs=2, sampler=arguments.sampler)
+    sweep.scheduler.early_stopper = workless.HoldOnce(num_waiting=size.concurrent)
+    with _fake_nodes(size.concurrent) as resources:
+        figures = _search(sweep, workless.Workless, resources, size.concurrent, patient=arguments.patient)
+    settled = [(legs, taken) for legs, taken in sweep.memory if legs >= SETTLED_SHARE * 2 * size.held]
+    legs, taken = np.array(settled).T
+    slope, _ = np.polyfit(legs, taken, 1)
+    return {
+        **figures,
+        **_accounted(folder, size.held, num_rungs=2, num_holds=1),
+        "legs": sweep.num_legs,
+        "kib_per_leg": float(slope) / 1024,
+        "driver_bytes": int(taken[-1]),
+        "driver_bytes_by_legs": sweep.memory,
+    }
+
+
+def _of_one_second(size: Size, arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    sweep = _sweep(folder, size.of_one_second, num_rungs=1, sampler=arguments.sampler)
+    resources = ResourcesConfig(num_cpus=SLOTS)
+    figures = _search(sweep, workless.OfOneSecond, resources, SLOTS, patient=arguments.patient)
+    return {**figures, **_accounted(folder, size.of_one_second, num_rungs=1, num_holds=0)}
+
+
+def _sweep(folder: Path, num_trials: int, *, num_rungs: int, sampler: str) -> workless.WatchedSweep:
+    """A sweep of the real parts, early stopping aside: none."""
+    from rich.console import Console
+
+    from raysweep.results.events import SessionStarted
+    from raysweep.search.scheduler import make_scheduler
+    from raysweep.sweep.budget import CostTracker
+    from raysweep.sweep.optuna_study import StudyFile
+
+    (folder / "points").mkdir(parents=True)
+    budget = {"trials": num_trials, "rungs": num_rungs}
+    config, space = sst2.sweep(sst2.DEMO, folder / "none", space=SPACE, budget=budget, sampler=sampler)
+    ledger = Ledger(folder)
+    info = RunInfo(
+        "s", "0", "d", "m", "r", 16, "uniform", 0.5, "similarity", num_trials, {"dev": 9}, {"dev": 9}, ("0", "1"), 0
+    )
+    ledger.append(SessionStarted(info=info))
+    scheduler = make_scheduler(config, space, REFERENCE)
+    study = StudyFile(folder / "study.journal", config.name, scheduler.proposer)
+    display = terminal.ConsoleDisplay(Console(quiet=True))
+    return workless.WatchedSweep(config, scheduler, ledger, display, CostTracker(config.budget, 1, 0), study)
+
+
+@contextlib.contextmanager
+def _fake_nodes(num_cpus: int) -> Iterator[ResourcesConfig]:
+    """Nodes of one machine, beside a head without CPUs, which have so many CPUs in all."""
+    from ray.cluster_utils import Cluster
+
+    head: dict[str, Any] = {"num_cpus": 0, "object_store_memory": OBJECT_STORE_BYTES, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        for _ in range(NUM_NODES):
+            cluster.add_node(num_cpus=num_cpus // NUM_NODES, object_store_memory=OBJECT_STORE_BYTES)
+        yield ResourcesConfig(address=cluster.address)
+    finally:
+        cluster.shutdown()
+
+
+def _search(
+    sweep: workless.WatchedSweep,
+    actor: type[workless.Workless],
+    resources: ResourcesConfig,
+    count: int,
+    *,
+    patient: bool,
+) -> dict[str, float]:
+    """Run the sweep's trials, so many at a time: the seconds that took, until the first began, and the share of others."""
+    from raysweep.runner import tune
+    from raysweep.runner.workers import WorkbenchSpec
+
+    unused: Any = None
+    spec = WorkbenchSpec(unused, EvaluationConfig(), Request(cpus=1, gpus=0, count=count))
+    if patient:
+        measure.wait_for_quiet()
+    with terminal.quiet(), connected(resources):  # what Ray prints goes to a file
+        others = measure.busy_seconds() - measure.tree_seconds(os.getpid())
+        began = time.monotonic()
+        tune.search(sweep, spec, actor)
+        seconds = time.monotonic() - began
+        others = measure.busy_seconds() - measure.tree_seconds(os.getpid()) - others
+    sweep.finish("completed", "all trials are done")
+    assert sweep.first_placed_at is not None
+    share = others / seconds / (os.cpu_count() or 1)
+    return {"seconds": seconds, "start_seconds": sweep.first_placed_at - began, "others": share}
+
+
+def _accounted(folder: Path, num_trials: int, *, num_rungs: int, num_holds: int) -> dict[str, int]:
+    """How many trials were lost, and how many of them or of their rungs there are twice."""
+    found: Counter[tuple[str, int]] = Counter()
+    completed = set()
+    for event in read_events(folder / "ledger.jsonl"):
+        match event:
+            case TrialStarted() | TrialHeld() | TrialRevived() | TrialEnded():
+                found[event.kind, event.trial] += 1
+            case RungFinished():
+                found[f"rung {event.step}", event.trial] += 1
+        if isinstance(event, TrialEnded) and event.status == TrialStatus.COMPLETED:
+            completed.add(event.trial)
+    twice = {trial for (_, trial), count in found.items() if count > 1}
+    lost = 0
+    for number in range(num_trials):
+        done = workless.size_of(workless.rungs_file(folder, number))
+        legs = workless.size_of(workless.legs_file(folder, number))
+        lost += number not in completed or done < num_rungs or legs < num_holds + 1
+        if done > num_rungs or legs > num_holds + 1:
+            twice.add(number)
+    strangers = {trial for _, trial in found} - set(range(num_trials))
+    return {"lost": lost, "doubled": len(twice | strangers)}
+
+
+if __name__ == "__main__":
+    from benchmarks import control_plane
+
+    control_plane.main()

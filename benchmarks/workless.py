@@ -1,0 +1,148 @@
+"""raysweep's trials without work: the actor, a policy that holds each of them once, and a sweep that watches its driver.
+
+A trial notes in the run's folder each time that it came to a worker, and each rung that it did: its checkpoint, so to say.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from benchmarks import measure
+from raysweep.metrics.retrieval import Scores
+from raysweep.results.types import PointKey, RungProgress
+from raysweep.runner import tune
+from raysweep.search.stopping.base import Standing
+from raysweep.sweep.sweep import Sweep
+from raysweep.training.workbench import RungResult
+
+SAMPLE_LEGS = 10  # between two looks at the driver's memory
+WIDTH = 384
+
+
+class InventedScores:
+    """In the place of a workbench."""
+
+    dev = None
+
+    def describe(self, dev: None, points: dict[PointKey, Scores]) -> list[dict[str, Any]]:
+        """The points as an event of the ledger has them."""
+        described = []
+        for (kind, value), scores in points.items():
+            polarity, similarity = float(scores.polarity.mean()), float(scores.similarity.mean())
+            point = {"kind": kind, "value": value, "split": "dev", "width": WIDTH, "retention": similarity / 0.47}
+            point |= {"polarity": polarity, "polarity_std": 0.1, "similarity": similarity, "similarity_std": 0.1}
+            described.append(point)
+        return described
+
+
+class Workless(tune.TrialActor):
+    """A trial of which each rung sleeps for as long as the class says."""
+
+    seconds_per_rung: ClassVar = 0.0
+
+    def _rungs(self) -> Iterator[RungResult | RungProgress]:
+        self.bench: Any = InventedScores()
+        folder, number = self.task.sweep.run.path, self.task.number
+        _note(legs_file(folder, number))
+        done = size_of(rungs_file(folder, number))
+        if done:
+            yield self._result(done)  # as a trial that goes on from its checkpoint repeats its last rung
+        for step in range(done + 1, self.task.num_rungs + 1):
+            time.sleep(self.seconds_per_rung)
+            if self.pulse is not None:
+                self.pulse.sign()
+            _note(rungs_file(folder, number))
+            yield self._result(step)
+
+    def _result(self, step: int) -> RungResult:
+        """Polarity rises and similarity falls, more in some trials than in others."""
+        import numpy as np
+
+        gain = step * (1 + self.task.number % 7) / 100
+        scores = Scores(np.array([0.6 + gain]), np.array([0.47 - gain / 4]))
+        points: dict[PointKey, Scores] = {("plain", None): scores}
+        return RungResult(step, step * self.task.config.examples_per_rung, 0.1, points, 1.0, 1.0)
+
+    def save_weights(self, result: RungResult) -> None:
+        """There are none."""
+
+
+class OfOneSecond(Workless):
+    """A rung takes a second."""
+
+    seconds_per_rung = 1.0
+
+
+def legs_file(folder: Path, number: int) -> Path:
+    """A byte for each time that a trial was on a worker."""
+    return folder / f"legs-{number}"
+
+
+def rungs_file(folder: Path, number: int) -> Path:
+    """A byte for each rung that a trial did."""
+    return folder / f"rungs-{number}"
+
+
+def size_of(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
+
+
+def _note(file: Path) -> None:
+    with file.open("a") as opened:
+        opened.write("x")
+
+
+class HoldOnce:
+    """Holds each trial after its first rung, and revives the first of those that wait once there are enough of them."""
+
+    def __init__(self, num_waiting: int) -> None:
+        self._num_waiting = num_waiting
+        self._judged: set[int] = set()
+        self._held: dict[int, None] = {}  # in the order in which they were held
+
+    def on_rung(
+        self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
+    ) -> str | None:
+        if trial in self._judged:
+            return None
+        self._judged.add(trial)
+        return "each trial is held once"
+
+    def next_to_resume(self, may_begin: bool) -> int | None:
+        if may_begin and len(self._held) < self._num_waiting:
+            return None
+        return next(iter(self._held), None)
+
+    def set_running(self, trial: int, running: bool) -> None:
+        if running:
+            self._held.pop(trial, None)
+        else:
+            self._held[trial] = None
+
+    def end(self, trial: int) -> None:
+        self._held.pop(trial, None)
+
+
+class WatchedSweep(Sweep):
+    """Notes when its first trial was on a worker, and how much private memory its process had after how many legs."""
+
+    first_placed_at: float | None = None  # by the monotonic clock
+    num_legs = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.memory: list[tuple[int, int]] = []  # legs, and bytes
+
+    def place(self, number: int) -> None:
+        super().place(number)
+        if self.first_placed_at is None:
+            self.first_placed_at = time.monotonic()
+
+    def rest(
+        self, number: int, failure: str | None = None, traceback: str | None = None, *, diverged: bool = False
+    ) -> None:
+        super().rest(number, failure, traceback, diverged=diverged)
+        self.num_legs += 1
+        if self.num_legs % SAMPLE_LEGS == 0:
+            self.memory.append((self.num_legs, measure.private_bytes()))
