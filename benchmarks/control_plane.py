@@ -126,7 +126,7 @@ def _held_and_revived(size: Size, arguments: argparse.Namespace, folder: Path) -
         **_accounted(folder, size.held, num_rungs=2, num_holds=1),
         "legs": sweep.num_legs,
         "kib_per_leg": float(slope) / 1024,
-        "driver_bytes": int(taken[-1]),
+        "driver_bytes": measure.private_bytes(),
         "driver_bytes_by_legs": sweep.memory,
     }
 

@@ -26,11 +26,11 @@ class Untrained(tune.TrialActor):
     writes = False
     _started = False
 
-    def setup(self, config: dict[str, Any]) -> None:
+    def setup(self, config: dict[str, Any], sweep: tune.SweepTask) -> None:  # type: ignore[override]
         """Tune calls it again for each trial that a reused actor takes."""
         self._times: dict[str, float] = defaultdict(float)
         with self._timed("trial" if self._started else "start"):
-            super().setup(config)
+            super().setup(config, sweep)
             self.bench = open_workbench(self.task.sweep.bench)
             if not self._started:
                 _ = self.bench.dev.reference_scores  # reads the data

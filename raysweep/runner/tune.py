@@ -56,6 +56,7 @@ MAX_TRACEBACK_CHARACTERS = 10_000
 LOADING_SILENCES = 10  # a process that loads its libraries may be silent so many times as long as others
 KILL_AGAIN_SECONDS = 30.0
 LEAVE_SECONDS = 0.5  # in which the last result of a process on a node that goes away is on its way
+NEVER_SECONDS = "1e9"  # between two snapshots of Tune's; it takes one at the beginning and one at the end all the same
 STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT)
 REMOVED = "removed before it began"
 NODE_DIED = "its node has died"  # in what Ray says of an actor
@@ -77,10 +78,7 @@ class SweepTask:
 
 @dataclass(frozen=True)
 class TrialTask:
-    """What the actor that runs a trial is told. ``run`` counts a configuration's replicates from 1.
-
-    With ``recomputes`` it is to do with less memory, as its last process was killed for want of it.
-    """
+    """What the actor that runs a trial is told. ``run`` counts a configuration's replicates from 1."""
 
     sweep: SweepTask
     number: int
@@ -102,11 +100,16 @@ class TrialTask:
 
 
 @dataclass(frozen=True)
-class ScoreTask:
-    """What the actor that scores a rung of the front on the test split is told."""
+class Leg:
+    """A trial's time on one worker, as Tune keeps it to the end of the sweep: no more than tells it from others.
 
-    sweep: SweepTask
-    rung: FrontRung
+    With ``recomputes`` it is to do with less memory, as its last process was killed for want of it.
+    """
+
+    number: int
+    config: TrialConfig
+    run: int
+    recomputes: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,15 +156,15 @@ def _keep_up_while_storage_waits(pulse: Pulse, run: Folder) -> None:
         run.bucket.on_wait = wait
 
 
-def _as_tune_config(task: TrialTask | ScoreTask) -> dict[str, Any]:
-    """What Tune takes for a trial's configuration."""
-    return {"task": task}
+def _as_tune_config(job: Leg | FrontRung) -> dict[str, Any]:
+    """What Tune takes for a trial's configuration. It copies it several times, and pickles it into its snapshots."""
+    return {"job": job}
 
 
-def _task(tune_config: dict[str, Any]) -> TrialTask | ScoreTask:
-    """The task in what Tune hands back as a trial's configuration."""
-    task: TrialTask | ScoreTask = tune_config["task"]
-    return task
+def _job(tune_config: dict[str, Any]) -> Leg | FrontRung:
+    """What Tune hands back as a trial's configuration: a trial to run, or a rung to score on test."""
+    job: Leg | FrontRung = tune_config["job"]
+    return job
 
 
 def _as_result(loss: Loss) -> dict[str, Any]:
@@ -180,21 +183,21 @@ class TrialActor(tune.Trainable):
     Or the scoring of a rung of the front on the test split, which is one step.
     """
 
-    def setup(self, config: dict[str, Any]) -> None:
+    def setup(self, config: dict[str, Any], sweep: SweepTask) -> None:  # type: ignore[override]  # by with_parameters
         """Make ready for a trial; Tune calls it again for each trial that a reused actor takes."""
-        task = _task(config)
+        job = _job(config)
         self.logged_at = time.monotonic()
         self.is_between_rungs = True
-        listener = task.sweep.listener
+        listener = sweep.listener
         self.pulse = None if listener is None else _pulse()
         if self.pulse is not None and listener is not None:
             self.pulse.begin(self.trial_id, listener)
-            _keep_up_while_storage_waits(self.pulse, task.sweep.run)
+            _keep_up_while_storage_waits(self.pulse, sweep.run)
         self.results: Iterator[RungResult | RungProgress | ScoredRung]
-        if isinstance(task, ScoreTask):
-            self.results = self._test_scores(task)
+        if isinstance(job, FrontRung):
+            self.results = self._test_scores(sweep, job)
         else:
-            self.task = task
+            self.task = TrialTask(sweep, job.number, job.config, job.run, job.recomputes)
             self.results = self._rungs()
 
     def _rungs(self) -> Iterator[RungResult | RungProgress]:
@@ -212,10 +215,10 @@ class TrialActor(tune.Trainable):
             recomputes=self.task.recomputes,
         )
 
-    def _test_scores(self, task: ScoreTask) -> Iterator[ScoredRung]:
+    def _test_scores(self, sweep: SweepTask, rung: FrontRung) -> Iterator[ScoredRung]:
         """The scores of a rung on test, of which nothing happens before they are asked for."""
-        self._open_bench(task.sweep)
-        yield ScoredRung(score_on_test(self.bench, task.sweep.run, task.rung))
+        self._open_bench(sweep)
+        yield ScoredRung(score_on_test(self.bench, sweep.run, rung))
 
     def _open_bench(self, sweep: SweepTask) -> None:
         self.bench = open_workbench(sweep.bench)
@@ -223,7 +226,7 @@ class TrialActor(tune.Trainable):
             self.pulse.follow(self.bench.model)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        self.setup(new_config)
+        self.setup(new_config)  # type: ignore[call-arg]  # with_parameters adds what the sweep's trials are told alike
         return True
 
     def step(self) -> dict[str, Any]:
@@ -323,11 +326,10 @@ class TuneSearcher(_NotInSnapshots, Searcher):
     When the sweep has no more, and no worker is busy, the rungs of its front follow, to be scored.
     """
 
-    def __init__(self, sweep: Sweep, scores: FrontScores, task: SweepTask) -> None:
+    def __init__(self, sweep: Sweep, scores: FrontScores) -> None:
         super().__init__()
         self._sweep = sweep
         self._scores = scores
-        self._task = task
 
     @_ends_the_sweep()
     @uninterrupted()
@@ -341,14 +343,13 @@ class TuneSearcher(_NotInSnapshots, Searcher):
             return None if self._sweep.assignments or was_paused else self._rung_to_score()
         number, config = asked
         run = self._sweep.scheduler.trials[number].run
-        recomputes = number in self._sweep.short_of_memory
-        return _as_tune_config(TrialTask(self._task, number, config, run, recomputes))
+        return _as_tune_config(Leg(number, config, run, number in self._sweep.short_of_memory))
 
     def _rung_to_score(self) -> Any:
         rung = None if self._sweep.is_paused else self._scores.next()
         if rung is None:
             return None if self._sweep.is_paused or self._scores.are_under_way else Searcher.FINISHED
-        return _as_tune_config(ScoreTask(self._task, rung))
+        return _as_tune_config(rung)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Do nothing: the scheduler, which is told more, passes on that a trial left its worker."""
@@ -381,9 +382,9 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
     @_ends_the_sweep()
     @uninterrupted()
     def on_trial_complete(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> None:
-        task = _task(trial.config)
-        if isinstance(task, ScoreTask):
-            self._take_scores(task.rung, result)
+        job = _job(trial.config)
+        if isinstance(job, FrontRung):
+            self._take_scores(job, result)
             return
         if "rung" in result:  # a trial's last result comes here and not to on_trial_result
             self._sweep.rung(_number(trial), json.loads(result["rung"]))
@@ -403,24 +404,24 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
     @_ends_the_sweep()
     @uninterrupted()
     def on_trial_error(self, tune_controller: Any, trial: TuneTrial) -> None:
-        task, error = _task(trial.config), self._watch.error_of(trial)
-        if isinstance(task, ScoreTask):
+        job, error = _job(trial.config), self._watch.error_of(trial)
+        if isinstance(job, FrontRung):
             if error.is_raised:
-                self._scores.fail(task.rung, error.last_line)
+                self._scores.fail(job, error.last_line)
             else:
-                self._scores.lose(task.rung, error.loss)
+                self._scores.lose(job, error.loss)
         elif error.is_raised:
-            self._sweep.rest(task.number, failure=error.last_line, traceback=error.text[-MAX_TRACEBACK_CHARACTERS:])
+            self._sweep.rest(job.number, failure=error.last_line, traceback=error.text[-MAX_TRACEBACK_CHARACTERS:])
         else:
-            self._sweep.lose(task.number, error.loss)
+            self._sweep.lose(job.number, error.loss)
 
     @_ends_the_sweep()
     def on_trial_remove(self, tune_controller: Any, trial: TuneTrial) -> None:
-        task = _task(trial.config)
-        if isinstance(task, ScoreTask):
-            self._scores.fail(task.rung, REMOVED)
+        job = _job(trial.config)
+        if isinstance(job, FrontRung):
+            self._scores.fail(job, REMOVED)
         else:
-            self._sweep.rest(task.number, failure=REMOVED)
+            self._sweep.rest(job.number, failure=REMOVED)
 
 
 class _Watch(_NotInSnapshots, tune.Callback):
@@ -439,9 +440,9 @@ class _Watch(_NotInSnapshots, tune.Callback):
     @_ends_the_sweep()
     def on_trial_start(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
         self._begun.add(trial.trial_id)
-        task = _task(trial.config)
-        if isinstance(task, TrialTask):
-            self._sweep.place(task.number)
+        job = _job(trial.config)
+        if isinstance(job, Leg):
+            self._sweep.place(job.number)
 
     def error_of(self, trial: TuneTrial) -> "_Error":
         """Why Tune lost a trial."""
@@ -476,9 +477,9 @@ class _Watch(_NotInSnapshots, tune.Callback):
         reason = None
         if silence.seconds > limit:
             reason = f"it gave no sign of life for {silence.seconds:.0f} s, and was killed"
-        task = _task(trial.config)
-        if isinstance(task, TrialTask):
-            reason = reason or self._sweep.overdue(task.number)
+        job = _job(trial.config)
+        if isinstance(job, Leg):
+            reason = reason or self._sweep.overdue(job.number)
         if reason:
             self._reasons[trial.trial_id] = reason
             self._killed_at[trial.trial_id] = time.monotonic()
@@ -487,9 +488,9 @@ class _Watch(_NotInSnapshots, tune.Callback):
 
 def _number(trial: TuneTrial) -> int:
     """The number by which the sweep knows a trial of Tune's."""
-    task = _task(trial.config)
-    assert isinstance(task, TrialTask)
-    return task.number
+    job = _job(trial.config)
+    assert isinstance(job, Leg)
+    return job.number
 
 
 @dataclass(frozen=True)
@@ -526,10 +527,10 @@ class _Error:
 
 
 def _name(trial: TuneTrial) -> str:
-    task = _task(trial.config)
-    if isinstance(task, ScoreTask):
-        return f"test-{point_name(task.rung.trial, task.rung.step)}-{trial.trial_id}"
-    return f"trial-{task.number:04d}-{trial.trial_id}"
+    job = _job(trial.config)
+    if isinstance(job, FrontRung):
+        return f"test-{point_name(job.trial, job.step)}-{trial.trial_id}"
+    return f"trial-{job.number:04d}-{trial.trial_id}"
 
 
 def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialActor, *, has_test: bool = False) -> None:
@@ -541,6 +542,7 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
     request = bench.request
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # Ctrl-C is ours to handle: Tune's own handler saves pickles first
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"  # the ledger has every result
+    os.environ["TUNE_GLOBAL_CHECKPOINT_S"] = NEVER_SECONDS  # its snapshots of all trials are never read
     os.environ["RAY_TRAIN_COUNT_PREEMPTION_AS_FAILURE"] = "1"  # or Tune too would begin such a trial again
     listener = listen(config.resources.silent_seconds)
     task = SweepTask(bench, config.budget, sweep.run, config.seed, config.resources.checkpoint_seconds, listener)
@@ -549,10 +551,10 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
     # Of this process alone: no file of Tune's is ever read from where others may write.
     snapshots = tempfile.TemporaryDirectory(prefix="tune-", dir=process_folder())
     tuner = tune.Tuner(
-        tune.with_resources(actor, request.resources),
+        tune.with_resources(tune.with_parameters(actor, sweep=task), request.resources),
         tune_config=tune.TuneConfig(
             num_samples=-1,  # the sweep says when it is over
-            search_alg=TuneSearcher(sweep, scores, task),
+            search_alg=TuneSearcher(sweep, scores),
             scheduler=TuneScheduler(sweep, scores, watch),
             max_concurrent_trials=request.count,
             reuse_actors=True,

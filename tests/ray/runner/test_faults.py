@@ -44,6 +44,7 @@ def cluster() -> Iterator[None]:
 def search(folder: Path, actor: type[FaultyTrials] = FaultyTrials, **overrides: str) -> tuple[Sweep, str]:
     """A sweep of faulty trials, two at a time, and what it printed."""
     settings = {"budget__trials": str(NUM_TRIALS), "early_stopping__policy": "none", **overrides}
+    gc.collect()  # of a search that ended with an error, Tune's actors stay until nothing refers to them
     sweep, out = make(folder, resources__silent_seconds=str(SILENT_SECONDS), **settings)
     unused: Any = None
     spec = WorkbenchSpec(unused, EvaluationConfig(), Request(cpus=1, gpus=0, count=2))

@@ -1,0 +1,16 @@
+"""What Ray Tune keeps in the driver of each time that a trial was on a worker, which is to the end of the sweep."""
+
+import pickle
+from pathlib import Path
+
+from raysweep.runner import tune
+from raysweep.sweep.front_scores import FrontScores
+from support.sweeps import make
+
+MOST_BYTES = 1500  # Tune makes several copies
+
+
+def test_what_all_trials_are_told_alike_is_not_kept_for_each_of_them(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path)
+    searcher = tune.TuneSearcher(sweep, FrontScores(sweep, has_test=False))
+    assert len(pickle.dumps(searcher.suggest("0"))) < MOST_BYTES
