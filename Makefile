@@ -1,7 +1,7 @@
-# `make demo` and `make test` each create or update .venv themselves. PYTHON picks the interpreter (3.11 or 3.12).
+# `make demo` and `make test` each create or update .venv themselves, and `make gpu` .venv-gpu. PYTHON picks the interpreter (3.11 or 3.12).
 PYTHON ?= python3
 
-.PHONY: demo test unit docs clean
+.PHONY: demo test unit gpu docs clean
 
 demo: .venv/installed
 	.venv/bin/raysweep run demo
@@ -13,6 +13,9 @@ test: .venv/installed
 unit: .venv/installed
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -m unit --numprocesses auto
 
+gpu: .venv-gpu/installed
+	.venv-gpu/bin/python -m benchmarks.gpu
+
 docs: .venv/installed
 	.venv/bin/mkdocs build --strict
 
@@ -21,5 +24,12 @@ docs: .venv/installed
 	.venv/bin/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
+# An environment of its own, with faiss on GPUs. Without a GPU nothing is installed.
+.venv-gpu/installed: pyproject.toml constraints.txt
+	@command -v nvidia-smi > /dev/null || { echo "make gpu: there is no GPU here (no nvidia-smi); nothing was run" >&2; exit 2; }
+	$(PYTHON) -m venv .venv-gpu
+	.venv-gpu/bin/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[gpu,demo,s3,test]'
+	touch $@
+
 clean:
-	rm -rf .venv
+	rm -rf .venv .venv-gpu

@@ -1,0 +1,147 @@
+"""All that needs a GPU, one step after the other, into one folder; ``make gpu`` installs what it takes and calls this.
+
+    tests       the tests' gpu lane
+    throughput  trial_throughput with an encoder of BERT-base's shape, and 1, 2 and 4 trials at once on one GPU
+    measured    a sweep of the built-in sentences with as many trials on each GPU as were measured to fit
+    polarity    the search space ``polarity`` on SST-2, of the folder that RAYSWEEP_DATA_DIR names
+
+``machine.json`` says what the machine is. What a step printed is in NAME.txt, with its command, the commit and its seconds
+on top, once it has ended well; such a step is not done again, so the same command goes on after an interruption, and a sweep
+goes on within. Runs and their reports are in ``runs``, artifacts in ``runs/artifacts``. Without a GPU nothing is done, and
+the exit code is 2; where steps failed it is 1.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import measure, sst2
+
+FOLDER = measure.ROOT / "gpu-results"
+REFUSED = 2
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command, which runs in the repository's root. ``arguments`` are those of this process's Python."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, *self.arguments]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--to", type=Path, default=FOLDER, help="folder for all results; gpu-results if not given")
+    parser.add_argument("--commands", action="store_true", help="print the commands, and run none")
+    arguments = parser.parse_args()
+    data = sst2.locate(None)
+    found = steps(arguments.to.absolute(), data)
+    if arguments.commands:
+        print(*(shlex.join(step.command) for step in found), sep="\n")
+        return
+    if problem := _problem(data):
+        sys.exit(_refuse(problem))
+    sys.exit(run(found, arguments.to.absolute()))
+
+
+def steps(folder: Path, data: sst2.Data) -> list[Step]:
+    """All there is to do, the quickest first."""
+    throughput = ("--encoder", "bert-base", "--trials-per-gpu", "1,2,4", "--json")
+    packed = ("--resources.gpus_per_trial", "measured")
+    on_sst2 = ("--data.train", data.train, "--data.test", data.test)
+    return [
+        Step("tests", ("-m", "pytest", "-m", "gpu")),
+        Step("throughput", ("-m", "benchmarks.trial_throughput", *throughput)),
+        Step("measured", (*_sweep("demo", "measured", folder), *packed)),
+        Step("polarity", (*_sweep("polarity", "polarity", folder), *on_sst2)),
+    ]
+
+
+def _sweep(space: str, name: str, folder: Path) -> tuple[str, ...]:
+    """A sweep that goes on where it was left."""
+    runs = ("--storage.runs", str(folder / "runs"))
+    return ("-m", "raysweep", "run", space, "--name", name, "--resume-or-start", *runs)
+
+
+def _problem(data: sst2.Data) -> str | None:
+    """Why nothing can be done here; None where all of it can."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return (
+            f"there is no GPU that torch {torch.__version__} can use (torch.cuda.is_available() is false); nothing was "
+            "run. On a machine with an NVIDIA GPU and its driver: make gpu"
+        )
+    if data == sst2.DEMO:
+        return "SST-2 is missing: name the folder that has sst2/train.csv and sst2/test.csv in RAYSWEEP_DATA_DIR"
+    return None
+
+
+def _refuse(problem: str) -> int:
+    print(f"benchmarks.gpu: {problem}", file=sys.stderr)
+    return REFUSED
+
+
+def run(found: Sequence[Step], folder: Path) -> int:
+    """Do the steps that have no output yet: the exit code."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / "machine.json", json.dumps({**measure.machine(), "gpus": _gpus()}, indent=1) + "\n")
+    failed = [step.name for step in found if not _done(step, folder)]
+    if failed:
+        print(f"failed: {', '.join(failed)}; the same command does them again")
+    else:
+        print(f"all is done: {folder}")
+    return 1 if failed else 0
+
+
+def _done(step: Step, folder: Path) -> bool:
+    """Do a step unless it is done; whether it is now."""
+    output = folder / f"{step.name}.txt"
+    if output.exists():
+        print(f"{step.name}: done before, {output}")
+        return True
+    print(f"{step.name}: {shlex.join(step.command)}", flush=True)
+    began = time.monotonic()
+    done = subprocess.run(step.command, cwd=measure.ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    seconds = time.monotonic() - began
+    head = f"$ {shlex.join(step.command)}\ncommit {measure.commit()}, {seconds:.0f} s, exit code {done.returncode}\n\n"
+    # What failed is kept too, but not as done.
+    place = output if done.returncode == 0 else folder / f"{step.name}-failed.txt"
+    _write(place, head + done.stdout)
+    print(f"{step.name}: exit code {done.returncode} after {seconds:.0f} s, {place}", flush=True)
+    return done.returncode == 0
+
+
+def _write(file: Path, text: str) -> None:
+    """Whole or not at all."""
+    unfinished = file.with_suffix(".unfinished")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(file)
+
+
+def _gpus() -> list[str]:
+    """The name, driver and memory of each GPU, as nvidia-smi has them."""
+    command = shutil.which("nvidia-smi")
+    if command is None:
+        return []
+    query = [command, "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+    listed = subprocess.run(query, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
+    return listed.stdout.splitlines()
+
+
+if __name__ == "__main__":
+    main()
