@@ -70,7 +70,8 @@ def test_make_says_so_before_it_installs_anything(tmp_path: Path) -> None:
 
 def test_the_lane_of_tests_is_one(commands: dict[str, list[str]]) -> None:
     collected = done([*commands["pytest"], "--collect-only", "tests/gpu"])
-    assert "skipped" in collected.stdout or "test_a_trial_on_the_gpu" in collected.stdout
+    assert collected.returncode in (0, 5), "5 says that there is nothing to run, as every module is skipped"
+    assert "error" not in collected.stdout + collected.stderr
 
 
 def test_options_of_the_benchmark_are_its_own(commands: dict[str, list[str]]) -> None:
