@@ -19,7 +19,7 @@ from ray.util import get_node_ip_address
 from support.paths import TESTS
 
 HEAD_ID = "f" * 51 + "00000"  # by which the provider knows the head
-PROVIDER = "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider"
+PROVIDER = "support.clouds.PoorCloud"
 START_SECONDS = 60
 COMMANDS = (
     *("initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands"),
@@ -28,16 +28,21 @@ COMMANDS = (
 
 
 @contextlib.contextmanager
-def autoscaled(folder: Path, node_types: Mapping[str, Any], idle_seconds: float = 6) -> Iterator[tuple[str, Path]]:
+def autoscaled(
+    folder: Path, node_types: Mapping[str, Any], idle_seconds: float = 6, launch_seconds: float = 0
+) -> Iterator[tuple[str, Path]]:
     """The address of a head without CPUs, and the file of its autoscaler.
 
-    ``node_types`` are those of its workers, as a file of `ray up` has them.
+    ``node_types`` are those of its workers, as a file of `ray up` has them. A launch takes ``launch_seconds``, or comes to
+    nothing where the type's ``node_config`` says that it is ``spot``.
     """
     port = _free_port()
     host = get_node_ip_address()
     address = f"{host}:{port}"
     config = folder / "autoscaler.yaml"
-    config.write_text(yaml.safe_dump(_config(address, node_types, idle_seconds)))
+    values = _config(address, node_types, idle_seconds)
+    values["provider"]["launch_seconds"] = launch_seconds
+    config.write_text(yaml.safe_dump(values))
     environment = {
         **os.environ,
         "PYTHONPATH": str(TESTS),

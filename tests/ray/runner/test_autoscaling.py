@@ -1,11 +1,13 @@
 """Nodes come when trials wait and go when they do not; what no node type can serve is refused at once."""
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+import yaml
 
 from raysweep.cluster import CLUSTER_FILE_VARIABLE, Capacity, connected
 from raysweep.config.sweep import EvaluationConfig, ResourcesConfig
@@ -22,19 +24,32 @@ from support.sweeps import make
 IDLE_SECONDS = 6
 NODE_TYPES = {
     "cpu": {"resources": {"CPU": 1}, "max_workers": 3},
+    "gpu_spot": {"resources": {"CPU": 2, "GPU": 1}, "max_workers": 1, "priority": 1, "node_config": {"spot": True}},
     "gpu": {"resources": {"CPU": 2, "GPU": 1}, "max_workers": 1},
 }
 
 
+class Cluster(NamedTuple):
+    """Its address, and the file of its autoscaler."""
+
+    address: str
+    file: Path
+
+
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a cluster whose file is where that of its head would be."""
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One whose file is where that of its head would be."""
     with (
         autoscaled(tmp_path_factory.mktemp("a"), NODE_TYPES, IDLE_SECONDS) as (found, file),
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv(CLUSTER_FILE_VARIABLE, str(file))
-        yield found
+        yield Cluster(found, file)
+
+
+@pytest.fixture(scope="module")
+def address(cluster: Cluster) -> str:
+    return cluster.address
 
 
 def num_workers() -> int:
@@ -59,7 +74,7 @@ def test_nodes_come_in_one_round_never_too_many_and_go_again(address: str, tmp_p
         assert num_workers() == 0
         request = capacity.trials(asked)
         assert (request.cpus, request.gpus, request.count) == (1, 0, 3)
-        assert capacity.trials(ResourcesConfig()).count == 1, "one GPU may come"
+        assert capacity.trials(ResourcesConfig()).count == 2, "two GPUs may come"
         began = time.monotonic()
 
         def note(*_: object) -> None:
@@ -95,3 +110,29 @@ def test_what_no_node_type_can_serve_is_refused_within_seconds(address: str, cpu
     with joined(address) as capacity, pytest.raises(InputError, match="but the largest node that there may be has"):
         Capacity(capacity.nodes).trials(asked)
     assert time.monotonic() - began < 5
+
+
+def test_where_no_spot_node_is_to_be_had_one_on_demand_comes_once_that_type_is_closed(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Ray 2.60 asks again and again for the type whose launch is refused; the guide says how to end that."""
+    asked = ResourcesConfig(address=cluster.address, cpus_per_trial=1, gpus_per_trial=1, max_concurrent_trials=1)
+    sweep, _ = make(tmp_path, budget__trials="1", early_stopping__policy="none")
+    closing = threading.Timer(5, close_type, (cluster.file, "gpu_spot"))
+    with joined(cluster.address) as capacity:
+        request = capacity.trials(asked)
+        closing.start()
+        unused: Any = None
+        tune.search(sweep, WorkbenchSpec(unused, EvaluationConfig(), request), SlowTrials)
+    sweep.finish("completed", "all trials are done")
+    (trial,) = load(tmp_path).trials
+    assert str(trial.status) == "completed"
+
+
+def close_type(file: Path, name: str) -> None:
+    """Allow no nodes of a type any more, as `ray up --no-restart` does with a changed file."""
+    values = yaml.safe_load(file.read_text())
+    values["available_node_types"][name]["max_workers"] = 0
+    temporary = file.with_suffix(".new")
+    temporary.write_text(yaml.safe_dump(values))
+    temporary.replace(file)

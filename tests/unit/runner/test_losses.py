@@ -1,11 +1,10 @@
 """What is made of Ray's words on an actor that is gone, as Ray 2.60 has them."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from raysweep.runner.tune import SweepTask, TrialTask, TuneSearcher, _Error
+from raysweep.runner.tune import Leg, TuneSearcher, _Error
 from raysweep.sweep.failures import Blame, Loss
 from raysweep.sweep.front_scores import FrontScores
 from support.sweeps import make
@@ -44,12 +43,10 @@ def test_the_reason_for_which_a_process_was_killed_goes_before_what_ray_says() -
 
 def test_a_trial_whose_process_was_killed_for_memory_goes_on_with_less(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
-    unused: Any = None
-    task = SweepTask(unused, sweep.config.budget, sweep.run, 0, 300.0)
-    searcher = TuneSearcher(sweep, FrontScores(sweep, has_test=False), task)
-    first: TrialTask = searcher.suggest("a")["task"]
-    second: TrialTask = searcher.suggest("b")["task"]
+    searcher = TuneSearcher(sweep, FrontScores(sweep, has_test=False))
+    first: Leg = searcher.suggest("a")["job"]
+    second: Leg = searcher.suggest("b")["job"]
     for each in (first, second):
         sweep.lose(each.number, Loss(Blame.PROCESS, "it died", needs_memory=each is second))
-    again = [searcher.suggest(name)["task"] for name in ("c", "d")]
-    assert [(task.number, task.recomputes) for task in again] == [(first.number, False), (second.number, True)]
+    again = [searcher.suggest(name)["job"] for name in ("c", "d")]
+    assert [(leg.number, leg.recomputes) for leg in again] == [(first.number, False), (second.number, True)]
