@@ -24,6 +24,7 @@ SPACE: Mapping[str, str] = {
     "space.loss": "cosine_similarity",
     "space.examples_per_rung": "128",
     "evaluation.num_pool": "200",
+    "evaluation.points.concat": "[]",
     "early_stopping.policy": "none",
     "resources.cpus_per_trial": "1",
 }
