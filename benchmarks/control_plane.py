@@ -66,8 +66,8 @@ def main() -> None:
     )
     with measure.workplace() as temporary:
         found = measure.machine()
-        seconds = [_of_one_second(size, arguments, temporary / f"seconds-{turn}") for turn in range(size.repeats)]
         held = _held_and_revived(size, arguments, temporary / "held")
+        seconds = [_of_one_second(size, arguments, temporary / f"seconds-{turn}") for turn in range(size.repeats)]
     floor = size.of_one_second / SLOTS
     measured = statistics.median(turn["seconds"] for turn in seconds)
     rows = [

@@ -120,7 +120,9 @@ def _done(step: Step, folder: Path) -> bool:
     seconds = time.monotonic() - began
     head = f"$ {shlex.join(step.command)}\ncommit {measure.commit()}, {seconds:.0f} s, exit code {done.returncode}\n\n"
     # What failed is kept too, but not as done.
-    place = output if done.returncode == 0 else folder / f"{step.name}-failed.txt"
+    failure = folder / f"{step.name}-failed.txt"
+    failure.unlink(missing_ok=True)
+    place = output if done.returncode == 0 else failure
     _write(place, head + done.stdout)
     print(f"{step.name}: exit code {done.returncode} after {seconds:.0f} s, {place}", flush=True)
     return done.returncode == 0

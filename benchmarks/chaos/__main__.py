@@ -18,7 +18,6 @@ from typing import Any
 from benchmarks import measure
 from benchmarks.chaos import disks, drivers, prepares, workers
 from benchmarks.chaos.outcomes import Outcome, Setting
-from benchmarks.chaos.sweeps import ChaosError
 
 CASES: Mapping[str, Callable[[Setting], Outcome]] = {
     "trial": workers.kill_trials,
@@ -64,8 +63,8 @@ def _run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     for name in arguments.case or ([QUICK] if arguments.quick else CASES):
         try:
             outcomes[name] = CASES[name](setting)
-        except ChaosError as error:
-            outcomes[name] = Outcome(1, [str(error)])
+        except Exception as error:  # of whatever kind: the other cases are to have their turn
+            outcomes[name] = Outcome(setting.times, [f"{type(error).__name__}: {error}"])
         print(measure.table(HEADER, [[name, *outcomes[name].row]]), flush=True)
     num_faults = sum(each.num_faults for each in outcomes.values())
     ratio = sum(each.num_accounted for each in outcomes.values()) / max(num_faults, 1)

@@ -25,7 +25,7 @@ def fill_disks(setting: Setting) -> Outcome:
         return Outcome(0, [], notes={"skipped": "this user may not mount a disk"})
     try:
         num_faults, attempts, code = 0, 0, None
-        while code is None or code == 2:
+        while code is None or (code == 2 and attempts <= setting.times):
             attempts += 1
             with SweepProcess(plan) as sweep:
                 while sweep.process.poll() is None and num_faults < setting.times:
@@ -39,7 +39,7 @@ def fill_disks(setting: Setting) -> Outcome:
             found.problems.append(f"the last attempt ended with {code}: {sweep.tail}")
         return found
     finally:
-        subprocess.run(["umount", str(plan.folder)], check=True)
+        subprocess.run(["umount", "--lazy", str(plan.folder)], check=False)
 
 
 def _fill(file: Path) -> None:

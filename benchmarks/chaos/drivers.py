@@ -65,6 +65,8 @@ def _end_often(setting: Setting, case: str, number: int | None, options: Sequenc
     with SweepProcess(plan) as sweep:
         code = sweep.end()
     found = Outcome(num_faults, [*problems(plan), *wrong])
+    if num_faults < setting.times:
+        found.notes["fewer_faults"] = "the sweep was over"
     if code:
         found.problems.append(f"the last attempt ended with {code}: {sweep.tail}")
     if left:

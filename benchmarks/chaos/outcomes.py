@@ -52,16 +52,19 @@ class Outcome:
 
     @property
     def figures(self) -> dict[str, Any]:
+        counts = {"faults": self.num_faults, "accounted": self.num_accounted, "problems": self.problems}
+        return counts | (self._times if self.recoveries else {}) | self.notes
+
+    @property
+    def _times(self) -> dict[str, Any]:
         again = [each.seconds for each in self.recoveries]
         noticed = [each.reported_at - each.struck_at for each in self.recoveries]
-        times = {
+        return {
             "seconds_to_report": [round(each, 2) for each in noticed],
             "seconds_to_next_rung": [round(each, 2) for each in again],
             "start_seconds": round(self.start_seconds, 2),
             "most_beyond_a_start": round(max(again) - self.start_seconds, 2),
         }
-        counts = {"faults": self.num_faults, "accounted": self.num_accounted, "problems": self.problems}
-        return counts | (times if self.recoveries else {}) | self.notes
 
     @property
     def row(self) -> list[str]:

@@ -56,20 +56,20 @@ def _strike_often(
     problems = []
     for number in range(setting.times):
         place = setting.folder / case / str(number)
-        driver = subprocess.Popen(
-            _command(place, options), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
+        output = setting.folder / case / f"{number}.log"
+        with output.open("w") as log:
+            driver = subprocess.Popen(_command(place, options), stdout=log, stderr=log)
         while driver.poll() is None and not any(place.glob("artifacts/sentences-*/artifact.json")):
             time.sleep(POLL_SECONDS)
         time.sleep(draw.uniform(0, MOST_DELAY_SECONDS))
         if driver.poll() is None:
             num_faults += strike(driver.pid)
-        _, said = driver.communicate(timeout=LIMIT_SECONDS)
+        driver.wait(timeout=LIMIT_SECONDS)
         if driver.returncode:
-            problems.append(f"prepare ended with {driver.returncode}: {said[-300:]}")
+            problems.append(f"prepare ended with {driver.returncode}: {output.read_text()[-300:]}")
         elif digests(place) != expected:
             problems.append("other artifacts")
-    return Outcome(num_faults, problems)
+    return Outcome(max(num_faults, len(problems)), problems)
 
 
 def prepare(place: Path, options: list[str]) -> None:

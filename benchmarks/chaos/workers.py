@@ -54,7 +54,7 @@ def _strike_often(setting: Setting, case: str, strike: Strike, after: Strike | N
     draw = random.Random(case)
     with nodes(SLOTS + spare) as cluster:
         options = (f"--resources.address={cluster.address}", f"--resources.max_concurrent_trials={SLOTS}")
-        plan = setting.plan(case, SLOTS + setting.times, RUNGS, options)
+        plan = setting.plan(case, SLOTS + 3 * setting.times, RUNGS, options)
         recoveries = []
         with SweepProcess(plan) as sweep:
             for _ in range(setting.times):

@@ -31,6 +31,8 @@ from raysweep.errors import InputError
 
 BLOCK_ROWS = 8192
 MAX_TEXT = 2**24  # characters of a line, or bytes of a value: a compressed file may hide gigabytes in one
+MAX_BLOCK = 2**26  # the same of all rows of a block
+MAX_COLUMN = 2**30  # bytes of a column in a row group, which Parquet has in memory at once
 
 
 Blocks = Iterator[tuple[list[Any], list[Any]]]
@@ -91,10 +93,22 @@ def _decoded(
 
 def _blocks(source: str, compression: str, rows: Iterator[tuple[Any, Any]]) -> Blocks:
     try:
-        while block := list(itertools.islice(rows, BLOCK_ROWS)):
+        while block := _next_block(rows):
             yield [text for text, _ in block], [label for _, label in block]
     except UnicodeDecodeError:
         raise _not_utf8(source, compression) from None
+
+
+def _next_block(rows: Iterator[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """The next rows, as many as a block has or fewer of long texts; none at the end."""
+    block = []
+    num_characters = 0
+    for text, label in itertools.islice(rows, BLOCK_ROWS):
+        block.append((text, label))
+        num_characters += len(text) if isinstance(text, str) else 0
+        if num_characters >= MAX_BLOCK:
+            break
+    return block
 
 
 def _csv(source: str, suffix: str, compression: str, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
@@ -193,10 +207,15 @@ def _parquet(source: str, columns: tuple[str, str], groups: RowGroups | None) ->
     import pyarrow.parquet
 
     with stored(source) as stream:
-        file = pyarrow.parquet.ParquetFile(stream)
-        positions(source, file.schema_arrow.names, columns)
-        some = groups or RowGroups(0, file.metadata.num_row_groups, 1)
-        _check_sizes(source, file.metadata, columns, some)
+        described = pyarrow.parquet.ParquetFile(stream)
+        metadata = described.metadata
+        positions(source, described.schema_arrow.names, columns)
+        some = groups or RowGroups(0, metadata.num_row_groups, 1)
+        _check_sizes(source, metadata, columns, some)
+        paths = {metadata.schema.column(number).path for number in range(metadata.num_columns)}
+        # As dictionaries, a value that is there many times is in memory once.
+        flat = [name for name in columns if name in paths]
+        file = pyarrow.parquet.ParquetFile(stream, metadata=metadata, read_dictionary=flat)
         first_row = some.first_row
         batches = file.iter_batches(BLOCK_ROWS, list(range(some.start, some.stop)), list(columns))
         for batch in batches:
@@ -206,27 +225,34 @@ def _parquet(source: str, columns: tuple[str, str], groups: RowGroups | None) ->
 
 
 def _check_sizes(source: str, metadata: Any, columns: tuple[str, str], some: RowGroups) -> None:
-    """InputError for a row group whose values are larger on average than a text may be, before it is read."""
+    """InputError for a row group whose values are larger than texts may be, each or all together, before it is read."""
     for number in range(some.start, some.stop):
         group = metadata.row_group(number)
         for index in range(group.num_columns):
             chunk = group.column(index)
-            is_read = chunk.path_in_schema in columns
-            if is_read and chunk.total_uncompressed_size > MAX_TEXT * max(1, group.num_rows):
-                raise _too_large(source, chunk.path_in_schema, f"row group {number + 1}")
+            most = min(MAX_TEXT * max(1, group.num_rows), MAX_COLUMN)
+            if chunk.total_uncompressed_size <= most:
+                continue
+            path = f"{chunk.path_in_schema}."  # of a nested column, with its fields
+            for name in columns:
+                if path.startswith(f"{name}."):
+                    raise _too_large(source, name, f"row group {number + 1}")
 
 
 def _too_large(source: str, name: str, where: str) -> InputError:
     return InputError(
-        f"{source}: {where}: column {name!r} has a value that is too large; allowed: up to {MAX_TEXT:,} bytes"
+        f"{source}: {where}: column {name!r} is too large; allowed: values of up to {MAX_TEXT:,} bytes, "
+        f"{MAX_COLUMN:,} together"
     )
 
 
 def _values(source: str, first_row: int, name: str, column: Any) -> list[Any]:
-    cells = column.dictionary if pa.types.is_dictionary(column.type) else column
+    is_dictionary = pa.types.is_dictionary(column.type)
+    cells = column.dictionary if is_dictionary else column
     if cells.type in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
-        most = pc.max(pc.binary_length(cells)).as_py() or 0
-        if most > MAX_TEXT:
+        lengths = pc.binary_length(cells)
+        of_rows = lengths.take(column.indices) if is_dictionary else lengths
+        if (pc.max(lengths).as_py() or 0) > MAX_TEXT or (pc.sum(of_rows).as_py() or 0) > MAX_COLUMN:
             raise _too_large(source, name, f"rows from {first_row}")
     values = []
     for row, value in enumerate(column, first_row):

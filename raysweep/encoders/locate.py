@@ -12,6 +12,7 @@ from raysweep.data import hub
 from raysweep.errors import InputError
 
 _HUB = "hub:"  # begins the identity of an encoder of the hub
+SAFE_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # which sentence-transformers looks for first
 UNUSED_FILES = ["onnx/*", "openvino/*", "*.onnx", "*.h5", "*.msgpack", "*.ot", "*.tflite"]
 
 
@@ -78,8 +79,8 @@ def locate_same(config: EncoderConfig, identity: str) -> ModelSource:
 
 def check_formats(folder: Path) -> None:
     """InputError where one of a model's modules has its weights only in a format that may run code as it is read."""
-    for weights in sorted(folder.rglob("pytorch_model*.bin")):
-        if not any(weights.parent.glob("model*.safetensors")):
+    for weights in sorted([*folder.glob("pytorch_model*.bin"), *folder.glob("*_*/pytorch_model*.bin")]):
+        if not any((weights.parent / name).is_file() for name in SAFE_WEIGHTS):
             name = weights.relative_to(folder)
             raise InputError(
                 f"model {str(folder)!r} cannot be loaded: {name} may run code as it is read; allowed: weights in "

@@ -28,7 +28,7 @@ class Bill:
 
     @property
     def total(self) -> float:
-        return self.booting + self.up
+        return self.booting + max(self.up, self.trials)
 
 
 def bill_of(results: Results) -> Bill:
@@ -38,7 +38,8 @@ def bill_of(results: Results) -> Bill:
 
 def bill_text(bill: Bill) -> str:
     """The bill in a line."""
+    at_least = "at least " if bill.trials > bill.up else ""  # nodes were not looked at all the time
     return (
-        f"nodes cost {bill.total:,.2f} in money: {bill.trials:,.2f} for what trials held, {bill.booting:,.2f} for nodes "
-        f"that booted, {bill.unused:,.2f} for the head and for what no trial held"
+        f"nodes cost {at_least}{bill.total:,.2f} in money: {bill.trials:,.2f} for what trials held, {bill.booting:,.2f} "
+        f"for nodes that booted, {bill.unused:,.2f} for the head and for what no trial held"
     )

@@ -28,13 +28,16 @@ def metered(budget: BudgetConfig) -> Iterator[NodeMeter]:
     if not budget.prices:
         yield meter
         return
+    import ray
+
     ended = threading.Event()
+    address = ray.get_runtime_context().gcs_address
 
     def watch() -> None:
-        _look(meter)
+        _look(meter, address)
         while not ended.wait(LOOK_SECONDS):
-            _look(meter)
-        _look(meter)
+            _look(meter, address)
+        _look(meter, address)
 
     thread = threading.Thread(target=watch, name="node-watch", daemon=True)
     thread.start()
@@ -45,14 +48,14 @@ def metered(budget: BudgetConfig) -> Iterator[NodeMeter]:
         thread.join(timeout=LOOK_SECONDS)  # a head that is gone does not answer
 
 
-def _look(meter: NodeMeter) -> None:
+def _look(meter: NodeMeter, address: str) -> None:
     """A node boots from when its machine is there, which is when clouds begin to charge for it."""
     import ray
     from ray.autoscaler.v2.sdk import get_cluster_status
 
     try:
         up = Counter(node_type(node) for node in ray.nodes() if node["Alive"])
-        status = get_cluster_status(ray.get_runtime_context().gcs_address, timeout=CONNECT_SECONDS)
+        status = get_cluster_status(address, timeout=CONNECT_SECONDS)
     except Exception as error:  # of many kinds: the head may be busy, or gone
         logging.getLogger(__name__).debug("no status of the cluster: %s", error)
         return

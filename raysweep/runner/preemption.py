@@ -7,6 +7,7 @@ it with a fresh checkpoint. Kubernetes ends a pod by SIGTERM, at which Ray itsel
 
 import contextlib
 import functools
+import http.client
 import importlib
 import math
 import os
@@ -35,6 +36,9 @@ class Cloud(NamedTuple):
     announces_end: Callable[[str], bool]
 
 
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # metadata are never behind a proxy
+
+
 def _announced_by_aws(host: str) -> bool:
     """By version 2 of the instance metadata service, which answers 404 until there is something to announce."""
     lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_SECONDS)}
@@ -55,8 +59,6 @@ def _answer(method: str, url: str, headers: Mapping[str, str]) -> str:
     return text
 
 
-_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # metadata are never behind a proxy
-
 CLOUDS = (
     Cloud("Amazon EC2", "AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254", 120, _announced_by_aws),
     Cloud("Google", "GCE_METADATA_HOST", "http://metadata.google.internal", 30, _announced_by_google),
@@ -65,8 +67,6 @@ CLOUDS = (
 
 def this_cloud() -> Cloud | None:
     """The cloud that this machine is of; None on other machines."""
-    if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
-        return None
     file = Path(VENDOR_FILE)
     vendor = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
     return next((cloud for cloud in CLOUDS if cloud.variable in os.environ or cloud.vendor == vendor), None)
@@ -78,7 +78,7 @@ def end_is_announced(cloud: Cloud) -> bool:
     url = host if "://" in host else f"http://{host}"
     try:
         return cloud.announces_end(url.rstrip("/"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, http.client.HTTPException):
         return False
 
 
@@ -86,24 +86,28 @@ def end_is_announced(cloud: Cloud) -> bool:
 def watch_for_notices() -> None:
     """From now on this process asks its cloud, where it is on one, and passes on what that announces."""
     cloud = this_cloud()
-    if cloud is not None:
+    if cloud is not None and ray.is_initialized():
         threading.Thread(target=_watch, args=(cloud,), daemon=True).start()
 
 
 def _watch(cloud: Cloud) -> None:
-    while not end_is_announced(cloud):
+    is_marked = False
+    while not is_marked:
         time.sleep(ASK_SECONDS)
-    mark_as_draining(ray.get_runtime_context().get_node_id(), cloud.notice_seconds)
+        if end_is_announced(cloud):
+            with contextlib.suppress(Exception):  # Ray's control plane does not answer; it will be told again
+                is_marked = mark_as_draining(ray.get_runtime_context().get_node_id(), cloud.notice_seconds)
 
 
-def mark_as_draining(node_id: str, seconds: int) -> None:
-    """Have Ray place nothing more on a node, which will be gone in so many seconds."""
+def mark_as_draining(node_id: str, seconds: int) -> bool:
+    """Have Ray place nothing more on a node, which will be gone in so many seconds. Whether Ray takes note of it."""
     messages: Any = importlib.import_module("ray.core.generated.autoscaler_pb2")
     raylet: Any = ray._raylet
     reason = messages.DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
     until_milliseconds = int(1000 * (time.time() + seconds))
     client = raylet.GcsClient(address=ray.get_runtime_context().gcs_address)
-    client.drain_node(node_id, reason, "the cloud takes the machine away", until_milliseconds)
+    is_accepted, _ = client.drain_node(node_id, reason, "the cloud takes the machine away", until_milliseconds)
+    return bool(is_accepted)
 
 
 def _this_node_is_draining() -> bool:
@@ -118,7 +122,7 @@ class DrainWatch:
         self._asked_at = -math.inf
         self._is_draining = False
 
-    def __call__(self) -> bool:
+    def is_draining(self) -> bool:
         now = time.monotonic()
         if not self._is_draining and now - self._asked_at >= ASK_SECONDS:
             self._asked_at = now

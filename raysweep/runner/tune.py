@@ -14,7 +14,6 @@ import math
 import os
 import re
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -55,9 +54,9 @@ LOG_SECONDS = 60.0  # between two such lines of one trial in the log
 MAX_TRACEBACK_CHARACTERS = 10_000
 LOADING_SILENCES = 10  # a process that loads its libraries may be silent so many times as long as others
 KILL_AGAIN_SECONDS = 30.0
-LEAVE_SECONDS = 0.5  # in which the last result of a process on a node that goes away is on its way
 NEVER_SECONDS = "1e9"  # between two snapshots of Tune's; it takes one at the beginning and one at the end all the same
 STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT)
+NODE_GOES = Loss(Blame.NODE, "its node is about to go away")
 REMOVED = "removed before it began"
 NODE_DIED = "its node has died"  # in what Ray says of an actor
 SHORT_OF_MEMORY = "running low on memory"  # the same, of processes that Ray itself has killed
@@ -103,7 +102,7 @@ class TrialTask:
 class Leg:
     """A trial's time on one worker, as Tune keeps it to the end of the sweep: no more than tells it from others.
 
-    With ``recomputes`` it is to do with less memory, as its last process was killed for want of it.
+    With ``recomputes`` it is to do with less memory, as a process of this session was killed for want of it.
     """
 
     number: int
@@ -139,7 +138,7 @@ def _pulse() -> Pulse:
 
 
 @functools.cache
-def _node_is_draining() -> DrainWatch:
+def _drain_watch() -> DrainWatch:
     """This process's."""
     watch_for_notices()
     return DrainWatch()
@@ -187,7 +186,7 @@ class TrialActor(tune.Trainable):
         """Make ready for a trial; Tune calls it again for each trial that a reused actor takes."""
         job = _job(config)
         self.logged_at = time.monotonic()
-        self.is_between_rungs = True
+        self.has_checkpoint = True  # of all that it has done, which is nothing yet
         listener = sweep.listener
         self.pulse = None if listener is None else _pulse()
         if self.pulse is not None and listener is not None:
@@ -211,7 +210,7 @@ class TrialActor(tune.Trainable):
             num_rungs=self.task.num_rungs,
             checkpoints=self.task.checkpoints,
             on_rest=_do_nothing if self.pulse is None else self.pulse.rest,
-            leaves=_node_is_draining(),
+            leaves=self.note_whether_to_leave,
             recomputes=self.task.recomputes,
         )
 
@@ -226,13 +225,15 @@ class TrialActor(tune.Trainable):
             self.pulse.follow(self.bench.model)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
+        if _drain_watch().is_draining():
+            os._exit(0)  # its node goes away: Tune begins this trial in another process
         self.setup(new_config)  # type: ignore[call-arg]  # with_parameters adds what the sweep's trials are told alike
         return True
 
     def step(self) -> dict[str, Any]:
         """Train and evaluate a rung, or train until it is time to say how far it is, for :class:`TuneScheduler`."""
-        if self.is_between_rungs and _node_is_draining()():
-            return self.leave_node()
+        if self.has_checkpoint and _drain_watch().is_draining():
+            return _as_result(NODE_GOES)
         try:
             with self.pulse or contextlib.nullcontext():
                 result = next(self.results)
@@ -247,12 +248,12 @@ class TrialActor(tune.Trainable):
             raise
         if isinstance(result, ScoredRung):
             return {"points": json.dumps(result.points, allow_nan=False), "done": True}
-        self.is_between_rungs = isinstance(result, RungResult)
         if isinstance(result, RungProgress):
-            if _node_is_draining()():
-                return self.leave_node()
+            if self.has_checkpoint:
+                return _as_result(NODE_GOES)
             self.log(result)
             return {"progress": json.dumps(dataclasses.asdict(result))}
+        self.has_checkpoint = True
         self.save_weights(result)
         rung = {
             "step": result.step,
@@ -267,10 +268,10 @@ class TrialActor(tune.Trainable):
         # As text: Tune flattens and rewrites what is nested.
         return {"rung": json.dumps(rung, allow_nan=False), "done": done}
 
-    def leave_node(self) -> dict[str, Any]:
-        """The trial has a checkpoint, and goes on elsewhere. Its process ends, or Tune would give it the next trial."""
-        threading.Timer(LEAVE_SECONDS, os._exit, [0]).start()
-        return _as_result(Loss(Blame.NODE, "its node is about to go away"))
+    def note_whether_to_leave(self) -> bool:
+        """Asked within a rung before the trial says how far it is; where it is to leave, it has a checkpoint then."""
+        self.has_checkpoint = _drain_watch().is_draining()
+        return self.has_checkpoint
 
     def log(self, progress: RungProgress) -> None:
         """Print now and then how far the trial is; what actors print goes into the run's log."""

@@ -123,8 +123,9 @@ def rungs_and_progress(  # noqa: PLR0913 (as rungs, and what its caller listens 
             if training.rung_is_full:  # it is saved with its result
                 break
             reports = now - reported >= intervals.progress_seconds
-            saves = now - saved >= intervals.checkpoint_seconds or (reports and leaves())
-            if checkpoints is not None and saves:
+            leaving = reports and leaves()
+            is_due = now - saved >= intervals.checkpoint_seconds
+            if checkpoints is not None and (is_due or leaving):
                 on_rest()
                 training_state.save(training, checkpoints, last)
                 saved = now

@@ -10,7 +10,7 @@ from typing import Any
 
 from raysweep.errors import InputError
 from raysweep.results.types import RungProgress
-from raysweep.runner import tune
+from raysweep.runner import preemption, tune
 from raysweep.storage.bucket import StorageError
 from raysweep.training.workbench import RungResult
 from support.sweeps import rung
@@ -142,3 +142,11 @@ class SlowTrials(FaultyTrials):
         for step in range(1, NUM_RUNGS + 1):
             time.sleep(SLOW_RUNG_SECONDS)
             yield self._result(step)
+
+
+class WatchfulTrials(SlowTrials):
+    """They ask before each rung whether their node is about to go away."""
+
+    def setup(self, config: dict[str, Any], sweep: tune.SweepTask) -> None:
+        preemption.ASK_SECONDS = 0.0
+        super().setup(config, sweep)

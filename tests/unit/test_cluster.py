@@ -1,7 +1,10 @@
 """What workers ask of the nodes that are there, or that are to come. No Ray is started."""
 
+import ctypes
 import os
 import re
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from raysweep.cluster import (
     node_groups,
     protect_token,
     shard_bytes,
+    shut_down,
     trial_bytes,
     worker_nodes,
 )
@@ -267,3 +271,29 @@ def test_what_is_waited_for_is_said_with_the_nodes_that_are_on_their_way() -> No
     failed = schema.LaunchRequest("g6", "spot", 2, schema.LaunchRequest.Status.FAILED, 0, details="no\n capacity")
     told = described_waiting(status(failed_launches=[failed]))
     assert told == (f"{asked}; nodes on their way: none; the last launch of type spot failed: no capacity", False)
+
+
+def test_sigterm_is_ignored_again_though_ray_resets_it_as_it_shuts_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's core does so to the process behind Python's back, in a thread that is not the main one."""
+    ours = signal.getsignal(signal.SIGTERM)
+    c_library = ctypes.CDLL(None)
+    c_library.signal.restype = ctypes.c_void_p
+
+    def reset_and_go_on() -> None:
+        c_library.signal(signal.SIGTERM.value, None)
+        until = time.monotonic() + 30
+        while not is_ignored(signal.SIGTERM):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+    monkeypatch.setattr("ray.shutdown", reset_and_go_on)
+    shut_down()
+    assert signal.getsignal(signal.SIGTERM) == ours
+    assert not is_ignored(signal.SIGTERM)
+
+
+def is_ignored(number: signal.Signals) -> bool:
+    """Whether the signal has no effect on this process, as its kernel says."""
+    status = Path("/proc/self/status").read_text()
+    mask = int(re.findall(r"SigIgn:\s*([0-9a-f]+)", status)[0], 16)
+    return bool(mask >> (number - 1) & 1)

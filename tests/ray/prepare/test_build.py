@@ -1,17 +1,13 @@
 """Prepare on a small and on a busy cluster: it neither starves nor waits for ever."""
 
 import io
-import re
-import signal
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from rich.console import Console
 
-from raysweep.cluster import Capacity, connected, shut_down
+from raysweep.cluster import Capacity, connected
 from raysweep.config import space_parser
 from raysweep.config import sweep as configuration
 from raysweep.config.document import Document
@@ -91,32 +87,3 @@ def test_a_stall_is_named_and_nothing_is_left(one_cpu: Capacity, tmp_path: Path)
     ray.kill(hog)
     left = [path.name for path in (tmp_path / "runs" / "artifacts").iterdir() if not path.name.endswith(".lock")]
     assert [name.split("-")[0] for name in left] == ["sentences"]
-
-
-def test_sigterm_does_not_end_the_process_while_ray_is_shut_down(one_cpu: Capacity) -> None:
-    """Ray resets it to the default action in the middle of that. The last test here: the cluster is gone then."""
-    ignored: list[bool] = []
-    leaving, left = threading.Event(), threading.Event()
-
-    def watch() -> None:
-        leaving.wait()
-        while not left.wait(0.005):
-            ignored.append(is_ignored(signal.SIGTERM))
-
-    watching = threading.Thread(target=watch)
-    watching.start()
-    before = signal.getsignal(signal.SIGTERM)
-    leaving.set()
-    shut_down()
-    left.set()
-    watching.join()
-    assert len(ignored) > 10
-    assert np.mean(ignored) > 0.8
-    assert signal.getsignal(signal.SIGTERM) is before
-
-
-def is_ignored(number: signal.Signals) -> bool:
-    """Whether the signal has no effect on this process, as its kernel says."""
-    status = Path("/proc/self/status").read_text()
-    mask = int(re.findall(r"SigIgn:\s*([0-9a-f]+)", status)[0], 16)
-    return bool(mask >> (number - 1) & 1)

@@ -118,13 +118,20 @@ def test_where_no_spot_node_is_to_be_had_one_on_demand_comes_once_that_type_is_c
     """Ray 2.60 asks again and again for the type whose launch is refused; the guide says how to end that."""
     asked = ResourcesConfig(address=cluster.address, cpus_per_trial=1, gpus_per_trial=1, max_concurrent_trials=1)
     sweep, _ = make(tmp_path, budget__trials="1", early_stopping__policy="none")
-    closing = threading.Timer(5, close_type, (cluster.file, "gpu_spot"))
+    before: list[int] = []
+
+    def close() -> None:
+        before.append(num_workers())
+        close_type(cluster.file, "gpu_spot")
+
+    closing = threading.Timer(5, close)
     with joined(cluster.address) as capacity:
         request = capacity.trials(asked)
         closing.start()
         unused: Any = None
         tune.search(sweep, WorkbenchSpec(unused, EvaluationConfig(), request), SlowTrials)
     sweep.finish("completed", "all trials are done")
+    assert before == [0]
     (trial,) = load(tmp_path).trials
     assert str(trial.status) == "completed"
 

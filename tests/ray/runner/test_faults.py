@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
+from ray.cluster_utils import Cluster
 
 from raysweep.cluster import Request, connected
 from raysweep.config.sweep import EvaluationConfig, ResourcesConfig
@@ -15,14 +17,16 @@ from raysweep.results.events import RungFinished, TrialEnded
 from raysweep.results.ledger import read_events
 from raysweep.results.reader import load
 from raysweep.runner import tune
+from raysweep.runner.preemption import mark_as_draining
 from raysweep.runner.workers import WorkbenchSpec
 from raysweep.sweep.sweep import Sweep
-from support.faulty_trials import NUM_RUNGS, AlwaysRefusing, FaultyTrials, KilledWhenIdle
+from support.faulty_trials import NUM_RUNGS, AlwaysRefusing, FaultyTrials, KilledWhenIdle, WatchfulTrials
 from support.paths import TESTS
 from support.sweeps import make
 
 NUM_TRIALS = 10
 SILENT_SECONDS = 6
+STORE_BYTES = 100 << 20
 
 
 @pytest.fixture(autouse=True)
@@ -33,12 +37,19 @@ def nothing_reserved() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[None]:
-    """A cluster whose workers find the trials of these tests."""
+def cluster() -> Iterator[Cluster]:
+    """A head without CPUs and two nodes of one CPU, whose workers find the trials of these tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(TESTS))
-        with connected(ResourcesConfig(num_cpus=2), show_workers=False):
-            yield
+        head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": STORE_BYTES}
+        made = Cluster(initialize_head=True, head_node_args=head)
+        try:
+            for _ in range(2):
+                made.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
+            with connected(ResourcesConfig(address=made.address), show_workers=False):
+                yield made
+        finally:
+            made.shutdown()
 
 
 def search(folder: Path, actor: type[FaultyTrials] = FaultyTrials, **overrides: str) -> tuple[Sweep, str]:
@@ -52,7 +63,7 @@ def search(folder: Path, actor: type[FaultyTrials] = FaultyTrials, **overrides: 
     return sweep, out.getvalue()
 
 
-def test_every_trial_is_accounted_for_once_whatever_happens_to_its_process(cluster: None, tmp_path: Path) -> None:
+def test_every_trial_is_accounted_for_once_whatever_happens_to_its_process(cluster: Cluster, tmp_path: Path) -> None:
     sweep, printed = search(tmp_path)
     assert sweep.given_up is None
     sweep.finish("completed", "all trials are done")
@@ -90,7 +101,7 @@ def test_every_trial_is_accounted_for_once_whatever_happens_to_its_process(clust
     assert not (tmp_path / "tune").exists(), "Tune's files lie elsewhere"
 
 
-def test_an_idle_process_that_died_costs_the_next_trial_nothing(cluster: None, tmp_path: Path) -> None:
+def test_an_idle_process_that_died_costs_the_next_trial_nothing(cluster: Cluster, tmp_path: Path) -> None:
     _, printed = search(tmp_path, actor=KilledWhenIdle, budget__trials="1", resources__max_failures="0")
     (trial,) = load(tmp_path).trials
     assert str(trial.status) == "completed"
@@ -99,7 +110,7 @@ def test_an_idle_process_that_died_costs_the_next_trial_nothing(cluster: None, t
 
 
 def test_what_goes_wrong_in_the_sweep_itself_ends_it_and_no_trial_is_repeated(
-    cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(self: Sweep, *_: object) -> None:
         raise ZeroDivisionError("a defect of the sweep")
@@ -111,7 +122,29 @@ def test_what_goes_wrong_in_the_sweep_itself_ends_it_and_no_trial_is_repeated(
     assert {count for _, count in attempts} == {1}
 
 
-def test_a_sweep_whose_trials_all_fail_ends_with_the_reason(cluster: None, tmp_path: Path) -> None:
+def test_a_sweep_whose_trials_all_fail_ends_with_the_reason(cluster: Cluster, tmp_path: Path) -> None:
     sweep, _ = search(tmp_path, actor=AlwaysRefusing)
     assert sweep.given_up is not None
     assert 3 <= len(load(tmp_path).trials) <= 4
+
+
+def test_trials_leave_a_node_that_is_announced_to_go_away(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last test here, since one node is left afterwards."""
+    nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+    real_rung = Sweep.rung
+
+    def drain_at_first(self: Sweep, *arguments: Any) -> bool:
+        if not self.progress.front:
+            assert mark_as_draining(nodes[0], 600)
+        return real_rung(self, *arguments)
+
+    monkeypatch.setattr(Sweep, "rung", drain_at_first)
+    sweep, printed = search(tmp_path, actor=WatchfulTrials, budget__trials="3")
+    sweep.finish("completed", "all trials are done")
+    assert [str(trial.status) for trial in load(tmp_path).trials] == ["completed"] * 3
+    assert printed.count("its node is about to go away; it goes on from its checkpoint") == 1
+    assert "its process died" not in printed
+    steps = Counter((rung.trial, rung.step) for rung in load(tmp_path).rungs)
+    assert steps == Counter((number, step) for number in range(3) for step in range(1, NUM_RUNGS + 1))

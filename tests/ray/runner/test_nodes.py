@@ -1,6 +1,7 @@
 """Nodes whose file systems differ, with a bucket between them: no worker can read another node's files."""
 
 import contextlib
+import secrets
 import shutil
 import socket
 import subprocess
@@ -69,10 +70,12 @@ def nodes(server: S3Server) -> Iterator[Nodes]:
     folder = Path(tempfile.mkdtemp(prefix="rs"))  # sockets have short names
     for name in ("ray", "cache"):
         (folder / name).mkdir()
+    (folder / "token").write_text(secrets.token_hex(32))
     environment = {
         **ENVIRONMENT,
         **server.environment,
         "RAY_AUTH_MODE": "disabled",
+        "RAY_AUTH_TOKEN_PATH": str(folder / "token"),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAYSWEEP_CACHE_DIR": str(folder / "cache"),
     }
@@ -126,8 +129,10 @@ def wait_for(address: str) -> None:
 
 
 def run(nodes: Nodes, folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """On a machine with a token, of which the cluster asks for none: the driver finds out that it must not use it."""
     own_cache = {"RAYSWEEP_CACHE_DIR": str(folder / "cache")}
     environment = {**nodes.environment, **own_cache}
+    del environment["RAY_AUTH_MODE"]
     return subprocess.run(
         command("run", *arguments), cwd=folder, env=environment, capture_output=True, text=True, timeout=400
     )

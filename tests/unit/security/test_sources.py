@@ -52,6 +52,13 @@ def parquet_with_huge_cells(file: Path, canary: Canary) -> None:
     file.write_bytes(huge_cells())
 
 
+def parquet_with_one_text_many_times(file: Path, canary: Canary) -> None:
+    """A hundred kilobytes, of which a block of rows is a gigabyte."""
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 2**14, pa.int32()), pa.array(["a" * 2**18]))
+    table = pa.table({"text": texts, "label": ["0"] * 2**14})
+    pyarrow.parquet.write_table(table, file)
+
+
 @functools.cache
 def huge_cells() -> bytes:
     sink = pa.BufferOutputStream()
@@ -110,7 +117,11 @@ SOURCES: dict[Spoil, tuple[str, str]] = {
     parquet_with_a_pickled_type: ("rows.parquet", "row 1: column 'text' is 1, of type int and not a string"),
     parquet_with_huge_cells: (
         "rows.parquet",
-        "row group 1: column 'text' has a value that is too large; allowed: up to 16,777,216 bytes",
+        "row group 1: column 'text' is too large; allowed: values of up to 16,777,216 bytes, 1,073,741,824 together",
+    ),
+    parquet_with_one_text_many_times: (
+        "rows.parquet",
+        "rows from 1: column 'text' is too large; allowed: values of up to",
     ),
     csv_with_a_cell_of_1_gib: ("rows.csv", f"line 2 {TOO_LONG}"),
     json_with_a_cell_of_1_gib: ("rows.jsonl", f"line 1 {TOO_LONG}"),
