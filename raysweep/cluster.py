@@ -329,14 +329,13 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
         raise InputError("resources.num_cpus sizes a local cluster, but resources.address names one to join")
     if address:
         _check_address(address)
-        address = _with_its_authentication(address)
+    found = _with_its_authentication(address) if address else "local"
     options: dict[str, Any] = {"log_to_driver": show_workers, "logging_level": logging.ERROR}
+    if not address:
+        options |= {"num_cpus": resources.num_cpus, "include_dashboard": False}
     try:
         with termination_kept():
-            if address:
-                ray.init(address=address, **options)
-            else:
-                ray.init(address="local", num_cpus=resources.num_cpus, include_dashboard=False, **options)
+            ray.init(address=found, **options)
     except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         where = f"resources.address: cannot join {address}" if address else "Ray does not start on this machine"
         hint = f"; {_TOKEN_HINT}" if address else ""
