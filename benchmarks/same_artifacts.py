@@ -27,17 +27,7 @@ from benchmarks import measure, peers, sweep_memory
 KINDS = ("sentences", "encoded", "neighbours", "examples")
 COMMAND = (sys.executable, "-m", "raysweep", "prepare")
 NUM_MADE = 150_000
-MADE = """name: made
-data: {{train: {train}, max_dev: 500}}
-model: {encoder}
-examples: {{k: 8, target: 60000, index: inverted_file}}
-evaluation: {{k: 8, num_pool: 2000}}
-space:
-  loss: {{choices: {{triplet: {{margin: 0.1}}}}}}
-  learning_rate: 1.0e-5
-  batch_size: 32
-  examples_per_rung: 2048
-"""
+NUM_EXAMPLES = 60_000
 POLL_SECONDS = 0.005
 LIMIT_SECONDS = 1800.0
 
@@ -70,7 +60,10 @@ def _made(folder: Path) -> Path:
     """The file of a sweep over made sentences."""
     peers.apart(sweep_memory.make_sentences, folder / "train", NUM_MADE)
     space = folder / "made.yaml"
-    space.write_text(MADE.format(train=folder / "train", encoder=sweep_memory.make_encoder(folder)))
+    encoder = sweep_memory.make_encoder(folder)
+    space.write_text(
+        sweep_memory.SWEEP.format(train=folder / "train", encoder=encoder, target=NUM_EXAMPLES, runs=folder / "runs")
+    )
     return space
 
 

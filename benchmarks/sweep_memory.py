@@ -27,13 +27,14 @@ WIDTH = 384
 NUM_WORDS = 20_000
 WORDS_OF_SENTENCE = 12
 NUM_FILES = 12
+NUM_EXAMPLES = 20_000
 BAR = 100 * measure.MIB
 SAMPLE_SECONDS = 0.1
 LIMIT_SECONDS = 7200.0
 SWEEP = """name: memory
 data: {{train: {train}, max_dev: 500}}
 model: {encoder}
-examples: {{k: 8, target: 20000, index: inverted_file}}
+examples: {{k: 8, target: {target}, index: inverted_file}}
 evaluation: {{k: 8, num_pool: 2000}}
 space:
   loss: {{choices: {{triplet: {{margin: 0.1}}}}}}
@@ -132,7 +133,7 @@ def _peaks_of(count: int, encoder: Path, folder: Path) -> dict[str, int]:
     train = folder / f"train-{count}"
     peers.apart(make_sentences, train, count)
     space = folder / f"memory-{count}.yaml"
-    space.write_text(SWEEP.format(train=train, encoder=encoder, runs=folder / f"runs-{count}"))
+    space.write_text(SWEEP.format(train=train, encoder=encoder, target=NUM_EXAMPLES, runs=folder / f"runs-{count}"))
     command = [sys.executable, "-m", "raysweep", "run", str(space)]
     sweep = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     with KindMemory(sweep.pid) as memory:
