@@ -13,7 +13,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -150,6 +150,24 @@ def finished(arguments: list[str], environment: Mapping[str, str], folder: Path)
     return subprocess.run(arguments, env=environment, **options)  # type: ignore[call-overload, no-any-return]
 
 
+@contextlib.contextmanager
+def looking(look: Callable[[], None], seconds: float) -> Iterator[None]:
+    """Within, a thread looks again and again, with so many seconds between."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(seconds):
+            look()
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watching.join()
+
+
 @dataclass
 class Arguments:
     """Whether a token stands in what any process of this machine was called with, looked at again and again."""
@@ -158,25 +176,13 @@ class Arguments:
     found: list[str] = field(default_factory=list)
     num_looks: int = 0
 
-    @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
-        over = threading.Event()
-        watch = threading.Thread(target=self._watch, args=(over,))
-        watch.start()
-        try:
-            yield
-        finally:
-            over.set()
-            watch.join()
-
-    def _watch(self, over: threading.Event) -> None:
-        while not over.wait(1):
-            for process in psutil.process_iter():
-                with contextlib.suppress(psutil.Error):
-                    line = " ".join(process.cmdline())
-                    if self.token in line:
-                        self.found.append(line)
-            self.num_looks += 1
+    def look(self) -> None:
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                line = " ".join(process.cmdline())
+                if self.token in line:
+                    self.found.append(line)
+        self.num_looks += 1
 
 
 @dataclass
@@ -186,23 +192,11 @@ class Modes:
     home: Path
     seen: set[str] = field(default_factory=set)
 
-    @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
-        over = threading.Event()
-        watch = threading.Thread(target=self._watch, args=(over,))
-        watch.start()
-        try:
-            yield
-        finally:
-            over.set()
-            watch.join()
-
-    def _watch(self, over: threading.Event) -> None:
+    def look(self) -> None:
         token = self.home / ".ray" / "auth_token"
-        while not over.wait(0.001):
-            for path in (token, token.parent):
-                with contextlib.suppress(FileNotFoundError):
-                    self.seen.add(f"{path.name} {path.stat().st_mode & 0o777:o}")
+        for path in (token, token.parent):
+            with contextlib.suppress(FileNotFoundError):
+                self.seen.add(f"{path.name} {path.stat().st_mode & 0o777:o}")
 
 
 @dataclass(frozen=True)
@@ -235,7 +229,7 @@ def attempts(head: Head, tmp_path_factory: pytest.TempPathFactory) -> Attempts:
         return finished(sweep, head.client(who), own)
 
     who = ("token_at_hand", "without_token", "wrong_token", "local")
-    with arguments.watched(), modes.watched(), ThreadPoolExecutor(len(who)) as pool:
+    with looking(arguments.look, 1), looking(modes.look, 0.001), ThreadPoolExecutor(len(who)) as pool:
         done = dict(zip(who, pool.map(run, who), strict=True))
     return Attempts(folder, done, arguments, modes)
 
