@@ -52,12 +52,12 @@ class Size:
     held: int
     concurrent: int
     of_one_second: int
-    repeats: int
+    repeats: int = 1
 
 
 def main() -> None:
     arguments = _arguments()
-    chosen = Size(40, 4, 16, 1) if arguments.quick else Size(500, 16, 200, 1)
+    chosen = Size(40, 4, 16) if arguments.quick else Size(500, 16, 200)
     size = Size(
         arguments.trials or chosen.held,
         arguments.concurrent or chosen.concurrent,

@@ -8,7 +8,7 @@
 ``machine.json`` says what the machine is. What a step printed is in NAME.txt, with its command, the commit and its seconds
 on top, once it has ended well; such a step is not done again, so the same command goes on after an interruption, and a sweep
 goes on within. Runs and their reports are in ``runs``, artifacts in ``runs/artifacts``. Without a GPU nothing is done, and
-the exit code is 2; where steps failed it is 1.
+the exit code is 2; where steps failed, or SST-2 is missing, it is 1.
 """
 
 import argparse
@@ -26,7 +26,9 @@ from pathlib import Path
 from benchmarks import measure, sst2
 
 FOLDER = measure.ROOT / "gpu-results"
+FAILED = 1
 REFUSED = 2
+NO_SST2 = "SST-2 is missing: name the folder that has sst2/train.csv and sst2/test.csv in RAYSWEEP_DATA_DIR"
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,12 @@ def main() -> None:
     if arguments.commands:
         print(*(shlex.join(step.command) for step in found), sep="\n")
         return
-    if problem := _problem(data):
-        sys.exit(_refuse(problem))
-    sys.exit(run(found, arguments.to.absolute()))
+    _check_gpu()
+    code = run(found, arguments.to.absolute())
+    if data == sst2.DEMO:
+        print(f"polarity: not run, as {NO_SST2}")
+        code = FAILED
+    sys.exit(code)
 
 
 def steps(folder: Path, data: sst2.Data) -> list[Step]:
@@ -63,11 +68,12 @@ def steps(folder: Path, data: sst2.Data) -> list[Step]:
     throughput = ("--encoder", "bert-base", "--trials-per-gpu", "1,2,4", "--json")
     packed = ("--resources.gpus_per_trial", "measured")
     on_sst2 = ("--data.train", data.train, "--data.test", data.test)
+    polarity = Step("polarity", (*_sweep("polarity", "polarity", folder), *on_sst2))
     return [
         Step("tests", ("-m", "pytest", "-m", "gpu")),
         Step("throughput", ("-m", "benchmarks.trial_throughput", *throughput)),
         Step("measured", (*_sweep("demo", "measured", folder), *packed)),
-        Step("polarity", (*_sweep("polarity", "polarity", folder), *on_sst2)),
+        *([] if data == sst2.DEMO else [polarity]),
     ]
 
 
@@ -77,23 +83,17 @@ def _sweep(space: str, name: str, folder: Path) -> tuple[str, ...]:
     return ("-m", "raysweep", "run", space, "--name", name, "--resume-or-start", *runs)
 
 
-def _problem(data: sst2.Data) -> str | None:
-    """Why nothing can be done here; None where all of it can."""
+def _check_gpu() -> None:
+    """End this process where nothing can be done."""
     import torch
 
     if not torch.cuda.is_available():
-        return (
+        problem = (
             f"there is no GPU that torch {torch.__version__} can use (torch.cuda.is_available() is false); nothing was "
             "run. On a machine with an NVIDIA GPU and its driver: make gpu"
         )
-    if data == sst2.DEMO:
-        return "SST-2 is missing: name the folder that has sst2/train.csv and sst2/test.csv in RAYSWEEP_DATA_DIR"
-    return None
-
-
-def _refuse(problem: str) -> int:
-    print(f"benchmarks.gpu: {problem}", file=sys.stderr)
-    return REFUSED
+        print(f"benchmarks.gpu: {problem}", file=sys.stderr)
+        sys.exit(REFUSED)
 
 
 def run(found: Sequence[Step], folder: Path) -> int:
@@ -105,7 +105,7 @@ def run(found: Sequence[Step], folder: Path) -> int:
         print(f"failed: {', '.join(failed)}; the same command does them again")
     else:
         print(f"all is done: {folder}")
-    return 1 if failed else 0
+    return FAILED if failed else 0
 
 
 def _done(step: Step, folder: Path) -> bool:

@@ -42,9 +42,9 @@ class Untrained(tune.TrialActor):
 
         task = self.task
         with self._timed("trial"):
-            training = Training(task.config, self.bench, task.trial_seed, task.num_rungs)
+            training = Training(task.leg.config, self.bench, task.trial_seed, task.num_rungs)
             points: dict[PointKey, Scores] = {("plain", None): self._scores()}
-            result = workbench.RungResult(1, task.config.examples_per_rung, 0.0, points, 0.0, 0.0)
+            result = workbench.RungResult(1, task.leg.config.examples_per_rung, 0.0, points, 0.0, 0.0)
             self.results = iter([result])
         if self.writes:
             with self._timed("writing"):
@@ -53,7 +53,7 @@ class Untrained(tune.TrialActor):
             answer = super().step()
         self._times["trial"] -= self._times["point"]
         self._times["writing"] += self._times.pop("point")
-        (task.sweep.run.path / f"times-{task.number}.json").write_text(json.dumps(self._times))
+        (task.sweep.run.path / f"times-{task.leg.number}.json").write_text(json.dumps(self._times))
         return answer
 
     def save_weights(self, result: workbench.RungResult) -> None:
@@ -64,7 +64,7 @@ class Untrained(tune.TrialActor):
     def _scores(self) -> Scores:
         """The reference's, moved a little, so that the front is a front."""
         found = self.bench.dev.reference_scores
-        moved = np.random.default_rng(self.task.number).normal(scale=0.02, size=2)
+        moved = np.random.default_rng(self.task.leg.number).normal(scale=0.02, size=2)
         return Scores(found.polarity + moved[0], found.similarity + moved[1])
 
     @contextlib.contextmanager

@@ -43,7 +43,7 @@ class Workless(tune.TrialActor):
 
     def _rungs(self) -> Iterator[RungResult | RungProgress]:
         self.bench: Any = InventedScores()
-        folder, number = self.task.sweep.run.path, self.task.number
+        folder, number = self.task.sweep.run.path, self.task.leg.number
         _note(legs_file(folder, number))
         done = size_of(rungs_file(folder, number))
         if done:
@@ -59,10 +59,10 @@ class Workless(tune.TrialActor):
         """Polarity rises and similarity falls, more in some trials than in others."""
         import numpy as np
 
-        gain = step * (1 + self.task.number % 7) / 100
+        gain = step * (1 + self.task.leg.number % 7) / 100
         scores = Scores(np.array([0.6 + gain]), np.array([0.47 - gain / 4]))
         points: dict[PointKey, Scores] = {("plain", None): scores}
-        return RungResult(step, step * self.task.config.examples_per_rung, 0.1, points, 1.0, 1.0)
+        return RungResult(step, step * self.task.leg.config.examples_per_rung, 0.1, points, 1.0, 1.0)
 
     def save_weights(self, result: RungResult) -> None:
         """There are none."""

@@ -20,8 +20,8 @@ space:
       triplet: {margin: {low: 0.05, high: 0.5, log: true}}
   learning_rate: {low: 1e-5, high: 2e-4, log: true}
   freezing: emb+B0-4
-  batch_size: 32
-  examples_per_rung: 64
+  batch_size: 16
+  examples_per_rung: 32
 objective: {polarity_weight: 0.7, constraints: {retention: 0.8}}
 budget: {trials: 2, rungs: 2}
 """

@@ -34,6 +34,7 @@ CASES: Mapping[str, Callable[[Setting], Outcome]] = {
     "sigint": drivers.interrupt_drivers,
     "sigterm": drivers.terminate_drivers,
     "disk": disks.fill_disks,
+    "read-only": disks.deny_writes,
 }
 QUICK = "idle"
 HEADER = ("case", "accounted", "to report, s", "to next rung, s", "at most", "a start, s", "notes")

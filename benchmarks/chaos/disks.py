@@ -1,40 +1,62 @@
-"""A disk that is full for some seconds, under the driver and its trials. It takes a machine that may mount one in memory."""
+"""A disk that is full or read-only for some seconds, under the driver and its trials.
+
+It takes a machine that may mount one in memory.
+"""
 
 import random
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import measure
 from benchmarks.chaos.outcomes import Outcome, Setting
-from benchmarks.chaos.sweeps import SweepProcess, problems
+from benchmarks.chaos.sweeps import POLL_SECONDS, SweepProcess, of_kind, problems
 
 DISK_BYTES = 3000 * measure.MIB
 FULL_SECONDS = 20.0
+READ_ONLY_SECONDS = 30.0
 SECONDS_BETWEEN = (8.0, 20.0)
+MOST_RECOVERY_SECONDS = 15.0
+SIGNS_OF_LIFE = ("again", "trial", "rung", "points")
 TRIALS, RUNGS = 6, 6
 
 
 def fill_disks(setting: Setting) -> Outcome:
-    """The disk of the run is full for some seconds, again and again. A driver that ends is started again by its command."""
-    draw = random.Random("disk")
-    plan = setting.plan("disk", TRIALS, RUNGS, ["--resources.num_cpus=2"])
+    """The disk of the run is full for some seconds, again and again."""
+    return _fault_often(setting, "disk", _fill)
+
+
+def deny_writes(setting: Setting) -> Outcome:
+    """The same, with a disk that is read-only for all that is opened then. The ledger is open, and can be written."""
+    return _fault_often(setting, "read-only", _deny)
+
+
+def _fault_often(setting: Setting, case: str, fault: Callable[[Path], None]) -> Outcome:
+    """A sweep whose disk fails again and again. A driver that ends is started again by its command."""
+    draw = random.Random(case)
+    plan = setting.plan(case, TRIALS, RUNGS, ["--resources.num_cpus=2"])
     plan.folder.mkdir(parents=True)
     options = ["-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", str(plan.folder)]
     if subprocess.run(["mount", *options], capture_output=True).returncode:
         return Outcome(0, [], notes={"skipped": "this user may not mount a disk"})
     try:
         num_faults, attempts, code = 0, 0, None
+        recoveries: list[float] = []
         while code is None or (code == 2 and attempts <= setting.times):
             attempts += 1
             with SweepProcess(plan) as sweep:
                 while sweep.process.poll() is None and num_faults < setting.times:
                     time.sleep(draw.uniform(*SECONDS_BETWEEN))
                     if sweep.process.poll() is None:
-                        _fill(plan.folder / "filler")
+                        fault(plan.folder)
                         num_faults += 1
+                        recoveries.append(_seconds_to_a_sign(sweep))
                 code = sweep.end()
-        found = Outcome(num_faults, problems(plan), notes={"attempts": attempts})
+        slowest = max(recoveries, default=0.0)
+        found = Outcome(num_faults, problems(plan), notes={"attempts": attempts, "most_to_recover": round(slowest, 1)})
+        if slowest > MOST_RECOVERY_SECONDS:
+            found.problems.append("a recovery took too long")
         if code:
             found.problems.append(f"the last attempt ended with {code}: {sweep.tail}")
         return found
@@ -42,9 +64,31 @@ def fill_disks(setting: Setting) -> Outcome:
         subprocess.run(["umount", "--lazy", str(plan.folder)], check=False)
 
 
-def _fill(file: Path) -> None:
+def _seconds_to_a_sign(sweep: SweepProcess) -> float:
+    """How long it takes until the sweep goes on, or its driver ends."""
+
+    def num_signs() -> int:
+        return sum(len(of_kind(sweep.plan.run, kind)) for kind in SIGNS_OF_LIFE)
+
+    since, before = time.monotonic(), num_signs()
+    while sweep.process.poll() is None and num_signs() == before:
+        time.sleep(POLL_SECONDS)
+    return time.monotonic() - since
+
+
+def _deny(folder: Path) -> None:
+    """Mount the folder over itself, read-only, for some seconds."""
+    subprocess.run(["mount", "--bind", folder, folder], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", folder], check=True)
+        time.sleep(READ_ONLY_SECONDS)
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def _fill(folder: Path) -> None:
     """Take all room for some seconds."""
-    block = bytes(measure.MIB)
+    file, block = folder / "filler", bytes(measure.MIB)
     with file.open("wb", buffering=0) as filler:
         try:
             while True:

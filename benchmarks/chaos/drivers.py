@@ -6,8 +6,17 @@ import signal
 import time
 from collections.abc import Sequence
 
+import psutil
+
 from benchmarks.chaos.outcomes import Outcome, Setting
-from benchmarks.chaos.sweeps import SweepProcess, problems, wait_until_gone
+from benchmarks.chaos.sweeps import (
+    SECONDS_OF_AGENTS,
+    SECONDS_TO_VANISH,
+    SweepProcess,
+    is_agent,
+    problems,
+    wait_until_gone,
+)
 
 TRIALS, RUNGS = 6, 4
 SECONDS_BEFORE_A_FAULT = (4.0, 40.0)
@@ -44,38 +53,47 @@ def _end_often(setting: Setting, case: str, number: int | None, options: Sequenc
     """A sweep whose driver is ended at so many random moments, each time begun again by the same command."""
     draw = random.Random(case)
     plan = setting.plan(case, TRIALS, RUNGS, ["--resources.num_cpus=2", *options])
-    left: list[int] = []
+    winds_up = number in (signal.SIGINT, signal.SIGTERM)
+    found = Outcome(0, [])
+    agents: list[psutil.Process] = []
     exits: list[float] = []
-    wrong: list[str] = []
-    num_faults = 0
-    while num_faults < setting.times:
+    while found.num_faults < setting.times:
         with SweepProcess(plan) as sweep:
             time.sleep(draw.uniform(*SECONDS_BEFORE_A_FAULT))
             if sweep.process.poll() is not None:  # it was over before
+                found.notes["fewer_faults"] = "the sweep was over"
                 break
             tree = sweep.tree
+            spared = [] if winds_up else [process for process in tree if is_agent(process)]
             struck_at = time.monotonic()
             _strike(sweep, number)
             exits.append(time.monotonic() - struck_at)
-            num_faults += 1
+            found.num_faults += 1
             code = sweep.process.returncode
-            if number in (signal.SIGINT, signal.SIGTERM) and code not in (0, EXIT_CODE_WHEN_INTERRUPTED):
-                wrong.append(f"exit code {code}")
-            left += wait_until_gone(tree)
+            if winds_up and code not in (0, EXIT_CODE_WHEN_INTERRUPTED):
+                found.problems.append(f"exit code {code}")
+            left = wait_until_gone([process for process in tree if process not in spared], SECONDS_TO_VANISH)
+            found.problems += [f"left: {_title(process)}" for process in left]
+            agents += spared
     with SweepProcess(plan) as sweep:
         code = sweep.end()
-    found = Outcome(num_faults, [*problems(plan), *wrong])
-    if num_faults < setting.times:
-        found.notes["fewer_faults"] = "the sweep was over"
     if code:
         found.problems.append(f"the last attempt ended with {code}: {sweep.tail}")
-    if left:
-        found.problems.append(f"{len(left)} processes were left")
-    if number in (signal.SIGINT, signal.SIGTERM):
-        found.notes["most_seconds_to_exit"] = round(max(exits, default=0.0), 1)
-        if found.notes["most_seconds_to_exit"] > MOST_EXIT_SECONDS:
+    found.problems += [f"left: {_title(process)}" for process in wait_until_gone(agents, SECONDS_OF_AGENTS)]
+    found.problems += problems(plan)
+    if winds_up:
+        slowest = max(exits, default=0.0)
+        found.notes["most_seconds_to_exit"] = round(slowest, 1)
+        if slowest > MOST_EXIT_SECONDS:
             found.problems.append("an exit took too long")
     return found
+
+
+def _title(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())[:80]
+    except psutil.NoSuchProcess:
+        return "a process that has ended since"
 
 
 def _strike(sweep: SweepProcess, number: int | None) -> None:

@@ -1,24 +1,23 @@
 """A sweep in a process of its own, watched from outside: its ledger, its output, and what is left of it."""
 
+import contextlib
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import psutil
 
-from benchmarks import measure
-
 POLL_SECONDS = 0.02
 LIMIT_SECONDS = 900.0
 SECONDS_TO_VANISH = 15.0  # for Ray's processes, once the driver has gone
+AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
+SECONDS_OF_AGENTS = 120.0  # of Ray's, which run nothing, and try for a minute to report that their node has died
 
 SPACE: Mapping[str, str] = {
     "space.loss": "cosine_similarity",
@@ -91,17 +90,19 @@ class SweepProcess:
         return (self.plan.folder / "output.log").read_text()[-600:]
 
     @property
-    def tree(self) -> list[int]:
-        """The process ids of the driver and of all that it has started."""
-        return measure.process_tree(self.process.pid)
+    def tree(self) -> list[psutil.Process]:
+        """The driver and all that it has started; nothing once it has ended."""
+        try:
+            driver = psutil.Process(self.process.pid)
+            return [driver, *driver.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
 
     def kill_tree(self) -> None:
         """End the driver and all that it has started, at once: what is left of a machine whose power went."""
-        for pid in self.tree:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        for process in self.tree:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
         self.process.wait()
 
 
@@ -109,22 +110,30 @@ class ChaosError(Exception):
     """A sweep did not get over a fault."""
 
 
-def wait_until_gone(pids: list[int]) -> list[int]:
-    """Wait for processes to end, which are given some seconds. Those that did not."""
-    until = time.monotonic() + SECONDS_TO_VANISH
-    left = pids
+def is_agent(process: psutil.Process) -> bool:
+    """Whether it is one of the two that Ray starts on each node for itself."""
+    try:
+        return process.cmdline()[:1] in [[name] for name in AGENTS]
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_until_gone(processes: Sequence[psutil.Process], seconds: float) -> list[psutil.Process]:
+    """Wait so long for processes to end. Those that did not."""
+    until = time.monotonic() + seconds
+    left = list(processes)
     while left and time.monotonic() < until:
-        left = [pid for pid in left if _is_alive(pid)]
+        left = [process for process in left if _is_alive(process)]
         time.sleep(POLL_SECONDS)
     return left
 
 
-def _is_alive(pid: int) -> bool:
+def _is_alive(process: psutil.Process) -> bool:
     try:
-        is_zombie: bool = psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        is_alive: bool = process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return is_alive
     except psutil.NoSuchProcess:
         return False
-    return not is_zombie
 
 
 def events(run: Path) -> list[dict[str, Any]]:

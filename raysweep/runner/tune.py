@@ -76,39 +76,37 @@ class SweepTask:
 
 
 @dataclass(frozen=True)
-class TrialTask:
-    """What the actor that runs a trial is told. ``run`` counts a configuration's replicates from 1."""
-
-    sweep: SweepTask
-    number: int
-    config: TrialConfig
-    run: int
-    recomputes: bool = False
-
-    @property
-    def num_rungs(self) -> int:
-        return self.sweep.budget.rungs_of(self.config.examples_per_rung)
-
-    @property
-    def trial_seed(self) -> int:
-        return trial_seed(self.sweep.seed, self.config, self.run)
-
-    @property
-    def checkpoints(self) -> Folder:
-        return self.sweep.run.within(checkpoint_folder(self.number))
-
-
-@dataclass(frozen=True)
 class Leg:
     """A trial's time on one worker, as Tune keeps it to the end of the sweep: no more than tells it from others.
 
-    With ``recomputes`` it is to do with less memory, as a process of this session was killed for want of it.
+    ``run`` counts a configuration's replicates from 1. With ``recomputes`` it is to do with less memory, as a process of
+    this session was killed for want of it.
     """
 
     number: int
     config: TrialConfig
     run: int
     recomputes: bool = False
+
+
+@dataclass(frozen=True)
+class TrialTask:
+    """What the actor that runs a trial goes by."""
+
+    sweep: SweepTask
+    leg: Leg
+
+    @property
+    def num_rungs(self) -> int:
+        return self.sweep.budget.rungs_of(self.leg.config.examples_per_rung)
+
+    @property
+    def trial_seed(self) -> int:
+        return trial_seed(self.sweep.seed, self.leg.config, self.leg.run)
+
+    @property
+    def checkpoints(self) -> Folder:
+        return self.sweep.run.within(checkpoint_folder(self.leg.number))
 
 
 @dataclass(frozen=True)
@@ -196,14 +194,14 @@ class TrialActor(tune.Trainable):
         if isinstance(job, FrontRung):
             self.results = self._test_scores(sweep, job)
         else:
-            self.task = TrialTask(sweep, job.number, job.config, job.run, job.recomputes)
+            self.task = TrialTask(sweep, job)
             self.results = self._rungs()
 
     def _rungs(self) -> Iterator[RungResult | RungProgress]:
         """The trial, of which nothing happens before the first step: what goes wrong there is told in full."""
         self._open_bench(self.task.sweep)
         yield from rungs_and_progress(
-            self.task.config,
+            self.task.leg.config,
             self.bench,
             Intervals(self.task.sweep.checkpoint_seconds, PROGRESS_SECONDS),
             seed=self.task.trial_seed,
@@ -211,7 +209,7 @@ class TrialActor(tune.Trainable):
             checkpoints=self.task.checkpoints,
             on_rest=_do_nothing if self.pulse is None else self.pulse.rest,
             leaves=self.note_whether_to_leave,
-            recomputes=self.task.recomputes,
+            recomputes=self.task.leg.recomputes,
         )
 
     def _test_scores(self, sweep: SweepTask, rung: FrontRung) -> Iterator[ScoredRung]:
@@ -278,11 +276,11 @@ class TrialActor(tune.Trainable):
         now = time.monotonic()
         if now - self.logged_at >= LOG_SECONDS:
             self.logged_at = now
-            print(f"trial {self.task.number}: {describe_progress([progress])}", flush=True)
+            print(f"trial {self.task.leg.number}: {describe_progress([progress])}", flush=True)
 
     def save_weights(self, result: RungResult) -> None:
         """Keep the rung's weights and scores in the run's folder."""
-        run, name = self.task.sweep.run, point_folder(self.task.number, result.step)
+        run, name = self.task.sweep.run, point_folder(self.task.leg.number, result.step)
         save_point(run.path / name, self.bench.model, self.bench.head, result.points)
         run.store(name)
         run.let_go(name)

@@ -89,8 +89,8 @@ class FaultyTrials(tune.TrialActor):
             time.sleep(NEXT_RUNG_SECONDS)
             if self.pulse is not None:
                 self.pulse.sign()
-            if step == FAULTY_RUNG and self.task.number in FAULTS:
-                FAULTS[self.task.number](self, attempt)
+            if step == FAULTY_RUNG and self.task.leg.number in FAULTS:
+                FAULTS[self.task.leg.number](self, attempt)
             self._count("rungs")
             yield self._result(step)
 
@@ -98,12 +98,12 @@ class FaultyTrials(tune.TrialActor):
         """There are none."""
 
     def _result(self, step: int) -> RungResult:
-        invented = rung(self.task.config, step)
+        invented = rung(self.task.leg.config, step)
         seen = invented["examples_seen"]
         return RungResult(step, seen, 0.1, invented["points"], 1.0, 1.0)
 
     def _file(self, name: str) -> Path:
-        return self.task.sweep.run.path / f"{name}-{self.task.number}"
+        return self.task.sweep.run.path / f"{name}-{self.task.leg.number}"
 
     def _count(self, name: str) -> int:
         with self._file(name).open("a") as file:

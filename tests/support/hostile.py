@@ -38,9 +38,14 @@ class Canary:
         return cls(place / "canary", folder)
 
     @property
+    def object(self) -> Any:
+        """An object whose pickle touches it."""
+        return _TouchesWhenLoaded(self.path)
+
+    @property
     def pickle(self) -> bytes:
         """A pickle that touches it."""
-        return pickle.dumps(_TouchesWhenLoaded(self.path))
+        return pickle.dumps(self.object)
 
     @property
     def source(self) -> str:

@@ -20,16 +20,8 @@ NAME = f"sentences-{'0' * 20}"
 SHARD = "00000-of-00001.arrow"
 
 
-class Unpickled:
-    def __init__(self, canary: Canary) -> None:
-        self.canary = canary
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return open, (str(self.canary.path), "w")
-
-
 def objects(file: Path, canary: Canary) -> None:
-    np.save(file, np.array([Unpickled(canary)], object), allow_pickle=True)
+    np.save(file, np.array([canary.object], object), allow_pickle=True)
 
 
 def pickled(file: Path, canary: Canary) -> None:

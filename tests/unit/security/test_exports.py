@@ -5,7 +5,6 @@ import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,14 +15,6 @@ from support.ledgers import StoredTrial, write_ledger
 
 POINT = "points/trial-0000-step-001"
 CONFIG = {"loss": "triplet", "learning_rate": 1e-5}
-
-
-class Unpickled:
-    def __init__(self, canary: Canary) -> None:
-        self.canary = canary
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return open, (str(self.canary.path), "w")
 
 
 def of_other_shapes(point: Path, canary: Canary) -> None:
@@ -47,7 +38,7 @@ def pickled_head(point: Path, canary: Canary) -> None:
 
 
 def head_of_objects(point: Path, canary: Canary) -> None:
-    objects = np.array([[Unpickled(canary)]], object)
+    objects = np.array([[canary.object]], object)
     np.savez(point / "head.npz", weight=objects, bias=objects)
 
 
