@@ -11,7 +11,7 @@ MIB = 2**20
 
 
 def smoke(folder: Path, **overrides: str) -> Space:
-    _, space = settings(folder, "smoke", **overrides)
+    _, space = settings(folder, "smoke", space__examples_per_rung="64", **overrides)
     return space
 
 
