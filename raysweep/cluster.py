@@ -11,7 +11,7 @@ import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,9 +26,9 @@ CUDA_CONTEXT_BYTES = 600 << 20  # of GPU memory in each process, which no alloca
 USABLE_GPU_MEMORY_FRACTION = 0.9  # of each GPU, where trials are packed by what they were measured to take
 CONNECT_SECONDS = 10
 RESET_SECONDS = 0.001  # between two settings of a signal's handler that Ray may undo
-QUIET_SECONDS = 30.0  # in which nothing moves, after which it is said what is waited for
 TOKEN_BYTES = 32  # as Ray's own tokens have
 THREADS_PER_PROCESS = 8  # one encoder stops gaining from more threads about here; a larger node runs several
+RAYS_OWN = ("CPU", "GPU", "TPU", "memory", "object_store_memory")  # names of resources
 GROUP_LABEL = "ray.io/node-group"  # of a node that an autoscaler has brought
 BOOTSTRAP_FILE = "~/ray_bootstrap_config.yaml"  # where `ray up` puts the cluster's file on its head
 CLUSTER_FILE_VARIABLE = "RAYSWEEP_CLUSTER_FILE"
@@ -59,11 +59,15 @@ class NodeSize(NamedTuple):
 
 
 class NodeGroup(NamedTuple):
-    """The nodes of one type that an autoscaler may bring: their size, and how many of them there may be."""
+    """The nodes of one type that an autoscaler may bring: their size, and how many of them there may be.
+
+    ``mark`` is a resource that no other type has, by which nodes of this one can be asked for.
+    """
 
     name: str
     size: NodeSize
     max_count: int
+    mark: str | None = None
 
 
 @dataclass(frozen=True)
@@ -152,7 +156,7 @@ class Capacity:
         if not any(node.cpus >= cpus and node.gpus >= gpus for node in self.nodes):
             raise self._too_large(cpus, gpus)
         one = Request(cpus, gpus, 1, int(resources.cache_gib * 2**30))
-        fitting = sum(_times_on(node, one, 0) for node in self.nodes)
+        fitting = sum(times_on(node, one) for node in self.nodes)
         return replace(one, count=resources.max_concurrent_trials or max(1, fitting))
 
     def _too_large(self, cpus: float, gpus: float) -> InputError:
@@ -177,8 +181,8 @@ class Capacity:
             return request
         memory_bytes = min(needed_bytes, int(most))
         count = request.count
-        if count <= sum(_times_on(node, request, 0) for node in fitting):  # otherwise more nodes are to come
-            count = min(count, sum(_times_on(node, request, memory_bytes) for node in fitting))
+        if count <= sum(times_on(node, request) for node in fitting):  # otherwise more nodes are to come
+            count = min(count, sum(times_on(node, request, memory_bytes) for node in fitting))
         return replace(request, memory_bytes=memory_bytes, count=count)
 
     def _size_of_trial(self, resources: ResourcesConfig) -> tuple[float, float]:
@@ -216,14 +220,10 @@ def shard_bytes(num_rows: int, *, width: int) -> int:
     return SEARCH_PROCESS_BYTES + SEARCH_BLOCK_BYTES + bytes_per_row * num_rows
 
 
-def _times_on(node: NodeSize, request: Request, memory_bytes: int) -> int:
-    """How many workers of a request find room on a node at a time."""
-    times = [_times_in(node.cpus, request.cpus)]
-    if request.gpus:
-        times.append(_times_in(node.gpus, request.gpus))
-    if memory_bytes:
-        times.append(_times_in(node.memory_bytes, memory_bytes))
-    return min(times)
+def times_on(node: NodeSize, request: Request, memory_bytes: int = 0) -> int:
+    """How many workers of a request, which asks for something, find room on a node at a time."""
+    asked = ((node.cpus, request.cpus), (node.gpus, request.gpus), (node.memory_bytes, memory_bytes))
+    return min(_times_in(there, part) for there, part in asked if part)
 
 
 def _times_in(whole: float, part: float) -> int:
@@ -258,12 +258,14 @@ def node_groups(file: Path) -> list[NodeGroup]:
     values = Document.read(file).values
     kinds = {name: kind or {} for name, kind in (values.get("available_node_types") or {}).items()}
     most = int(values.get("max_workers", 0))
+    num_types_with = Counter(name for kind in kinds.values() for name in kind.get("resources") or {})
     found: list[NodeGroup] = []
     for name, kind in kinds.items():
         has = kind.get("resources") or {}
         size = NodeSize(float(has.get("CPU", 0)), float(has.get("GPU", 0)), float(has.get("memory", 0)))
         if name != values.get("head_node_type") and size.cpus > 0:  # where nothing is said, those that are there count
-            found.append(NodeGroup(name, size, int(kind.get("max_workers", most))))
+            mark = next((each for each in has if num_types_with[each] == 1 and each not in RAYS_OWN), None)
+            found.append(NodeGroup(name, size, int(kind.get("max_workers", most)), mark))
     return _within(found, most)
 
 
@@ -277,7 +279,7 @@ def _within(groups: Sequence[NodeGroup], most: int) -> list[NodeGroup]:
     return [group._replace(max_count=count) for group, count in zip(groups, counts, strict=True) if count]
 
 
-def _cluster_file() -> Path:
+def cluster_file() -> Path:
     """The file that says which nodes may come: the head's own copy, or what the environment names."""
     return Path(os.environ.get(CLUSTER_FILE_VARIABLE) or BOOTSTRAP_FILE).expanduser()
 
@@ -286,7 +288,7 @@ def _capacity(resources: ResourcesConfig) -> Capacity:
     """The nodes of the cluster that this process has joined or started, as it is and as it may become."""
     import ray
 
-    groups = node_groups(_cluster_file()) if address_of(resources) else []
+    groups = node_groups(cluster_file()) if address_of(resources) else []
     names = {group.name for group in groups}
     living = [node for node in ray.nodes() if node["Alive"]]
     of_no_group = [node["Resources"] for node in living if node.get("Labels", {}).get(GROUP_LABEL) not in names]
@@ -446,78 +448,3 @@ def launcher_problem(values: dict[str, Any]) -> tuple[KeyPath, str] | None:
         message = getattr(error, "message", None) or f"{type(error).__name__}: {error}"
         return tuple(getattr(error, "absolute_path", ())), f"Ray refuses it: {message.splitlines()[0]}"
     return None
-
-
-class Waiting(NamedTuple):
-    """What on a cluster waits for room, in words, and whether nodes are on their way for it."""
-
-    text: str
-    nodes_come: bool
-
-
-def waiting() -> Waiting | None:
-    """What waits for room on the cluster that this process has joined; None where nothing does, or nobody answers."""
-    import ray
-    from ray.autoscaler.v2.sdk import get_cluster_status
-
-    try:
-        return described_waiting(get_cluster_status(ray.get_runtime_context().gcs_address, timeout=CONNECT_SECONDS))
-    except Exception as error:  # of many kinds: the head may be busy, or gone
-        logging.getLogger(__name__).debug("no status of the cluster: %s", error)
-        return None
-
-
-def described_waiting(status: Any) -> Waiting | None:
-    """The same of a status as Ray gives it."""
-    demands = [*status.resource_demands.ray_task_actor_demand, *status.resource_demands.placement_group_demand]
-    asked: Counter[str] = Counter()
-    for demand in demands:
-        for each in demand.bundles_by_count:
-            asked[_described_bundle(each.bundle)] += each.count
-    if not asked:
-        return None
-    coming: Counter[str] = Counter()
-    for launch in status.pending_launches:
-        coming[launch.ray_node_type_name] += launch.count
-    for node in status.pending_nodes:
-        coming[node.ray_node_type_name] += 1
-    parts = [f"{count} for {bundle}" for bundle, count in asked.items()]
-    nodes = ", ".join(f"{count} of type {name}" for name, count in coming.items())
-    text = f"waiting for room: {', '.join(parts)}; nodes on their way: {nodes or 'none'}"
-    if status.failed_launches:
-        failed = status.failed_launches[-1]
-        reason = " ".join(str(failed.details or "no reason given").split())[:200]
-        text += f"; the last launch of type {failed.ray_node_type_name} failed: {reason}"
-    return Waiting(text, bool(coming))
-
-
-def _described_bundle(bundle: Mapping[str, float]) -> str:
-    """Resources in words, such as ``1 CPU and 1 GPU``, without what Ray names for itself."""
-    shown = []
-    for name, amount in sorted(bundle.items()):
-        if name == "memory":
-            shown.append(f"{amount / 2**30:.1f} GiB of memory")
-        elif "_group_" not in name and not name.startswith("bundle"):
-            shown.append(f"{amount:g} {name}")
-    return " and ".join(shown) or "a process without CPUs"
-
-
-class WaitingWatch:
-    """Says what is waited for once nothing has moved for half a minute, and again where that has changed."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._said = ""
-        self._asked_at = 0.0  # by the monotonic clock
-
-    def check(self, quiet_seconds: float) -> bool:
-        """Look into why nothing has moved for so long; whether nodes are on their way."""
-        now = time.monotonic()
-        if quiet_seconds < QUIET_SECONDS or now - self._asked_at < QUIET_SECONDS / 3:
-            return False
-        self._asked_at = now
-        found = waiting()
-        if found is not None and found.text != self._said:
-            self._said = found.text
-            self._say(found.text)
-        return found is not None and found.nodes_come

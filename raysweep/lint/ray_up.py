@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from raysweep.cluster import launcher_problem
+from raysweep.cluster import RAYS_OWN, launcher_problem
 from raysweep.config.document import KeyPath
 from raysweep.lint import aws, gcp
 from raysweep.lint.images import image_problem
@@ -14,7 +14,6 @@ from raysweep.lint.shell import options_of, simple_commands, unpinned_install, v
 
 CLOUDS = {"aws": aws.problems, "gcp": gcp.problems}
 RAY_START = ("ray", "start")
-RESOURCES = ("CPU", "GPU", "TPU", "memory", "object_store_memory")
 IMAGES = ("image", "head_image", "worker_image")
 NO_IMAGE = (
     "must name image, the head's, also where head_image and worker_image are there: Ray's autoscaler fails without it"
@@ -73,7 +72,7 @@ def _stopped_nodes(file: LauncherFile) -> Iterator[Problem]:
 def _resources(file: LauncherFile) -> Iterator[Problem]:
     for each in file.types:
         for name in each.resources:
-            right = next((known for known in RESOURCES if known.lower() == name.lower()), name)
+            right = next((known for known in RAYS_OWN if known.lower() == name.lower()), name)
             if right != name:
                 yield Problem(
                     (*each.path, "resources", name), f"must be {right}: to Ray {name} is a resource of your own"

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+from raysweep.cluster import RAYS_OWN
 from raysweep.lint.launcher_file import NodeType
 from raysweep.lint.problem import Problem
 
 
 def fallback_problems(workers: Sequence[NodeType], is_spot: Callable[[NodeType], bool]) -> Iterator[Problem]:
-    """A problem for each spot type that no other stands in for, or that does not come first."""
+    """A problem for each spot type that does not come first, or that no other stands in for which can be asked for."""
     others = [worker for worker in workers if not is_spot(worker)]
     highest = max((_priority(other) for other in others), default=0)
     for worker in filter(is_spot, workers):
@@ -20,7 +21,19 @@ def fallback_problems(workers: Sequence[NodeType], is_spot: Callable[[NodeType],
             yield Problem(
                 path, f"must be above {highest}, that of the type on demand, which would come first otherwise"
             )
+        elif not any(_own_resources(other, workers) for other in others):
+            yield Problem(
+                (*others[0].path, "resources"),
+                "must have a resource that no other type has, such as on_demand: 1, by which raysweep asks for such nodes "
+                "where the cloud has no spot machine left",
+            )
 
 
 def _priority(worker: NodeType) -> int:
     return int(worker.values.get("priority", 0))
+
+
+def _own_resources(worker: NodeType, workers: Sequence[NodeType]) -> set[str]:
+    """The names of resources that this type has alone."""
+    elsewhere = {name for other in workers if other is not worker for name in other.resources}
+    return worker.resources.keys() - elsewhere - set(RAYS_OWN)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from raysweep.cluster import Capacity, WaitingWatch, on_this_node
+from raysweep.cluster import Capacity, on_this_node
 from raysweep.config.space import Space
 from raysweep.config.sweep import SweepConfig
 from raysweep.data.prepared import Prepared
@@ -19,6 +19,7 @@ from raysweep.prepare.plan import Plan, Stage, make_plan
 from raysweep.prepare.stages import StageProgress, input_error
 from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.terminal import Advance, Display
+from raysweep.waiting import WaitingWatch
 
 POLL_SECONDS = 0.2
 GOOD_RECALL = 0.9  # of an inverted file; a lower one is warned of
@@ -191,15 +192,19 @@ class _StallDetector:
     capacity: Capacity
     waiting: WaitingWatch
     last_progress: tuple[int, int] = (-1, 0)
-    changed_at: float = 0.0  # by the monotonic clock
+    moved_at: float = 0.0  # by the monotonic clock
+    stalled_at: float = 0.0  # the same, but for the time in which nodes are on their way
 
     def check(self, progress: StageProgress) -> None:
         """Take what is done by now. InputError when that has not changed for too long, though nothing is waited for."""
         now = time.monotonic()
         seen = (progress.done, progress.shards)
-        if seen != self.last_progress or progress.waits_for or self.waiting.check(now - self.changed_at):
-            self.last_progress, self.changed_at = seen, now
-        elif now - self.changed_at > self.stall_seconds:
+        if seen != self.last_progress or progress.waits_for:
+            self.last_progress, self.moved_at, self.stalled_at = seen, now, now
+            self.waiting.moved()
+        elif self.waiting.check(now - self.moved_at):
+            self.stalled_at = now
+        elif now - self.stalled_at > self.stall_seconds:
             raise self._error()
 
     def _error(self) -> InputError:

@@ -26,7 +26,7 @@ from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from raysweep.cluster import WaitingWatch, address_of
+from raysweep.cluster import address_of
 from raysweep.config.sweep import BudgetConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.errors import InputError
@@ -48,6 +48,7 @@ from raysweep.terminal import uninterrupted
 from raysweep.training.trial import Intervals, rungs_and_progress, trial_seed
 from raysweep.training.weights import save_point
 from raysweep.training.workbench import RungResult
+from raysweep.waiting import WaitingWatch
 
 PROGRESS_SECONDS = 5.0  # within a rung, between two reports of how far it is
 LOG_SECONDS = 60.0  # between two such lines of one trial in the log
@@ -459,6 +460,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
             self._waiting.check(time.monotonic() - self._moved_at)
         else:
             self._moved_at = time.monotonic()
+            self._waiting.moved()
         silences = self._pulses.silences()
         if not silences:
             return

@@ -28,6 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "metrics": set(),
     "data": {"config"},
     "cluster": {"config"},
+    "waiting": {"cluster"},
     "lint": {"config", "cluster"},
     "results": {"metrics"},
     "search": {"config", "metrics"},
@@ -37,15 +38,15 @@ ALLOWED: dict[str, set[str]] = {
     "report": {"metrics", "results"},
     "evaluation": EVALUATION,
     "training": TRAINING,
-    "prepare": {"config", "data", "encoders", "metrics", "cluster"},
+    "prepare": {"config", "data", "encoders", "metrics", "cluster", "waiting"},
     "export": {"config", "encoders", "evaluation", "training", "results", "report"},
-    "runner": TRAINING | {"training", "search", "sweep", "prepare", "cluster"},
+    "runner": TRAINING | {"training", "search", "sweep", "prepare", "cluster", "waiting"},
 }
 EDGE = {"cli", "api", "__init__", "__main__"}  # the commands and the public API may import everything
 
 TORCH = {"torch", "sentence_transformers", "transformers"}
 TORCH_PACKAGES = {"encoders", "evaluation", "training", "export", "runner"}
-RAY_PACKAGES = {"cluster", "prepare", "runner"}
+RAY_PACKAGES = {"cluster", "waiting", "prepare", "runner"}
 
 
 def modules() -> list[str]:

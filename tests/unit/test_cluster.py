@@ -6,7 +6,6 @@ import re
 import signal
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,6 @@ from raysweep.cluster import (
     NodeGroup,
     NodeSize,
     connected,
-    described_waiting,
     encoder_bytes,
     node_groups,
     protect_token,
@@ -242,35 +240,31 @@ def test_node_types_are_read_from_the_file_of_the_head(tmp_path: Path) -> None:
         "  any: {resources: {CPU: 1}}\n"
     )
     assert node_groups(file) == [NodeGroup("gpu", NodeSize(8, 2, 5000), 3), NodeGroup("any", NodeSize(1, 0), 2)]
+
+
+def test_a_resource_that_one_type_has_alone_marks_it(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "max_workers: 9\navailable_node_types:\n"
+        "  spot: {resources: {CPU: 4, GPU: 1, fast: 1}, max_workers: 2}\n"
+        "  on_demand: {resources: {CPU: 4, GPU: 1, fast: 1, on_demand: 1}, max_workers: 2}\n"
+        "  cpus: {resources: {CPU: 4, memory: 5}, max_workers: 2}\n"
+    )
+    assert {group.name: group.mark for group in node_groups(file)} == {
+        "spot": None,
+        "on_demand": "on_demand",
+        "cpus": None,
+    }
+
+
+def test_node_groups_of_odd_files(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
     file.write_text(
         "max_workers: 5\navailable_node_types: {a: , b: {resources: {}}, c: {max_workers: 0, resources: {CPU: 1}}}\n"
     )
     assert node_groups(file) == []
     file.write_text("max_workers: 5\navailable_node_types:\n")
     assert node_groups(file) == []
-
-
-def test_what_is_waited_for_is_said_with_the_nodes_that_are_on_their_way() -> None:
-    from ray.autoscaler.v2 import schema
-
-    def status(**values: Any) -> schema.ClusterStatus:
-        trials = schema.ResourceRequestByCount({"CPU": 4.0, "GPU": 1.0, "memory": 2.0**31}, 3)
-        demands = schema.ResourceDemandSummary(
-            placement_group_demand=[schema.PlacementGroupResourceDemand([trials], "pending")]
-        )
-        return schema.ClusterStatus(resource_demands=demands, **values)
-
-    assert described_waiting(schema.ClusterStatus()) is None
-    nothing_comes = described_waiting(status())
-    asked = "waiting for room: 3 for 4 CPU and 1 GPU and 2.0 GiB of memory"
-    assert nothing_comes == (f"{asked}; nodes on their way: none", False)
-    launch = schema.LaunchRequest("g6", "spot", 2, schema.LaunchRequest.Status.PENDING, 0)
-    node = schema.NodeInfo("g6", "spot", "i-1", "10.0.0.1")
-    come = described_waiting(status(pending_launches=[launch], pending_nodes=[node]))
-    assert come == (f"{asked}; nodes on their way: 3 of type spot", True)
-    failed = schema.LaunchRequest("g6", "spot", 2, schema.LaunchRequest.Status.FAILED, 0, details="no\n capacity")
-    told = described_waiting(status(failed_launches=[failed]))
-    assert told == (f"{asked}; nodes on their way: none; the last launch of type spot failed: no capacity", False)
 
 
 def test_sigterm_is_ignored_again_though_ray_resets_it_as_it_shuts_down(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,14 @@
 """Nodes come when trials wait and go when they do not; what no node type can serve is refused at once."""
 
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import yaml
+import ray
 
+from raysweep import waiting
 from raysweep.cluster import CLUSTER_FILE_VARIABLE, Capacity, connected
 from raysweep.config.sweep import EvaluationConfig, ResourcesConfig
 from raysweep.errors import InputError
@@ -25,7 +25,7 @@ IDLE_SECONDS = 6
 NODE_TYPES = {
     "cpu": {"resources": {"CPU": 1}, "max_workers": 3},
     "gpu_spot": {"resources": {"CPU": 2, "GPU": 1}, "max_workers": 1, "priority": 1, "node_config": {"spot": True}},
-    "gpu": {"resources": {"CPU": 2, "GPU": 1}, "max_workers": 1},
+    "gpu": {"resources": {"CPU": 2, "GPU": 1, "on_demand": 1}, "max_workers": 1},
 }
 
 
@@ -53,8 +53,6 @@ def address(cluster: Cluster) -> str:
 
 
 def num_workers() -> int:
-    import ray
-
     return sum(node["Alive"] and node["Resources"].get("CPU", 0) > 0 for node in ray.nodes())
 
 
@@ -112,34 +110,20 @@ def test_what_no_node_type_can_serve_is_refused_within_seconds(address: str, cpu
     assert time.monotonic() - began < 5
 
 
-def test_where_no_spot_node_is_to_be_had_one_on_demand_comes_once_that_type_is_closed(
-    cluster: Cluster, tmp_path: Path
+def test_where_no_spot_node_is_to_be_had_those_on_demand_come(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ray 2.60 asks again and again for the type whose launch is refused; the guide says how to end that."""
-    asked = ResourcesConfig(address=cluster.address, cpus_per_trial=1, gpus_per_trial=1, max_concurrent_trials=1)
-    sweep, _ = make(tmp_path, budget__trials="1", early_stopping__policy="none")
-    before: list[int] = []
-
-    def close() -> None:
-        before.append(num_workers())
-        close_type(cluster.file, "gpu_spot")
-
-    closing = threading.Timer(5, close)
+    """Ray 2.60 itself asks again and again for the type whose launch is refused."""
+    monkeypatch.setattr(waiting, "QUIET_SECONDS", 3)
+    monkeypatch.setattr(waiting, "REFUSED_SECONDS", 5)
+    asked = ResourcesConfig(address=cluster.address, cpus_per_trial=1, gpus_per_trial=1, max_concurrent_trials=2)
+    sweep, out = make(tmp_path, budget__trials="2", early_stopping__policy="none")
     with joined(cluster.address) as capacity:
         request = capacity.trials(asked)
-        closing.start()
         unused: Any = None
         tune.search(sweep, WorkbenchSpec(unused, EvaluationConfig(), request), SlowTrials)
+        kinds = {name for node in ray.nodes() if node["Alive"] for name in node["Resources"]}
     sweep.finish("completed", "all trials are done")
-    assert before == [0]
-    (trial,) = load(tmp_path).trials
-    assert str(trial.status) == "completed"
-
-
-def close_type(file: Path, name: str) -> None:
-    """Allow no nodes of a type any more, as `ray up --no-restart` does with a changed file."""
-    values = yaml.safe_load(file.read_text())
-    values["available_node_types"][name]["max_workers"] = 0
-    temporary = file.with_suffix(".new")
-    temporary.write_text(yaml.safe_dump(values))
-    temporary.replace(file)
+    assert "on_demand" in kinds
+    assert "no nodes of type gpu_spot are to be had; asking for 1 of gpu" in out.getvalue()
+    assert [str(trial.status) for trial in load(tmp_path).trials] == ["completed"] * 2
