@@ -257,15 +257,16 @@ def node_groups(file: Path) -> list[NodeGroup]:
         return []
     values = Document.read(file).values
     kinds = {name: kind or {} for name, kind in (values.get("available_node_types") or {}).items()}
+    resources = {name: kind.get("resources") or {} for name, kind in kinds.items()}
+    num_types_with = Counter(each for has in resources.values() for each in has)
     most = int(values.get("max_workers", 0))
-    num_types_with = Counter(name for kind in kinds.values() for name in kind.get("resources") or {})
     found: list[NodeGroup] = []
-    for name, kind in kinds.items():
-        has = kind.get("resources") or {}
+    for name, has in resources.items():
         size = NodeSize(float(has.get("CPU", 0)), float(has.get("GPU", 0)), float(has.get("memory", 0)))
+        marks = [each for each in has if num_types_with[each] == 1 and each not in RAYS_OWN]
         if name != values.get("head_node_type") and size.cpus > 0:  # where nothing is said, those that are there count
-            mark = next((each for each in has if num_types_with[each] == 1 and each not in RAYS_OWN), None)
-            found.append(NodeGroup(name, size, int(kind.get("max_workers", most)), mark))
+            max_count = int(kinds[name].get("max_workers", most))
+            found.append(NodeGroup(name, size, max_count, marks[0] if marks else None))
     return _within(found, most)
 
 

@@ -94,15 +94,17 @@ class Containment:
 def answer(phrases: Phrases, rows: Ids, texts: Sequence[str], most: int) -> Answer:
     """The answer of a block of training rows, ascending, of these texts."""
     places, ends = phrases.inside(texts)
-    by_end = np.argsort(phrases.ends, kind="stable")  # phrases of the same words share an end
-    first = np.searchsorted(phrases.ends[by_end], ends)
-    behind = np.searchsorted(phrases.ends[by_end], ends, side="right")
-    sharing = behind - first
+    by_end = np.argsort(phrases.ends, kind="stable")
+    sorted_ends = phrases.ends[by_end]
+    first = np.searchsorted(sorted_ends, ends)
+    sharing = np.searchsorted(sorted_ends, ends, side="right") - first  # phrases of the same words share an end
     pairs = np.repeat(np.arange(len(ends)), sharing)
-    within = np.arange(len(pairs)) - np.repeat(np.cumsum(sharing) - sharing, sharing)
+    pairs_before = np.cumsum(sharing) - sharing
+    within = np.arange(len(pairs)) - pairs_before[pairs]
     positions = by_end[first[pairs] + within]
     counts = np.bincount(positions, minlength=len(phrases.ends))
     found = np.flatnonzero(counts)
     are_few = counts[positions] <= most
-    containing = np.asarray(rows, np.int64)[places[pairs[are_few]]]
+    places_of_few = places[pairs[are_few]]
+    containing = np.asarray(rows, np.int64)[places_of_few]
     return Answer(found, counts[found], containing, positions[are_few])

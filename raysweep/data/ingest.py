@@ -142,13 +142,15 @@ class ReadWorker:
         labels = _LabelTable()
         rows_of_parts: list[int] = []
         for batches in _in_parts(sources.read_piece(piece, *self.columns)):
+            part = len(rows_of_parts)
             texts = [text for batch in batches for text in batch.texts]
             keys = np.concatenate([labels.keys(batch) for batch in batches])
-            self._write("texts", number, len(rows_of_parts), {"text": pa.array(texts, pa.string()), "label_key": keys})
-            self._write("digests", number, len(rows_of_parts), self._digests(split, texts, keys))
+            self._write("texts", number, part, {"text": pa.array(texts, pa.string()), "label_key": keys})
+            self._write("digests", number, part, self._digests(split, texts, keys))
             rows_of_parts.append(len(texts))
             self.progress(sum(rows_of_parts))
-        return Shard(labels.columns(), {"num_rows": sum(rows_of_parts), "rows_of_parts": rows_of_parts})
+        numbers = {"num_rows": sum(rows_of_parts), "rows_of_parts": rows_of_parts}
+        return Shard(labels.columns(), numbers)
 
     def _write(self, kind: str, piece: int, number: int, columns: Mapping[str, Any]) -> None:
         content = serialised(columns, {})
@@ -364,16 +366,20 @@ class TextWorker:
     def __call__(self, chunk: Chunk) -> Shard:
         ids = np.arange(int(chunk["start"][0]), int(chunk["stop"][0]))
         rows = ids + np.searchsorted(self._kept_before, ids, side="right")
-        texts, keys = [], []
+        taken = list(self._take(rows))
+        texts = pa.concat_arrays([batch.column("text") for batch in taken])
+        keys = np.concatenate([batch.column("label_key").to_numpy() for batch in taken])
+        labels = self.numbers[np.searchsorted(self.keys, keys)]
+        return Shard({"text": texts, "label": labels}, {})
+
+    def _take(self, rows: Integers) -> Iterator[pa.RecordBatch]:
+        """What the parts hold of rows, which ascend."""
         for part in self.layout.parts:
-            start, stop = np.searchsorted(rows, [part.first_row, part.first_row + part.num_rows])
+            end = part.first_row + part.num_rows
+            start, stop = np.searchsorted(rows, [part.first_row, end])
             if start < stop:
-                batch = self.layout.texts(part)
                 places = rows[start:stop] - part.first_row
-                texts.append(batch.column("text").take(pa.array(places)))
-                keys.append(batch.column("label_key").to_numpy()[places])
-        labels = self.numbers[np.searchsorted(self.keys, np.concatenate(keys))]
-        return Shard({"text": pa.concat_arrays(texts), "label": labels}, {})
+                yield self.layout.texts(part).take(pa.array(places))
 
 
 class GatherWorker:

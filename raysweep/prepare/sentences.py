@@ -208,18 +208,21 @@ class SentencesBuilder:
         arguments = (self.layout, self.first_rows)
         job = ChunkedJob(ingest.ConflictWorker, arguments, self.layout.num_partitions, 1)
         reports = self.steps.store_shards(self.layout.conflicts.artifact, job, is_small=self._has_few)
-        found: dict[Split, _Conflicts] = {}
-        bounds = np.searchsorted(self._dropped, self.first_rows).tolist()
-        for number, split in enumerate(SPLITS):
-            told = [report["conflicts"][number] for report in reports]
-            first = sorted(tuple(conflict) for _, conflicts in told for conflict in conflicts)
-            num_rows = bounds[number + 1] - bounds[number]
-            conflicts = [_Conflict(row, keys) for row, keys in first[:_NUM_SHOWN]]
-            found[split] = _Conflicts(sum(count for count, _ in told), conflicts, num_rows)
-            if num_rows and num_rows == self.first_rows[number + 1] - self.first_rows[number]:
-                name = sources.shown(self.used[split])
-                raise InputError(f"{name}: nothing is left, as every text carries different labels")
-        return found
+        return {
+            split: self._conflicts_of(number, [report["conflicts"][number] for report in reports])
+            for number, split in enumerate(SPLITS)
+        }
+
+    def _conflicts_of(self, number: int, told: Sequence[tuple[int, list[Any]]]) -> _Conflicts:
+        """Those of the split of this number, of which each partition tells how many texts there are, and the first few."""
+        first = sorted(tuple(conflict) for _, conflicts in told for conflict in conflicts)
+        shown = [_Conflict(row, keys) for row, keys in first[:_NUM_SHOWN]]
+        start, stop = self.first_rows[number : number + 2]
+        num_dropped = int(np.diff(np.searchsorted(self._dropped, [start, stop]))[0])
+        if num_dropped and num_dropped == stop - start:
+            name = sources.shown(self.used[SPLITS[number]])
+            raise InputError(f"{name}: nothing is left, as every text carries different labels")
+        return _Conflicts(sum(count for count, _ in told), shown, num_dropped)
 
     def _check_number_of_labels(self) -> None:
         tables = [table for (split, _), table in zip(self.pieces, self._label_tables, strict=True) if split == "train"]
