@@ -32,7 +32,9 @@ _Loader.add_implicit_resolver(
 
 
 def parse_value(text: str) -> Any:
-    """Read one YAML value, as given for a key on the command line."""
+    """Read one YAML value, as given for a key on the command line. What is empty is an empty text; null is no value."""
+    if not text:
+        return ""
     try:
         return yaml.load(text, _Loader)
     except RecursionError:

@@ -35,6 +35,8 @@ def _source_or_list(value: Any) -> Any:
             raise ValueError(f"must be a source or a list of sources, which are strings, not {entry!r}")
     if not entries or "" in entries:
         raise ValueError("must be a source or a list of sources; one is empty")
+    if twice := [entry for entry in entries if entries.count(entry) > 1]:
+        raise ValueError(f"names {twice[0]!r} more than once")
     return value
 
 
@@ -48,6 +50,12 @@ def absolute_model(name: str) -> str:
     location.without_null(name)
     folder = Path(name).expanduser()
     return str(folder.absolute()) if name != "demo" and folder.is_dir() else name
+
+
+def _not_reserved(name: str) -> str:
+    if name == "artifacts":
+        raise ValueError("must not be 'artifacts', the name of the folder of artifacts beside the runs")
+    return name
 
 
 Sources = Annotated[str | list[str], BeforeValidator(_source_or_list), AfterValidator(_absolute_sources)]
@@ -360,7 +368,9 @@ class StorageConfig(Frozen):
 class SweepConfig(Frozen):
     """A sweep, as one YAML file describes it."""
 
-    name: str = Field("sweep", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="name of the run's folder")
+    name: Annotated[str, AfterValidator(_not_reserved)] = Field(
+        "sweep", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200, description="name of the run's folder"
+    )
     seed: int = Field(0, ge=0, lt=2**32, description="every random draw of the sweep derives from it")
     sampler: str = Field(
         "mfgp",

@@ -1,8 +1,10 @@
 """Two columns of a table in a file, read block by block.
 
 The suffix names the format: .csv .tsv .jsonl .ndjson .parquet; all but Parquet also compressed, as in .csv.gz (.gz .bz2
-.zst). CSV is read as RFC 4180 and pandas read it: quoted line breaks, doubled quotes, spaces kept. Text is UTF-8, with
-or without a byte order mark.
+.zst). CSV is read as RFC 4180 has it: quoted line breaks, doubled quotes, spaces kept, and nothing between a closing quote
+and the end of its cell. TSV is read so too, but its quotes may hold neither line breaks nor tabs: many such files quote
+nothing, and a text that begins with a quote would swallow the rows up to the next one. Text is UTF-8, with or without a byte
+order mark.
 """
 
 import csv
@@ -34,6 +36,12 @@ MAX_TEXT = 2**24  # characters of a line, or bytes of a value: a compressed file
 MAX_BLOCK = 2**26  # the same of all rows of a block
 MAX_COLUMN = 2**30  # bytes of a column in a row group, which Parquet has in memory at once
 
+
+_BREAKS = {"\t", "\n", "\r"}
+_SWALLOWED = (
+    "has quotes around a line break or a tab, as happens by chance in a file that quotes nothing, where a text begins with "
+    "a quote; write the file as .csv or .parquet"
+)
 
 Blocks = Iterator[tuple[list[Any], list[Any]]]
 """Raw values of the text and of the label column, up to ``BLOCK_ROWS`` of each at a time."""
@@ -113,12 +121,10 @@ def _next_block(rows: Iterator[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
 
 def _csv(source: str, suffix: str, compression: str, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
     with _decoded(source, compression, newline="") as lines:
-        # The blank line added at the end reads as a record of no fields, unless a quote left open swallows it.
-        bounded = _bounded(source, lines)
-        records = csv.reader(itertools.chain(bounded, ["\n"]), delimiter=DELIMITERS[suffix])
+        delimiter = DELIMITERS[suffix]
+        records = csv.reader(_bounded(source, lines), delimiter=delimiter, strict=True)
         header: list[str] = []
         number = 0
-        record = [""]
         try:
             for record in records:
                 if len(record) < 2 and not "".join(record).strip():
@@ -132,13 +138,22 @@ def _csv(source: str, suffix: str, compression: str, columns: tuple[str, str]) -
                     where = f"row {number} (up to line {records.line_num})"
                     problem = _wrong_length(record, header)
                     raise InputError(f"{source}: {where} {problem}")
+                if delimiter == "\t" and _BREAKS & set("".join(record)):
+                    raise InputError(f"{source}: row {number} (up to line {records.line_num}) {_SWALLOWED}")
                 yield record[text_at], record[label_at]
-        except csv.Error as error:  # in practice the limit of 131,072 characters a field, which bounds memory
-            raise InputError(f"{source}: row {number + 1}: {error}; is a quote left open?") from None
-        if record:
-            raise InputError(f"{source}: row {number}: a quote is still open at the end of the file")
+        except csv.Error as error:
+            raise InputError(f"{source}: row {number + 1}: {_bad_quotes(str(error))}") from None
         if not header:
             raise InputError(f"{source}: is empty; the first line has to name the columns")
+
+
+def _bad_quotes(said: str) -> str:
+    """What is wrong, for what the csv module has ``said``."""
+    if said == "unexpected end of data":
+        return "a quote is still open at the end of the file"
+    if said.endswith("expected after '\"'"):
+        return "a cell goes on after its closing quote; a cell that begins with a quote has all its own quotes doubled"
+    return f"{said}; is a quote left open?"  # in practice the limit of 131,072 characters a field, which bounds memory
 
 
 def _bounded(source: str, lines: io.TextIOWrapper) -> Iterator[str]:
@@ -173,6 +188,8 @@ def _json_lines(source: str, suffix: str, compression: str, columns: tuple[str, 
 def _json_object(where: str, line: str) -> dict[str, Any]:
     try:
         record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where} is not JSON: {error.msg} at column {error.colno}") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where} is not JSON: {error}") from None
     if not isinstance(record, dict):

@@ -1,11 +1,13 @@
 """A shard of the rows that are searched for neighbours, held in memory once, and its exact answers."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from raysweep.data.neighbours import LabelledVectors, Neighbours, Search, VectorFile, exact_cosines, k_nearest
 
@@ -16,8 +18,16 @@ COSINES_AT_ONCE = 2**22  # cosines held at once where queries are compared with 
 
 LARGEST = float(np.finfo(np.float32).max)
 
-Slots = tuple[Any, Any]
-"""Two of faiss's heaps, of the own class and of the others: for each query what is nearest so far, by float32 cosines."""
+
+class Nearest(NamedTuple):
+    """For each query (m, f) float32 cosines of the nearest rows, falling, and their positions, -1 where there are none."""
+
+    cosines: NDArray[np.float32]
+    positions: NDArray[np.int64]
+
+
+Slots = tuple[Nearest, Nearest]
+"""The nearest of the own class, and of the others."""
 
 
 class NeighbourShard:
@@ -33,6 +43,7 @@ class NeighbourShard:
 
         if num_threads is not None:
             faiss.omp_set_num_threads(num_threads)
+        self._num_threads: int = faiss.omp_get_max_threads()
         by_class = np.argsort(source.labels[rows], kind="stable")
         self._ids = rows[by_class].astype(np.int32)
         self._rows = LabelledVectors(
@@ -68,8 +79,8 @@ class NeighbourShard:
             self._in_classes(queries, num_fetched) if probes is None else self._in_cells(queries, num_fetched, probes)
         )
         for slot, nearest in enumerate(slots):
-            cosines = self._cosines(question, nearest.I)
-            ids, cosines = k_nearest(self._ids[nearest.I], cosines, search.k)
+            cosines = self._cosines(question, nearest.positions)
+            ids, cosines = k_nearest(self._ids[nearest.positions], cosines, search.k)
             found.put(slice(None), slot, ids, cosines)
             unsettled = _unsettled(nearest, cosines[:, -1], search.least)
             self._compare_with_all(question, unsettled, slot, found)
@@ -77,7 +88,7 @@ class NeighbourShard:
 
     def _in_classes(self, queries: LabelledVectors, count: int) -> Slots:
         """The nearest rows of either slot."""
-        own, others = _slots(len(queries), count)
+        own, others = _heaps(len(queries), count)
         for label, members in self._classes.items():
             cosines, positions = members.nearest(queries.vectors, count)
             has_label = queries.labels == label
@@ -86,19 +97,30 @@ class NeighbourShard:
         return _finished(own, others)
 
     def _in_cells(self, queries: LabelledVectors, count: int, probes: NDArray[np.integer]) -> Slots:
-        """The nearest rows of either slot in the probed cells: each cell is multiplied once with all that probe it."""
-        own, others = _slots(len(queries), count)
+        """The nearest rows of either slot in the probed cells, by threads that share out the queries.
+
+        Within each thread BLAS has but one: several would wait for one another at each of these many small products, ten
+        times as long where other processes run.
+        """
+        shares = np.array_split(np.arange(len(queries)), self._num_threads)
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(self._num_threads) as pool:
+            asked = [(queries[numbers], count, probes[numbers]) for numbers in shares]
+            found = list(pool.map(lambda each: self._in_cells_of(*each), asked))
+        own, others = (Nearest(*map(np.concatenate, zip(*slot, strict=True))) for slot in zip(*found, strict=True))
+        return own, others
+
+    def _in_cells_of(self, queries: LabelledVectors, count: int, probes: NDArray[np.integer]) -> Slots:
+        """The same by one thread: each cell is multiplied once with all that probe it."""
+        own, others = _heaps(len(queries), count)
         for cell, asking in _by_cell(probes):
             positions = self._cells.members(cell)
             if len(positions):
                 cosines = queries.vectors[asking] @ self._rows.vectors[positions].T
-                labels = self._rows.labels[positions]
-                query_labels = queries.labels[asking]
-                same_class = query_labels[:, None] == labels
+                same_class = queries.labels[asking][:, None] == self._rows.labels[positions]
                 of_own = np.where(same_class, cosines, -np.inf)
-                of_others = np.where(same_class, -np.inf, cosines)
                 own.add_result_subset(asking, of_own, positions)
-                others.add_result_subset(asking, of_others, positions)
+                np.putmask(cosines, same_class, -np.inf)
+                others.add_result_subset(asking, cosines, positions)
         return _finished(own, others)
 
     def _cosines(self, question: "_Question", positions: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -225,7 +247,8 @@ def _read(source: VectorFile, ids: NDArray[np.integer]) -> NDArray[np.float32]:
     return block
 
 
-def _slots(num_queries: int, count: int) -> Slots:
+def _heaps(num_queries: int, count: int) -> tuple[Any, Any]:
+    """Two of faiss's heaps, of the own class and of the others: for each query what is nearest so far."""
     import faiss
 
     own, others = (faiss.ResultHeap(num_queries, count, keep_max=True) for _ in range(2))
@@ -241,7 +264,7 @@ def _add(slot: Any, asking: NDArray[np.bool_], cosines: NDArray[np.float32], pos
 def _finished(*slots: Any) -> Slots:
     for slot in slots:
         slot.finalize()  # by falling cosine; padded with -1
-    own, others = slots
+    own, others = (Nearest(slot.D, slot.I) for slot in slots)
     return own, others
 
 
@@ -255,12 +278,12 @@ def _by_cell(probes: NDArray[np.integer]) -> Iterator[tuple[int, NDArray[np.int6
     yield from zip(cells.tolist(), asking, strict=True)
 
 
-def _unsettled(nearest: Any, kth_cosines: NDArray[np.float32], least: float) -> NDArray[np.int64]:
+def _unsettled(nearest: Nearest, kth_cosines: NDArray[np.float32], least: float) -> NDArray[np.int64]:
     """Numbers of the queries whose k nearest, down to ``kth_cosines`` (m,), may lack a row that was not fetched."""
     # A row that was not fetched is at most as near as the last that was, up to rounding.
-    unseen = nearest.D[:, -1] + TOLERANCE
+    unseen = nearest.cosines[:, -1] + TOLERANCE
     may_be_nearer = (unseen >= kth_cosines) & (unseen >= least)
-    all_fetched = nearest.I[:, -1] < 0
+    all_fetched = nearest.positions[:, -1] < 0
     return np.flatnonzero(may_be_nearer & ~all_fetched)
 
 

@@ -31,6 +31,7 @@ PARQUET = ".parquet"
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
+_GCS_SECONDS = 20
 _CLOUD_VARIABLES = ("AWS_", "GOOGLE_")
 
 
@@ -208,6 +209,10 @@ def _bucket_filesystem(uri: str, environment: tuple[tuple[str, str], ...]) -> An
     """A client for a bucket, kept as long as the environment stays, since making one may ask where the bucket lies."""
     import pyarrow.fs
 
+    if (
+        uri.startswith(("gs://", "gcs://")) and "retry_limit_seconds=" not in uri
+    ):  # else it tries for a quarter of an hour
+        uri += f"{'&' if '?' in uri else '?'}retry_limit_seconds={_GCS_SECONDS}"
     return pyarrow.fs.FileSystem.from_uri(uri)[0]
 
 

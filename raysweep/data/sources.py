@@ -94,8 +94,12 @@ def _files(entry: str) -> list[SourceFile]:
             raise InputError(str(error)) from None
     try:
         return list_files(entry)
-    except OSError as error:
-        raise _unreadable(entry, error) from None
+    except InputError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) or location.is_uri(entry):  # whose libraries raise what they like
+            raise _unreadable(entry, error) from None
+        raise
 
 
 def check(

@@ -24,6 +24,7 @@ from raysweep.runner.node_watch import metered
 from raysweep.runner.session import Session
 from raysweep.storage import location
 from raysweep.storage.bucket import StorageError
+from raysweep.storage.cache import limit_gib
 from raysweep.storage.folder import BucketFolder, Folder, open_folder
 from raysweep.storage.uploader import uploaded
 from raysweep.sweep.resume import Resumed
@@ -121,6 +122,7 @@ def run(  # noqa: PLR0913 (one argument for each way in which a run begins)
     with contextlib.ExitStack() as closing:
         if resumed is not None:
             closing.callback(resumed.ledger.close)  # however this ends, others may have the run then
+        limit_gib()  # refused now rather than after minutes
         check_writable("storage.runs", config.storage.runs, display)
         check_writable("storage.artifacts", config.storage.artifacts_location, display)
         older = [load(each) for each in warm_start]

@@ -35,6 +35,8 @@ _RETRIES: Any = {
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=3), "base": 2},
 }
 _CONNECT_TIMEOUT = "5s"
+_ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_METADATA_HOSTS = ("169.254.169.254", "metadata.google.internal")  # which tell a cloud's machines their credentials
 
 
 class StorageError(OSError, InputError):
@@ -236,6 +238,7 @@ def _connect(uri: str) -> "ObjectStore":
     common: dict[str, Any] = {"prefix": prefix or None, "client_options": timeouts, "retry_config": _RETRIES}
     if scheme == "gs":
         return GCSStore(bucket, **common)
+    _check_endpoints()
     if endpoint := options.get("endpoint_override"):
         common["endpoint"] = _with_scheme(endpoint, options.get("scheme", "https"))
     common["client_options"]["allow_http"] = True  # which an endpoint given as http:// needs; others use https
@@ -260,6 +263,14 @@ def _timeout_seconds() -> float:
     return seconds
 
 
+def _check_endpoints() -> None:
+    """InputError for an endpoint in the environment that is no address, of which the client would die."""
+    for name in _ENDPOINT_VARIABLES:
+        given = os.environ.get(name)
+        if given and not re.match(r"https?://[^/]", given):
+            raise InputError(f"{name} is {given!r}; allowed: http://HOST:PORT or https://HOST:PORT")
+
+
 def _with_scheme(endpoint: str, scheme: str) -> str:
     return endpoint if "://" in endpoint else f"{scheme}://{endpoint}"
 
@@ -276,6 +287,12 @@ def _profile_credentials() -> Any:
         return Boto3CredentialProvider()
     except (ImportError, ValueError):  # no boto3, or no credentials in any profile
         return None
+    except Exception as error:
+        from botocore.exceptions import ProfileNotFound
+
+        if isinstance(error, ProfileNotFound):
+            raise InputError(f"AWS_PROFILE is {os.environ['AWS_PROFILE']!r}; {error}") from None
+        raise
 
 
 def _tag(meta: Any) -> dict[str, str]:
@@ -308,6 +325,8 @@ def _reason(error: Exception) -> str:
     from obstore.exceptions import InvalidPathError
 
     text = str(error)
+    if any(host in text for host in _METADATA_HOSTS):
+        return "no credentials were found in the environment, and this machine has none of its own"
     status = _status(error)
     if "Error parsing Path" in text or isinstance(error, InvalidPathError):
         return "an object there has a name that is no path: a part of it is empty, . or .., or has a control character"
@@ -319,7 +338,13 @@ def _reason(error: Exception) -> str:
         return "timed out"
     for words in ("Connection refused", "timed out", "dns error", "Connection reset", "certificate"):
         if words.lower() in text.lower():
-            return words.lower()
-    if "credential" in text.lower() or "169.254.169.254" in text:
+            return f"{words.lower()}{_server(text)}"
+    if "credential" in text.lower():
         return "no credentials were found in the environment"
     return "the store cannot be reached"
+
+
+def _server(text: str) -> str:
+    """Whom a failed request was for, where the client says so."""
+    found = re.search(r"https?://(?:[^/\s@]*@)?([^/\s@\")]+)", text)
+    return f" ({found.group(1)})" if found else ""

@@ -70,7 +70,7 @@ def _download(folder: BucketFolder, name: str, place: Path) -> None:
 
 def _make_room(root: Path, num_bytes: int) -> None:
     """Remove copies that no process uses, the least recently used first, until so many bytes fit."""
-    limit_bytes = _limit_gib() * 2**30
+    limit_bytes = limit_gib() * 2**30
     files = {each: LocalFolder(each).files() for each in root.iterdir() if each.is_dir()}
     taken = {copy: sum(stat.num_bytes for stat in stats.values()) for copy, stats in files.items()}
     for copy in sorted(files, key=_last_used):
@@ -93,7 +93,8 @@ def _last_used(copy: Path) -> float:
         return 0.0
 
 
-def _limit_gib() -> float:
+def limit_gib() -> float:
+    """How much copies may take on this machine. InputError where the environment says what is no number."""
     text = os.environ.get(LIMIT_VARIABLE, str(DEFAULT_GIB))
     try:
         limit = float(text)

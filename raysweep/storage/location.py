@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 OPTIONS = ("endpoint_override", "scheme", "region")
 
 SCHEMES = ("s3", "gs")
+_NAMES_OF_KEYS = ("key", "secret", "token", "sig", "credential", "password")
 
 
 def is_uri(location: str) -> bool:
@@ -33,8 +34,6 @@ def absolute(location: str) -> str:
     if parts.scheme not in SCHEMES:
         allowed = " and ".join(f"{scheme}://BUCKET/PREFIX" for scheme in SCHEMES)
         raise ValueError(f"the scheme {parts.scheme}:// is not supported; allowed: a folder, {allowed}")
-    if "@" in parts.netloc:
-        raise ValueError("a URI must not hold keys; the store's credentials are found in the environment")
     if not parts.netloc:
         raise ValueError(f"{parts.scheme}:// lacks a bucket; a URI is {parts.scheme}://BUCKET/PREFIX")
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -43,6 +42,7 @@ def absolute(location: str) -> str:
             f"a URI must not hold {', '.join(others)}; allowed: {', '.join(OPTIONS)}. "
             "Credentials are found in the environment"
         )
+    without_keys(location)
     if given.get("scheme", "https") not in ("http", "https"):
         raise ValueError(f"scheme is {given['scheme']!r}; allowed: http, https")
     if parts.fragment:
@@ -60,9 +60,12 @@ def without_null(name: str) -> str:
 def without_keys(uri: str) -> str:
     """The URI. ValueError where it seems to hold a key, which is not repeated in the message."""
     parts = urlsplit(uri)
-    options = {name.lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
-    suspicious = ("key", "secret", "token", "signature", "credential", "password")
-    if "@" in parts.netloc or any(word in name for name in options for word in suspicious):
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    named = any(word in name.lower() for name, _ in options for word in _NAMES_OF_KEYS)
+    # A key with a slash ends what counts as the host: s3://ID:SEC/RET@bucket.
+    _, colon, port = parts.netloc.rpartition(":")
+    before_a_slash = bool(colon) and (parts.scheme in SCHEMES or not port.isdigit())
+    if named or before_a_slash or "@" in parts.netloc or any("@" in value for _, value in options):
         raise ValueError("a URI must not hold keys; the store's credentials are found in the environment")
     return uri
 

@@ -277,7 +277,7 @@ def _changed(resumed: Resumed, space: Path | None, overrides: Iterable[Override]
     own_file = resumed.folder / "config.yaml"
     given = list(overrides)
     before = load_sweep(own_file)
-    after = load_sweep(space or own_file, [*_moved(before.config, resumed.location), *given])
+    after = load_sweep(space or own_file, [*_moved(before.config, resumed.location, given), *given])
     check_changes(before.config, after.config, resumed.location)
     if after.config.budget.trials < resumed.num_begun:
         reason = f"is {after.config.budget.trials}, but {resumed.num_begun} have begun; allowed: that many or more"
@@ -300,11 +300,13 @@ def _check_own_sampler(sampler: str, run: str) -> None:
         )
 
 
-def _moved(before: SweepConfig, place: str) -> list[Override]:
+def _moved(before: SweepConfig, place: str, given: Sequence[Override]) -> list[Override]:
     """The folder of runs, where the run now stands in another one and what it read is no longer where it was."""
     runs = location.parent(place)
     if runs == before.storage.runs:
         return []
+    if "storage.artifacts" in dict(given):
+        return [("storage.runs", json.dumps(runs, ensure_ascii=False))]
     if open_folder(before.storage.artifacts_location).names() and not open_folder(runs).names("artifacts"):
         return []
     return [("storage.runs", json.dumps(runs, ensure_ascii=False))]
