@@ -53,6 +53,13 @@ REFUSED = [
     ),
     ("model: demo", "model: demo\nmodel: demo", r"line 4: model stands twice \(first in line 3\)"),
     ("model: demo", "model: [", r"line \d+:"),
+    (
+        "model: demo",
+        "model: demo\nname: artifacts",
+        r"name: must not be 'artifacts', the name of the folder of artifacts",
+    ),
+    ("model: demo", f"model: demo\nname: {'x' * 201}", r"name: string should have at most 200 characters"),
+    ("  train: train.csv", "  train: [a.csv, b.csv, a.csv]", r"data\.train: names 'a\.csv' more than once"),
     ("model: demo", "model: &a [*a]", r"an alias refers to what it is a part of"),
     ("  examples_per_rung: 2048", "  examples_per_rung: {low: 512, high: 2048}", r"a range meets no milestone"),
     ("contrastive: {margin: 0.5}", "contrastive: {margin: null}", r"margin: must be a number, not null"),

@@ -2,9 +2,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from obstore.exceptions import GenericError
 
 from raysweep.errors import InputError
-from raysweep.storage.bucket import Bucket, StorageError
+from raysweep.storage.bucket import Bucket, StorageError, _reason
 from support.s3_server import S3Server
 
 
@@ -110,6 +111,40 @@ def test_a_time_that_is_none_is_refused(bucket: Bucket, monkeypatch: pytest.Monk
     monkeypatch.setenv("RAYSWEEP_REQUEST_SECONDS", given)
     with pytest.raises(InputError, match=f"RAYSWEEP_REQUEST_SECONDS is '{given}', not a number of seconds above 0"):
         bucket.write("one", b"1")
+
+
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
+def test_an_endpoint_that_is_no_address_is_refused(bucket: Bucket, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "127.0.0.1:9000")
+    with pytest.raises(
+        InputError, match=rf"{name} is '127.0.0.1:9000'; allowed: http://HOST:PORT or https://HOST:PORT"
+    ):
+        bucket.write("one", b"1")
+
+
+def test_a_profile_that_is_not_there_is_named(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    with pytest.raises(InputError, match="AWS_PROFILE is 'nobody'; .* could not be found"):
+        bucket.write("one", b"1")
+
+
+def test_whom_nobody_answers_for_is_named(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    impatient = Bucket(bucket.uri, on_wait=lambda text: None, patience=0.0)
+    with pytest.raises(StorageError, match=r"connection refused \(127\.0\.0\.1:9\)"):
+        impatient.write("one", b"1")
+
+
+def test_where_a_machine_has_no_credentials_that_is_said() -> None:
+    denied = (
+        "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 4ms - Server returned non-2xx "
+        "status code: 403 Forbidden"
+    )
+    assert (
+        _reason(GenericError(denied))
+        == "no credentials were found in the environment, and this machine has none of its own"
+    )
 
 
 def test_an_outage_is_waited_out_and_said(server: S3Server, bucket: Bucket) -> None:

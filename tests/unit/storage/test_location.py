@@ -35,6 +35,8 @@ def test_a_relative_path_is_taken_from_the_working_folder(tmp_path, monkeypatch)
         ("hdfs://host/x", "scheme hdfs://"),
         ("s3:///x", "lacks a bucket"),
         ("s3://key:sEcret@bucket/x", "must not hold keys"),
+        ("s3://key:sEcret/@bucket/x", "must not hold keys"),
+        ("s3://bucket/x?endpoint_override=user:sEcret@host:9000", "must not hold keys"),
         ("s3://bucket/x?access_key=sEcret", "must not hold access_key"),
         ("s3://bucket/x?X-Amz-Signature=sEcret", "must not hold X-Amz-Signature"),
     ],
@@ -43,6 +45,26 @@ def test_what_is_no_location_is_refused_and_a_key_is_not_repeated(wrong: str, sa
     with pytest.raises(ValueError, match=said) as raised:
         location.absolute(wrong)
     assert "sEcret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "s3://key:sEcret/@bucket/x.csv",
+        "https://host/x.csv?sv=2024&sig=sEcret",
+        "hdfs://user:sEcret@host/x.csv",
+        "s3://b/x.csv?endpoint_override=user:sEcret@host",
+    ],
+)
+def test_a_source_that_holds_a_key_is_refused(uri: str) -> None:
+    with pytest.raises(ValueError, match="must not hold keys") as raised:
+        location.without_keys(uri)
+    assert "sEcret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("uri", ["s3://b/a@b.csv", "hdfs://host:9000/x:y.csv", "https://host:80/x.csv?v=1"])
+def test_a_source_without_a_key_is_kept(uri: str) -> None:
+    assert location.without_keys(uri) == uri
 
 
 names = st.text(st.characters(exclude_characters="/", exclude_categories=("Cs", "Cc")), min_size=1).filter(

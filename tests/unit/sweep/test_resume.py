@@ -129,6 +129,17 @@ def test_a_run_that_was_moved_finds_what_was_prepared_beside_it(tmp_path: Path) 
     assert loaded.config.storage.artifacts_location == str(tmp_path / "elsewhere")
 
 
+def test_a_run_copied_from_a_bucket_reads_what_is_named_and_not_the_bucket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "nowhere")  # of which any request is refused
+    make_run(tmp_path, f"{MINIMAL}\nstorage: {{runs: s3://bucket/runs}}\n")
+    loaded, resumed = load_resumed(tmp_path, None, [("storage.artifacts", str(tmp_path / "here"))])
+    resumed.ledger.close()
+    assert loaded.config.storage.artifacts_location == str(tmp_path / "here")
+    assert loaded.config.storage.runs == str(tmp_path.parent)
+
+
 def test_a_run_that_was_moved_alone_finds_what_was_prepared_where_it_was(tmp_path: Path) -> None:
     run = tmp_path / "runs" / "one"
     run.mkdir(parents=True)
