@@ -440,6 +440,8 @@ def _report(run: "Folder", to: Path | None = None) -> bool:
     for note in notes(written.summary):
         typer.echo(f"note: {note}")
     typer.echo(f"report: {location.join(written.location, 'report.html')}")
+    if location.is_uri(written.location):  # which no browser opens
+        typer.echo(f"to read it: raysweep report {run.location} --to FOLDER")
     return bool(written.summary.members)
 
 

@@ -63,6 +63,7 @@ def test_a_sweep_in_a_bucket_that_fails_now_and_then_is_killed_and_resumed_elsew
     )
     assert done.returncode == 0, done.stderr
     assert "taken over from" in done.stderr
+    assert f"to read it: raysweep report {place}/{name} --to FOLDER" in done.stdout
     failed = server.fail(share=0.0)
     assert failed.total > 10
     assert failed.held > 2
