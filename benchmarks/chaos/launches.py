@@ -15,7 +15,7 @@ TRIALS, RUNGS = 4, 2
 
 def launch_slowly(setting: Setting) -> Outcome:
     """A cluster without nodes, whose autoscaler brings one only after minutes. It is one sweep, whatever ``times`` is."""
-    sys.path.insert(0, str(measure.ROOT / "tests"))
+    sys.path.insert(0, str(measure.ROOT / "tests"))  # whose cluster of fake nodes this is
     autoscaled = importlib.import_module("support.autoscaled").autoscaled
     folder = setting.folder / "launch-cluster"
     folder.mkdir()

@@ -113,7 +113,7 @@ class ChaosError(Exception):
 def is_agent(process: psutil.Process) -> bool:
     """Whether it is one of the two that Ray starts on each node for itself."""
     try:
-        return process.cmdline()[:1] in [[name] for name in AGENTS]
+        return " ".join(process.cmdline()).startswith(AGENTS)
     except psutil.NoSuchProcess:
         return False
 

@@ -1,6 +1,7 @@
 """The command line: one subcommand a stage. A command imports what it uses when it is called, so --help is fast."""
 
 import datetime
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -441,7 +442,7 @@ def _report(run: "Folder", to: Path | None = None) -> bool:
         typer.echo(f"note: {note}")
     typer.echo(f"report: {location.join(written.location, 'report.html')}")
     if location.is_uri(written.location):  # which no browser opens
-        typer.echo(f"to read it: raysweep report {run.location} --to FOLDER")
+        typer.echo(f"to read it: raysweep report {shlex.quote(run.location)} --to FOLDER")
     return bool(written.summary.members)
 
 

@@ -35,13 +35,17 @@ def _source_or_list(value: Any) -> Any:
             raise ValueError(f"must be a source or a list of sources, which are strings, not {entry!r}")
     if not entries or "" in entries:
         raise ValueError("must be a source or a list of sources; one is empty")
-    if twice := [entry for entry in entries if entries.count(entry) > 1]:
-        raise ValueError(f"names {twice[0]!r} more than once")
     return value
 
 
 def _absolute_sources(given: str | list[str]) -> str | list[str]:
-    return _absolute_source(given) if isinstance(given, str) else [_absolute_source(source) for source in given]
+    if isinstance(given, str):
+        return _absolute_source(given)
+    found = [_absolute_source(source) for source in given]
+    for source in found:
+        if found.count(source) > 1:
+            raise ValueError(f"names {source!r} more than once")
+    return found
 
 
 def absolute_model(name: str) -> str:

@@ -11,6 +11,7 @@ import csv
 import io
 import itertools
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import PurePosixPath
@@ -37,10 +38,10 @@ MAX_BLOCK = 2**26  # the same of all rows of a block
 MAX_COLUMN = 2**30  # bytes of a column in a row group, which Parquet has in memory at once
 
 
-_BREAKS = {"\t", "\n", "\r"}
+_BREAKS = re.compile(r"[\t\n\r]")
 _SWALLOWED = (
     "has quotes around a line break or a tab, as happens by chance in a file that quotes nothing, where a text begins with "
-    "a quote; write the file as .csv or .parquet"
+    "a quote; write the file as .csv, .jsonl or .parquet"
 )
 
 Blocks = Iterator[tuple[list[Any], list[Any]]]
@@ -134,12 +135,11 @@ def _csv(source: str, suffix: str, compression: str, columns: tuple[str, str]) -
                     text_at, label_at = positions(source, header, columns)
                     continue
                 number += 1
-                if len(record) != len(header):
-                    where = f"row {number} (up to line {records.line_num})"
-                    problem = _wrong_length(record, header)
-                    raise InputError(f"{source}: {where} {problem}")
-                if delimiter == "\t" and _BREAKS & set("".join(record)):
-                    raise InputError(f"{source}: row {number} (up to line {records.line_num}) {_SWALLOWED}")
+                problem = _wrong_length(record, header) if len(record) != len(header) else ""
+                if delimiter == "\t" and any(map(_BREAKS.search, record)):
+                    problem = problem or _SWALLOWED
+                if problem:
+                    raise InputError(f"{source}: row {number} (up to line {records.line_num}) {problem}")
                 yield record[text_at], record[label_at]
         except csv.Error as error:
             raise InputError(f"{source}: row {number + 1}: {_bad_quotes(str(error))}") from None

@@ -34,8 +34,8 @@ class NeighbourShard:
     """Searches ``rows``, ascending, of the ``source``, on all GPUs that faiss sees or else on the CPUs.
 
     The vectors are in memory once, sorted by class, so that every query is compared with every row once, whatever the
-    number of classes. On GPUs they are there as well. ``num_threads`` is how many CPU threads faiss may use, all by
-    default; faiss keeps this number for the whole process.
+    number of classes. On GPUs they are there as well. ``num_threads`` is how many CPU threads a search may use, all by
+    default; for the thread that makes the shard faiss keeps this number.
     """
 
     def __init__(self, source: VectorFile, rows: NDArray[np.integer], num_threads: int | None = None) -> None:
@@ -102,8 +102,13 @@ class NeighbourShard:
         Within each thread BLAS has but one: several would wait for one another at each of these many small products, ten
         times as long where other processes run.
         """
-        shares = np.array_split(np.arange(len(queries)), self._num_threads)
-        with threadpool_limits(1, "blas"), ThreadPoolExecutor(self._num_threads) as pool:
+        import faiss
+
+        num_threads = min(self._num_threads, len(queries))
+        shares = np.array_split(np.arange(len(queries)), num_threads)
+        # faiss's number of threads is each thread's own.
+        threads = ThreadPoolExecutor(num_threads, initializer=faiss.omp_set_num_threads, initargs=(1,))
+        with threadpool_limits(1, "blas"), threads as pool:
             asked = [(queries[numbers], count, probes[numbers]) for numbers in shares]
             found = list(pool.map(lambda each: self._in_cells_of(*each), asked))
         own, others = (Nearest(*map(np.concatenate, zip(*slot, strict=True))) for slot in zip(*found, strict=True))

@@ -31,7 +31,7 @@ PARQUET = ".parquet"
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
-_GCS_SECONDS = 20
+_GCS_SECONDS = 60  # of tries of one request; pyarrow's own 15 minutes pass without a word
 _CLOUD_VARIABLES = ("AWS_", "GOOGLE_")
 
 
@@ -209,9 +209,8 @@ def _bucket_filesystem(uri: str, environment: tuple[tuple[str, str], ...]) -> An
     """A client for a bucket, kept as long as the environment stays, since making one may ask where the bucket lies."""
     import pyarrow.fs
 
-    if (
-        uri.startswith(("gs://", "gcs://")) and "retry_limit_seconds=" not in uri
-    ):  # else it tries for a quarter of an hour
+    is_gcs = uri.startswith(("gs://", "gcs://"))
+    if is_gcs and "retry_limit_seconds=" not in uri:
         uri += f"{'&' if '?' in uri else '?'}retry_limit_seconds={_GCS_SECONDS}"
     return pyarrow.fs.FileSystem.from_uri(uri)[0]
 

@@ -17,6 +17,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -92,13 +93,22 @@ def _files(entry: str) -> list[SourceFile]:
             location.without_keys(entry)
         except ValueError as error:
             raise InputError(str(error)) from None
-    try:
+    with _readable(entry):
         return list_files(entry)
+
+
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    """Within, what a file's library raises is an InputError."""
+    try:
+        yield
     except InputError:
         raise
+    except (OSError, EOFError, pa.ArrowException) as error:
+        raise _unreadable(name, error) from None
     except Exception as error:
-        if isinstance(error, OSError) or location.is_uri(entry):  # whose libraries raise what they like
-            raise _unreadable(entry, error) from None
+        if location.is_uri(name):  # fsspec's libraries raise what they like
+            raise _unreadable(name, error) from None
         raise
 
 
@@ -156,12 +166,10 @@ def read_piece(piece: Piece, text_column: str = "text", label_column: str = "lab
     if text_column == label_column:
         raise InputError(f"text_column and label_column are both {text_column!r}; they must differ")
     first_row = piece.groups.first_row if piece.groups else 1
-    try:
+    with _readable(piece.name):
         for texts, labels in _blocks(piece, columns):
             yield _batch(piece.name, first_row, texts, labels, columns)
             first_row += len(texts)
-    except (OSError, EOFError, pa.ArrowException) as error:
-        raise _unreadable(piece.name, error) from None
 
 
 def share_out(piece: Piece) -> list[Piece]:
@@ -173,11 +181,8 @@ def share_out(piece: Piece) -> list[Piece]:
     is_large = file is not None and file.num_bytes > SHARE_BYTES
     if file is None or not is_large or files.check_format(file.name).suffix != PARQUET:
         return [piece]
-    try:
-        with unchanged(file):
-            shares = files.share_out(file.name, SHARE_BYTES)
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(piece.name, error) from None
+    with _readable(piece.name), unchanged(file):
+        shares = files.share_out(file.name, SHARE_BYTES)
     return [replace(piece, groups=groups) for groups in shares] or [piece]
 
 
@@ -212,12 +217,9 @@ def _hash_content(piece: Piece, digest: Any, text_column: str, label_column: str
                 line = json.dumps(row) + "\n"
                 digest.update(line.encode())
         return
-    try:
-        with unchanged(piece.file), stored(piece.name) as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-    except OSError as error:
-        raise _unreadable(piece.name, error) from None
+    with _readable(piece.name), unchanged(piece.file), stored(piece.name) as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
 
 
 def _blocks(piece: Piece, columns: tuple[str, str]) -> files.Blocks:

@@ -26,7 +26,7 @@ def problems(file: LauncherFile) -> Iterator[Problem]:
     yield from _open_ports(file.provider)
     for each in file.types:
         yield from _node_config(each)
-    yield from fallback_problems(file.workers, is_spot)
+    yield from fallback_problems(file, is_spot)
 
 
 def is_spot(worker: NodeType) -> bool:

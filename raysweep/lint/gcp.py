@@ -114,7 +114,7 @@ def problems(file: LauncherFile) -> Iterator[Problem]:
         yield from schema_problems(each.node_config, Machine, (*each.path, "node_config"))
     for worker in file.workers:
         yield from _worker(worker)
-    yield from fallback_problems(file.workers, is_spot)
+    yield from fallback_problems(file, is_spot)
 
 
 def is_spot(worker: NodeType) -> bool:

@@ -144,7 +144,10 @@ def _build_stage(stage: Stage, coordinator: Any, stall: "_StallDetector", displa
 
     began = time.monotonic()
     with display.stage(f"prepare: {stage.name}") as advance:
-        _watch(coordinator, coordinator.build.remote(stage), stall, advance, display)
+        try:
+            _watch(coordinator, coordinator.build.remote(stage), stall, advance, display)
+        finally:
+            stall.waiting.moved()
         progress: StageProgress = ray.get(coordinator.progress.remote())
     seconds = time.monotonic() - began
     display.line(f"prepare: {stage.name}: {_described(progress, seconds)}")
@@ -193,7 +196,7 @@ class _StallDetector:
     waiting: WaitingWatch
     last_progress: tuple[int, int] = (-1, 0)
     moved_at: float = 0.0  # by the monotonic clock
-    stalled_at: float = 0.0  # the same, but for the time in which nodes are on their way
+    stalled_at: float = 0.0  # when it last moved, or nodes were last on their way
 
     def check(self, progress: StageProgress) -> None:
         """Take what is done by now. InputError when that has not changed for too long, though nothing is waited for."""

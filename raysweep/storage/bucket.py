@@ -268,7 +268,7 @@ def _check_endpoints() -> None:
     for name in _ENDPOINT_VARIABLES:
         given = os.environ.get(name)
         if given and not re.match(r"https?://[^/]", given):
-            raise InputError(f"{name} is {given!r}; allowed: http://HOST:PORT or https://HOST:PORT")
+            raise InputError(f"{name} is no address; allowed: http://HOST:PORT or https://HOST:PORT")
 
 
 def _with_scheme(endpoint: str, scheme: str) -> str:
@@ -279,20 +279,20 @@ def _profile_credentials() -> Any:
     """What boto3 finds in profiles and single sign-on, which the client does not read itself; None where there is none."""
     if "AWS_ACCESS_KEY_ID" in os.environ:
         return None
-    if "AWS_PROFILE" not in os.environ and not Path("~/.aws").expanduser().is_dir():
+    is_named = "AWS_PROFILE" in os.environ or "AWS_DEFAULT_PROFILE" in os.environ
+    if not is_named and not Path("~/.aws").expanduser().is_dir():
         return None
     try:
+        from botocore.exceptions import BotoCoreError
         from obstore.auth.boto3 import Boto3CredentialProvider
-
-        return Boto3CredentialProvider()
-    except (ImportError, ValueError):  # no boto3, or no credentials in any profile
+    except ImportError:  # no boto3
         return None
-    except Exception as error:
-        from botocore.exceptions import ProfileNotFound
-
-        if isinstance(error, ProfileNotFound):
-            raise InputError(f"AWS_PROFILE is {os.environ['AWS_PROFILE']!r}; {error}") from None
-        raise
+    try:
+        return Boto3CredentialProvider()
+    except ValueError:  # no credentials in any profile
+        return None
+    except BotoCoreError as error:
+        raise InputError(f"the credentials of AWS in this environment cannot be read: {error}") from None
 
 
 def _tag(meta: Any) -> dict[str, str]:

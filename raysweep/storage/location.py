@@ -5,12 +5,12 @@ spells them: ``endpoint_override``, ``scheme`` and ``region``. Keys never do.
 """
 
 from pathlib import Path
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 OPTIONS = ("endpoint_override", "scheme", "region")
 
 SCHEMES = ("s3", "gs")
-_NAMES_OF_KEYS = ("key", "secret", "token", "sig", "credential", "password")
+_NAMES_OF_KEYS = ("key", "secret", "token", "signature", "credential", "password")
 
 
 def is_uri(location: str) -> bool:
@@ -61,13 +61,23 @@ def without_keys(uri: str) -> str:
     """The URI. ValueError where it seems to hold a key, which is not repeated in the message."""
     parts = urlsplit(uri)
     options = parse_qsl(parts.query, keep_blank_values=True)
-    named = any(word in name.lower() for name, _ in options for word in _NAMES_OF_KEYS)
-    # A key with a slash ends what counts as the host: s3://ID:SEC/RET@bucket.
-    _, colon, port = parts.netloc.rpartition(":")
-    before_a_slash = bool(colon) and (parts.scheme in SCHEMES or not port.isdigit())
-    if named or before_a_slash or "@" in parts.netloc or any("@" in value for _, value in options):
+    names = {name.lower() for name, _ in options}
+    is_named = "sig" in names or any(word in name for name in names for word in _NAMES_OF_KEYS)
+    in_values = any("@" in value for _, value in options)
+    if is_named or in_values or "@" in parts.netloc or _has_odd_port(parts):
         raise ValueError("a URI must not hold keys; the store's credentials are found in the environment")
     return uri
+
+
+def _has_odd_port(parts: SplitResult) -> bool:
+    """Whether a colon in the host is followed by no port: a key with a slash ends the host, as in s3://ID:SEC/RET@bucket."""
+    if parts.scheme in SCHEMES:
+        return ":" in parts.netloc
+    try:
+        _ = parts.port
+    except ValueError:
+        return True
+    return False
 
 
 def join(location: str, *names: str) -> str:

@@ -301,12 +301,15 @@ def _check_own_sampler(sampler: str, run: str) -> None:
 
 
 def _moved(before: SweepConfig, place: str, given: Sequence[Override]) -> list[Override]:
-    """The folder of runs, where the run now stands in another one and what it read is no longer where it was."""
+    """The folder of runs, where the run now stands in another one and what it read is no longer where it was.
+
+    Where ``given`` says where artifacts are, the place where they were is not asked, which may be out of reach.
+    """
     runs = location.parent(place)
     if runs == before.storage.runs:
         return []
-    if "storage.artifacts" in dict(given):
-        return [("storage.runs", json.dumps(runs, ensure_ascii=False))]
-    if open_folder(before.storage.artifacts_location).names() and not open_folder(runs).names("artifacts"):
-        return []
+    if "storage.artifacts" not in dict(given):
+        are_there = open_folder(before.storage.artifacts_location).names()
+        if are_there and not open_folder(runs).names("artifacts"):
+            return []
     return [("storage.runs", json.dumps(runs, ensure_ascii=False))]

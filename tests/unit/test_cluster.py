@@ -239,18 +239,21 @@ def test_node_types_are_read_from_the_file_of_the_head(tmp_path: Path) -> None:
         "  gpu: {resources: {CPU: 8, GPU: 2, memory: 5000}, max_workers: 3}\n"
         "  any: {resources: {CPU: 1}}\n"
     )
-    assert node_groups(file) == [NodeGroup("gpu", NodeSize(8, 2, 5000), 3), NodeGroup("any", NodeSize(1, 0), 2)]
+    assert node_groups(file) == [NodeGroup("gpu", NodeSize(8, 2, 5000), 3), NodeGroup("any", NodeSize(1, 0), 5)]
 
 
 def test_a_resource_that_one_type_has_alone_marks_it(tmp_path: Path) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(
-        "max_workers: 9\navailable_node_types:\n"
+        "max_workers: 9\nhead_node_type: head\navailable_node_types:\n"
+        "  head: {resources: {CPU: 0, quiet: 1}}\n"
+        "  quiet: {resources: {CPU: 4, quiet: 1, half: 0.5}, max_workers: 2}\n"
         "  spot: {resources: {CPU: 4, GPU: 1, fast: 1}, max_workers: 2}\n"
         "  on_demand: {resources: {CPU: 4, GPU: 1, fast: 1, on_demand: 1}, max_workers: 2}\n"
         "  cpus: {resources: {CPU: 4, memory: 5}, max_workers: 2}\n"
     )
     assert {group.name: group.mark for group in node_groups(file)} == {
+        "quiet": None,
         "spot": None,
         "on_demand": "on_demand",
         "cpus": None,

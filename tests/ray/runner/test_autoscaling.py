@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import ray
@@ -29,27 +29,15 @@ NODE_TYPES = {
 }
 
 
-class Cluster(NamedTuple):
-    """Its address, and the file of its autoscaler."""
-
-    address: str
-    file: Path
-
-
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One whose file is where that of its head would be."""
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """That of a cluster whose file is where that of its head would be."""
     with (
         autoscaled(tmp_path_factory.mktemp("a"), NODE_TYPES, IDLE_SECONDS) as (found, file),
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv(CLUSTER_FILE_VARIABLE, str(file))
-        yield Cluster(found, file)
-
-
-@pytest.fixture(scope="module")
-def address(cluster: Cluster) -> str:
-    return cluster.address
+        yield found
 
 
 def num_workers() -> int:
@@ -111,14 +99,14 @@ def test_what_no_node_type_can_serve_is_refused_within_seconds(address: str, cpu
 
 
 def test_where_no_spot_node_is_to_be_had_those_on_demand_come(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ray 2.60 itself asks again and again for the type whose launch is refused."""
     monkeypatch.setattr(waiting, "QUIET_SECONDS", 3)
     monkeypatch.setattr(waiting, "REFUSED_SECONDS", 5)
-    asked = ResourcesConfig(address=cluster.address, cpus_per_trial=1, gpus_per_trial=1, max_concurrent_trials=2)
+    asked = ResourcesConfig(address=address, cpus_per_trial=1, gpus_per_trial=1, max_concurrent_trials=2)
     sweep, out = make(tmp_path, budget__trials="2", early_stopping__policy="none")
-    with joined(cluster.address) as capacity:
+    with joined(address) as capacity:
         request = capacity.trials(asked)
         unused: Any = None
         tune.search(sweep, WorkbenchSpec(unused, EvaluationConfig(), request), SlowTrials)

@@ -20,11 +20,14 @@ def source(n=600, width=12, classes=3):
 
 
 def find(data, quantizer, search, num_shards, num_probes):
-    queries = data.read(np.arange(len(data)))
+    return ask(data, quantizer, search, data.read(np.arange(len(data))), num_shards, num_probes)
+
+
+def ask(data, quantizer, search, queries, num_shards, num_probes, num_threads=1):  # noqa: PLR0913
     probes = quantizer.nearest(queries.vectors, num_probes)
     answers = []
     for rows in np.array_split(np.arange(len(data)), num_shards):
-        shard = NeighbourShard(data, rows, 1)
+        shard = NeighbourShard(data, rows, num_threads)
         shard.put_into_cells(quantizer.nearest_one)
         answers.append(shard.search(queries, search, probes))
     return merge(answers, search)
@@ -42,6 +45,16 @@ def brute_force(data, search, allowed):
             nearest = others[np.lexsort((others, -of_row[others]))][: search.k]
             ids[row, slot, : len(nearest)] = nearest
     return ids
+
+
+@pytest.mark.parametrize("num_queries", [1, 3, 600])
+def test_threads_give_what_one_gives(num_queries):
+    data, search = source(), Search(5)
+    quantizer = Quantizer(inverted_file.train(data, seed=7, num_threads=1), 1)
+    queries = data.read(np.arange(num_queries))
+    several, one = (ask(data, quantizer, search, queries, 2, 3, num_threads) for num_threads in (8, 1))
+    np.testing.assert_array_equal(several.ids, one.ids)
+    np.testing.assert_array_equal(several.cosines, one.cosines)
 
 
 @pytest.mark.parametrize("slack", [1, 8])

@@ -62,7 +62,10 @@ def test_a_source_that_holds_a_key_is_refused(uri: str) -> None:
     assert "sEcret" not in str(raised.value)
 
 
-@pytest.mark.parametrize("uri", ["s3://b/a@b.csv", "hdfs://host:9000/x:y.csv", "https://host:80/x.csv?v=1"])
+@pytest.mark.parametrize(
+    "uri",
+    ["s3://b/a@b.csv", "hdfs://host:9000/x:y.csv", "https://host:80/x.csv?v=1", "https://[::1]:80/x.csv?design=2"],
+)
 def test_a_source_without_a_key_is_kept(uri: str) -> None:
     assert location.without_keys(uri) == uri
 
