@@ -61,9 +61,12 @@ class NeighbourShard:
 
     def put_into_cells(self, nearest_cell: Callable[[NDArray[np.float32]], NDArray[np.integer]]) -> None:
         """Let searches probe cells only. ``nearest_cell`` takes vectors (m, d) and returns the number of each one's cell."""
-        starts = range(0, len(self._ids), ROWS_AT_ONCE)
-        blocks = [self._rows.vectors[start : start + ROWS_AT_ONCE] for start in starts]
-        self._cells = _Cells(np.concatenate([nearest_cell(block) for block in blocks]))
+        # Into one array: small ones that stay, between large ones that go, would keep the allocator from using a gap again.
+        cells = np.empty(len(self._ids), np.int32)
+        for start in range(0, len(cells), ROWS_AT_ONCE):
+            part = slice(start, start + ROWS_AT_ONCE)
+            cells[part] = nearest_cell(self._rows.vectors[part])
+        self._cells = _Cells(cells)
 
     def search(self, queries: LabelledVectors, search: Search, probes: NDArray[np.integer] | None = None) -> Neighbours:
         """The k nearest of either slot for the queries (m), whatever the search's mode. Ids are numbers of the source.
