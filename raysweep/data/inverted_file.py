@@ -15,7 +15,7 @@ from raysweep.data.neighbours import LabelledVectors, Neighbours, Search, Vector
 CELLS_PER_ROOT = 4  # cells for each square root of the number of rows, as faiss recommends
 MOST_CELLS = 8192  # training takes a time that grows with the square of their number
 ROWS_PER_CELL = 40  # in the sample that cells are trained on, of which faiss wants 39 at least,
-MOST_ROWS_OF_SAMPLE = 81_920  # but no more rows in all: they are in the memory of one process
+MOST_ROWS_OF_SAMPLE = 65_536  # but no more rows in all: they are in the memory of one process
 ITERATIONS = 8  # of k-means; more hardly move the cells
 CELLS_PER_PROBE = 32  # one in so many cells is probed,
 LEAST_PROBES = 64  # but no fewer than these

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,17 +106,19 @@ class NeighbourShard:
         Within each thread BLAS has but one: several would wait for one another at each of these many small products, ten
         times as long where other processes run.
         """
-        import faiss
-
-        num_threads = min(self._num_threads, len(queries))
-        shares = np.array_split(np.arange(len(queries)), num_threads)
-        # faiss's number of threads is each thread's own.
-        threads = ThreadPoolExecutor(num_threads, initializer=faiss.omp_set_num_threads, initargs=(1,))
-        with threadpool_limits(1, "blas"), threads as pool:
-            asked = [(queries[numbers], count, probes[numbers]) for numbers in shares]
-            found = list(pool.map(lambda each: self._in_cells_of(*each), asked))
+        shares = np.array_split(np.arange(len(queries)), min(self._num_threads, len(queries)))
+        asked = [(queries[numbers], count, probes[numbers]) for numbers in shares]
+        with threadpool_limits(1, "blas"):
+            found = list(self._threads.map(lambda each: self._in_cells_of(*each), asked))
         own, others = (Nearest(*map(np.concatenate, zip(*slot, strict=True))) for slot in zip(*found, strict=True))
         return own, others
+
+    @cached_property
+    def _threads(self) -> ThreadPoolExecutor:
+        """The same for all searches, as the allocator keeps what each has once had. In each faiss has one thread."""
+        import faiss
+
+        return ThreadPoolExecutor(self._num_threads, initializer=faiss.omp_set_num_threads, initargs=(1,))
 
     def _in_cells_of(self, queries: LabelledVectors, count: int, probes: NDArray[np.integer]) -> Slots:
         """The same by one thread: each cell is multiplied once with all that probe it."""

@@ -21,7 +21,7 @@ from raysweep.errors import InputError
 from raysweep.metrics import retrieval
 from raysweep.storage import location
 
-CELLS = 2
+CELLS = 3
 """How an inverted file's cells are trained. 1 (which keys do not name): on a sample that grows without a bound."""
 
 CARVING = 2
