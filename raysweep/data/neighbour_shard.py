@@ -115,7 +115,7 @@ class NeighbourShard:
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
-        """The same for all searches, as the allocator keeps what each has once had. In each faiss has one thread."""
+        """Threads for all searches, in each of which faiss computes with one."""
         import faiss
 
         return ThreadPoolExecutor(self._num_threads, initializer=faiss.omp_set_num_threads, initargs=(1,))
