@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -166,7 +167,7 @@ def private_bytes() -> int:
     return sum(int(found) << 10 for found in re.findall(r"^Private_(?:Clean|Dirty):\s*(\d+) kB$", text, re.MULTILINE))
 
 
-class Sampled:
+class Sampled(ABC):
     """Within, :meth:`sample` is called every so many seconds, in a thread of its own."""
 
     def __init__(self, seconds: float) -> None:
@@ -186,8 +187,9 @@ class Sampled:
         while not self._ended.wait(self._seconds):
             self.sample()
 
+    @abstractmethod
     def sample(self) -> None:
-        raise NotImplementedError
+        """What is done each time."""
 
 
 class TreeMemory(Sampled):

@@ -22,7 +22,8 @@ from raysweep.metrics import retrieval
 from raysweep.storage import location
 
 CELLS = 3
-"""How an inverted file's cells are trained. 1 (which keys do not name): on a sample that grows without a bound."""
+"""How an inverted file's cells are trained. 1 (which keys do not name): on a sample that grows without a bound;
+2: on at most 81,920 rows; 3: on at most 65,536."""
 
 CARVING = 2
 """How dev is carved. It is part of the key of sentences, so that what older versions carved is not taken for the same.

@@ -217,12 +217,14 @@ class SentencesBuilder:
         """Those of the split of this number, of which each partition tells how many texts there are, and the first few."""
         first = sorted(tuple(conflict) for _, conflicts in told for conflict in conflicts)
         shown = [_Conflict(row, keys) for row, keys in first[:_NUM_SHOWN]]
+        num_texts = sum(count for count, _ in told)
         start, stop = self.first_rows[number : number + 2]
-        num_dropped = int(np.diff(np.searchsorted(self._dropped, [start, stop]))[0])
+        dropped_before, dropped_until = np.searchsorted(self._dropped, [start, stop]).tolist()
+        num_dropped = dropped_until - dropped_before
         if num_dropped and num_dropped == stop - start:
             name = sources.shown(self.used[SPLITS[number]])
             raise InputError(f"{name}: nothing is left, as every text carries different labels")
-        return _Conflicts(sum(count for count, _ in told), shown, num_dropped)
+        return _Conflicts(num_texts, shown, num_dropped)
 
     def _check_number_of_labels(self) -> None:
         tables = [table for (split, _), table in zip(self.pieces, self._label_tables, strict=True) if split == "train"]

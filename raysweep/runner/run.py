@@ -86,6 +86,7 @@ def _interrupted_once() -> Iterator[None]:
 @_interrupted_once()
 def prepare_only(config: SweepConfig, space: Space, display: Display) -> str:
     """Build what the sweep would read and return the path or URI of the file that :meth:`Prepared.open` takes."""
+    limit_gib()  # refused now rather than after minutes
     plan = make_plan(config, space)
     if plan.missing:
         with connected(config.resources, show_workers=False) as capacity:
