@@ -275,7 +275,8 @@ def _inverted(job: SearchJob, folder: Path, size: Size) -> dict[str, Any]:
     """What the inverted file does: seconds until its shards are there, seconds of the search, and its recall."""
     import ray
 
-    cells = Cells(SEED, inverted_file.num_probes(size.vectors))
+    kept = ShardSet(Artifact(str(folder), "centroids"), 1)
+    cells = Cells(SEED, inverted_file.num_probes(size.vectors), kept)
     job = SearchJob(job.open_vectors, job.num_rows, job.search, cells)
     coordinator: Any = ray.remote(Coordinator).options(num_cpus=0).remote(job)
     began = time.perf_counter()

@@ -54,24 +54,26 @@ class TrainVectors:
 
 
 class Cells(NamedTuple):
-    """An inverted file's cells: the seed that they are trained with, and how many of them a query probes.
+    """An inverted file's cells: the seed that they are trained with, how many of them a query probes, and their store.
 
-    Where ``kept`` is given, the centroids are stored there, so that whoever goes on with the search has the same.
+    The centroids are ``kept`` in storage, so that whoever goes on with the search has the same: another run, and a shard
+    whose process died, for which Ray 2.60 may have dropped what the constructor was given (its issue 53727).
     """
 
     seed: int
     num_probes: int
-    kept: ShardSet | None = None
+    kept: ShardSet
 
-    def train(self, source: VectorFile, threads: int | None = None) -> npt.NDArray[np.float32]:
-        """The centroids, (cells, d)."""
-        if self.kept is not None and self.kept.found():
-            centroids: npt.NDArray[np.float32] = self.kept.read(0).column("centroids").to_numpy_ndarray()
-            return centroids
-        centroids = inverted_file.train(source, self.seed, threads)
-        if self.kept is not None:
+    def train(self, source: VectorFile, threads: int | None = None) -> None:
+        """Find the centroids, unless they are kept already."""
+        if not self.kept.found():
+            centroids = inverted_file.train(source, self.seed, threads)
             self.kept.write(0, Shard({"centroids": centroids}, {}))
-        return centroids
+
+    def centroids(self) -> npt.NDArray[np.float32]:
+        """The centroids, (cells, d), once they were trained."""
+        kept: npt.NDArray[np.float32] = self.kept.read(0).column("centroids").to_numpy_ndarray()
+        return kept
 
 
 @dataclass(frozen=True)
@@ -103,16 +105,14 @@ def as_shard(found: Neighbours) -> Shard:
 
 
 class ShardWorker:
-    """One shard of the rows: the rows ``start`` to ``stop``. ``centroids`` are those of the job's cells."""
+    """One shard of the rows: the rows ``start`` to ``stop``. The job's cells are trained already."""
 
-    def __init__(
-        self, job: SearchJob, start: int, stop: int, threads: int | None, centroids: npt.NDArray[np.float32] | None
-    ) -> None:
+    def __init__(self, job: SearchJob, start: int, stop: int, threads: int | None) -> None:
         self.job = job
         self.source = job.open_vectors()
         self.shard = NeighbourShard(self.source, np.arange(start, stop), threads)
-        if centroids is not None:
-            self.quantizer = Quantizer(centroids, threads)
+        if job.cells:
+            self.quantizer = Quantizer(job.cells.centroids(), threads)
             self.shard.put_into_cells(self.quantizer.nearest_one)
 
     def read(self, rows: npt.NDArray[np.integer]) -> LabelledVectors:
@@ -144,9 +144,10 @@ class ShardHere:
     """One shard of all rows in this process."""
 
     def __init__(self, job: SearchJob) -> None:
-        centroids = job.cells.train(job.open_vectors()) if job.cells else None
+        if job.cells:
+            job.cells.train(job.open_vectors())
         self._job = job
-        self._worker = ShardWorker(job, 0, job.num_rows, None, centroids)
+        self._worker = ShardWorker(job, 0, job.num_rows, None)
 
     def search(self, rows: npt.NDArray[np.integer], *, exact: bool = False) -> Neighbours:
         queries = self._worker.read(rows)
@@ -172,16 +173,13 @@ class ShardActors:
             "memory": request.memory_bytes or None,
             "scheduling_strategy": "SPREAD",
         }
-        centroids = None
         if job.cells:
             train = ray.remote(_train).options(**resources)
-            centroids = train.remote(job.open_vectors, job.cells, request.threads)
+            ray.get(train.remote(job.open_vectors, job.cells, request.threads))
         restarts = {"max_restarts": RESTARTS, "max_task_retries": RESTARTS}
         actor: Any = ray.remote(ShardWorker).options(**resources, **restarts)
         bounds = np.linspace(0, job.num_rows, num_shards + 1).astype(int).tolist()
-        self.actors = [
-            actor.remote(job, start, stop, request.threads, centroids) for start, stop in itertools.pairwise(bounds)
-        ]
+        self.actors = [actor.remote(job, start, stop, request.threads) for start, stop in itertools.pairwise(bounds)]
 
     def search(self, rows: npt.NDArray[np.integer], *, exact: bool = False) -> Neighbours:
         import ray
@@ -277,8 +275,8 @@ def _faiss_sees_gpus() -> bool:
     return bool(faiss.get_num_gpus())
 
 
-def _train(open_vectors: OpenVectors, cells: Cells, threads: int) -> npt.NDArray[np.float32]:
-    return cells.train(open_vectors(), threads)
+def _train(open_vectors: OpenVectors, cells: Cells, threads: int) -> None:
+    cells.train(open_vectors(), threads)
 
 
 def _delayed(items: Iterable[Any], count: int) -> Iterator[Any]:

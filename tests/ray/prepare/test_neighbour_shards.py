@@ -46,6 +46,13 @@ def into(tmp_path: Path) -> Callable[[str, SearchJob], ShardSet]:
     return make
 
 
+def job_of(folder: Path, *, inverted: bool) -> SearchJob:
+    """A search of everything, or of cells that are kept in a folder."""
+    kept = ShardSet(Artifact(str(folder), "centroids"), 1)
+    cells = Cells(seed=3, num_probes=6, kept=kept) if inverted else None
+    return SearchJob(open_vectors(), NUM_ROWS, Search(5), cells)
+
+
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(neighbour_shards, "QUERIES_OF_FEW", 256)
@@ -57,25 +64,27 @@ def contents(shards: ShardSet) -> list[bytes]:
     return [path.read_bytes() for path in sorted(folder.iterdir())]
 
 
-@pytest.mark.parametrize("cells", [None, Cells(seed=3, num_probes=6)])
+@pytest.mark.parametrize("inverted", [False, True])
 def test_two_actors_store_what_one_shard_here_stores(
-    one_cpu: Capacity, into: Callable[[str, SearchJob], ShardSet], cells: Cells | None
+    one_cpu: Capacity, into: Callable[[str, SearchJob], ShardSet], tmp_path: Path, inverted: bool
 ) -> None:
     import ray
 
-    job = SearchJob(open_vectors(), NUM_ROWS, Search(5), cells)
-    expected, found = into("here", job), into("actors", job)
+    job = job_of(tmp_path / "cells-here", inverted=inverted)
+    expected = into("here", job)
     numbers = range(expected.count)
     with neighbour_shards.opened(job, 1, None) as here:
         reports = list(here.store(numbers, expected))
         described = neighbour_shards.describe_cells(job, here)
+    job = job_of(tmp_path / "cells-actors", inverted=inverted)
+    found = into("actors", job)
     with neighbour_shards.opened(job, 2, HALF) as actors:
         assert list(actors.store(numbers, found)) == reports
         assert neighbour_shards.describe_cells(job, actors) == described
     assert sum(report["num_rows"] for report in reports) == NUM_ROWS
     assert len(contents(found)) == 6
     assert contents(found) == contents(expected)
-    assert bool(described) == bool(cells)
+    assert bool(described) == inverted
     with pytest.raises(ray.exceptions.RayError):  # they ended
         ray.get(actors.actors[0].search.remote(None, None))
 
@@ -94,12 +103,13 @@ def test_only_few_blocks_are_under_way(one_cpu: Capacity, into: Callable[[str, S
     assert len(taken) == 2 + neighbour_shards.BLOCKS_AHEAD
 
 
-def test_a_shard_whose_process_died_reads_its_rows_again(
-    one_cpu: Capacity, into: Callable[[str, SearchJob], ShardSet]
+@pytest.mark.parametrize("inverted", [False, True])
+def test_a_shard_whose_process_died_reads_its_rows_and_cells_again(
+    one_cpu: Capacity, into: Callable[[str, SearchJob], ShardSet], tmp_path: Path, inverted: bool
 ) -> None:
     import ray
 
-    job = SearchJob(open_vectors(), NUM_ROWS, Search(5))
+    job = job_of(tmp_path, inverted=inverted)
     expected, found = into("here", job), into("actors", job)
     with neighbour_shards.opened(job, 2, HALF) as actors:
         stored = actors.store(range(found.count), found)
