@@ -1,5 +1,6 @@
 """A shard of the rows that are searched for neighbours, held in memory once, and its exact answers."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ SLACK = 8  # fetched beyond k: room for the row itself, its duplicates and near-
 TOLERANCE = 1e-5  # more than the error of float32 inner products of unit vectors
 ROWS_AT_ONCE = 8192  # rows read into the block at once, so that they are never in memory twice
 COSINES_AT_ONCE = 2**22  # cosines held at once where queries are compared with every row
+PART_OF_CELL = 1024  # of a cell's rows and of the queries that probe it, multiplied at once: some cells are large
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -123,9 +125,9 @@ class NeighbourShard:
     def _in_cells_of(self, queries: LabelledVectors, count: int, probes: NDArray[np.integer]) -> Slots:
         """The same by one thread: each cell is multiplied once with all that probe it."""
         own, others = _heaps(len(queries), count)
-        for cell, asking in _by_cell(probes):
-            positions = self._cells.members(cell)
-            if len(positions):
+        for cell, all_asking in _by_cell(probes):
+            members = _parts(self._cells.members(cell))
+            for positions, asking in itertools.product(members, _parts(all_asking)):
                 cosines = queries.vectors[asking] @ self._rows.vectors[positions].T
                 same_class = queries.labels[asking][:, None] == self._rows.labels[positions]
                 of_own = np.where(same_class, cosines, -np.inf)
@@ -287,6 +289,10 @@ def _by_cell(probes: NDArray[np.integer]) -> Iterator[tuple[int, NDArray[np.int6
     num_probes = probes.shape[1]
     asking = np.split(by_cell // num_probes, starts[1:])
     yield from zip(cells.tolist(), asking, strict=True)
+
+
+def _parts(numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    return [numbers[start : start + PART_OF_CELL] for start in range(0, len(numbers), PART_OF_CELL)]
 
 
 def _unsettled(nearest: Nearest, kth_cosines: NDArray[np.float32], least: float) -> NDArray[np.int64]:
