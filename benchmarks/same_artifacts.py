@@ -1,6 +1,6 @@
 """Prepare by any number of workers and nodes, and killed in the middle of its stages: the same artifacts to the byte.
 
-The demo is prepared by one node of one CPU, and so are 150,000 made sentences by a random BERT of one block and width 64, of
+The demo is prepared by one node of one CPU, and so are 110,000 made sentences by a random BERT of one block and width 64, of
 which each stage has several shards. Then both by three and four nodes of one CPU each (``ray.cluster_utils.Cluster``), and
 by one node whose driver is killed (SIGKILL) in the middle of each kind of stage, as soon as a shard of it is there, and
 begun again. Artifacts are compared file by file. For each kill it is stated how much the next attempt found.
@@ -26,7 +26,7 @@ from benchmarks import measure, peers, sweep_memory
 
 KINDS = ("sentences", "encoded", "neighbours", "examples")
 COMMAND = (sys.executable, "-m", "raysweep", "prepare")
-NUM_MADE = 150_000
+NUM_MADE = 110_000
 WIDTH = 64
 NUM_EXAMPLES = 60_000
 POLL_SECONDS = 0.005

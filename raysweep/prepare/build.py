@@ -92,7 +92,7 @@ def _build(plan: Plan, missing: list[Stage], capacity: Capacity, display: Displa
                 stall = _StallDetector(stage.name, plan.config.resources.stall_seconds, capacity, WaitingWatch(say))
                 _build_stage(stage, coordinator, stall, display)
                 if stage.kind == "sentences":
-                    _check_k(plan, stage)
+                    plan.check_k()  # before anything costly; the sentences stay, for a sweep with another k
         finally:
             for task in warming:
                 ray.cancel(task)  # one that never had room
@@ -220,12 +220,3 @@ class _StallDetector:
             f"{free.get('GPU', 0):g} are free now; is something else holding them? A slow but living stage needs a "
             "larger resources.stall_seconds"
         )
-
-
-def _check_k(plan: Plan, stage: Stage) -> None:
-    """Refuse a k that the pool cannot serve before anything costly; a sweep that cannot be leaves nothing."""
-    try:
-        plan.check_k()
-    except InputError:
-        plan.store.remove(stage.artifact)
-        raise
