@@ -7,7 +7,7 @@ store it as the artifact's own shards. This process sees references and reports 
 import contextlib
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -92,16 +92,16 @@ class SearchJob:
             return QUERIES_IN_CELLS
         return QUERIES_OF_FEW if self.num_rows <= FEW_ROWS else QUERIES
 
-    def block(self, number: int) -> npt.NDArray[np.intp]:
-        """The rows of a block of queries."""
+    def rows(self, number: int) -> list[int]:
+        """The first row of a block of queries, and the row after its last."""
         start = number * self.num_queries
-        return np.arange(start, min(start + self.num_queries, self.num_rows))
+        return [start, min(start + self.num_queries, self.num_rows)]
 
 
-def as_shard(found: Neighbours) -> Shard:
-    """A shard of the artifact, which reports how many rows have any neighbour."""
+def as_shard(found: Neighbours, rows: Sequence[int]) -> Shard:
+    """A shard of the artifact: of the first of the ``rows`` to before the second. It reports how many have any neighbour."""
     has_neighbour = (found.ids >= 0).any(axis=(1, 2))
-    return Shard(found.columns, {"num_with_neighbours": int(has_neighbour.sum())})
+    return Shard(found.columns, {"num_with_neighbours": int(has_neighbour.sum()), "rows": list(rows)})
 
 
 class ShardWorker:
@@ -156,8 +156,9 @@ class ShardHere:
 
     def store(self, numbers: Iterable[int], into: ShardSet) -> Iterator[Report]:
         for number in numbers:
-            found = self.search(self._job.block(number))
-            yield into.write(number, as_shard(found))
+            rows = self._job.rows(number)
+            found = self.search(np.arange(*rows))
+            yield into.write(number, as_shard(found, rows))
 
 
 class ShardActors:
@@ -192,10 +193,10 @@ class ShardActors:
 
         # It asks for no CPU: the shards have them all, and wait for nobody else.
         merge_and_store: Any = ray.remote(_merge_and_store).options(num_cpus=0, scheduling_strategy="SPREAD")
-        read = ((number, self._read(number, self._job.block(number))) for number in numbers)
+        read = ((number, self._read(number, np.arange(*self._job.rows(number)))) for number in numbers)
         # The next block is read, and its cells are found, before this one is searched, so that no shard waits for them.
         asked = ((number, self._ask(*references)) for number, references in _delayed(read, 1))
-        stored = (merge_and_store.remote(self._job.search, into, number, *answers) for number, answers in asked)
+        stored = (merge_and_store.remote(self._job, into, number, *answers) for number, answers in asked)
         for report in _delayed(stored, BLOCKS_AHEAD):
             yield ray.get(report)
 
@@ -217,8 +218,8 @@ class ShardActors:
         return [actor.search.remote(queries, probes) for actor in self.actors]
 
 
-def _merge_and_store(search: Search, into: ShardSet, number: int, *answers: Neighbours) -> Report:
-    return into.write(number, as_shard(merge(answers, search)))
+def _merge_and_store(job: SearchJob, into: ShardSet, number: int, *answers: Neighbours) -> Report:
+    return into.write(number, as_shard(merge(answers, job.search), job.rows(number)))
 
 
 @contextlib.contextmanager

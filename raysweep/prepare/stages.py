@@ -194,7 +194,7 @@ class Coordinator:
         count = -(-job.num_rows // job.num_queries)
         into = ShardSet(artifact, count)
         found = into.found().items()
-        reports = {number: report for number, report in found if report["num_rows"] == len(job.block(number))}
+        reports = {number: report for number, report in found if report.get("rows") == job.rows(number)}
         missing = [number for number in range(count) if number not in reports]
         with neighbour_shards.opened(job, num_shards, of_each) as shards:
             stored = shards.store(missing, into)
@@ -238,7 +238,8 @@ class Coordinator:
     ) -> list[Report]:
         """The reports of all shards of an artifact, one a chunk. Those that are missing are made by the job's workers."""
         into = ShardSet(artifact, job.count)
-        reports = {number: report for number, report in into.found().items() if report["rows"] == job.rows(number)}
+        found = into.found().items()
+        reports = {number: report for number, report in found if report.get("rows") == job.rows(number)}
         missing = [number for number in range(job.count) if number not in reports]
         storing = replace(job, worker=StoringWorker, arguments=(into, job.worker, job.arguments), only=missing)
         made = (json.loads(columns["report"][0]) for columns in self._run(storing, request, is_here=is_here))

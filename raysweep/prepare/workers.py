@@ -88,9 +88,10 @@ class NeighbourWorker:
         self.shard = NeighbourShard(self.source, np.arange(len(self.source)), request.threads)
 
     def __call__(self, chunk: Columns) -> Shard:
-        queries = self.source.read(np.arange(*rows_of(chunk)))
+        rows = rows_of(chunk)
+        queries = self.source.read(np.arange(*rows))
         answer = self.shard.search(queries, self.job.search)
-        return as_shard(merge([answer], self.job.search))
+        return as_shard(merge([answer], self.job.search), rows)
 
 
 class CandidateCounter:

@@ -3,17 +3,22 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet
 import pytest
 
+from raysweep.cluster import Request
 from raysweep.config import space_parser
 from raysweep.config import sweep as configuration
 from raysweep.config.document import Document
 from raysweep.data import demo, examples
-from raysweep.data.artifacts import DONE
+from raysweep.data.artifacts import DONE, Artifact
+from raysweep.data.neighbours import Search
+from raysweep.data.shards import ShardSet
 from raysweep.errors import InputError
 from raysweep.prepare import neighbour_shards, stages, workers
 from raysweep.prepare.build import prepare_here
+from raysweep.prepare.neighbour_shards import SearchJob, TrainVectors
 from raysweep.prepare.plan import Plan, make_plan
 from raysweep.storage.turns import turn
 from support.paths import SPACES
@@ -90,6 +95,24 @@ def test_what_a_killed_prepare_left_is_gone_on_with(
     build(todo)
     assert contents(todo) == whole
     assert not made
+
+
+def test_neighbours_are_gone_on_with_by_whatever_searches_them(tmp_path: Path, tiny_encoder: str) -> None:
+    """One process, or shards: what the one has stored the other takes, and both store the same bytes."""
+    todo = plan(tmp_path, tiny_encoder)
+    build(todo)
+    stage = todo.stages[2]
+    assert isinstance(stage, stages.NeighboursStage)
+    by_shards = {path.name: path.read_bytes() for path in Path(stage.artifact.folder).glob("*.arrow")}
+    vectors = TrainVectors(stage.sentences, stage.encoded)
+    job = SearchJob(vectors, len(vectors()), Search(stage.parameters["k"], stage.parameters["mode"]))
+    into = ShardSet(Artifact(str(tmp_path), "by-one"), len(by_shards))
+    worker = workers.StoringWorker(into, workers.NeighbourWorker, (job, Request(cpus=1, gpus=0, count=1)))
+    for number in range(into.count):
+        start, stop = job.rows(number)
+        worker({"number": np.array([number]), "start": np.array([start]), "stop": np.array([stop])})
+    by_one = {path.name: path.read_bytes() for path in Path(tmp_path, "by-one").iterdir()}
+    assert by_one == by_shards
 
 
 def test_progress_tells_what_was_there(tmp_path: Path, tiny_encoder: str) -> None:
