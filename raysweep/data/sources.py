@@ -11,11 +11,14 @@ or ``null`` is a text like any other. Labels become strings, and what means the 
 and ``1.0`` are "1", ``True`` is "true", surrounding space does not count.
 """
 
+import errno
+import gzip
 import hashlib
 import itertools
 import json
 import math
 import re
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -28,7 +31,9 @@ from raysweep.data import demo, files, hub
 from raysweep.data.source_files import PARQUET, SourceFile, list_files, stored, unchanged, without_options
 from raysweep.errors import InputError
 from raysweep.storage import location
+from raysweep.storage.bucket import StorageError
 
+PAUSES = (1.0, 4.0, 16.0)  # seconds, each before another read of a file elsewhere that failed
 SHARE_BYTES = 2**26  # of a Parquet file that workers share
 _NUM_SHOWN = 3  # entries of a list, in messages
 
@@ -167,7 +172,7 @@ def read_piece(piece: Piece, text_column: str = "text", label_column: str = "lab
         raise InputError(f"text_column and label_column are both {text_column!r}; they must differ")
     first_row = piece.groups.first_row if piece.groups else 1
     with _readable(piece.name):
-        for texts, labels in _blocks(piece, columns):
+        for texts, labels in _persistent_blocks(piece, columns):
             yield _batch(piece.name, first_row, texts, labels, columns)
             first_row += len(texts)
 
@@ -222,6 +227,28 @@ def _hash_content(piece: Piece, digest: Any, text_column: str, label_column: str
             digest.update(block)
 
 
+def _persistent_blocks(piece: Piece, columns: tuple[str, str]) -> files.Blocks:
+    """The blocks, each once. A file elsewhere whose read fails is read again, from its start and up to where it failed."""
+    num_given = 0
+    for seconds in PAUSES:
+        try:
+            for block in itertools.islice(_blocks(piece, columns), num_given, None):
+                yield block
+                num_given += 1
+            return
+        except Exception as error:
+            if not _may_pass(piece.name, error):
+                raise
+            time.sleep(seconds)
+    yield from itertools.islice(_blocks(piece, columns), num_given, None)
+
+
+def _may_pass(name: str, error: Exception) -> bool:
+    """Whether it may come of the way to a file elsewhere, not of its content; fsspec's libraries raise what they like."""
+    of_content = (InputError, FileNotFoundError, PermissionError, gzip.BadGzipFile, EOFError, pa.ArrowException)
+    return location.is_uri(name) and not isinstance(error, of_content)
+
+
 def _blocks(piece: Piece, columns: tuple[str, str]) -> files.Blocks:
     if piece.name == "demo":
         yield from _demo(piece.split)
@@ -242,6 +269,8 @@ def _demo(split: str) -> files.Blocks:
 def _unreadable(source: str, error: Exception) -> InputError:
     if isinstance(error, FileNotFoundError):
         return InputError(f"{source}: no such file")
+    if _may_pass(source, error):  # so that the next attempt finds what this one has read
+        return StorageError(errno.EIO, f"cannot be read: {error}", source)
     return InputError(f"{source}: cannot be read: {error}")
 
 

@@ -9,6 +9,8 @@ import json
 import time
 import tracemalloc
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import fsspec
 import numpy as np
@@ -21,6 +23,7 @@ from hypothesis import strategies as st
 
 from raysweep.data import demo, files, hub, sources
 from raysweep.errors import InputError
+from raysweep.storage.bucket import StorageError
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).filter(str.strip)
 ODD_TEXTS = [
@@ -367,3 +370,61 @@ def test_hub_datasets_are_read_with_their_label_names(tmp_path, monkeypatch):
     assert "validation" in refusal("hub:reviews:validation", "sentence")
     assert len(fingerprint("hub:reviews", "sentence")) == 64
     assert not datasets.config.HF_HUB_OFFLINE
+
+
+def reads_that_fail(monkeypatch: pytest.MonkeyPatch, error: Exception, times: int) -> list[int]:
+    """Let so many reads of files fail after their second block; the number of reads."""
+    reads: list[int] = []
+    read = files.read
+
+    def failing(*arguments: Any) -> files.Blocks:
+        reads.append(len(reads))
+        for number, block in enumerate(read(*arguments)):
+            if number == 2 and len(reads) <= times:
+                raise error
+            yield block
+
+    monkeypatch.setattr(files, "read", failing)
+    monkeypatch.setattr(sources, "PAUSES", (0.0, 0.0, 0.0))
+    return reads
+
+
+def many_rows(name: str) -> list[str]:
+    """Texts of as many rows as several blocks have, in a file of that name."""
+    texts = [f"text {number}" for number in range(50_000)]
+    with fsspec.open(name, "wt") as file:
+        file.write("text,label\n" + "".join(f"{text},a\n" for text in texts))
+    return texts
+
+
+def texts_of(name: str) -> list[str]:
+    (piece,) = sources.pieces(name)
+    return [text for batch in sources.read_piece(piece) for text in batch.texts]
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionResetError("reset by peer"), OSError("503 slow down"), RuntimeError("gone")]
+)
+def test_a_read_from_elsewhere_that_fails_is_made_again_and_gives_each_row_once(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = many_rows("memory://raysweep-test/failing.csv")
+    reads = reads_that_fail(monkeypatch, error, times=3)
+    assert texts_of("memory://raysweep-test/failing.csv") == texts
+    assert len(reads) == 4
+
+
+def test_what_keeps_failing_elsewhere_may_pass_until_the_next_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    many_rows("memory://raysweep-test/failing.csv")
+    reads_that_fail(monkeypatch, OSError("503 slow down"), times=4)
+    with pytest.raises(StorageError, match=r"failing.csv: cannot be read: 503 slow down"):
+        texts_of("memory://raysweep-test/failing.csv")
+
+
+def test_a_read_of_this_machine_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many_rows(str(tmp_path / "failing.csv"))
+    reads = reads_that_fail(monkeypatch, OSError("a bad sector"), times=1)
+    with pytest.raises(InputError, match=r"failing.csv: cannot be read: a bad sector") as raised:
+        texts_of(str(tmp_path / "failing.csv"))
+    assert not isinstance(raised.value, StorageError)
+    assert len(reads) == 1
