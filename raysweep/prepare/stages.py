@@ -164,12 +164,7 @@ class Coordinator:
 
     def _neighbours(self, stage: NeighboursStage) -> tuple[Summary, list[Report]]:
         job = _search_job(stage, ShardSet(self.store.working(stage.artifact, "centroids"), 1))
-        request = self._neighbour_request(job)
-        num_shards = neighbour_shards.num_shards(job.num_rows, request)
-        width = stage.encoded.summary["width"]
-        asking = self._with_memory(request, shard_bytes(-(-job.num_rows // num_shards), width=width))
-        if asking.count >= num_shards:  # which all live at once, or none would ever answer
-            request = asking
+        num_shards, request = self._shards_that_fit(job, stage.encoded.summary["width"])
         nothing = StageProgress(0, job.num_rows, "sentences")
         described: Summary = {}
         if self.capacity is None or num_shards > 1 or job.cells:
@@ -202,6 +197,16 @@ class Coordinator:
             reports |= zip(missing, counted, strict=True)
             described = neighbour_shards.describe_cells(job, shards)
         return described, [reports[number] for number in range(count)]
+
+    def _shards_that_fit(self, job: SearchJob, width: int) -> tuple[int, Request]:
+        """How many shards, and what each asks for. They all live at once, or none would ever answer."""
+        request = self._neighbour_request(job)
+        most = neighbour_shards.num_shards(job.num_rows, request)
+        for count in range(most, 1, -1):
+            asking = self._with_memory(request, shard_bytes(-(-job.num_rows // count), width=width))
+            if asking.count >= count:
+                return count, asking
+        return 1, self._with_memory(request, shard_bytes(job.num_rows, width=width))
 
     def _neighbour_request(self, job: SearchJob) -> Request:
         if self.capacity is None:

@@ -4,6 +4,7 @@ Locations are strings. Of a URI's options only those that say where its store is
 spells them: ``endpoint_override``, ``scheme`` and ``region``. Keys never do.
 """
 
+import re
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -59,14 +60,19 @@ def without_null(name: str) -> str:
 
 def without_keys(uri: str) -> str:
     """The URI. ValueError where it seems to hold a key, which is not repeated in the message."""
+    # fsspec's may be several in one, as simplecache::https://host/file
+    if any(_seems_to_hold_a_key(part) for part in re.split(r"::(?=[\w.+-]+://)", uri)):
+        raise ValueError("a URI must not hold keys; the store's credentials are found in the environment")
+    return uri
+
+
+def _seems_to_hold_a_key(uri: str) -> bool:
     parts = urlsplit(uri)
     options = parse_qsl(parts.query, keep_blank_values=True)
     names = {name.lower() for name, _ in options}
     is_named = "sig" in names or any(word in name for name in names for word in _NAMES_OF_KEYS)
     in_values = any("@" in value for _, value in options)
-    if is_named or in_values or "@" in parts.netloc or _has_odd_port(parts):
-        raise ValueError("a URI must not hold keys; the store's credentials are found in the environment")
-    return uri
+    return is_named or in_values or "@" in parts.netloc or _has_odd_port(parts)
 
 
 def _has_odd_port(parts: SplitResult) -> bool:

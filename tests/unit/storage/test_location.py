@@ -53,6 +53,8 @@ def test_what_is_no_location_is_refused_and_a_key_is_not_repeated(wrong: str, sa
         "s3://key:sEcret/@bucket/x.csv",
         "https://host/x.csv?sv=2024&sig=sEcret",
         "hdfs://user:sEcret@host/x.csv",
+        "simplecache::ftp://user:sEcret@host/x.csv",
+        "zip://x.csv::simplecache::ftp://user:sEcret@host/x.zip",
         "s3://b/x.csv?endpoint_override=user:sEcret@host",
     ],
 )
@@ -64,7 +66,13 @@ def test_a_source_that_holds_a_key_is_refused(uri: str) -> None:
 
 @pytest.mark.parametrize(
     "uri",
-    ["s3://b/a@b.csv", "hdfs://host:9000/x:y.csv", "https://host:80/x.csv?v=1", "https://[::1]:80/x.csv?design=2"],
+    [
+        "s3://b/a@b.csv",
+        "hdfs://host:9000/x:y.csv",
+        "https://host:80/x.csv?v=1",
+        "https://[::1]:80/x.csv?design=2",
+        "simplecache::s3://b/a@b::c.csv",
+    ],
 )
 def test_a_source_without_a_key_is_kept(uri: str) -> None:
     assert location.without_keys(uri) == uri
