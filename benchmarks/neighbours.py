@@ -8,7 +8,7 @@ class and the 16 of the other, of two classes, ranked in double precision, ties 
 find. They take turns, each with an eighth of the queries.
 
 Reading the vectors and starting up are left out on both sides alike, and stated in rows of their own. Memory is the sum of
-proportional set sizes of our processes on a node, its shard and on one of them the coordinator, without Ray's own
+proportional set sizes of the workers on a node, its shard, those that merge, and on one the coordinator, without Ray's own
 processes and without the mapped file that the vectors are read from: the greatest, sampled once a second.
 
 Then the first block of queries is searched by 1, 3 and 7 shards too, and compared byte by byte; and the inverted file
@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import psutil
 import pyarrow as pa
 
 from benchmarks import measure, peers
@@ -310,20 +311,28 @@ def nearest_of_all(ids: npt.NDArray[np.int32], cosines: npt.NDArray[np.float32])
 
 
 class NodeMemory(measure.Sampled):
-    """The greatest memory of our processes on each node, by its id; ``nodes`` are the processes' nodes."""
+    """The greatest memory of the workers on each node, by its id; ``nodes`` are those of some workers, by process."""
 
     def __init__(self, nodes: dict[int, str], left_out: str) -> None:
         super().__init__(seconds=1)
-        self._nodes = nodes
+        self._raylets = {psutil.Process(pid).ppid(): node for pid, node in nodes.items()}
         self._left_out = left_out
         self.peaks: dict[str, int] = defaultdict(int)
 
     def sample(self) -> None:
-        now: dict[str, int] = defaultdict(int)
-        for pid, node in self._nodes.items():
-            now[node] += proportional(pid, self._left_out)
-        for node, total in now.items():
-            self.peaks[node] = max(self.peaks[node], total)
+        for raylet, node in self._raylets.items():
+            workers = filter(_has_worked, psutil.Process(raylet).children())
+            with contextlib.suppress(OSError):  # one of them ended meanwhile
+                total = sum(proportional(worker.pid, self._left_out) for worker in workers)
+                self.peaks[node] = max(self.peaks[node], total)
+
+
+def _has_worked(process: psutil.Process) -> bool:
+    """Whether it is one of Ray's workers that runs something or did: shards, the coordinator, and those that merge."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        title = " ".join(process.cmdline()).strip()
+        return title.startswith("ray::") and title != "ray::IDLE"
+    return False
 
 
 def proportional(pid: int, left_out: str) -> int:

@@ -3,7 +3,8 @@
 The demo is prepared by one node of one CPU, and so are 110,000 made sentences by a random BERT of one block and width 64, of
 which each stage has several shards. Then both by three and four nodes of one CPU each (``ray.cluster_utils.Cluster``), and
 by one node whose driver is killed (SIGKILL) in the middle of each kind of stage, as soon as a shard of it is there, and
-begun again. Artifacts are compared file by file. For each kill it is stated how much the next attempt found.
+begun again. With ``--location``, such as an S3 URI, three nodes store in it too, and a driver that stores in it is killed
+while it encodes. Artifacts are compared file by file. For each kill it is stated how much the next attempt found.
 
 ``ratio`` is the share of the cases whose artifacts are the same, of which 1 is the only good value.
 """
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import measure, peers, sweep_memory
+from raysweep.storage.folder import open_folder
 
 KINDS = ("sentences", "encoded", "neighbours", "examples")
 COMMAND = (sys.executable, "-m", "raysweep", "prepare")
@@ -43,14 +45,15 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = measure.parser("benchmarks.same_artifacts", __doc__)
+    parser.add_argument("--location", help="an empty place in an object store, such as s3://BUCKET/PREFIX")
     return parser.parse_args()
 
 
 def _run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    rows = _cases("demo", ("demo", "--examples.target=4000"), folder / "demo", ["encoded"], arguments.quick)
+    rows = _cases("demo", ("demo", "--examples.target=4000"), folder / "demo", ["encoded"], arguments)
     if not arguments.quick:
         made = (str(_made(folder)), "--examples.index=exact")  # not in cells, as where memory is measured
-        rows += _cases("made", made, folder / "made", KINDS, arguments.quick)
+        rows += _cases("made", made, folder / "made", KINDS, arguments)
     print(measure.table(("case", "same bytes", "found by the next attempt"), rows))
     ratio = sum(bool(row[1]) for row in rows) / len(rows)
     print(f"\nratio: {ratio:.2f} (cases whose artifacts are those of one worker, to the byte)")
@@ -69,26 +72,35 @@ def _made(folder: Path) -> Path:
     return space
 
 
-def _cases(name: str, space: tuple[str, ...], folder: Path, kinds: Sequence[str], quick: bool) -> list[list[Any]]:
+def _cases(
+    name: str, space: tuple[str, ...], folder: Path, kinds: Sequence[str], arguments: argparse.Namespace
+) -> list[list[Any]]:
     """What was prepared, whether it is the same, and how much an attempt after a kill found."""
-    _prepare(space, folder / "one")
-    expected = _digests(folder / "one")
+    one = str(folder / "one")
+    _prepare(space, one)
+    expected = _digests(one)
     rows = []
-    for num_nodes in [] if quick else [3, 4]:
-        place = folder / f"nodes-{num_nodes}"
+
+    def note(case: str, place: str, said: str) -> None:
+        rows.append([f"{name}: {case}", _digests(place) == expected, _found(said)])
+
+    for num_nodes in [] if arguments.quick else [3, 4]:
+        place = str(folder / f"nodes-{num_nodes}")
         with _nodes(num_nodes) as address:
-            said = _prepare(space, place, address)
-        rows.append([f"{name}: {num_nodes} nodes", _digests(place) == expected, _found(said)])
+            note(f"{num_nodes} nodes", place, _prepare(space, place, address))
     for kind in kinds:
-        place = folder / f"killed-{kind}"
-        killed = _kill(space, place, kind)
-        said = _prepare(space, place)
-        when = "in" if killed else "after"
-        rows.append([f"{name}: killed {when} {kind}", _digests(place) == expected, _found(said)])
+        place = str(folder / f"killed-{kind}")
+        note(_kill(space, place, kind), place, _prepare(space, place))
+    if arguments.location:
+        place = f"{arguments.location}/{name}/nodes"
+        with _nodes(3) as address:
+            note("3 nodes, in a bucket", place, _prepare(space, place, address))
+        place = f"{arguments.location}/{name}/killed"
+        note(f"{_kill(space, place, 'encoded')}, in a bucket", place, _prepare(space, place))
     return rows
 
 
-def _prepare(space: tuple[str, ...], place: Path, address: str | None = None) -> str:
+def _prepare(space: tuple[str, ...], place: str, address: str | None = None) -> str:
     """Prepare to the end, and return what was said."""
     done = subprocess.run(_command(space, place, address), capture_output=True, text=True, timeout=LIMIT_SECONDS)
     if done.returncode:
@@ -96,23 +108,24 @@ def _prepare(space: tuple[str, ...], place: Path, address: str | None = None) ->
     return done.stdout + done.stderr
 
 
-def _command(space: tuple[str, ...], place: Path, address: str | None = None) -> list[str]:
+def _command(space: tuple[str, ...], place: str, address: str | None = None) -> list[str]:
     where = f"--resources.address={address}" if address else "--resources.num_cpus=1"
     return [*COMMAND, *space, f"--storage.runs={place}", where]
 
 
-def _kill(space: tuple[str, ...], place: Path, kind: str) -> bool:
+def _kill(space: tuple[str, ...], place: str, kind: str) -> str:
     """Prepare until a shard of this kind is there, and kill the driver. Whether that came before the artifact's end."""
     driver = subprocess.Popen(
         _command(space, place), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
-    shards = f"artifacts/{kind}-*/**/*.arrow"
-    while driver.poll() is None and not any(place.glob(shards)):
+    while driver.poll() is None and not any(name.endswith(".arrow") for name in _files(place, kind)):
         time.sleep(POLL_SECONDS)
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
     time.sleep(5)  # in which Ray's own processes notice, and end
-    return any(not (folder / "artifact.json").is_file() for folder in place.glob(f"artifacts/{kind}-*"))
+    ended = {name.partition("/")[0] for name in _files(place, kind) if name.endswith("/artifact.json")}
+    begun = {name.partition("/")[0] for name in _files(place, kind)}
+    return f"killed {'in' if begun - ended else 'after'} {kind}"
 
 
 def _found(said: str) -> str:
@@ -121,10 +134,16 @@ def _found(said: str) -> str:
     return ", ".join(f"{count} of {stage}" for stage, count in found) or "-"
 
 
-def _digests(place: Path) -> dict[str, str]:
-    root = place / "artifacts"
-    files = [path for path in sorted(root.rglob("*")) if path.is_file() and path.parent != root]
-    return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+def _digests(place: str) -> dict[str, str]:
+    artifacts = open_folder(place).within("artifacts")
+    names = [name for kind in KINDS for name in _files(place, kind)]
+    return {name: hashlib.sha256(artifacts.read([name])[0]).hexdigest() for name in names}
+
+
+def _files(place: str, kind: str) -> list[str]:
+    """The names of all files of the artifacts of a kind."""
+    names = open_folder(place).within("artifacts").files()
+    return sorted(name for name in names if name.startswith(f"{kind}-"))
 
 
 @contextlib.contextmanager
