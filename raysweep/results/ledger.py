@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from raysweep.errors import InputError
 from raysweep.results.events import Event, read_event
 from raysweep.storage import location
 from raysweep.storage.folder import BucketFolder, Folder, as_folder
-from raysweep.storage.line_log import LineLog, line_log, read_log
+from raysweep.storage.line_log import LineLog, line_log, read_log, read_noted
 from raysweep.terminal import uninterrupted
 
 NAME = "ledger"
@@ -54,6 +54,9 @@ class Ledger:
     say: Callable[[str], None] = field(default=print, repr=False)
     take_over: bool = False
     on_lost: Callable[[], None] = field(default=lambda: None, repr=False)  # called when another process takes the run
+    on_close: Callable[[], None] = field(
+        default=lambda: None, repr=False
+    )  # called while the run is still this process's
     unfinished: bytes = b""  # a last line that a crash cut short; the first event that is appended sets it aside
     failure: str | None = None  # why an event could not be written; no other is written after it
     _log: LineLog | None = field(default=None, repr=False)
@@ -88,7 +91,7 @@ class Ledger:
             content = log.open()
             entries = list(_read(content, name_of(self.run)))
             positions = [position for _, position in entries]
-            self._check_whole(positions, log.noted)
+            _check_noted(self.run, positions, log.noted)
         except OSError as error:
             log.close()
             raise InputError(f"{name_of(self.run)}: cannot be opened: {error.strerror}") from None
@@ -100,15 +103,6 @@ class Ledger:
         self.unfinished = content[num_bytes:]
         self._log = log
         return entries
-
-    def _check_whole(self, positions: Sequence[Position], noted: dict[str, Any]) -> None:
-        """InputError where the last holder of the ledger had come further than these."""
-        last_noted = _position(noted)
-        if last_noted is not None and last_noted not in positions:
-            raise InputError(
-                f"{name_of(self.run)}: ends after event {len(positions)} or is another one, but its lease was last renewed "
-                f"after event {last_noted.number}; put the missing events back, or remove the lease to do without them"
-            )
 
     @property
     def lost(self) -> str | None:
@@ -151,7 +145,11 @@ class Ledger:
 
     def close(self) -> None:
         """Let other processes have the ledger."""
-        if self._log is not None:
+        if self._log is None:
+            return
+        try:
+            self.on_close()
+        finally:
             self._log.close()
             self._log = None
 
@@ -164,16 +162,23 @@ def name_of(run: Folder) -> str:
 def events_of(place: Path | Folder) -> Iterator[Event]:
     """The events of the run at a place, also while it runs.
 
-    FileNotFoundError where there is no ledger; InputError as of :func:`read_events`, and where it cannot be read.
+    FileNotFoundError where there is no ledger; InputError as of :func:`read_events`, where it ends before something of the
+    run that depends on it, and where it cannot be read.
     """
     run = as_folder(place)
     try:
+        # Before the ledger: what depends on an event is written after it, also while this is read.
+        noted, dependences = read_noted(run), _read_dependences(run)
         content = read_log(run, NAME)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise InputError(f"{name_of(run)}: cannot be read: {error.strerror}") from None
-    return (event for event, _ in _read(content, name_of(run)))
+    entries = list(_read(content, name_of(run)))
+    positions = [position for _, position in entries]
+    _check_noted(run, positions, noted)
+    _check_dependences(run, positions, dependences)
+    return (event for event, _ in entries)
 
 
 def read_events(path: Path) -> Iterator[Event]:
@@ -247,20 +252,19 @@ def write_dependence(run: Folder, name: str, position: Position) -> None:
 def check_dependences(run: Folder, positions: Sequence[Position]) -> None:
     """InputError where checkpoints or scores of a run depend on events that its ledger, with these positions, does not hold.
 
-    So a ledger that lost whole lines at its end is refused, and not taken for a sweep that had come less far.
+    So a ledger that lost whole lines at its end is refused, and not taken for a sweep that had come less far. Of the lines
+    after the last one that something depends on nothing can tell that there were any.
     """
-    for kind in ("checkpoints", "points"):
-        for name in sorted(run.sizes(kind)):
-            if name.endswith(f"/{AFTER}"):
-                _check_dependence(run.fetch(f"{kind}/{name}"), run, positions)
+    _check_dependences(run, positions, _read_dependences(run))
 
 
-def _check_dependence(note: Path, run: Folder, positions: Sequence[Position]) -> None:
+def _check_dependences(run: Folder, positions: Sequence[Position], dependences: Mapping[str, Position]) -> None:
+    for name, needed in dependences.items():
+        _check_dependence(run, positions, location.join(run.location, name), needed)
+
+
+def _check_dependence(run: Folder, positions: Sequence[Position], place: str, needed: Position) -> None:
     path = name_of(run)
-    place = f"{run.location}/{note.parent.relative_to(run.path)}"
-    needed = _read_dependence(note)
-    if needed is None:
-        return
     if needed.number > len(positions):
         raise InputError(
             f"{path}: ends after event {len(positions)}, but {place} was written after event {needed.number}; put "
@@ -273,13 +277,52 @@ def _check_dependence(note: Path, run: Folder, positions: Sequence[Position]) ->
         )
 
 
-def _read_dependence(note: Path) -> Position | None:
-    """The position in a note, or None where it cannot be read: a crash may leave an empty one."""
+def _check_noted(run: Folder, positions: Sequence[Position], noted: dict[str, Any] | None) -> None:
+    """InputError where the last holder of the ledger had come further than these."""
+    if noted == {}:
+        return
+    path = name_of(run)
+    last_noted = _position(noted)
+    if last_noted is None:
+        raise InputError(
+            f"{path}: its lease is damaged, which says how far it had come; remove the lease to do without that"
+        )
+    if last_noted not in positions:
+        raise InputError(
+            f"{path}: ends after event {len(positions)} or is another one, but its lease was last renewed after event "
+            f"{last_noted.number}; put the missing events back, or remove the lease to do without them"
+        )
+
+
+def _read_dependences(run: Folder) -> dict[str, Position]:
+    """The position that each folder of checkpoints or of scores depends on, by the folder's name within the run."""
+    folders = [
+        f"{kind}/{name.removesuffix(f'/{AFTER}')}"
+        for kind in ("checkpoints", "points")
+        for name in sorted(run.sizes(kind))
+        if name.endswith(f"/{AFTER}")
+    ]
     try:
-        values = json.loads(note.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return _position(values)
+        notes = run.read([f"{folder}/{AFTER}" for folder in folders])
+    except FileNotFoundError:  # a run that goes on has removed one meanwhile
+        return _read_dependences(run)
+    except OSError as error:
+        raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None
+    return {
+        folder: _read_dependence(note, location.join(run.location, folder, AFTER))
+        for folder, note in zip(folders, notes, strict=True)
+    }
+
+
+def _read_dependence(note: bytes, place: str) -> Position:
+    """The position in a note. InputError where it is damaged: that may not switch the check off."""
+    try:
+        position = _position(json.loads(note))
+    except (ValueError, RecursionError):
+        position = None
+    if position is None:
+        raise InputError(f"{place}: is damaged, which says how far the ledger had come; remove it to do without that")
+    return position
 
 
 def _position(values: Any) -> Position | None:

@@ -151,6 +151,7 @@ def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session
                 sweep.ledger.on_lost = _interrupt_main_thread
                 growing = ["study.journal", *([log.path.name] if log is not None else [])]
                 uploads.enter_context(uploaded(sweep.run, growing))
+                sweep.ledger.on_close = uploads.close  # afterwards the run may be another driver's
                 session.search(sweep)
             ending = _ending_of(sweep)
         except KeyboardInterrupt:

@@ -29,13 +29,20 @@ NUM_THREADS = 8
 TIMEOUT_VARIABLE = "RAYSWEEP_REQUEST_SECONDS"
 DEFAULT_TIMEOUT_SECONDS = 30.0  # for one request with what it carries, which is at most PART_BYTES
 
+_RETRY_SECONDS = 20.0  # for which the client itself makes a request again
+_PAUSE_SECONDS = 3.0  # before which it does so, at most
 _RETRIES: Any = {
     "max_retries": 5,
-    "retry_timeout": timedelta(seconds=20),
-    "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=3), "base": 2},
+    "retry_timeout": timedelta(seconds=_RETRY_SECONDS),
+    "backoff": {
+        "init_backoff": timedelta(milliseconds=100),
+        "max_backoff": timedelta(seconds=_PAUSE_SECONDS),
+        "base": 2,
+    },
 }
 _CONNECT_TIMEOUT = "5s"
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE")
 _METADATA_HOSTS = ("169.254.169.254", "metadata.google.internal")  # which tell a cloud's machines their credentials
 
 
@@ -73,6 +80,7 @@ class Bucket:
     uri: str
     on_wait: Callable[[str], None] = print
     patience: float = PATIENCE_SECONDS
+    guard: Callable[[], None] = lambda: None  # called before each attempt to change something; what it raises ends that
 
     @cached_property
     def _store(self) -> "ObjectStore":
@@ -111,7 +119,7 @@ class Bucket:
 
     def write(self, name: str, content: bytes) -> None:
         """Write an object, over one that is there."""
-        self._persist(lambda: self._store.put(name, content, use_multipart=len(content) > PART_BYTES))
+        self._persist_writing(lambda: self._store.put(name, content, use_multipart=len(content) > PART_BYTES))
 
     def create(self, name: str, content: bytes) -> dict[str, str]:
         """Write an object that is not there yet; the tag of it. FileExistsError where another one is.
@@ -129,7 +137,7 @@ class Bucket:
                     raise FileExistsError(errno.EEXIST, "exists already", f"{self.uri}/{name}") from None
                 return there.tag
 
-        return self._persist(put)
+        return self._persist_writing(put)
 
     def replace(self, name: str, content: bytes, tag: dict[str, str]) -> dict[str, str] | None:
         """Write an object over its version of this tag, and return the new one's tag; None where it has another by now."""
@@ -141,7 +149,7 @@ class Bucket:
             except (PreconditionError, AlreadyExistsError, FileNotFoundError):
                 return None
 
-        return self._persist(put)
+        return self._persist_writing(put)
 
     def files(self, prefix: str = "") -> dict[str, FileStat]:
         """The objects whose names begin with ``prefix/``, or all of them, by their names, sorted."""
@@ -171,12 +179,12 @@ class Bucket:
         present = list(names)
         if present:
             with suppress(FileNotFoundError):
-                self._persist(lambda: self._store.delete(present))
+                self._persist_writing(lambda: self._store.delete(present))
 
     def upload(self, path: Path, name: str) -> None:
         """Write a file's content, of any size. StorageError unless all of it arrived."""
         num_bytes = path.stat().st_size
-        self._persist(lambda: self._store.put(name, path))
+        self._persist_writing(lambda: self._store.put(name, path))
         arrived: int = self._persist(lambda: self._store.head(name))["size"]
         if arrived < num_bytes:  # a log may have grown
             raise StorageError(errno.EIO, f"{arrived} of {num_bytes} bytes arrived", f"{self.uri}/{name}")
@@ -195,7 +203,11 @@ class Bucket:
         modified: datetime = self._persist(lambda: self._store.head("clock"))["last_modified"]
         return modified
 
-    def _persist(self, request: Callable[[], T]) -> T:
+    def _persist_writing(self, request: Callable[[], T]) -> T:
+        """The answer to a request that changes something, for each attempt of which the guard is asked."""
+        return self._persist(request, self.guard)
+
+    def _persist(self, request: Callable[[], T], guard: Callable[[], None] = lambda: None) -> T:
         """The answer to a request, made again while the store does not answer or says that it cannot for now."""
         _ = self._store  # which says what to install where that is missing
         from obstore.exceptions import BaseError
@@ -203,6 +215,7 @@ class Bucket:
         began = time.monotonic()
         pause = 0.5
         while True:
+            guard()
             try:
                 answer = request()
             except FileNotFoundError as error:
@@ -249,6 +262,11 @@ def _connect(uri: str) -> "ObjectStore":
     return S3Store(bucket, **common)
 
 
+def attempt_seconds() -> float:
+    """How long after its begin an attempt at a small request may still reach the store."""
+    return _RETRY_SECONDS + _PAUSE_SECONDS + _timeout_seconds()
+
+
 def _timeout_seconds() -> float:
     """How long one request may take before it is made again: what ``RAYSWEEP_REQUEST_SECONDS`` says, else 30 s."""
     given = os.environ.get(TIMEOUT_VARIABLE)
@@ -279,7 +297,7 @@ def _profile_credentials() -> Any:
     """What boto3 finds in profiles and single sign-on, which the client does not read itself; None where there is none."""
     if "AWS_ACCESS_KEY_ID" in os.environ:
         return None
-    is_named = "AWS_PROFILE" in os.environ or "AWS_DEFAULT_PROFILE" in os.environ
+    is_named = any(name in os.environ for name in _PROFILE_VARIABLES)
     if not is_named and not Path("~/.aws").expanduser().is_dir():
         return None
     try:
@@ -288,7 +306,8 @@ def _profile_credentials() -> Any:
     except ImportError:  # no boto3
         return None
     try:
-        return Boto3CredentialProvider()
+        # Which lets the client keep nothing: boto3 does, and is asked at each request, as only it knows when they expire.
+        return Boto3CredentialProvider(ttl=timedelta(0))
     except ValueError:  # no credentials in any profile
         return None
     except BotoCoreError as error:

@@ -1,7 +1,12 @@
-"""Copies on this machine of what never changes in an object store, under its own name. What is used least recently goes."""
+"""Copies on this machine of artifacts in an object store, under their names. What is used least recently goes.
+
+A copy is made under a hidden name, ``.NAME.`` and eight digits, and goes under one again before it is removed. So a process
+that is killed leaves a part of a copy under a hidden name only.
+"""
 
 import contextlib
 import fcntl
+import math
 import os
 import shutil
 import uuid
@@ -14,14 +19,15 @@ from raysweep.storage.scratch import cache_folder
 
 LIMIT_VARIABLE = "RAYSWEEP_CACHE_GIB"
 DEFAULT_GIB = 50.0
+MANIFEST = "artifact.json"  # the file that is stored last of an artifact, and removed first
 
 _in_use: dict[Path, IO[bytes]] = {}  # shared locks, which last as long as this process
 
 
 def cached(folder: BucketFolder, name: str) -> Path:
-    """A copy of what is stored under a name, which stays for as long as this process lives.
+    """A copy of the artifact of this name, which stays for as long as this process lives.
 
-    InputError where it does not fit into the cache beside what is in use. FileNotFoundError where nothing is stored.
+    InputError where it does not fit into the cache beside what is in use. FileNotFoundError where no whole one is stored.
     """
     root = cache_folder() / "artifacts"
     root.mkdir(parents=True, exist_ok=True)
@@ -39,58 +45,82 @@ def _held(folder: BucketFolder, name: str, place: Path) -> IO[bytes]:
     try:
         while True:  # a shared lock in the place of an exclusive one is not had at once, and the copy may go in between
             fcntl.flock(lock, fcntl.LOCK_SH)
-            if place.is_dir():
+            if _is_whole(place):
                 return lock
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not place.is_dir():
+            if not _is_whole(place):
                 _download(folder, name, place)
     except BaseException:
         lock.close()
         raise
 
 
+def _is_whole(copy: Path) -> bool:
+    return (copy / MANIFEST).is_file()
+
+
 def _lock_path(copy: Path) -> Path:
-    """The lock of a copy, or of the copy that a hidden folder is to become."""
+    """The lock of a copy, or of the copy that a hidden folder is to become or has been."""
     name = copy.name.lstrip(".").partition(".")[0]
     return copy.with_name(f".{name}.lock")
 
 
+def _hidden(place: Path) -> Path:
+    """A new hidden name for a copy."""
+    return place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}")
+
+
 def _download(folder: BucketFolder, name: str, place: Path) -> None:
+    """Fetch an artifact whose lock this process holds alone."""
+    _remove_parts(place)
     stored = folder.within(name)
     num_bytes = sum(stored.sizes().values())
-    _make_room(place.parent, num_bytes)
-    copy = BucketFolder(stored.bucket, place.with_name(f".{name}.{uuid.uuid4().hex[:8]}"), stored.prefix)
+    _make_room(place, num_bytes)
+    copy = BucketFolder(stored.bucket, _hidden(place), stored.prefix)
     try:
-        if not copy.fetch().is_dir():
-            raise FileNotFoundError(f"{stored.location}: nothing is stored there")
+        if not _is_whole(copy.fetch()):
+            raise FileNotFoundError(f"{stored.location}: no finished artifact is stored there")
         copy.path.rename(place)
     finally:
         shutil.rmtree(copy.path, ignore_errors=True)
 
 
-def _make_room(root: Path, num_bytes: int) -> None:
-    """Remove copies that no process uses, the least recently used first, until so many bytes fit."""
+def _remove_parts(place: Path) -> None:
+    """Remove what processes that were killed left of a copy; its lock is held, so that making room would pass over them."""
+    hidden = f".{place.name}."
+    for each in place.parent.iterdir():
+        is_part = each == place or each.name.startswith(hidden)
+        if is_part and each.is_dir():
+            shutil.rmtree(each)
+
+
+def _make_room(place: Path, num_bytes: int) -> None:
+    """Remove copies that no process uses until so many bytes fit: parts of copies first, then the least recently used."""
+    root = place.parent
     limit_bytes = limit_gib() * 2**30
     files = {each: LocalFolder(each).files() for each in root.iterdir() if each.is_dir()}
     taken = {copy: sum(stat.num_bytes for stat in stats.values()) for copy, stats in files.items()}
-    for copy in sorted(files, key=_last_used):
+    for copy in sorted(files, key=_worth):
         if sum(taken.values()) + num_bytes <= limit_bytes:
             return
         if _removed(copy):
             del taken[copy]
-    in_use_bytes = sum(taken.values())
-    if in_use_bytes + num_bytes > limit_bytes:
+    needed_bytes = sum(taken.values()) + num_bytes
+    if needed_bytes > limit_bytes:
+        needed_gib = math.ceil(100 * needed_bytes / 2**30) / 100  # never rounded down: the size named has to do
         raise InputError(
-            f"{root}: the cache may hold {limit_bytes / 2**30:g} GiB, but what this sweep reads takes "
-            f"{(in_use_bytes + num_bytes) / 2**30:.3g}; set {LIMIT_VARIABLE} to that or more on every node"
+            f"{root}: the cache may hold {limit_bytes / 2**30:g} GiB, but {place.name} and what is in use take "
+            f"{needed_gib:g}; set {LIMIT_VARIABLE} to that, and more for what the sweep reads later, on every node"
         )
 
 
-def _last_used(copy: Path) -> float:
+def _worth(copy: Path) -> tuple[bool, float]:
+    """What orders copies by when they go: parts of copies before whole ones, and whole ones by their last use."""
     try:
-        return copy.stat().st_mtime
+        last_used = copy.stat().st_mtime
     except OSError:  # another process has removed it, or finished downloading
-        return 0.0
+        last_used = 0.0
+    return _is_whole(copy) and not copy.name.startswith("."), last_used
 
 
 def limit_gib() -> float:
@@ -112,5 +142,10 @@ def _removed(copy: Path) -> bool:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return False
-        shutil.rmtree(copy, ignore_errors=True)
-    return not copy.exists()
+        leftover = copy
+        if not copy.name.startswith("."):
+            leftover = _hidden(copy)
+            with contextlib.suppress(FileNotFoundError):  # another process has removed it
+                copy.rename(leftover)
+        shutil.rmtree(leftover, ignore_errors=True)
+    return not leftover.exists()

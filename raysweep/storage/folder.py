@@ -21,7 +21,7 @@ class Folder(Protocol):
     """Names are relative, with slashes between their parts; "" is the folder itself.
 
     Files are read and written under ``path``. :meth:`fetch` has to come before reading what another process wrote, and
-    :meth:`store` after writing. Where the folder is one of this machine's, neither has anything to do. Both raise OSError.
+    :meth:`store` after writing. Where the folder is one of this machine's, the first has nothing to do. Both raise OSError.
     """
 
     @property
@@ -48,7 +48,7 @@ class Folder(Protocol):
         """Store a file of this content, whole or not at all, in place of one that is there."""
 
     def store(self, name: str = "") -> None:
-        """Have what is under ``path`` stored, whole, before this returns."""
+        """Have what is under ``path`` stored, whole, before this returns; it outlives a power failure then."""
 
     def let_go(self, name: str) -> None:
         """Free this machine of what is stored elsewhere too."""
@@ -125,7 +125,10 @@ class LocalFolder:
             temporary.unlink(missing_ok=True)
 
     def store(self, name: str = "") -> None:
-        pass
+        path = self.path / name
+        flush(path)
+        for folder in path.parents[: len(Path(name).parts)]:  # up to this one: each has the name of the one below it
+            _flush_one(folder)
 
     def let_go(self, name: str) -> None:
         pass
@@ -160,6 +163,32 @@ class LocalFolder:
                     stat = FileStat(status.st_size, status.st_mtime)
                     found[path.relative_to(folder).as_posix()] = stat
         return found
+
+
+def flush(place: Path) -> None:
+    """Have a file, or a folder with all that is below it, on the disk before this returns. OSError where that fails.
+
+    Before it is renamed into place: a power failure could otherwise leave its name with files that are empty.
+    """
+    for parent, folders, files in os.walk(place):
+        for name in (*files, *folders):
+            _flush_one(Path(parent, name))
+    _flush_one(place)
+
+
+def _flush_one(path: Path) -> None:
+    """Flush a file, or the names that a folder holds."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe that somebody put there is not waited for
+    except FileNotFoundError:  # removed by another process, which took the trial over
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # what cannot be flushed, as a folder on some network file systems
+            raise
+    finally:
+        os.close(descriptor)
 
 
 @dataclass(frozen=True)

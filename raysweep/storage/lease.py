@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from raysweep.storage.bucket import Bucket, StorageError, Stored
+from raysweep.storage.bucket import Bucket, StorageError, Stored, attempt_seconds
 
 SECONDS = 120.0  # that a lease lasts from when the store got it
 RENEW_SECONDS = 20.0
@@ -30,17 +30,18 @@ class Lease:
     """A lease on what lies in ``bucket``. A thread renews it from :meth:`acquire` to :meth:`release`.
 
     The store's clock alone says when it ends for others. For its holder it ends no later than that: it counts from before
-    the request that renewed it. ``note`` is what the lease says of the work so far, such as the ledger's position.
+    the request that renewed it. ``note`` is what the lease says of the work so far, such as the ledger's position; None
+    where that was damaged.
     """
 
     bucket: Bucket
     name: str = "lease.json"
-    seconds: float = SECONDS
+    seconds: float = field(default_factory=lambda: SECONDS)
     renew_seconds: float = field(default_factory=lambda: RENEW_SECONDS)
     advice: str = ". To stop it and go on at once: --take-over"  # for those who wait
     on_lost: Callable[[], None] = lambda: None  # called from the thread that renews it
     session: str = field(default_factory=lambda: uuid.uuid4().hex)
-    note: dict[str, Any] = field(default_factory=dict)
+    note: dict[str, Any] | None = field(default_factory=dict)
     _tag: dict[str, str] = field(default_factory=dict, repr=False)
     _held_until: float = field(default=0.0, repr=False)  # by the monotonic clock
     _problem: StorageError | None = field(default=None, repr=False)  # why it could not be renewed
@@ -48,13 +49,14 @@ class Lease:
     _stop: threading.Event = field(default_factory=threading.Event, repr=False)
     _thread: threading.Thread | None = field(default=None, repr=False)
 
-    def acquire(self, say: Callable[[str], None], *, take_over: bool = False) -> dict[str, Any]:
-        """Take the lease, and return what its last holder noted.
+    def acquire(self, say: Callable[[str], None], *, take_over: bool = False) -> dict[str, Any] | None:
+        """Take the lease, and return what its last holder noted; None where the lease was damaged.
 
         Where somebody else holds it this waits until it ends, and says whose it is and until when. With ``take_over`` it is
         taken from them, which stops them.
         """
-        noted: dict[str, Any] = {}
+        noted: dict[str, Any] | None = {}
+        taken_from: str | None = None  # who may not have noticed yet
         began = _clock()
         while not self._taken_new():
             try:
@@ -68,19 +70,17 @@ class Lease:
             noted = self.note = lease.get("note", {})
             taken_from = None
             if take_over and not lease.get("released"):
-                taken_from = lease.get("holder")
+                taken_from = str(lease.get("holder"))
             else:
                 self._await_end(found, say)
                 say = _say_nothing  # the same again, for as long as its holder renews it
             began = _clock()
             if (tag := self.bucket.replace(self.name, self._content(), found.tag)) is not None:
                 self._tag = tag
-                if taken_from is not None:
-                    say(
-                        f"{self.bucket.uri}: taken over from {taken_from}; waiting until that one has noticed and stops"
-                    )
-                    time.sleep(self.renew_seconds + NOTICE_SECONDS)
                 break
+        if taken_from is not None:
+            say(f"{self.bucket.uri}: taken over from {taken_from}; waiting until that one has noticed and stops")
+            time.sleep(self.renew_seconds + NOTICE_SECONDS)
         self._held_until = began + self.seconds
         self._thread = threading.Thread(target=self._renew_until_stopped, name="lease", daemon=True)
         self._thread.start()
@@ -116,24 +116,24 @@ class Lease:
             now = self.bucket.now()
 
     def ensure(self, say: Callable[[str], None]) -> None:
-        """Return while the lease is held. Where it could not be renewed in time this waits until it is again.
+        """Return while the lease is held for as long as a request may take. Otherwise this waits until it is renewed.
 
         StorageError where another process has it by now, where it was removed, and where it cannot be renewed for as long as
         the bucket's patience lasts, or for a reason that does not pass.
         """
         said = False
         began = _clock()
+        # What is sent now should be there before the lease ends, not only be sent by then.
+        margin = min(attempt_seconds(), self.seconds / 2)
         while True:
             if self._lost_to is not None:
                 raise StorageError(errno.EPERM, self.lost, self.bucket.uri)
-            if _clock() < self._held_until:
+            if _clock() < self._held_until - margin:
                 return
             if self._problem is not None and (self._problem.errno == errno.EACCES or self._has_waited(began)):
                 raise self._problem
             if not said:
-                say(
-                    f"{self.bucket.uri}: its lease has ended and cannot be renewed for now; nothing is written meanwhile"
-                )
+                say(f"{self.bucket.uri}: its lease cannot be renewed for now; nothing is written meanwhile")
                 said = True
             time.sleep(0.2)
 
@@ -201,10 +201,21 @@ def _clock() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
+def read_note(bucket: Bucket, name: str) -> dict[str, Any] | None:
+    """What the last holder of a lease noted, also while it holds it; None where the lease is damaged."""
+    try:
+        found = bucket.read_version(name)
+    except FileNotFoundError:
+        return {}
+    noted: dict[str, Any] | None = _parsed(found).get("note", {})
+    return noted
+
+
 def _parsed(found: Stored) -> dict[str, Any]:
-    """What a lease says; nothing where it is damaged."""
+    """What a lease says; a note of None where it is damaged."""
+    damaged = {"note": None}
     try:
         values = json.loads(found.content)
-    except ValueError:
-        return {}
-    return values if isinstance(values, dict) else {}
+    except (ValueError, RecursionError):
+        return damaged
+    return values if isinstance(values, dict) else damaged

@@ -5,6 +5,7 @@ both are there, as after a move from the one to the other, the objects go on whe
 """
 
 import contextlib
+import dataclasses
 import errno
 import fcntl
 import os
@@ -16,14 +17,16 @@ from typing import Any, Protocol
 from raysweep.errors import InputError
 from raysweep.storage import location
 from raysweep.storage.bucket import StorageError
-from raysweep.storage.folder import BucketFolder, Folder
-from raysweep.storage.lease import Lease
+from raysweep.storage.folder import BucketFolder, Folder, LocalFolder
+from raysweep.storage.lease import Lease, read_note
+
+LEASE = "lease.json"  # on a log in an object store
 
 
 class LineLog(Protocol):
     """A log that one process at a time appends to. Methods raise OSError for what cannot be read or written."""
 
-    noted: dict[str, Any]  # what the last holder of the log noted of its work, where the storage keeps that
+    noted: dict[str, Any] | None  # what its last holder noted, where the storage keeps that; None where it is damaged
 
     @property
     def lost(self) -> str | None:
@@ -77,6 +80,11 @@ def read_log(folder: Folder, name: str) -> bytes:
     return b"".join([_whole_lines(base or b"") if lines else base or b"", *lines])
 
 
+def read_noted(folder: Folder) -> dict[str, Any] | None:
+    """What the holder of the folder's log has noted so far, as :attr:`LineLog.noted`. Nothing is taken."""
+    return read_note(folder.bucket, folder.object_name(LEASE)) if isinstance(folder, BucketFolder) else {}
+
+
 def _whole_lines(content: bytes) -> bytes:
     """The lines but for a last one that was cut short: where lines follow, it never counted."""
     return content[: content.rfind(b"\n") + 1]
@@ -94,8 +102,11 @@ class LineFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.noted: dict[str, Any] = {}  # none: whoever has the file has all of it
+        self.noted: dict[str, Any] | None = {}  # nothing: whoever has the file has all of it
         self._file: FileIO | None = None
+        self._copied = (
+            b""  # whole lines of objects, which the file gets before the next line, once they have been checked
+        )
 
     @property
     def lost(self) -> str | None:
@@ -106,8 +117,10 @@ class LineFile:
         file = FileIO(descriptor, "r+")
         self._lock(file)
         self._file = file
-        self._take_in_objects()
-        return self.path.read_bytes()
+        content = read_log(LocalFolder(self.path.parent), self.path.stem)
+        in_file = _whole_lines(self.path.read_bytes())
+        self._copied = _whole_lines(content)[len(in_file) :]
+        return content
 
     def _lock(self, file: FileIO) -> None:
         try:
@@ -117,17 +130,11 @@ class LineFile:
         except OSError:  # a file system without locks
             pass
 
-    def _take_in_objects(self) -> None:
-        """Append the lines of a log that was copied here from an object store."""
-        base = self.path.read_bytes()
-        folder = self.path.with_suffix("")
-        for name in _later(base, [each.name for each in folder.glob("*.jsonl")]):
-            base = _whole_lines(base)
-            line = (folder / name).read_bytes()
-            self.append(line, len(base), 0)
-            base += line
-
     def append(self, line: bytes, offset: int, number: int) -> None:
+        self._write(self._copied + line, offset - len(self._copied))
+        self._copied = b""
+
+    def _write(self, line: bytes, offset: int) -> None:
         assert self._file is not None
         descriptor = self._file.fileno()
         try:
@@ -165,9 +172,10 @@ class LineObjects:
         take_over: bool,
         on_lost: Callable[[], None],
     ) -> None:
-        self.noted: dict[str, Any] = {}
+        self.noted: dict[str, Any] | None = {}
         self._folder, self._name, self._say, self._take_over = folder, name, say, take_over
-        self._lease = Lease(folder.bucket, folder.object_name("lease.json"), on_lost=on_lost)
+        unguarded = dataclasses.replace(folder.bucket)  # by which the lease itself is written
+        self._lease = Lease(unguarded, folder.object_name(LEASE), on_lost=on_lost)
         self._is_open = False
 
     @property
@@ -177,23 +185,26 @@ class LineObjects:
     def open(self) -> bytes:
         self.noted = self._lease.acquire(self._say, take_over=self._take_over)
         self._is_open = True
+        self._folder.bucket.guard = self._ensure_held  # whoever writes to the run through this folder
         try:
             return read_log(self._folder, self._name)
         except FileNotFoundError:
             return b""
 
     def append(self, line: bytes, offset: int, number: int) -> None:
-        self._lease.ensure(self._say)
         name = self._object(number)
         try:
             self._folder.bucket.create(name, line)
         except FileExistsError:
-            raise StorageError(
-                errno.EEXIST, "another process has written it", f"{self._folder.location}/{name}"
-            ) from None
+            # It is no line of this process's, nor is it replaced: more of that other process may follow it.
+            reason = "another process, which had this run before, has written one in its place"
+            raise StorageError(errno.EEXIST, reason, f"{self._folder.location}/{name}") from None
+        self._ensure_held()  # nor does anything follow from a line that came after somebody took the log
+
+    def _ensure_held(self) -> None:
+        self._lease.ensure(self._say)
 
     def set_aside(self, unfinished: bytes, offset: int, number: int) -> None:
-        self._lease.ensure(self._say)
         bucket = self._folder.bucket
         bucket.write(self._folder.object_name(f"{self._name}.unfinished"), unfinished + b"\n")
         bucket.delete([self._object(number)])
@@ -205,6 +216,8 @@ class LineObjects:
         if self._is_open:
             self._lease.release()
             self._is_open = False
+            if self.lost is None:  # otherwise the run is another process's
+                self._folder.bucket.guard = lambda: None
 
     def _object(self, number: int) -> str:
         return self._folder.object_name(f"{self._name}/{number:09d}.jsonl")

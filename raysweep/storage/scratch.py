@@ -1,16 +1,21 @@
 """Where this process keeps copies of what lies in object stores. Copies of processes that are gone are removed."""
 
 import atexit
+import contextlib
+import fcntl
 import functools
 import os
 import shutil
 import socket
 import uuid
 from pathlib import Path
+from typing import IO
 
 from raysweep.errors import InputError
 
 VARIABLE = "RAYSWEEP_CACHE_DIR"
+
+_signs_of_life: list[IO[bytes]] = []  # locks, which last as long as this process
 
 
 def cache_folder() -> Path:
@@ -32,21 +37,38 @@ def process_folder() -> Path:
         raise InputError(
             f"{parent}: cannot be made: {error.strerror}; {VARIABLE} names the folder for what is fetched"
         ) from None
-    for left in parent.iterdir():
-        if not _runs(left.name.partition("-")[0]):
-            shutil.rmtree(left, ignore_errors=True)
+    for lock in parent.glob("*.lock"):
+        _remove_leftover(lock)
     own = parent / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    _signs_of_life.append(_locked(_lock_path(own)))  # before the folder is there, so that it is never without
     own.mkdir(mode=0o700)
-    atexit.register(shutil.rmtree, own, ignore_errors=True)
+    atexit.register(_remove, own)
     return own
 
 
-def _runs(process: str) -> bool:
-    """Whether a process of this number runs on this machine, or may do so."""
+def _lock_path(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.lock")
+
+
+def _locked(path: Path) -> IO[bytes]:
+    """A lock, which the kernel frees when this process ends. Containers that share the folder see it, unlike its number."""
+    lock = path.open("ab")
+    with contextlib.suppress(OSError):  # a file system without locks, where nothing is taken for a leftover
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
+
+
+def _remove_leftover(path: Path) -> None:
+    """Remove the folder that has this lock, unless a process holds it."""
     try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return False
-    except (ValueError, PermissionError):
-        return True
-    return True
+        with path.open("r+b") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(path.with_suffix(""))
+    except OSError:  # its process runs, or may do so
+        pass
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    if not folder.exists():  # else another process removes the rest
+        _lock_path(folder).unlink(missing_ok=True)

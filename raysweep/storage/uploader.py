@@ -12,7 +12,10 @@ SECONDS = 60.0
 
 @contextmanager
 def uploaded(folder: Folder, names: list[str], seconds: float = SECONDS) -> Iterator[None]:
-    """Within, the files of these names are stored again whenever they have changed. Nothing stops for their sake."""
+    """Within, the files of these names are stored again whenever they have changed. Nothing stops for their sake.
+
+    Of a run in a bucket that is only as long as this process has it, as for whatever is written there: see ``Bucket.guard``.
+    """
     if isinstance(folder, LocalFolder):
         yield
         return

@@ -25,6 +25,7 @@ from raysweep.search.proposer import check_sampler
 from raysweep.storage import location
 from raysweep.storage.folder import Folder, LocalFolder, as_folder, open_folder
 
+FILES = ("config.yaml", "prepared.json")  # that a run has beside its ledger
 STUDY_LOCK = "study.journal.lock"  # begins the names of links that Optuna makes, and that a killed driver leaves
 
 CHANGEABLE = (
@@ -54,6 +55,8 @@ class Resumed:
         check_links(self.run)
         entries = self.ledger.open()
         try:
+            for name in FILES:  # as they are now: whoever had the run until then may have changed them
+                self.run.fetch(name)
             self.events = [event for event, _ in entries]
             self._check(results_of(self.events, self.run), [position for _, position in entries])
         except BaseException:
@@ -90,10 +93,9 @@ class Resumed:
     def _check_files(self) -> None:
         if not self.run.exists(LEDGER) and not self.run.exists(f"{LEDGER}.jsonl"):
             raise InputError(f"{self.location}: cannot be resumed: there is no {LEDGER}.jsonl in it")
-        for name in ("config.yaml", "prepared.json"):
+        for name in FILES:
             if not self.run.exists(name):
                 raise InputError(f"{self.location}: cannot be resumed: there is no {name} in it")
-            self.run.fetch(name)
 
     def _check_config_file(self) -> None:
         """InputError unless a session of this run had this ``config.yaml``. Older versions did not say which they had."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raysweep.storage.folder import Folder, as_folder
+from raysweep.storage.folder import Folder, as_folder, flush
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,6 +29,7 @@ def save(place: str | Path | Folder, number: int, tensors: "Mapping[str, Tensor]
     temporary.mkdir(parents=True)
     try:
         _write(temporary, tensors, values)
+        flush(temporary)
         _confirm(temporary)
         name = f"{number:09d}"
         if (folder.path / name).exists():  # of a process that was killed after this and came to the same place again

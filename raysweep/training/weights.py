@@ -11,6 +11,7 @@ import numpy as np
 from raysweep.evaluation.operating_points import Head
 from raysweep.metrics.retrieval import Scores
 from raysweep.results.types import PointKey, key_name
+from raysweep.storage.folder import flush
 
 if TYPE_CHECKING:
     import torch
@@ -35,6 +36,7 @@ def save_point(
     if head is not None:
         np.savez(temporary / "head.npz", weight=head.weight, bias=head.bias)
     save_scores(temporary, "dev", scores)
+    flush(temporary)
     temporary.rename(folder)
 
 

@@ -33,6 +33,7 @@ class Faults:
         self.random = random.Random(0)
         self.num_failed = 0
         self.num_held = 0
+        self.last_key = ""
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if environ["PATH_INFO"] == "/_faults":
@@ -43,6 +44,10 @@ class Faults:
             self.outage_until = time.monotonic() + float(given.get("outage", ["0"])[0])
             start_response("200 OK", [("Content-Type", "text/plain")])
             return [f"{self.num_failed} {self.num_held}".encode()]
+        if environ["PATH_INFO"] == "/_last_key":
+            start_response("200 OK", [("Content-Type", "text/plain")])
+            return [self.last_key.encode()]
+        self.last_key = environ.get("HTTP_AUTHORIZATION", "").partition("Credential=")[2].partition("/")[0]
         if time.monotonic() < self.outage_until:
             return self.reset(environ)
         time.sleep(self.slow_seconds)
@@ -118,6 +123,11 @@ class S3Server:
         url = f"http://127.0.0.1:{self.port}/_faults?share={share}&outage={outage}&hold={hold}&slow={slow}"
         with urllib.request.urlopen(urllib.request.Request(url, method="PUT")) as answer:
             return Failed(*map(int, answer.read().split()))
+
+    def last_key(self) -> str:
+        """The name of the access key that the latest request was signed with."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/_last_key") as answer:
+            return str(answer.read().decode())
 
 
 @contextlib.contextmanager

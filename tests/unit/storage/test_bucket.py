@@ -1,7 +1,11 @@
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import boto3
 import pytest
+from botocore.credentials import RefreshableCredentials
 from obstore.exceptions import GenericError
 
 from raysweep.errors import InputError
@@ -126,6 +130,43 @@ def test_a_profile_that_is_not_there_is_named(bucket: Bucket, monkeypatch: pytes
     monkeypatch.delenv("AWS_PROFILE", raising=False)
     with pytest.raises(InputError, match=r"credentials of AWS .* cannot be read: .*\(nobody\) could not be found"):
         bucket.write("one", b"1")
+
+
+def credentials(name: str, expires: datetime, renew: Callable[[], dict[str, str]]) -> RefreshableCredentials:
+    return RefreshableCredentials(name, "secret", "token", expires, renew, "test", advisory_timeout=0, mandatory_timeout=0)
+
+
+def test_credentials_that_have_expired_are_used_no_more(
+    server: S3Server, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However soon they do: with the client's own half hour the second request would have the first one's still."""
+    end_of_second = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    second = {"access_key": "second-key", "secret_key": "secret", "token": "token", "expiry_time": end_of_second}
+    first = credentials("first-key", datetime.now(UTC) + timedelta(seconds=2), lambda: second)
+    monkeypatch.setattr(boto3.Session, "get_credentials", lambda session: first)
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    bucket.write("one", b"1")
+    assert server.last_key() == "first-key"
+    time.sleep(2.1)
+    bucket.write("one", b"2")
+    assert server.last_key() == "second-key"
+
+
+@pytest.mark.parametrize("variable", ["AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"])
+def test_credentials_of_a_file_that_the_environment_names_are_found(
+    server: S3Server, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
+    """Also where there is no ~/.aws."""
+    file = tmp_path / "aws"
+    file.write_text("[default]\naws_access_key_id = key-of-a-file\naws_secret_access_key = secret\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv(variable, str(file))
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+    bucket.write("one", b"1")
+    assert server.last_key() == "key-of-a-file"
 
 
 def test_whom_nobody_answers_for_is_named(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,10 @@
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
+from raysweep.data import artifacts
 from raysweep.errors import InputError
 from raysweep.storage import cache, scratch
 from raysweep.storage.cache import cached
@@ -20,15 +23,27 @@ def store(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert isinstance(folder, BucketFolder)
     for name in ("encoded-1", "encoded-2", "encoded-3"):
         folder.bucket.write(f"{name}/rows.npy", bytes(40 * KIB))
+        folder.bucket.write(f"{name}/{cache.MANIFEST}", b"{}")
     return folder
 
 
 def leave(tmp_path: Path, name: str, num_bytes: int) -> Path:
     """A copy of a process that is gone, or with a hidden name one that was killed while it downloaded."""
+    place = leave_part(tmp_path, name, num_bytes)
+    if not name.startswith("."):
+        (place / cache.MANIFEST).touch()
+    return place
+
+
+def leave_part(tmp_path: Path, name: str, num_bytes: int) -> Path:
     place = tmp_path / "artifacts" / name
     place.mkdir(parents=True)
     (place / "rows.npy").write_bytes(bytes(num_bytes))
     return place
+
+
+def test_a_whole_copy_has_what_makes_an_artifact_whole() -> None:
+    assert cache.MANIFEST == artifacts.DONE
 
 
 def test_a_copy_is_what_is_stored_and_is_downloaded_once(store: BucketFolder) -> None:
@@ -48,9 +63,69 @@ def test_what_no_process_uses_makes_room(store: BucketFolder, tmp_path: Path) ->
 
 def test_a_cache_that_what_is_in_use_fills_is_refused_with_the_size(store: BucketFolder) -> None:
     places = [cached(store, name) for name in ("encoded-1", "encoded-2")]
-    with pytest.raises(InputError, match=rf"takes 0.000114; set {cache.LIMIT_VARIABLE} to that or more"):
+    with pytest.raises(
+        InputError, match=rf"encoded-3 and what is in use take 0.01; set {cache.LIMIT_VARIABLE} to that"
+    ):
         cached(store, "encoded-3")
     assert all((place / "rows.npy").stat().st_size == 40 * KIB for place in places)
+
+
+def test_the_size_that_a_refusal_names_does(store: BucketFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.bucket.write("encoded-4/rows.npy", bytes(11 * 2**20))  # 0.0107 GiB
+    store.bucket.write(f"encoded-4/{cache.MANIFEST}", b"{}")
+    with pytest.raises(InputError, match="take 0.02;"):
+        cached(store, "encoded-4")
+    monkeypatch.setenv(cache.LIMIT_VARIABLE, "0.02")
+    assert cached(store, "encoded-4").is_dir()
+
+
+def test_parts_of_copies_go_before_whole_ones_however_new_they_are(store: BucketFolder, tmp_path: Path) -> None:
+    whole = leave(tmp_path, "examples-1", 30 * KIB)
+    os.utime(whole, (0, 0))
+    part = leave(tmp_path, ".examples-2.0123abcd", 50 * KIB)
+    cached(store, "encoded-1")
+    assert whole.is_dir() and not part.exists()
+
+
+def test_a_part_of_a_copy_under_its_name_is_fetched_again(store: BucketFolder, tmp_path: Path) -> None:
+    """As older versions left them when they were killed while they made room."""
+    part = leave_part(tmp_path, "encoded-1", 10 * KIB)
+    assert cached(store, "encoded-1") == part
+    assert (part / "rows.npy").stat().st_size == 40 * KIB
+
+
+def test_what_a_killed_download_of_the_same_artifact_left_makes_room(store: BucketFolder, tmp_path: Path) -> None:
+    part = leave(tmp_path, ".encoded-1.0123abcd", 90 * KIB)
+    assert cached(store, "encoded-1").is_dir()
+    assert not part.exists()
+
+
+def test_a_process_killed_while_it_makes_room_leaves_no_part_under_a_name(
+    store: BucketFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = leave(tmp_path, "examples-1", 90 * KIB)
+
+    def be_killed(path: Path, **_: object) -> None:
+        (path / cache.MANIFEST).unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", be_killed)
+        with pytest.raises(KeyboardInterrupt):
+            cached(store, "encoded-1")
+    assert not copy.exists()
+    assert cached(store, "encoded-1").is_dir()
+    assert not list(copy.parent.glob(".examples-1.????????"))
+
+
+def test_an_artifact_that_is_being_removed_is_not_there(store: BucketFolder, tmp_path: Path) -> None:
+    manifest = f"encoded-1/{cache.MANIFEST}"
+    store.bucket.delete([manifest])
+    with pytest.raises(FileNotFoundError, match="no finished artifact"):
+        cached(store, "encoded-1")
+    assert not (tmp_path / "artifacts" / "encoded-1").exists()
+    store.bucket.write(manifest, b"{}")  # prepared again
+    assert cached(store, "encoded-1").is_dir()
 
 
 def test_what_is_not_stored_is_not_there(store: BucketFolder) -> None:

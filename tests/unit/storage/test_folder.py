@@ -1,10 +1,17 @@
+import errno
+import fcntl
+import os
 import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from raysweep.storage import scratch
 from raysweep.storage.folder import Folder, LocalFolder, open_folder
+from support.flushes import note_flushes
 from support.s3_server import S3Server
 
 
@@ -56,16 +63,88 @@ def test_removing_is_for_good_and_of_one_folder_only(folder: Folder) -> None:
     assert folder.sizes() == {"points/ab": 1}
 
 
-def test_copies_of_processes_that_are_gone_are_removed(tmp_path: Path, monkeypatch) -> None:
+@pytest.fixture
+def new_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Path]]:
+    """Gives a folder of its own for each call, as to processes that share a cache."""
     monkeypatch.setenv(scratch.VARIABLE, str(tmp_path))
+
+    def folder_of_a_process() -> Path:
+        scratch.process_folder.cache_clear()
+        return scratch.process_folder()
+
+    yield folder_of_a_process
     scratch.process_folder.cache_clear()
-    own = scratch.process_folder()
-    left = own.with_name("999999999-12345678")
-    left.mkdir()
-    scratch.process_folder.cache_clear()
-    again = scratch.process_folder()
-    scratch.process_folder.cache_clear()
-    assert again.parent == own.parent and own.exists() and not left.exists()
+
+
+def test_copies_of_processes_that_are_gone_are_removed(new_scratch: Callable[[], Path]) -> None:
+    own = new_scratch()
+    program = (
+        "import os; from raysweep.storage import scratch; print(scratch.process_folder(), flush=True); os._exit(1)"
+    )
+    killed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    left = Path(killed.stdout.strip())
+    assert left.parent == own.parent and left.is_dir()
+    again = new_scratch()
+    assert own.is_dir() and again.is_dir() and not left.exists()
+    assert {each.suffix for each in own.parent.iterdir()} == {"", ".lock"}
+    assert len(list(own.parent.glob("*.lock"))) == 2
+
+
+def test_copies_of_a_process_that_another_container_counts_stay(
+    new_scratch: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number is nobody's here."""
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "getpid", lambda: 999_999_999)
+        theirs = new_scratch()
+    new_scratch()
+    assert theirs.is_dir()
+
+
+def test_without_locks_nothing_is_taken_for_a_leftover(
+    new_scratch: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    first = new_scratch()
+    second = new_scratch()
+    assert first.is_dir() and second.is_dir()
+
+
+def test_what_is_stored_in_a_folder_is_on_the_disk_with_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = LocalFolder(tmp_path)
+    write(folder, "points/trial-0000/deep/trained", "weights")
+    flushed = note_flushes(monkeypatch)
+    folder.store("points/trial-0000")
+    names = ["points/trial-0000/deep", "points/trial-0000/deep/trained", "points/trial-0000", "points", ""]
+    assert {str(tmp_path / name) for name in names} == set(flushed)
+    flushed.clear()
+    folder.store("points/trial-0000/deep/trained")
+    assert {str(tmp_path / name) for name in names} == set(flushed)
+
+
+def test_what_has_no_disk_is_not_flushed_and_a_disk_that_fails_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = LocalFolder(tmp_path)
+    write(folder, "file", "1")
+    os.mkfifo(tmp_path / "pipe")
+
+    def fail(number: int) -> Callable[[int], None]:
+        def fsync(_: int) -> None:
+            raise OSError(number, os.strerror(number))
+
+        return fsync
+
+    monkeypatch.setattr(os, "fsync", fail(errno.EINVAL))  # as of a pipe, and of folders on some network file systems
+    folder.store()
+    monkeypatch.setattr(os, "fsync", fail(errno.EIO))
+    with pytest.raises(OSError, match="Input/output error"):
+        folder.store("file")
 
 
 def test_links_are_removed_and_not_what_they_lead_to(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from raysweep.storage import lease as lease_module
 from raysweep.storage.bucket import Bucket, StorageError
 from raysweep.storage.lease import Lease
 from support.s3_server import S3Server
@@ -84,6 +85,45 @@ def test_a_holder_that_cannot_renew_writes_nothing_after_the_end(server: S3Serve
     assert time.monotonic() - began > 1
     assert "nothing is written meanwhile" in said[0]
     lease.release()
+
+
+def test_what_is_sent_arrives_before_the_end(bucket: Bucket) -> None:
+    """A request may take its time, so none is begun shortly before."""
+    said: list[str] = []
+    lease = Lease(bucket, seconds=4, renew_seconds=60)
+    lease.acquire(pytest.fail)
+    lease.ensure(pytest.fail)
+    time.sleep(2.2)
+    asking = threading.Thread(target=lease.ensure, args=(said.append,))
+    asking.start()
+    asking.join(0.5)
+    assert asking.is_alive() and "nothing is written meanwhile" in said[0]
+    lease.renew()
+    asking.join()
+    lease.release()
+
+
+def test_a_takeover_whose_answer_is_lost_waits_for_the_holder_all_the_same(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_module, "NOTICE_SECONDS", 1.0)
+    said: list[str] = []
+    first = Lease(bucket, renew_seconds=60)
+    first.acquire(pytest.fail)
+    replace = bucket.replace
+
+    def answerless(name: str, content: bytes, tag: dict[str, str]) -> None:
+        replace(name, content, tag)
+
+    taker = Bucket(bucket.uri)
+    monkeypatch.setattr(taker, "replace", answerless)
+    second = Lease(taker, renew_seconds=0.5)
+    began = time.monotonic()
+    second.acquire(said.append, take_over=True)
+    assert time.monotonic() - began >= 1.5
+    assert len(said) == 1 and "taken over from" in said[0]
+    monkeypatch.undo()
+    second.release()
 
 
 def test_a_renewal_whose_answer_is_lost_loses_nothing(bucket: Bucket) -> None:

@@ -2,19 +2,22 @@
 
 import hashlib
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
 
+from raysweep.config.load import LoadedSweep
 from raysweep.config.space import Choices, Fixed, Parameter, Range, Space
 from raysweep.data.artifacts import Artifact
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.results.events import PointsScored, SessionStarted
-from raysweep.results.ledger import Ledger, read_positions, write_dependence
-from raysweep.storage.folder import LocalFolder
+from raysweep.results.ledger import Ledger, events_of, read_positions, write_dependence
+from raysweep.storage.folder import LocalFolder, open_folder
 from raysweep.sweep.resume import Resumed, can_go_on, check_space, load_resumed
 from support.ledgers import INFO
+from support.s3_server import S3Server
 from support.sweep_files import MINIMAL
 
 NUMBERS = Choices({0.1: {}, 0.5: {}})
@@ -99,6 +102,36 @@ def test_a_run_that_is_refused_is_left_to_others(tmp_path: Path) -> None:
     (tmp_path / "ledger.jsonl").write_bytes(content)
     Resumed(tmp_path).ledger.close()
     assert caught.value  # which would keep the ledger, had it not been closed
+
+
+def test_what_changes_while_a_resume_waits_for_the_run_is_read_afterwards(server: S3Server, tmp_path: Path) -> None:
+    make_run(tmp_path, f"{MINIMAL}\nbudget: {{trials: 10}}\n")
+    place = server.uri("changed-meanwhile")
+    run = open_folder(place)
+    for name in ("config.yaml", "prepared.json"):
+        run.put(name, (tmp_path / name).read_bytes())
+    holder = Ledger(run)
+    for event in events_of(tmp_path):
+        holder.append(event)
+    waiting = threading.Event()
+    resumed: list[tuple[LoadedSweep, Resumed]] = []
+
+    def resume() -> None:
+        resumed.append(load_resumed(open_folder(place), say=lambda text: waiting.set()))
+
+    resuming = threading.Thread(target=resume, daemon=True)
+    resuming.start()
+    assert waiting.wait(60)
+    changed = f"{MINIMAL}\nbudget: {{trials: 20}}\n".encode()
+    holder.append(SessionStarted(info=INFO, config_digest=hashlib.sha256(changed).hexdigest()))
+    run.put("config.yaml", changed)
+    run.put("prepared.json", b"{}")
+    holder.close()
+    resuming.join(60)
+    [(loaded, state)] = resumed
+    state.ledger.close()
+    assert loaded.config.budget.trials == 20
+    assert (state.folder / "prepared.json").read_bytes() == b"{}"
 
 
 def prepared_in(artifacts: Path, data: str = "sentences-1") -> Prepared:
