@@ -9,13 +9,10 @@ import shutil
 import socket
 import uuid
 from pathlib import Path
-from typing import IO
 
 from raysweep.errors import InputError
 
 VARIABLE = "RAYSWEEP_CACHE_DIR"
-
-_signs_of_life: list[IO[bytes]] = []  # locks, which last as long as this process
 
 
 def cache_folder() -> Path:
@@ -40,7 +37,7 @@ def process_folder() -> Path:
     for lock in parent.glob("*.lock"):
         _remove_leftover(lock)
     own = parent / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    _signs_of_life.append(_locked(_lock_path(own)))  # before the folder is there, so that it is never without
+    _lock(_lock_path(own))  # before the folder is there, so that it is never without
     own.mkdir(mode=0o700)
     atexit.register(_remove, own)
     return own
@@ -50,12 +47,11 @@ def _lock_path(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.lock")
 
 
-def _locked(path: Path) -> IO[bytes]:
-    """A lock, which the kernel frees when this process ends. Containers that share the folder see it, unlike its number."""
-    lock = path.open("ab")
+def _lock(path: Path) -> None:
+    """Lock a file until the kernel frees it, when this process ends. Other containers see that, but not its number."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # which nothing closes before
     with contextlib.suppress(OSError):  # a file system without locks, where nothing is taken for a leftover
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    return lock
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 def _remove_leftover(path: Path) -> None:
