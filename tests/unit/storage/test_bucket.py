@@ -133,7 +133,9 @@ def test_a_profile_that_is_not_there_is_named(bucket: Bucket, monkeypatch: pytes
 
 
 def credentials(name: str, expires: datetime, renew: Callable[[], dict[str, str]]) -> RefreshableCredentials:
-    return RefreshableCredentials(name, "secret", "token", expires, renew, "test", advisory_timeout=0, mandatory_timeout=0)
+    return RefreshableCredentials(
+        name, "secret", "token", expires, renew, "test", advisory_timeout=0, mandatory_timeout=0
+    )
 
 
 def test_credentials_that_have_expired_are_used_no_more(
