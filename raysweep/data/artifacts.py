@@ -16,16 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.errors import InputError
-from raysweep.storage.cache import cached
+from raysweep.storage.cache import MANIFEST, cached
 from raysweep.storage.folder import BucketFolder, Folder, LocalFolder, open_folder
 from raysweep.storage.turns import turn
 
 SCHEMA = 1
-
-
-DONE = "artifact.json"
-
-
 WORK = "work"
 FIRST_STEP = "read"  # of a stage that has several
 
@@ -48,13 +43,13 @@ class Artifact:
     @property
     def summary(self) -> dict[str, Any]:
         """What the artifact's builder said of it."""
-        (text,) = open_folder(self.location).read([f"{self.name}/{DONE}"])
+        (text,) = open_folder(self.location).read([f"{self.name}/{MANIFEST}"])
         found: dict[str, Any] = json.loads(text)["summary"]
         return found
 
     @property
     def exists(self) -> bool:
-        return open_folder(self.location).exists(f"{self.name}/{DONE}")
+        return open_folder(self.location).exists(f"{self.name}/{MANIFEST}")
 
 
 @dataclass(frozen=True)
@@ -78,7 +73,7 @@ class Store:
 
     def note_use(self, artifact: Artifact) -> None:
         """Let the artifact's manifest have the time of now, which says when it was last of use."""
-        manifest = f"{artifact.name}/{DONE}"
+        manifest = f"{artifact.name}/{MANIFEST}"
         with contextlib.suppress(OSError):  # a place that is read only
             if isinstance(self.root, BucketFolder):
                 found = self.root.bucket.read_version(manifest)
@@ -116,7 +111,7 @@ class Store:
         }
         text = json.dumps(manifest, indent=1)
         self._remove_leftovers(artifact, len(shards))
-        self.root.put(f"{artifact.name}/{DONE}", text.encode())
+        self.root.put(f"{artifact.name}/{MANIFEST}", text.encode())
 
     def _remove_leftovers(self, artifact: Artifact, num_shards: int) -> None:
         """Remove what belongs to no finished artifact: its stage's work, what killed workers left, other divisions."""
@@ -128,7 +123,7 @@ class Store:
 
     def remove(self, artifact: Artifact) -> None:
         """Remove an artifact that is not to be."""
-        self.root.remove(f"{artifact.name}/{DONE}")
+        self.root.remove(f"{artifact.name}/{MANIFEST}")
         remove_work(self.root, artifact.name)
         self.root.remove(artifact.name)
 

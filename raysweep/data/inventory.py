@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from raysweep.data.artifacts import DONE
 from raysweep.errors import InputError
+from raysweep.storage.cache import MANIFEST
 from raysweep.storage.folder import Folder, LocalFolder
 
 SECONDS_PER_DAY = 86_400
@@ -45,7 +45,7 @@ def _stored(name: str, store: Folder) -> StoredArtifact | None:
     if not _WHOLE.fullmatch(name) and not _UNFINISHED.fullmatch(name):
         return None
     files = store.files(name)
-    is_whole = _WHOLE.fullmatch(name) is not None and DONE in files
+    is_whole = _WHOLE.fullmatch(name) is not None and MANIFEST in files
     if not is_whole and not files and _WHOLE.fullmatch(name):
         return None
     return StoredArtifact(
@@ -81,7 +81,7 @@ def _remove(artifact: StoredArtifact, store: Folder) -> None:
             (store.path / name).rename(store.path / aside)
             name = aside
         else:
-            store.remove(f"{name}/{DONE}")  # without which it does not exist
+            store.remove(f"{name}/{MANIFEST}")  # without which it does not exist
     if isinstance(store, LocalFolder) and not (store.path / name).is_symlink():
         shutil.rmtree(store.path / name)
     else:  # of a symbolic link it removes the link, and nothing behind it

@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from raysweep.data.artifacts import DONE, Artifact
+from raysweep.data.artifacts import Artifact
 from raysweep.errors import InputError
 from raysweep.storage.bucket import StorageError
+from raysweep.storage.cache import MANIFEST
 from raysweep.storage.folder import LocalFolder, open_folder
 
 Column: TypeAlias = npt.NDArray[Any] | Any
@@ -205,10 +206,10 @@ class OpenShards:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         try:
-            manifest = json.loads((folder / DONE).read_text(encoding="utf-8"))
+            manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
             self._shards: list[Report] = manifest["shards"]
         except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
-            raise damaged(folder / DONE) from None
+            raise damaged(folder / MANIFEST) from None
 
     def array(self, name: str) -> ShardedArray:
         """A column of numbers."""

@@ -26,6 +26,7 @@ from raysweep.results.types import Results, RunInfo, ScoredSplit
 from raysweep.runner.baselines import baseline_points
 from raysweep.search.scheduler import Scheduler, make_scheduler
 from raysweep.storage import location
+from raysweep.storage.cache import check_room
 from raysweep.storage.folder import BucketFolder, Folder, open_folder
 from raysweep.sweep import warm_start
 from raysweep.sweep.budget import CostTracker
@@ -57,6 +58,7 @@ class Session:
         request = capacity.trials(config.resources)
         request = dataclasses.replace(request, count=min(request.count, most))  # never more nodes than there is work
         prepared = prepare(plan, capacity, display)
+        check_room(plan.store.root, [artifact.name for artifact in prepared.artifacts])
         session = cls(config, plan.space, prepared, request, display, log)
         if config.resources.gpus_per_trial == "measured" and request.gpus:
             return session._packed()

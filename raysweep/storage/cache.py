@@ -10,11 +10,12 @@ import math
 import os
 import shutil
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
 from raysweep.errors import InputError
-from raysweep.storage.folder import BucketFolder, LocalFolder
+from raysweep.storage.folder import BucketFolder, Folder, LocalFolder
 from raysweep.storage.scratch import cache_folder
 
 LIMIT_VARIABLE = "RAYSWEEP_CACHE_GIB"
@@ -107,10 +108,9 @@ def _make_room(place: Path, num_bytes: int) -> None:
             del taken[copy]
     needed_bytes = sum(taken.values()) + num_bytes
     if needed_bytes > limit_bytes:
-        needed_gib = math.ceil(100 * needed_bytes / 2**30) / 100  # never rounded down: the size named has to do
         raise InputError(
             f"{root}: the cache may hold {limit_bytes / 2**30:g} GiB, but {place.name} and what is in use take "
-            f"{needed_gib:g}; set {LIMIT_VARIABLE} to that, and more for what the sweep reads later, on every node"
+            f"{_shown_gib(needed_bytes)}; set {LIMIT_VARIABLE} to that or more on every node"
         )
 
 
@@ -121,6 +121,24 @@ def _worth(copy: Path) -> tuple[bool, float]:
     except OSError:  # another process has removed it, or finished downloading
         last_used = 0.0
     return _is_whole(copy) and not copy.name.startswith("."), last_used
+
+
+def check_room(folder: Folder, names: Iterable[str]) -> None:
+    """InputError where artifacts in an object store, which trials use at a time, are larger than a cache may be."""
+    if isinstance(folder, LocalFolder):  # from where they are used as they are
+        return
+    num_bytes = sum(sum(folder.sizes(name).values()) for name in names)
+    limit = limit_gib()
+    if num_bytes > limit * 2**30:
+        raise InputError(
+            f"{folder.location}: what the sweep's trials read takes {_shown_gib(num_bytes)} GiB, and the cache of a node "
+            f"may hold {limit:g}; set {LIMIT_VARIABLE} to {_shown_gib(num_bytes)} or more on every node"
+        )
+
+
+def _shown_gib(num_bytes: int) -> str:
+    """Never rounded down: as a limit the number has to do."""
+    return f"{math.ceil(100 * num_bytes / 2**30) / 100:g}"
 
 
 def limit_gib() -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.data.artifacts import DONE, Store
+from raysweep.data.artifacts import MANIFEST, Store
 from raysweep.data.inventory import remove, stored_artifacts
 from raysweep.errors import InputError
 from raysweep.storage.folder import open_folder
@@ -33,8 +33,8 @@ def store(tmp_path: Path) -> Store:
     (store.root.path / "smoke.prepared.json").write_text("{}")
     for name in OTHERS:
         (store.root.path / name).mkdir()
-        (store.root.path / name / DONE).write_text("{}")
-        os.utime(store.root.path / name / DONE, (0, 0))
+        (store.root.path / name / MANIFEST).write_text("{}")
+        os.utime(store.root.path / name / MANIFEST, (0, 0))
     return store
 
 
@@ -46,7 +46,7 @@ def test_artifacts_are_listed_by_their_last_use(store: Store) -> None:
     assert [round(each.days_unused) for each in found] == [0, 10, 20, 30]
     for each, kibibytes in zip(found, (0.5, 3, 2, 1), strict=True):
         files = list((store.root.path / each.name).iterdir())
-        assert sum(path.stat().st_size for path in files if path.name != DONE) == 1024 * kibibytes
+        assert sum(path.stat().st_size for path in files if path.name != MANIFEST) == 1024 * kibibytes
         assert each.num_bytes == sum(path.stat().st_size for path in files)
 
 

@@ -12,7 +12,7 @@ from raysweep.config import space_parser
 from raysweep.config import sweep as configuration
 from raysweep.config.document import Document
 from raysweep.data import demo, examples
-from raysweep.data.artifacts import DONE, Artifact
+from raysweep.data.artifacts import Artifact
 from raysweep.data.neighbours import Search
 from raysweep.data.shards import ShardSet
 from raysweep.errors import InputError
@@ -20,6 +20,7 @@ from raysweep.prepare import neighbour_shards, stages, workers
 from raysweep.prepare.build import prepare_here
 from raysweep.prepare.neighbour_shards import SearchJob, TrainVectors
 from raysweep.prepare.plan import Plan, make_plan
+from raysweep.storage.cache import MANIFEST
 from raysweep.storage.turns import turn
 from support.paths import SPACES
 
@@ -80,7 +81,7 @@ def test_what_a_killed_prepare_left_is_gone_on_with(
     for stage in todo.stages:
         if stage.kind != "sentences":
             folder = stage.artifact.folder
-            (folder / DONE).unlink()
+            (folder / MANIFEST).unlink()
             (folder / f"00001-of-{len(list(folder.iterdir())):05}.arrow").unlink()
     assert [stage.kind for stage in todo.missing] == [stage.kind for stage in todo.stages[1:]]
     build(todo)
@@ -91,7 +92,7 @@ def test_what_a_killed_prepare_left_is_gone_on_with(
     # Killed right before the manifests:
     made.clear()
     for stage in todo.stages[1:]:
-        (stage.artifact.folder / DONE).unlink()
+        (stage.artifact.folder / MANIFEST).unlink()
     build(todo)
     assert contents(todo) == whole
     assert not made
@@ -121,7 +122,7 @@ def test_progress_tells_what_was_there(tmp_path: Path, tiny_encoder: str) -> Non
     for stage in todo.stages[:2]:
         coordinator.build(stage)
     encoded = todo.stages[1].artifact.folder
-    (encoded / DONE).unlink()
+    (encoded / MANIFEST).unlink()
     (encoded / "00001-of-00004.arrow").unlink()
     coordinator.build(todo.stages[1])
     expected = stages.StageProgress(done=700, total=700, unit="sentences", found=500, shards=1)

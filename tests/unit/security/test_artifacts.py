@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from raysweep.data.artifacts import DONE
 from raysweep.data.dataset import Sentences, open_texts
 from raysweep.data.shards import OpenShards, open_array
 from raysweep.encoders.tokens import Tokens
 from raysweep.errors import InputError
+from raysweep.storage.cache import MANIFEST
 from support.command_line import raysweep_here
 from support.hostile import Canary
 from support.sweep_files import MINIMAL, read
@@ -37,7 +37,7 @@ def shard(content: bytes) -> Callable[[Path, Canary], None]:
         raw = content or canary.pickle
         file.write_bytes(raw)
         manifest = {"shards": [{"num_rows": 1, "num_bytes": len(raw)}]}
-        (file.parent / DONE).write_text(json.dumps(manifest))
+        (file.parent / MANIFEST).write_text(json.dumps(manifest))
 
     return write
 
@@ -52,9 +52,9 @@ SPOILT: dict[str, tuple[str, Callable[[Path, Canary], None], Read]] = {
     "dataset nested": ("dataset.json", nested, Sentences),
     "dataset of other keys": ("dataset.json", lambda file, _: file.write_text('{"__class__": 1}') and None, Sentences),
     "texts pickled": ("sentences.arrow", pickled, open_texts),
-    "manifest nested": (DONE, nested, OpenShards),
-    "manifest pickled": (DONE, pickled, OpenShards),
-    "manifest of nothing": (DONE, lambda file, _: file.write_text("[]") and None, OpenShards),
+    "manifest nested": (MANIFEST, nested, OpenShards),
+    "manifest pickled": (MANIFEST, pickled, OpenShards),
+    "manifest of nothing": (MANIFEST, lambda file, _: file.write_text("[]") and None, OpenShards),
     "shard pickled": (SHARD, shard(b""), lambda folder: OpenShards(folder).columns("text")),
     "shard cut off": (SHARD, shard(b"ARROW1\0\0" + b"\xff" * 100), lambda folder: OpenShards(folder).columns("text")),
 }
@@ -79,18 +79,18 @@ def test_an_artifact_that_was_tampered_with_is_refused(name: str, tmp_path: Path
 def test_an_artifact_that_is_a_link_is_pruned_without_what_lies_behind(tmp_path: Path, canary: Canary) -> None:
     store = tmp_path / "artifacts"
     store.mkdir()
-    (canary.folder / DONE).write_text("{}")
+    (canary.folder / MANIFEST).write_text("{}")
     (store / NAME).symlink_to(canary.folder)
     done = raysweep_here(tmp_path, "artifacts", str(store), "--unused-for", "0", "--prune")
     assert done.returncode == 0, done.stderr
     assert not list(store.iterdir())
-    (canary.folder / DONE).unlink()  # which pruning left
+    (canary.folder / MANIFEST).unlink()  # which pruning left
 
 
 def test_links_in_an_artifact_are_not_followed(tmp_path: Path, canary: Canary) -> None:
     store = tmp_path / "artifacts"
     (store / NAME).mkdir(parents=True)
-    (store / NAME / DONE).write_text("{}")
+    (store / NAME / MANIFEST).write_text("{}")
     (store / NAME / "work").symlink_to(canary.folder)
     done = raysweep_here(tmp_path, "artifacts", str(store), "--unused-for", "0", "--prune")
     assert done.returncode == 0, done.stderr

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.data import artifacts
 from raysweep.errors import InputError
 from raysweep.storage import cache, scratch
 from raysweep.storage.cache import cached
@@ -42,10 +41,6 @@ def leave_part(tmp_path: Path, name: str, num_bytes: int) -> Path:
     return place
 
 
-def test_a_whole_copy_has_what_makes_an_artifact_whole() -> None:
-    assert cache.MANIFEST == artifacts.DONE
-
-
 def test_a_copy_is_what_is_stored_and_is_downloaded_once(store: BucketFolder) -> None:
     place = cached(store, "encoded-1")
     assert (place / "rows.npy").read_bytes() == bytes(40 * KIB)
@@ -68,6 +63,16 @@ def test_a_cache_that_what_is_in_use_fills_is_refused_with_the_size(store: Bucke
     ):
         cached(store, "encoded-3")
     assert all((place / "rows.npy").stat().st_size == 40 * KIB for place in places)
+
+
+def test_what_a_sweep_reads_is_refused_as_a_whole_before_any_of_it_is_fetched(
+    store: BucketFolder, tmp_path: Path
+) -> None:
+    cache.check_room(store, ["encoded-1", "encoded-2"])
+    with pytest.raises(InputError, match=rf"trials read takes 0.01 GiB.*set {cache.LIMIT_VARIABLE} to 0.01 or more"):
+        cache.check_room(store, ["encoded-1", "encoded-2", "encoded-3"])
+    cache.check_room(open_folder(tmp_path), ["encoded-1", "encoded-2", "encoded-3"])
+    assert not (tmp_path / "artifacts").exists()
 
 
 def test_the_size_that_a_refusal_names_does(store: BucketFolder, monkeypatch: pytest.MonkeyPatch) -> None:
