@@ -54,9 +54,7 @@ class Ledger:
     say: Callable[[str], None] = field(default=print, repr=False)
     take_over: bool = False
     on_lost: Callable[[], None] = field(default=lambda: None, repr=False)  # called when another process takes the run
-    on_close: Callable[[], None] = field(
-        default=lambda: None, repr=False
-    )  # called while the run is still this process's
+    on_close: Callable[[], None] = field(default=lambda: None, repr=False)  # called before the run is let go
     unfinished: bytes = b""  # a last line that a crash cut short; the first event that is appended sets it aside
     failure: str | None = None  # why an event could not be written; no other is written after it
     _log: LineLog | None = field(default=None, repr=False)

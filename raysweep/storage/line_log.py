@@ -104,9 +104,7 @@ class LineFile:
         self.path = path
         self.noted: dict[str, Any] | None = {}  # nothing: whoever has the file has all of it
         self._file: FileIO | None = None
-        self._copied = (
-            b""  # whole lines of objects, which the file gets before the next line, once they have been checked
-        )
+        self._copied = b""  # lines of objects, which the file gets with the next line: they are checked by then
 
     @property
     def lost(self) -> str | None:
@@ -201,9 +199,6 @@ class LineObjects:
             raise StorageError(errno.EEXIST, reason, f"{self._folder.location}/{name}") from None
         self._ensure_held()  # nor does anything follow from a line that came after somebody took the log
 
-    def _ensure_held(self) -> None:
-        self._lease.ensure(self._say)
-
     def set_aside(self, unfinished: bytes, offset: int, number: int) -> None:
         bucket = self._folder.bucket
         bucket.write(self._folder.object_name(f"{self._name}.unfinished"), unfinished + b"\n")
@@ -218,6 +213,9 @@ class LineObjects:
             self._is_open = False
             if self.lost is None:  # otherwise the run is another process's
                 self._folder.bucket.guard = lambda: None
+
+    def _ensure_held(self) -> None:
+        self._lease.ensure(self._say)
 
     def _object(self, number: int) -> str:
         return self._folder.object_name(f"{self._name}/{number:09d}.jsonl")
