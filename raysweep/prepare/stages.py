@@ -188,8 +188,7 @@ class Coordinator:
         of_each = None if self.capacity is None else request
         count = -(-job.num_rows // job.num_queries)
         into = ShardSet(artifact, count)
-        found = into.found().items()
-        reports = {number: report for number, report in found if report.get("rows") == job.rows(number)}
+        reports = _found(into, job)
         missing = [number for number in range(count) if number not in reports]
         with neighbour_shards.opened(job, num_shards, of_each) as shards:
             stored = shards.store(missing, into)
@@ -243,11 +242,11 @@ class Coordinator:
     ) -> list[Report]:
         """The reports of all shards of an artifact, one a chunk. Those that are missing are made by the job's workers."""
         into = ShardSet(artifact, job.count)
-        found = into.found().items()
-        reports = {number: report for number, report in found if report.get("rows") == job.rows(number)}
+        reports = _found(into, job)
         missing = [number for number in range(job.count) if number not in reports]
         storing = replace(job, worker=StoringWorker, arguments=(into, job.worker, job.arguments), only=missing)
-        made = (json.loads(columns["report"][0]) for columns in self._run(storing, request, is_here=is_here))
+        results = self._run(storing, request, is_here=is_here)
+        made = (json.loads(columns["report"][0]) for columns in results)
         reports |= zip(missing, self._counted(made, reports, nothing), strict=True)
         return [reports[number] for number in range(job.count)]
 
@@ -275,6 +274,12 @@ class Coordinator:
 
     def _run(self, job: ChunkedJob, request: Request, *, is_here: bool = False) -> Iterator[Columns]:
         return job.run_here() if is_here or self.capacity is None else job.run_on_cluster(request)
+
+
+def _found(into: ShardSet, job: ChunkedJob | SearchJob) -> dict[int, Report]:
+    """The reports of the shards that are there, by number, but for such as have not the rows that the job gives them."""
+    found = into.found()
+    return {number: report for number, report in found.items() if report.get("rows") == job.rows(number)}
 
 
 def _encoder_bytes(stage: EncodedStage) -> int:

@@ -182,7 +182,10 @@ class Bucket:
                 self._persist_writing(lambda: self._store.delete(present))
 
     def upload(self, path: Path, name: str) -> None:
-        """Write a file's content, of any size. StorageError unless all of it arrived."""
+        """Write a file's content, of any size. StorageError unless all of it arrived.
+
+        S3 compares what arrives with the SHA-256 that each request is signed with.
+        """
         num_bytes = path.stat().st_size
         self._persist_writing(lambda: self._store.put(name, path))
         arrived: int = self._persist(lambda: self._store.head(name))["size"]
