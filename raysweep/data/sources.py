@@ -20,9 +20,10 @@ import math
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -32,9 +33,13 @@ from raysweep.data.source_files import PARQUET, SourceFile, list_files, stored, 
 from raysweep.errors import InputError
 from raysweep.storage import location
 from raysweep.storage.bucket import StorageError
+from raysweep.storage.folder import open_folder
+from raysweep.storage.scratch import cache_folder
 
 PAUSES = (1.0, 4.0, 16.0)  # seconds, each before another read of a file elsewhere that failed
 SHARE_BYTES = 2**26  # of a Parquet file that workers share
+LARGE_BYTES = 2**26  # of a file of this machine that is not read at every start
+SETTLED_SECONDS = 10.0  # after its last change, within which a file may change again without another size or time
 _NUM_SHOWN = 3  # entries of a list, in messages
 
 
@@ -194,14 +199,16 @@ def share_out(piece: Piece) -> list[Piece]:
 def fingerprint(listed: Sequence[Piece], text_column: str = "text", label_column: str = "label") -> str:
     """SHA-256, in hex, of what is listed.
 
-    Of one file of this machine, of its bytes as stored: where the same content lies does not matter. Of others, of their
-    names, sizes, and tags or times, so that nothing is read; of the rows of ``demo`` and the hub, and of the bytes of
-    files of which the storage does not tell when they changed. The columns do not enter: whoever keys by the fingerprint
-    adds them. Raises InputError.
+    Of one file of this machine, of its bytes as stored: where the same content lies does not matter. A large one is read
+    once only for as long as its size and time are the same. Of others, of their names, sizes, and tags or times, so that
+    nothing is read; of the rows of ``demo`` and the hub, and of the bytes of files of which the storage does not tell when
+    they changed. The columns do not enter: whoever keys by the fingerprint adds them. Raises InputError.
     """
     digest = hashlib.sha256()
     if len(listed) == 1:
         (piece,) = listed
+        if piece.file is not None and not location.is_uri(piece.name) and piece.file.num_bytes >= LARGE_BYTES:
+            return _remembered_digest(piece.file)
         if piece.file is None or piece.file.is_local or not piece.file.is_recognised:
             _hash_content(piece, digest, text_column, label_column)
             return digest.hexdigest()
@@ -215,6 +222,23 @@ def fingerprint(listed: Sequence[Piece], text_column: str = "text", label_column
     return digest.hexdigest()
 
 
+def _remembered_digest(file: SourceFile) -> str:
+    """SHA-256 of a file of this machine, which is read only where its size or time is not what it was when it was read."""
+    path = Path(file.name).expanduser().absolute()
+    recognised = json.dumps([str(path), file.num_bytes, file.version])
+    name = hashlib.sha256(recognised.encode()).hexdigest()
+    remembered = open_folder(cache_folder() / "digests")
+    if remembered.exists(name):
+        return remembered.read([name])[0].decode()
+    digest = hashlib.sha256()
+    _hash_file(file, digest)
+    age_seconds = time.time() - path.stat().st_mtime
+    if age_seconds > SETTLED_SECONDS:
+        with suppress(OSError):  # a cache that cannot be written costs another reading
+            remembered.put(name, digest.hexdigest().encode())
+    return digest.hexdigest()
+
+
 def _hash_content(piece: Piece, digest: Any, text_column: str, label_column: str) -> None:
     if piece.file is None:
         for batch in read_piece(piece, text_column, label_column):
@@ -222,7 +246,11 @@ def _hash_content(piece: Piece, digest: Any, text_column: str, label_column: str
                 line = json.dumps(row) + "\n"
                 digest.update(line.encode())
         return
-    with _readable(piece.name), unchanged(piece.file), stored(piece.name) as stream:
+    _hash_file(piece.file, digest)
+
+
+def _hash_file(file: SourceFile, digest: Any) -> None:
+    with _readable(file.name), unchanged(file), stored(file.name) as stream:
         while block := stream.read(1 << 20):
             digest.update(block)
 

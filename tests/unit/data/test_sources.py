@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import time
 import tracemalloc
 from decimal import Decimal
@@ -428,3 +429,31 @@ def test_a_read_of_this_machine_is_not_made_again(tmp_path: Path, monkeypatch: p
         texts_of(str(tmp_path / "failing.csv"))
     assert not isinstance(raised.value, StorageError)
     assert len(reads) == 1
+
+
+def test_a_large_file_is_read_again_only_where_its_size_or_time_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "LARGE_BYTES", 10)
+    monkeypatch.setenv("RAYSWEEP_CACHE_DIR", str(tmp_path / "cache"))
+    path = put(tmp_path, "text,label\na,1\n")
+
+    def digest_of(text: str) -> str:
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def write(text: str, age_seconds: float) -> None:
+        path.write_text(text)
+        moment = time.time() - age_seconds
+        os.utime(path, (moment, moment))
+
+    assert fingerprint(str(path)) == digest_of("text,label\na,1\n")
+    assert not (tmp_path / "cache").exists(), "it may still be written"
+    write("text,label\nb,1\n", age_seconds=60)
+    assert fingerprint(str(path)) == digest_of("text,label\nb,1\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(sources, "stored", None)  # so that reading it fails
+        assert fingerprint(str(path)) == digest_of("text,label\nb,1\n")
+    write("text,label\nc,1\n", age_seconds=50)
+    assert fingerprint(str(path)) == digest_of("text,label\nc,1\n")
+    write("text,label\nlonger,1\n", age_seconds=50)
+    assert fingerprint(str(path)) == digest_of("text,label\nlonger,1\n")
