@@ -12,7 +12,6 @@ and ``1.0`` are "1", ``True`` is "true", surrounding space does not count.
 """
 
 import errno
-import gzip
 import hashlib
 import itertools
 import json
@@ -40,6 +39,7 @@ PAUSES = (1.0, 4.0, 16.0)  # seconds, each before another read of a file elsewhe
 SHARE_BYTES = 2**26  # of a Parquet file that workers share
 LARGE_BYTES = 2**26  # of a file of this machine that is not read at every start
 SETTLED_SECONDS = 10.0  # after its last change, within which a file may change again without another size or time
+_DAMAGED = re.compile("inflate failed|decompress failed|Truncated compressed stream")  # an OSError too, of pyarrow's
 _NUM_SHOWN = 3  # entries of a list, in messages
 
 
@@ -200,7 +200,7 @@ def fingerprint(listed: Sequence[Piece], text_column: str = "text", label_column
     """SHA-256, in hex, of what is listed.
 
     Of one file of this machine, of its bytes as stored: where the same content lies does not matter. A large one is read
-    once only for as long as its size and time are the same. Of others, of their names, sizes, and tags or times, so that
+    again only where its size or time has changed. Of others, of their names, sizes, and tags or times, so that
     nothing is read; of the rows of ``demo`` and the hub, and of the bytes of files of which the storage does not tell when
     they changed. The columns do not enter: whoever keys by the fingerprint adds them. Raises InputError.
     """
@@ -228,8 +228,10 @@ def _remembered_digest(file: SourceFile) -> str:
     recognised = json.dumps([str(path), file.num_bytes, file.version])
     name = hashlib.sha256(recognised.encode()).hexdigest()
     remembered = open_folder(cache_folder() / "digests")
-    if remembered.exists(name):
-        return remembered.read([name])[0].decode()
+    with suppress(OSError, UnicodeDecodeError):
+        text = remembered.read([name])[0].decode()
+        if re.fullmatch("[0-9a-f]{64}", text):  # and not cut short by a power failure
+            return text
     digest = hashlib.sha256()
     _hash_file(file, digest)
     age_seconds = time.time() - path.stat().st_mtime
@@ -258,23 +260,23 @@ def _hash_file(file: SourceFile, digest: Any) -> None:
 def _persistent_blocks(piece: Piece, columns: tuple[str, str]) -> files.Blocks:
     """The blocks, each once. A file elsewhere whose read fails is read again, from its start and up to where it failed."""
     num_given = 0
-    for seconds in PAUSES:
+    for seconds in (*PAUSES, None):
         try:
             for block in itertools.islice(_blocks(piece, columns), num_given, None):
                 yield block
                 num_given += 1
             return
         except Exception as error:
-            if not _may_pass(piece.name, error):
+            if seconds is None or not _may_pass(piece.name, error):
                 raise
             time.sleep(seconds)
-    yield from itertools.islice(_blocks(piece, columns), num_given, None)
 
 
 def _may_pass(name: str, error: Exception) -> bool:
     """Whether it may come of the way to a file elsewhere, not of its content; fsspec's libraries raise what they like."""
-    of_content = (InputError, FileNotFoundError, PermissionError, gzip.BadGzipFile, EOFError, pa.ArrowException)
-    return location.is_uri(name) and not isinstance(error, of_content)
+    of_content = (InputError, FileNotFoundError, PermissionError, EOFError, pa.ArrowException)
+    is_damaged = isinstance(error, of_content) or _DAMAGED.search(str(error))
+    return location.is_uri(name) and not is_damaged
 
 
 def _blocks(piece: Piece, columns: tuple[str, str]) -> files.Blocks:

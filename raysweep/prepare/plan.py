@@ -127,10 +127,11 @@ class Plan:
 def make_plan(config: SweepConfig, space: Space, *, resumed: Prepared | None = None) -> Plan:
     """The plan of a sweep. Where it is a run that is ``resumed``, what that run read, the dev split stays as it was carved.
 
-    This may take a while: it lists the sources, hashes a source that is one file of this machine, hashes the files of each
-    local encoder, and downloads an encoder of the Hugging Face hub that is not in the local cache. It writes no artifact and
-    needs no cluster. Raises InputError for a source that cannot be read, an encoder that cannot be found, and, where the
-    encoder's weights are in one safetensors file, a freezing level of the space that it lacks.
+    This may take a while: it lists the sources, hashes a source that is one file of this machine, unless it is large and was
+    hashed before, hashes the files of each local encoder, and downloads an encoder of the Hugging Face hub that is not in
+    the local cache. It writes no artifact and needs no cluster. Raises InputError for a source that cannot be read, an
+    encoder that cannot be found, and, where the encoder's weights are in one safetensors file, a freezing level of the space
+    that it lacks.
     """
     listed = ingest.list_pieces(config.data)
     fingerprints = _fingerprints(config.data, listed)

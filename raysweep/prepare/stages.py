@@ -277,7 +277,7 @@ class Coordinator:
 
 
 def _found(into: ShardSet, job: ChunkedJob | SearchJob) -> dict[int, Report]:
-    """The reports of the shards that are there, by number, but for such as have not the rows that the job gives them."""
+    """The reports of the shards that are there, by number, without those whose rows are not the job's."""
     found = into.found()
     return {number: report for number, report in found.items() if report.get("rows") == job.rows(number)}
 

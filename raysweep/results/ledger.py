@@ -6,7 +6,6 @@ Each line has a number and a digest of all lines above it, so that a line that i
 import dataclasses
 import hashlib
 import json
-import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import Any
 from raysweep.errors import InputError
 from raysweep.results.events import Event, read_event
 from raysweep.storage import location
-from raysweep.storage.folder import BucketFolder, Folder, as_folder
+from raysweep.storage.folder import BucketFolder, Folder, as_folder, flush
 from raysweep.storage.line_log import LineLog, line_log, read_log, read_noted
 from raysweep.terminal import uninterrupted
 
@@ -238,10 +237,8 @@ def write_dependence(run: Folder, name: str, position: Position) -> None:
     folder = run.path / name
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f".{uuid.uuid4().hex[:8]}.json"
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(dataclasses.asdict(position), file)
-        file.flush()
-        os.fsync(file.fileno())
+    temporary.write_text(json.dumps(dataclasses.asdict(position)), encoding="utf-8")
+    flush(temporary)
     temporary.replace(folder / AFTER)
     run.store(f"{name}/{AFTER}")
     run.let_go(name)

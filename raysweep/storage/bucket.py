@@ -24,13 +24,14 @@ T = TypeVar("T")
 
 PATIENCE_SECONDS = 600.0  # for a store that does not answer, or answers that it cannot for now
 FIRST_PATIENCE_SECONDS = 20.0  # where the URI, the credentials or the network may be wrong
+LEASE = "lease.json"  # on what lies below a URI
 PART_BYTES = 16 * 2**20  # of an object that is read at once
 NUM_THREADS = 8
 TIMEOUT_VARIABLE = "RAYSWEEP_REQUEST_SECONDS"
 DEFAULT_TIMEOUT_SECONDS = 30.0  # for one request with what it carries, which is at most PART_BYTES
 
 _RETRY_SECONDS = 20.0  # for which the client itself makes a request again
-_PAUSE_SECONDS = 3.0  # before which it does so, at most
+_PAUSE_SECONDS = 3.0  # the longest pause between its tries
 _RETRIES: Any = {
     "max_retries": 5,
     "retry_timeout": timedelta(seconds=_RETRY_SECONDS),
@@ -90,7 +91,7 @@ class Bucket:
         """InputError unless the store answers, which is not waited for long: for what a user has just named."""
         patience, self.patience = self.patience, min(self.patience, FIRST_PATIENCE_SECONDS)
         try:
-            self.size_of("lease.json")
+            self.size_of(LEASE)
         finally:
             self.patience = patience
 
@@ -309,7 +310,7 @@ def _profile_credentials() -> Any:
     except ImportError:  # no boto3
         return None
     try:
-        # Which lets the client keep nothing: boto3 does, and is asked at each request, as only it knows when they expire.
+        # A life of 0: boto3, which alone knows when they expire, is asked at each request.
         return Boto3CredentialProvider(ttl=timedelta(0))
     except ValueError:  # no credentials in any profile
         return None

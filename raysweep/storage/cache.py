@@ -1,7 +1,7 @@
 """Copies on this machine of artifacts in an object store, under their names. What is used least recently goes.
 
-A copy is made under a hidden name, ``.NAME.`` and eight digits, and goes under one again before it is removed. So a process
-that is killed leaves a part of a copy under a hidden name only.
+A copy is made under a hidden name, ``.NAME.`` and eight hexadecimal digits, and goes under one again before it is removed.
+So a process that is killed leaves a part of a copy under a hidden name only.
 """
 
 import contextlib
@@ -110,12 +110,12 @@ def _make_room(place: Path, num_bytes: int) -> None:
     if needed_bytes > limit_bytes:
         raise InputError(
             f"{root}: the cache may hold {limit_bytes / 2**30:g} GiB, but {place.name} and what is in use take "
-            f"{_shown_gib(needed_bytes)}; set {LIMIT_VARIABLE} to that or more on every node"
+            f"{_shown_gib(needed_bytes)} GiB; set {LIMIT_VARIABLE} to that or more on every node"
         )
 
 
 def _worth(copy: Path) -> tuple[bool, float]:
-    """What orders copies by when they go: parts of copies before whole ones, and whole ones by their last use."""
+    """What copies are sorted by, the first to go first: parts of copies, then the least recently used."""
     try:
         last_used = copy.stat().st_mtime
     except OSError:  # another process has removed it, or finished downloading
@@ -124,10 +124,10 @@ def _worth(copy: Path) -> tuple[bool, float]:
 
 
 def check_room(folder: Folder, names: Iterable[str]) -> None:
-    """InputError where artifacts in an object store, which trials use at a time, are larger than a cache may be."""
+    """InputError where artifacts in an object store, which trials use together, are larger than a cache may be."""
     if isinstance(folder, LocalFolder):  # from where they are used as they are
         return
-    num_bytes = sum(sum(folder.sizes(name).values()) for name in names)
+    num_bytes = sum(sum(folder.sizes(name).values()) for name in set(names))
     limit = limit_gib()
     if num_bytes > limit * 2**30:
         raise InputError(

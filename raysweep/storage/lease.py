@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from raysweep.storage.bucket import Bucket, StorageError, Stored, attempt_seconds
+from raysweep.errors import InputError
+from raysweep.storage.bucket import LEASE, Bucket, StorageError, Stored, attempt_seconds
 
-SECONDS = 120.0  # that a lease lasts from when the store got it
+SECONDS = 120.0  # that a lease lasts from when the store got it;
+USUAL_ATTEMPT_SECONDS = 60.0  # longer in proportion where an attempt at a request may take longer than this
 RENEW_SECONDS = 20.0
 NOTICE_SECONDS = 5.0  # in which a holder that finds its lease taken stops what it does
 CLOCK_SECONDS = 2.0  # by which times of a store may be off: they are rounded to seconds
@@ -35,8 +37,8 @@ class Lease:
     """
 
     bucket: Bucket
-    name: str = "lease.json"
-    seconds: float = field(default_factory=lambda: SECONDS)
+    name: str = LEASE
+    seconds: float = field(default_factory=lambda: SECONDS * max(1.0, attempt_seconds() / USUAL_ATTEMPT_SECONDS))
     renew_seconds: float = field(default_factory=lambda: RENEW_SECONDS)
     advice: str = ". To stop it and go on at once: --take-over"  # for those who wait
     on_lost: Callable[[], None] = lambda: None  # called from the thread that renews it
@@ -98,7 +100,7 @@ class Lease:
         """Return once the lease that was found has ended, or has changed."""
         if _parsed(found).get("released"):
             return
-        ends = found.modified + timedelta(seconds=self.seconds + CLOCK_SECONDS)
+        ends = found.modified + timedelta(seconds=self._seconds_of(found) + CLOCK_SECONDS)
         now = self.bucket.now()
         if now < ends:
             until = datetime.now() + (ends - now)
@@ -114,6 +116,11 @@ class Lease:
             except FileNotFoundError:  # somebody removed it
                 return
             now = self.bucket.now()
+
+    def _seconds_of(self, found: Stored) -> float:
+        """How long a lease lasts, by what it says itself."""
+        seconds = _parsed(found).get("seconds")
+        return float(seconds) if isinstance(seconds, int | float) else self.seconds
 
     def ensure(self, say: Callable[[str], None]) -> None:
         """Return while the lease is held for as long as a request may take. Otherwise this waits until it is renewed.
@@ -161,7 +168,7 @@ class Lease:
                 return
 
     def _content(self, *, released: bool = False) -> bytes:
-        values = {"holder": _holder(), "session": self.session, "note": self.note}
+        values = {"holder": _holder(), "session": self.session, "seconds": self.seconds, "note": self.note}
         # Each renewal is a version of its own, so that the tag of it names no other.
         return json.dumps({**values, "released": released, "version": uuid.uuid4().hex}).encode()
 
@@ -183,6 +190,9 @@ class Lease:
                 return
         except StorageError as error:
             self._problem = error  # tried again, and nothing is written once the time has passed
+            return
+        except InputError as error:  # the bucket is gone
+            self._problem = StorageError(errno.EACCES, str(error), self.bucket.uri)
             return
         except FileNotFoundError:
             self._lose_to("nobody: the lease was removed")

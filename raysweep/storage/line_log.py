@@ -16,11 +16,9 @@ from typing import Any, Protocol
 
 from raysweep.errors import InputError
 from raysweep.storage import location
-from raysweep.storage.bucket import StorageError
+from raysweep.storage.bucket import LEASE, StorageError
 from raysweep.storage.folder import BucketFolder, Folder, LocalFolder
 from raysweep.storage.lease import Lease, read_note
-
-LEASE = "lease.json"  # on a log in an object store
 
 
 class LineLog(Protocol):
@@ -172,7 +170,7 @@ class LineObjects:
     ) -> None:
         self.noted: dict[str, Any] | None = {}
         self._folder, self._name, self._say, self._take_over = folder, name, say, take_over
-        unguarded = dataclasses.replace(folder.bucket)  # by which the lease itself is written
+        unguarded = dataclasses.replace(folder.bucket, guard=lambda: None)  # by which the lease itself is written
         self._lease = Lease(unguarded, folder.object_name(LEASE), on_lost=on_lost)
         self._is_open = False
 

@@ -49,9 +49,14 @@ def _lock_path(folder: Path) -> Path:
 
 def _lock(path: Path) -> None:
     """Lock a file until the kernel frees it, when this process ends. Other containers see that, but not its number."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # which nothing closes before
-    with contextlib.suppress(OSError):  # a file system without locks, where nothing is taken for a leftover
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # which nothing closes before
+        with contextlib.suppress(OSError):  # a file system without locks, where nothing is taken for a leftover
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):  # another process may have taken it for a leftover in between
+            if os.fstat(descriptor).st_ino == path.stat().st_ino:
+                return
+        os.close(descriptor)
 
 
 def _remove_leftover(path: Path) -> None:

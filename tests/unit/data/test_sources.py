@@ -431,6 +431,18 @@ def test_a_read_of_this_machine_is_not_made_again(tmp_path: Path, monkeypatch: p
     assert len(reads) == 1
 
 
+def test_a_damaged_file_elsewhere_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = gzip.compress(b"text,label\n" + b"a,1\n" * 9999, mtime=0)
+    for number, damaged in enumerate((content[:-20], b"no gzip")):
+        name = f"memory://raysweep-test/damaged-{number}.csv.gz"
+        with fsspec.open(name, "wb") as file:
+            file.write(damaged)
+        monkeypatch.setattr(time, "sleep", pytest.fail)
+        with pytest.raises(InputError, match="cannot be read") as raised:
+            texts_of(name)
+        assert not isinstance(raised.value, StorageError)
+
+
 def test_a_large_file_is_read_again_only_where_its_size_or_time_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -453,6 +465,9 @@ def test_a_large_file_is_read_again_only_where_its_size_or_time_has_changed(
     with monkeypatch.context() as patch:
         patch.setattr(sources, "stored", None)  # so that reading it fails
         assert fingerprint(str(path)) == digest_of("text,label\nb,1\n")
+    (remembered,) = (tmp_path / "cache" / "digests").iterdir()
+    remembered.write_bytes(b"")  # as after a power failure
+    assert fingerprint(str(path)) == digest_of("text,label\nb,1\n")
     write("text,label\nc,1\n", age_seconds=50)
     assert fingerprint(str(path)) == digest_of("text,label\nc,1\n")
     write("text,label\nlonger,1\n", age_seconds=50)

@@ -144,13 +144,13 @@ def test_credentials_that_have_expired_are_used_no_more(
     """However soon they do: with the client's own half hour the second request would have the first one's still."""
     end_of_second = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
     second = {"access_key": "second-key", "secret_key": "secret", "token": "token", "expiry_time": end_of_second}
-    first = credentials("first-key", datetime.now(UTC) + timedelta(seconds=2), lambda: second)
+    first = credentials("first-key", datetime.now(UTC) + timedelta(seconds=8), lambda: second)
     monkeypatch.setattr(boto3.Session, "get_credentials", lambda session: first)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     bucket.write("one", b"1")
     assert server.last_key() == "first-key"
-    time.sleep(2.1)
+    time.sleep(8.1)
     bucket.write("one", b"2")
     assert server.last_key() == "second-key"
 

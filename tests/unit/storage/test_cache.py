@@ -59,7 +59,7 @@ def test_what_no_process_uses_makes_room(store: BucketFolder, tmp_path: Path) ->
 def test_a_cache_that_what_is_in_use_fills_is_refused_with_the_size(store: BucketFolder) -> None:
     places = [cached(store, name) for name in ("encoded-1", "encoded-2")]
     with pytest.raises(
-        InputError, match=rf"encoded-3 and what is in use take 0.01; set {cache.LIMIT_VARIABLE} to that"
+        InputError, match=rf"encoded-3 and what is in use take 0.01 GiB; set {cache.LIMIT_VARIABLE} to that"
     ):
         cached(store, "encoded-3")
     assert all((place / "rows.npy").stat().st_size == 40 * KIB for place in places)
@@ -68,7 +68,7 @@ def test_a_cache_that_what_is_in_use_fills_is_refused_with_the_size(store: Bucke
 def test_what_a_sweep_reads_is_refused_as_a_whole_before_any_of_it_is_fetched(
     store: BucketFolder, tmp_path: Path
 ) -> None:
-    cache.check_room(store, ["encoded-1", "encoded-2"])
+    cache.check_room(store, ["encoded-1", "encoded-2", "encoded-1"])
     with pytest.raises(InputError, match=rf"trials read takes 0.01 GiB.*set {cache.LIMIT_VARIABLE} to 0.01 or more"):
         cache.check_room(store, ["encoded-1", "encoded-2", "encoded-3"])
     cache.check_room(open_folder(tmp_path), ["encoded-1", "encoded-2", "encoded-3"])
@@ -78,7 +78,7 @@ def test_what_a_sweep_reads_is_refused_as_a_whole_before_any_of_it_is_fetched(
 def test_the_size_that_a_refusal_names_does(store: BucketFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     store.bucket.write("encoded-4/rows.npy", bytes(11 * 2**20))  # 0.0107 GiB
     store.bucket.write(f"encoded-4/{cache.MANIFEST}", b"{}")
-    with pytest.raises(InputError, match="take 0.02;"):
+    with pytest.raises(InputError, match="take 0.02 GiB;"):
         cached(store, "encoded-4")
     monkeypatch.setenv(cache.LIMIT_VARIABLE, "0.02")
     assert cached(store, "encoded-4").is_dir()

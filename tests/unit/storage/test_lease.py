@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from raysweep.errors import InputError
 from raysweep.storage import lease as lease_module
-from raysweep.storage.bucket import Bucket, StorageError
+from raysweep.storage.bucket import Bucket, StorageError, attempt_seconds
 from raysweep.storage.lease import Lease
 from support.s3_server import S3Server
 
@@ -90,16 +91,48 @@ def test_a_holder_that_cannot_renew_writes_nothing_after_the_end(server: S3Serve
 def test_what_is_sent_arrives_before_the_end(bucket: Bucket) -> None:
     """A request may take its time, so none is begun shortly before."""
     said: list[str] = []
-    lease = Lease(bucket, seconds=4, renew_seconds=60)
+    lease = Lease(bucket, seconds=120, renew_seconds=60)
     lease.acquire(pytest.fail)
     lease.ensure(pytest.fail)
-    time.sleep(2.2)
-    asking = threading.Thread(target=lease.ensure, args=(said.append,))
+    lease._held_until -= 70  # so long ago was it renewed: 50 seconds are left, and a request may take 53
+    asking = threading.Thread(target=lease.ensure, args=(said.append,), daemon=True)
     asking.start()
-    asking.join(0.5)
-    assert asking.is_alive() and "nothing is written meanwhile" in said[0]
+    while not said:
+        assert asking.is_alive()
+        time.sleep(0.01)
+    assert "nothing is written meanwhile" in said[0]
     lease.renew()
     asking.join()
+    lease.release()
+
+
+def test_a_lease_lasts_longer_where_requests_may_take_longer_and_says_so(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Lease(bucket).seconds == 120
+    monkeypatch.setenv("RAYSWEEP_REQUEST_SECONDS", "120")
+    slow = Lease(bucket)
+    assert slow.seconds >= 2 * attempt_seconds() == 286
+    slow.acquire(pytest.fail)
+    monkeypatch.delenv("RAYSWEEP_REQUEST_SECONDS")
+    found = bucket.read_version("lease.json")
+    assert Lease(bucket)._seconds_of(found) == slow.seconds
+    slow.release()
+
+
+def test_a_bucket_that_is_gone_ends_the_work_with_that_reason(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = Lease(bucket, renew_seconds=60)
+    lease.acquire(pytest.fail)
+
+    def gone(*_: object) -> None:
+        raise InputError("there is no bucket of this name")
+
+    monkeypatch.setattr(bucket, "replace", gone)
+    lease.renew()
+    lease._held_until -= lease.seconds
+    with pytest.raises(StorageError, match="there is no bucket of this name"):
+        lease.ensure(print)
+    monkeypatch.undo()
     lease.release()
 
 
