@@ -196,7 +196,10 @@ class ShardActors:
         read = ((number, self._read(number, np.arange(*self._job.rows(number)))) for number in numbers)
         # The next block is read, and its cells are found, before this one is searched, so that no shard waits for them.
         asked = ((number, self._ask(*references)) for number, references in _delayed(read, 1))
-        stored = (merge_and_store.remote(self._job, into, number, *answers) for number, answers in asked)
+        stored = (
+            merge_and_store.remote(self._job.search, into, number, self._job.rows(number), *answers)
+            for number, answers in asked
+        )
         for report in _delayed(stored, BLOCKS_AHEAD):
             yield ray.get(report)
 
@@ -218,8 +221,8 @@ class ShardActors:
         return [actor.search.remote(queries, probes) for actor in self.actors]
 
 
-def _merge_and_store(job: SearchJob, into: ShardSet, number: int, *answers: Neighbours) -> Report:
-    return into.write(number, as_shard(merge(answers, job.search), job.rows(number)))
+def _merge_and_store(search: Search, into: ShardSet, number: int, rows: list[int], *answers: Neighbours) -> Report:
+    return into.write(number, as_shard(merge(answers, search), rows))
 
 
 @contextlib.contextmanager
