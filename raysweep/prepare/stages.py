@@ -244,7 +244,8 @@ class Coordinator:
         into = ShardSet(artifact, job.count)
         reports = _found(into, job)
         missing = [number for number in range(job.count) if number not in reports]
-        storing = replace(job, worker=StoringWorker, arguments=(into, job.worker, job.arguments), only=missing)
+        arguments = (into, job.worker, job.arguments)
+        storing = replace(job, worker=StoringWorker, arguments=arguments, only=missing)
         results = self._run(storing, request, is_here=is_here)
         made = (json.loads(columns["report"][0]) for columns in results)
         reports |= zip(missing, self._counted(made, reports, nothing), strict=True)

@@ -18,6 +18,7 @@ from raysweep.storage.bucket import LEASE, Bucket, StorageError, Stored, attempt
 
 SECONDS = 120.0  # that a lease lasts from when the store got it;
 USUAL_ATTEMPT_SECONDS = 60.0  # longer in proportion where an attempt at a request may take longer than this
+MOST_SECONDS = 86_400.0  # that a lease is believed to last
 RENEW_SECONDS = 20.0
 NOTICE_SECONDS = 5.0  # in which a holder that finds its lease taken stops what it does
 CLOCK_SECONDS = 2.0  # by which times of a store may be off: they are rounded to seconds
@@ -120,7 +121,9 @@ class Lease:
     def _seconds_of(self, found: Stored) -> float:
         """How long a lease lasts, by what it says itself."""
         seconds = _parsed(found).get("seconds")
-        return float(seconds) if isinstance(seconds, int | float) else self.seconds
+        if isinstance(seconds, int | float) and 0 < seconds <= MOST_SECONDS:  # neither damaged nor NaN
+            return float(seconds)
+        return self.seconds
 
     def ensure(self, say: Callable[[str], None]) -> None:
         """Return while the lease is held for as long as a request may take. Otherwise this waits until it is renewed.

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import threading
 import time
@@ -117,6 +118,9 @@ def test_a_lease_lasts_longer_where_requests_may_take_longer_and_says_so(
     monkeypatch.delenv("RAYSWEEP_REQUEST_SECONDS")
     found = bucket.read_version("lease.json")
     assert Lease(bucket)._seconds_of(found) == slow.seconds
+    for damaged in (b"NaN", b"Infinity", b"-1", b"1e99", b'"long"'):
+        content = b'{"holder": "somebody", "seconds": ' + damaged + b"}"
+        assert Lease(bucket)._seconds_of(dataclasses.replace(found, content=content)) == 120
     slow.release()
 
 
