@@ -92,7 +92,7 @@ def levels(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def frozen_names(names: Sequence[str], level: str, *, freeze_output_dense: bool = False) -> frozenset[str]:
-    """The parameters that ``level`` freezes, and output.dense of every block if asked.
+    """The parameters that ``level`` freezes, and the weight of output.dense of every block if asked.
 
     ``names`` may carry any prefix, such as ``0.model.``. Raises InputError when the encoder lacks the level, when
     nothing would be left to train, and when its structure is not recognised (which ``none`` does not need).
@@ -104,7 +104,7 @@ def frozen_names(names: Sequence[str], level: str, *, freeze_output_dense: bool 
     num_blocks = _num_blocks(depths)
     frozen = _frozen(depths, level)
     if freeze_output_dense:
-        frozen |= {name for name, depth in depths.items() if _is_output(depth)}
+        frozen |= {name for name, depth in depths.items() if _is_output(depth) and name.endswith(".weight")}
     if level_depth(level) >= _EMBEDDING_DEPTHS + _BLOCK_DEPTHS * num_blocks:
         problem = "the encoder lacks it"
     elif not _trainable(depths, frozen):

@@ -1,5 +1,7 @@
 """One trial's configuration: a point of the space, all that its training is told."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
@@ -10,7 +12,10 @@ from raysweep.config.losses import LOSSES
 from raysweep.config.strict import Frozen, explain
 from raysweep.errors import InputError
 
-SCHEDULES = ("constant", "linear", "quadratic", "cosine", "exponential")
+SCHEDULES = ("constant", "linear", "quadratic", "polynomial", "cosine", "exponential")
+
+# They came after runs had been made without them. At these values they say what the trials of those runs did.
+LATER_PARAMETERS: Mapping[str, Any] = MappingProxyType({"resample_each_rung": False, "fresh_optimizer": False})
 
 
 class TrialConfig(Frozen):
@@ -37,17 +42,23 @@ class TrialConfig(Frozen):
     base_batch_size: int = Field(
         64, ge=1, description="examples per optimizer step at which learning_rate_rule leaves learning_rate as it is"
     )
-    optimizer: Literal["adamw", "adamax", "sgd"] = Field("adamw", description="optimizer of PyTorch")
+    optimizer: Literal["adamw", "adamax", "adadelta", "sgd"] = Field("adamw", description="optimizer of PyTorch")
     momentum: float | None = Field(
-        None, ge=0, lt=1, description="momentum of sgd, 0 if not given; the other optimizers have their own"
+        None,
+        ge=0,
+        lt=1,
+        description="momentum of sgd, 0 if not given; of adamw and adamax the first beta, 0.9 if not given, and at 0 the "
+        "second beta of adamax is 0 too; adadelta has none",
     )
-    weight_decay: float = Field(0.01, ge=0, lt=1, description="weight decay of the optimizer")
+    weight_decay: float = Field(0.01, ge=0, description="weight decay of the optimizer; published ones reach 100")
     max_gradient_norm: float = Field(1.0, gt=0, description="gradients of a greater norm are scaled down to it")
     freezing: str = Field(
         "none",
         description=f"part of the encoder, counted from its input, that is not trained: {', '.join(freezing.FORMS)}",
     )
-    freeze_output_dense: bool = Field(False, description="also freeze output.dense in every block")
+    freeze_output_dense: bool = Field(
+        False, description="also freeze the weights of output.dense in every block, but not its biases"
+    )
     dropout: float | None = Field(
         None, ge=0, lt=1, description="rate of every dropout layer; the encoder's own if not given"
     )
@@ -66,11 +77,18 @@ class TrialConfig(Frozen):
         None, ge=0, description="optimizer steps that warm up; warmup_fraction decides if not given"
     )
     restart_each_rung: bool = Field(False, description="begin the schedule anew at each rung")
+    resample_each_rung: bool = Field(
+        False,
+        description="each rung takes a sample of its own from all examples, in place of those that the rungs before left",
+    )
+    fresh_optimizer: bool = Field(
+        False, description="each rung begins with a new optimizer, which remembers no gradient"
+    )
     idle_rungs: int | None = Field(
         None,
         ge=1,
-        description="the trial ends after so many rungs without improvement of validation loss and errors; never if not "
-        "given",
+        description="the trial ends after so many rungs in a row of which none had both a lower validation loss and fewer "
+        "errors than the last that had; never if not given",
     )
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto",
@@ -83,8 +101,8 @@ class TrialConfig(Frozen):
         self._check_loss()
         freezing.check_level(self.freezing)
         self._check_schedule()
-        if self.optimizer != "sgd" and self.momentum is not None:
-            raise ValueError(f"momentum is given, but the optimizer {self.optimizer} has its own")
+        if self.optimizer == "adadelta" and self.momentum is not None:
+            raise ValueError("momentum is given, but the optimizer adadelta has none")
         return self
 
     def _check_schedule(self) -> None:
@@ -112,6 +130,12 @@ class TrialConfig(Frozen):
             raise ValueError(f"the loss {self.loss} needs a {name}")
         else:
             parameter.check(f"{name} of the loss {self.loss}", value)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The values that make this configuration another than others; those that came later only where they differ."""
+        values = self.model_dump(mode="json")
+        return {key: value for key, value in values.items() if LATER_PARAMETERS.get(key, ...) != value}
 
     @property
     def peak_learning_rate(self) -> float:

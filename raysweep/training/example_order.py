@@ -33,6 +33,10 @@ class ExampleOrder:
             return 1.0, 0.0
         return float(self.targets.max()), float(self.targets.min())
 
+    def restart(self) -> None:
+        """Leave what is drawn and not taken: the next examples are a sample of their own."""
+        self.remaining = self.remaining[:0]
+
     def take(self, count: int) -> tuple[npt.NDArray[np.integer], npt.NDArray[Any] | None]:
         """The next examples: ids (count, columns), and targets (count,) where the kind has any."""
         while len(self.remaining) < count:

@@ -11,7 +11,8 @@ _BY_PROGRESS: Mapping[str, Callable[[float], float]] = MappingProxyType(
     {
         "constant": lambda progress: 1.0,
         "linear": lambda progress: 1.0 - progress,
-        "quadratic": lambda progress: (1.0 - progress) ** 2,
+        "quadratic": lambda progress: 1.0 - progress**2,
+        "polynomial": lambda progress: (1.0 - progress) ** 2,
         "cosine": lambda progress: 0.5 * (1.0 + math.cos(math.pi * progress)),
     }
 )
@@ -24,9 +25,12 @@ def multiplier(
 
     Rises linearly from 0 over ``warmup_steps`` (which may exceed ``num_steps``: the rate then never gets to its full
     value), then follows the schedule: the same values as transformers' schedulers of these names, ``constant`` as its
-    ``constant_with_warmup``, ``quadratic`` as its ``polynomial`` of power 2 that ends at 0. To restart a schedule, count
-    steps from the restart. ``exponential`` is ``decay ** rung``, rungs counted from 0, as torch's ``ExponentialLR`` gives
-    when stepped at the end of each epoch.
+    ``constant_with_warmup``, ``polynomial`` of power 2 and ending at 0. ``quadratic`` is ``1 - progress ** 2``, of Vasilyev
+    et al. 2024, Table 19. To restart a schedule, count steps from the restart.
+
+    ``exponential`` is ``decay ** rung``, rungs counted from 0, as torch's ``ExponentialLR`` gives when stepped at the end of
+    each epoch. Table 19 reads as if the step were the optimizer's; the rate would then be spent after some hundred of
+    them, which the numbers of epochs in Table 17 exclude.
     """
     if step < warmup_steps:
         return step / warmup_steps

@@ -209,6 +209,7 @@ class Training:
             stop = self.idle.update(loss, errors)
         progress.begin_rung()
         self.loss_sum.zero_()
+        self._begin_afresh()
         return RungResult(
             step=progress.rung,
             examples_seen=progress.seen,
@@ -218,6 +219,13 @@ class Training:
             train_seconds=progress.train_seconds,
             stop=stop,
         )
+
+    def _begin_afresh(self) -> None:
+        """Leave behind what the configuration says that a rung does not take over from the one before."""
+        if self.config.resample_each_rung:
+            self.order.restart()
+        if self.config.fresh_optimizer:
+            self.optimizer = optimizers.build(self.config, self.parameters.values())
 
     def _validate(self, encoded: Encoded) -> tuple[float, int]:
         """The trial's loss over validation examples, and its count of errors."""

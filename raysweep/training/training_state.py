@@ -84,7 +84,7 @@ def restore(training: Training, folder: str | Path | Folder) -> RungResult | Non
 def _identity(training: Training) -> dict[str, Any]:
     """What a checkpoint and the trial that goes on from it must have in common."""
     return {
-        "config": training.config.model_dump(mode="json"),
+        "config": training.config.identity,
         "seed": training.seed,
         "num_rungs": training.num_rungs,
     }

@@ -23,7 +23,7 @@ def trial_seed(sweep_seed: int, config: TrialConfig, run: int = 0) -> int:
 
     ``run`` counts a configuration's replicates from 1; each has a seed of its own.
     """
-    parts = [sweep_seed, config.model_dump(mode="json")]
+    parts = [sweep_seed, config.identity]
     if run:
         parts.append(run)
     text = json.dumps(parts, sort_keys=True)

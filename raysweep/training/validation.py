@@ -89,9 +89,10 @@ def triplet_errors(embeddings: npt.NDArray[np.float32], triplets: npt.NDArray[np
 
 @dataclass
 class IdleRule:
-    """Stops after ``rungs`` rungs in which neither the validation loss nor the count of errors fell below its least.
+    """Stops after ``rungs`` rungs without improvement: Vasilyev et al. 2024, appendix E.
 
-    Checkpoints hold the fields under these names. ``idle`` counts such rungs since the last improvement.
+    A rung improves when its validation loss and its count of errors are both below those of the last rung that improved,
+    ``least_loss`` and ``least_errors``. ``idle`` counts the rungs since. Checkpoints hold the fields under these names.
     """
 
     rungs: int
@@ -101,10 +102,14 @@ class IdleRule:
 
     def update(self, loss: float, errors: int) -> str | None:
         """Take one rung's loss and errors. Returns the reason to stop, or None to go on."""
-        better = loss < self.least_loss or self.least_errors is None or errors < self.least_errors
-        self.least_loss = min(self.least_loss, loss)
-        self.least_errors = errors if self.least_errors is None else min(self.least_errors, errors)
-        self.idle = 0 if better else self.idle + 1
+        has_fewer_errors = self.least_errors is None or errors < self.least_errors
+        if loss < self.least_loss and has_fewer_errors:
+            self.least_loss, self.least_errors, self.idle = loss, errors, 0
+            return None
+        self.idle += 1
         if self.idle < self.rungs:
             return None
-        return f"idle for {self.idle} rungs: validation loss {loss:.4g} and {errors} errors improved on neither least"
+        return (
+            f"idle for {self.idle} rungs: validation loss {loss:.4g} and {errors} errors are not both below those of the "
+            "last rung that improved"
+        )

@@ -17,11 +17,12 @@ PEERS = {
         kind: lambda optimizer, warmup, steps, name=name: get_scheduler(name, optimizer, warmup, steps)
         for kind, name in TRANSFORMERS.items()
     },
-    "quadratic": lambda optimizer, warmup, steps: get_polynomial_decay_schedule_with_warmup(
+    "polynomial": lambda optimizer, warmup, steps: get_polynomial_decay_schedule_with_warmup(
         optimizer, warmup, steps, lr_end=0, power=2
     ),
 }
 DECAY = {"exponential": 0.95}
+PUBLISHED = {"quadratic": lambda t, steps: 1 - (t / steps) ** 2}  # Vasilyev et al. 2024, Table 19
 
 
 def sgd() -> torch.optim.Optimizer:
@@ -29,7 +30,18 @@ def sgd() -> torch.optim.Optimizer:
 
 
 def test_every_schedule_has_a_peer():
-    assert {*PEERS, *DECAY} == set(SCHEDULES)
+    assert {*PEERS, *DECAY, *PUBLISHED} == set(SCHEDULES)
+
+
+def test_quadratic_is_the_papers():
+    assert [multiplier("quadratic", step, 4, 0) for step in range(5)] == [1, 0.9375, 0.75, 0.4375, 0]
+
+
+@given(st.sampled_from(sorted(PUBLISHED)), st.integers(1, 200), st.integers(0, 50), st.floats(0, 1))
+def test_equal_to_the_papers_formula_after_the_warm_up(kind, num_steps, warmup_steps, place):
+    t = round(place * num_steps)
+    found = multiplier(kind, warmup_steps + t, warmup_steps + num_steps, warmup_steps)
+    assert found == pytest.approx(PUBLISHED[kind](t, num_steps), abs=1e-12)
 
 
 @pytest.mark.parametrize("warmup_steps", [0, 1, 7, 50, 200])
@@ -121,9 +133,13 @@ def test_learning_rate_rules(rule, batch_size, accumulation_steps, expected):
         ({"schedule": "exponential"}, "the schedule exponential needs a decay"),
         ({"schedule": "linear", "decay": 0.95}, "decay is given, but the schedule linear has none"),
         ({"schedule": "exponential", "decay": 1.0}, "decay"),
-        ({"schedule": "step"}, "schedule is 'step'; allowed: constant, linear, quadratic, cosine, exponential"),
-        ({"optimizer": "adamw", "momentum": 0.9}, "momentum is given, but the optimizer adamw has its own"),
-        ({"optimizer": "adamax", "momentum": 0.0}, "momentum is given, but the optimizer adamax has its own"),
+        (
+            {"schedule": "step"},
+            "schedule is 'step'; allowed: constant, linear, quadratic, polynomial, cosine, exponential",
+        ),
+        ({"optimizer": "adadelta", "momentum": 0.9}, "momentum is given, but the optimizer adadelta has none"),
+        ({"weight_decay": -0.1}, "weight_decay"),
+        ({"weight_decay": float("inf")}, "weight_decay"),
         ({"optimizer": "sgd", "momentum": 1.0}, "momentum"),
         ({"optimizer": "adam"}, "optimizer"),
         ({"learning_rate_rule": "cubic"}, "learning_rate_rule"),

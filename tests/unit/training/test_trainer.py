@@ -1,5 +1,6 @@
 """Training, step by step, against the stock trainer of sentence-transformers on the same batches, in fp32 without dropout."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,15 @@ def test_losses_are_the_stock_trainers_with_the_real_encoder(demo_bench: Workben
     check(config, demo_bench, tmp_path, steps=5, atol=1e-3)
 
 
+OPTIMIZERS = {
+    "sgd": partial(torch.optim.SGD, momentum=0.9),
+    "adamax": torch.optim.Adamax,
+    "adamax without momentum": partial(torch.optim.Adamax, betas=(0.0, 0.0)),  # Vasilyev et al. 2024, Table 20
+    "adamw without momentum": partial(torch.optim.AdamW, betas=(0.0, 0.999)),
+    "adadelta": torch.optim.Adadelta,
+}
+
+
 def torchs(name: str, rate: float) -> Any:
     """Makes an optimizer of torch over the stock trainer's groups, for which its options have no name."""
 
@@ -170,16 +180,18 @@ def torchs(name: str, rate: float) -> Any:
             {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": 0.01},
             {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
         ]
-        if name == "sgd":
-            return torch.optim.SGD(groups, lr=rate, momentum=0.9)
-        return torch.optim.Adamax(groups, lr=rate)
+        return OPTIMIZERS[name](groups, lr=rate)
 
     return build
 
 
-def test_much_weight_decay_is_the_stock_trainers(tiny_bench: Workbench, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("weight_decay", "rate"), [(0.9, 3e-3), (100.0, 3e-5)])
+def test_much_weight_decay_is_the_stock_trainers(
+    weight_decay: float, rate: float, tiny_bench: Workbench, tmp_path: Path
+) -> None:
     """Enough that it shows which parameters decay."""
-    check(exact(weight_decay=0.9, learning_rate=3e-3, examples_per_rung=160), tiny_bench, tmp_path, 20, atol=1e-3)
+    config = exact(weight_decay=weight_decay, learning_rate=rate, examples_per_rung=160)
+    check(config, tiny_bench, tmp_path, 20, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["adamw", "sgd"])
@@ -190,10 +202,16 @@ def test_accumulated_batches_are_the_stock_trainers(name: str, tiny_bench: Workb
     check(config, tiny_bench, tmp_path, 13, torchs("sgd", 0.05) if name == "sgd" else None)
 
 
-@pytest.mark.parametrize("name", ["sgd", "adamax"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_other_optimizers_are_torchs(name: str, tiny_bench: Workbench, tmp_path: Path) -> None:
-    values = {"momentum": 0.9, "learning_rate": 0.05} if name == "sgd" else {}
-    config = exact(optimizer=name, **values)
+    values: dict[str, float] = {}
+    if name == "sgd":
+        values = {"momentum": 0.9, "learning_rate": 0.05}
+    elif name == "adadelta":
+        values = {"learning_rate": 0.3}
+    elif "without momentum" in name:
+        values = {"momentum": 0.0}
+    config = exact(optimizer=name.split()[0], **values)
     check(config, tiny_bench, tmp_path, 12, torchs(name, config.learning_rate))
 
 
@@ -245,6 +263,7 @@ def test_a_trial_whose_activations_do_not_fit_goes_on_with_the_same_gradients(
             "batch_size": 8,
             "accumulation_steps": 2,
             "examples_per_rung": 64,
+            "precision": "fp32",
         }
     )
     weights = []

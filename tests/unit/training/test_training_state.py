@@ -33,6 +33,9 @@ CONFIGS = {
     "softmax, adamax, emb+B0": trial(
         loss="softmax", optimizer="adamax", learning_rate=1e-3, freezing="emb+B0", examples_per_rung=60
     ),
+    "adadelta, a sample and an optimizer for each rung": trial(
+        optimizer="adadelta", learning_rate=1.0, resample_each_rung=True, fresh_optimizer=True
+    ),
     "sgd, momentum, accumulated": trial(optimizer="sgd", momentum=0.9, learning_rate=0.05, accumulation_steps=2),
 }
 

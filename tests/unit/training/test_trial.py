@@ -1,14 +1,18 @@
 """Trials in-process, without Ray: determinism, freezing, divergence."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
+from raysweep.config.trial import trial_config
 from raysweep.data.prepared import Prepared
 from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.results.types import RungProgress
 from raysweep.training import trial as engine
 from raysweep.training import workbench
+from raysweep.training.trainer import Training
 from support.encoders import EVALUATION, trial
 
 
@@ -111,3 +115,68 @@ def test_a_trial_tells_how_far_it_is_within_its_rungs(tiny_bench: workbench.Work
     ]
     assert all(each.examples_per_second > 0 for each in progress)
     assert progress[0].seconds_left == pytest.approx((60 - size) / progress[0].examples_per_second)
+
+
+def examples_of_rungs(bench: workbench.Workbench, **values: object) -> list[list[tuple[int, ...]]]:
+    """The examples that each rung of a trial sees."""
+    training = Training(trial(**values), bench, seed=0, num_rungs=3)
+    rungs = []
+    for _ in range(3):
+        seen: list[tuple[int, ...]] = []
+        take = training.order.take
+
+        def record(count: int, take: Any = take, seen: list[tuple[int, ...]] = seen) -> Any:
+            taken = take(count)
+            seen += map(tuple, taken[0].tolist())
+            return taken
+
+        training.order.take = record  # type: ignore[method-assign]
+        while not training.rung_is_full:
+            training.step()
+        training.order.take = take  # type: ignore[method-assign]
+        training.evaluate()
+        rungs.append(seen)
+    return rungs
+
+
+def test_a_rung_takes_a_sample_of_its_own_only_if_asked(tiny_bench: workbench.Workbench) -> None:
+    """Rungs share out the examples, and where each has a sample of its own, examples come again."""
+    num_examples = len(tiny_bench.prepared.examples("triplet")[0])
+    size = num_examples * 2 // 5
+    shared = examples_of_rungs(tiny_bench, examples_per_rung=size, batch_size=256)
+    assert not set(shared[0]) & set(shared[1])
+    own = examples_of_rungs(tiny_bench, examples_per_rung=size, batch_size=256, resample_each_rung=True)
+    assert all(len(set(rung)) == len(rung) == size for rung in own)  # without replacement within each
+    assert own[0] == shared[0]
+    overlap = len(set(own[0]) & set(own[1])) / size
+    assert overlap == pytest.approx(0.4, abs=0.05)
+
+
+def test_a_fresh_optimizer_remembers_nothing(tiny_bench: workbench.Workbench) -> None:
+    """Its first step has bias corrections of a first step; the one of a trial that goes on does not."""
+    steps = []
+    for fresh in (False, True):
+        training = Training(trial(fresh_optimizer=fresh), tiny_bench, seed=0, num_rungs=2)
+        while not training.rung_is_full:
+            training.step()
+        training.evaluate()
+        training.step()
+        (first, *_) = training.optimizer.state.values()
+        steps.append(int(first["step"]))
+    assert steps == [4, 1]
+
+
+def test_fewer_examples_than_a_batch_are_one_short_batch(tiny_bench: workbench.Workbench) -> None:
+    """Published numbers of examples begin at 50, with batches of 64."""
+    training = Training(trial(examples_per_rung=50, batch_size=64), tiny_bench, seed=0, num_rungs=2)
+    training.step()
+    assert training.rung_is_full and training.progress.seen == 50
+    training.evaluate()
+    assert not training.rung_is_full
+
+
+def test_parameters_that_came_later_leave_the_seeds_of_older_trials() -> None:
+    old = trial()
+    assert "fresh_optimizer" not in old.identity
+    assert trial(fresh_optimizer=True).identity["fresh_optimizer"] is True
+    assert engine.trial_seed(7, trial_config({"loss": "triplet", "learning_rate": 3e-5})) == 4247568698

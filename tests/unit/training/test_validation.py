@@ -63,11 +63,18 @@ def test_errors_are_triplets_whose_negative_is_at_least_as_near() -> None:
     assert triplet_errors(vectors, triplets) == 2
 
 
-def test_idle_means_neither_least_was_undercut() -> None:
-    rule = IdleRule(2)
-    rungs = [(1.0, 10), (0.9, 10), (0.95, 9), (0.9, 9), (0.8, 12), (0.85, 9)]
-    assert [rule.update(*rung) for rung in rungs] == [None] * 6
-    assert rule.update(0.9, 20) == "idle for 2 rungs: validation loss 0.9 and 20 errors improved on neither least"
+def test_a_rung_improves_only_where_loss_and_errors_both_fell() -> None:
+    """Were one enough, only the last rung were idle. An idle rung's lower loss is not what the next has to undercut."""
+    rule = IdleRule(3)
+    rungs = [(1.0, 10), (0.9, 10), (0.95, 9), (0.9, 9), (0.94, 8), (0.8, 12), (0.85, 8)]
+    found = []
+    for rung in rungs:
+        assert rule.update(*rung) is None
+        found.append(rule.idle)
+    assert found == [0, 1, 0, 1, 0, 1, 2]
+    assert rule.update(0.9, 20) == (
+        "idle for 3 rungs: validation loss 0.9 and 20 errors are not both below those of the last rung that improved"
+    )
 
 
 @given(st.lists(st.tuples(st.floats(0, 10), st.integers(0, 50)), min_size=1, max_size=20), st.integers(1, 4))
@@ -75,13 +82,12 @@ def test_idle_rule_against_a_definition(rungs: list[tuple[float, int]], patience
     rule = IdleRule(patience)
     stopped = next((i for i, rung in enumerate(rungs) if rule.update(*rung)), None)
 
-    def better(i: int) -> bool:
-        return i == 0 or rungs[i][0] < min(r[0] for r in rungs[:i]) or rungs[i][1] < min(r[1] for r in rungs[:i])
-
-    expected = next(
-        (i for i in range(len(rungs)) if i >= patience and not any(better(j) for j in range(i - patience + 1, i + 1))),
-        None,
-    )
+    improved = [0]
+    for i in range(1, len(rungs)):
+        if rungs[i][0] < rungs[improved[-1]][0] and rungs[i][1] < rungs[improved[-1]][1]:
+            improved.append(i)
+    idle = [i - max(j for j in improved if j <= i) for i in range(len(rungs))]
+    expected = next((i for i, count in enumerate(idle) if count == patience), None)
     assert stopped == expected
 
 
@@ -109,5 +115,5 @@ def test_a_trial_that_stands_still_ends_also_when_interrupted(loss: str, tiny_be
 
 
 def test_a_trial_that_learns_goes_on(tiny_bench: Workbench) -> None:
-    config = trial(loss="softmax", learning_rate=1e-3, idle_rungs=1, examples_per_rung=40)
+    config = trial(loss="softmax", learning_rate=1e-3, idle_rungs=1, examples_per_rung=200)
     assert [rung.stop for rung in rungs(config, tiny_bench, seed=0, num_rungs=3)][:2] == [None, None]
