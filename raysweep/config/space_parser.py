@@ -208,12 +208,8 @@ def _check_budgets(document: Document, config: SweepConfig, space: Space) -> Non
     if any(isinstance(parameter, Range) for parameter in parameters):
         raise document.error(path, "must be a value or choices: a range meets no milestone")
     rung_sizes = _possible_values(space, "examples_per_rung")
-    batch_sizes = _possible_values(space, "batch_size")
-    largest_batch = max(batch_sizes)
     for size in rung_sizes:
         _check_total_examples(document, config, size)
-        if size < largest_batch:
-            raise document.error(path, f"{size} is less than one batch of {largest_batch}")
         _check_first_examples(document, config, size)
 
 

@@ -113,10 +113,10 @@ class ExamplesConfig(Frozen):
     """How training examples are mined from neighbours under an encoder."""
 
     encoder: Encoder | None = Field(None, description="encoder whose neighbours are mined; the reference if not given")
-    neighbours: Literal["per_class", "pooled"] = Field(
+    neighbours: Literal["per_class", "pooled", "random"] = Field(
         "per_class",
         description="per_class: the k nearest of the own class and the k nearest of the others; pooled: the k nearest of "
-        "all, split by label",
+        "all, split by label; random: k of the own class and k of the others by chance",
     )
     k: int = Field(16, ge=1, le=1024, description="neighbours per sentence")
     min_similarity: float | None = Field(
@@ -127,11 +127,25 @@ class ExamplesConfig(Frozen):
         description="exact: each sentence is compared with every other; inverted_file: with those in the nearest cells, for "
         "many millions, at a recall that prepare measures and states",
     )
+    anchors_per_class: int | None = Field(
+        None,
+        ge=1,
+        description="sentences of each class, drawn by chance, that examples begin with, and with random neighbours end "
+        "with too; all of them if not given",
+    )
     target: int = Field(
         250_000, ge=1, description="most examples sampled of each kind that the losses of the space need"
     )
     same_class_cosine: float = Field(1.0, ge=-1, le=1, description="target cosine of a same-class scored pair")
     other_class_cosine: float = Field(0.0, ge=-1, le=1, description="target cosine of an other-class scored pair")
+
+    @model_validator(mode="after")
+    def _check_random(self) -> "ExamplesConfig":
+        if self.neighbours == "random" and self.min_similarity is not None:
+            raise ValueError(f"min_similarity is {self.min_similarity:g}, but neighbours: random looks at no cosine")
+        if self.neighbours == "random" and self.index != "exact":
+            raise ValueError(f"index is {self.index}, but neighbours: random searches nothing")
+        return self
 
 
 Grid = list[Annotated[float, Field(gt=0, le=100)]]

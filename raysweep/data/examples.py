@@ -133,7 +133,7 @@ def draw(
 def _triplets(chunk: Chunk, rng: np.random.Generator) -> NDArray[np.int32]:
     """Triplets (q, 3). An anchor's are numbered by the neighbour of its own class first, then by the other."""
     counts = num_candidates("triplet", chunk.neighbour_ids)
-    rows, numbers = _pick(counts, chunk.quotas, rng)
+    rows, numbers = pick_distinct(counts, chunk.quotas, rng)
     num_other = _num_neighbours(chunk.neighbour_ids)[:, _OTHER]
     positives, negatives = np.divmod(numbers, num_other[rows])
     positive_ids = chunk.neighbour_ids[rows, _OWN, positives]
@@ -144,7 +144,7 @@ def _triplets(chunk: Chunk, rng: np.random.Generator) -> NDArray[np.int32]:
 def _pairs(chunk: Chunk, slot: int, quotas: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int32]:
     """Pairs (q, 2) of anchors and their neighbours of one slot."""
     counts = _num_neighbours(chunk.neighbour_ids)[:, slot]
-    rows, neighbours = _pick(counts, quotas, rng)
+    rows, neighbours = pick_distinct(counts, quotas, rng)
     return _examples(chunk.anchors[rows], chunk.neighbour_ids[rows, slot, neighbours])
 
 
@@ -152,7 +152,7 @@ def _examples(*columns: NDArray[np.integer]) -> NDArray[np.int32]:
     return np.stack(columns, axis=1).astype(np.int32)
 
 
-def _pick(
+def pick_distinct(
     counts: NDArray[np.int64], quotas: NDArray[np.int64], rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """``quotas[i]`` distinct numbers below ``counts[i]`` for each row i, all subsets alike, as rows and numbers.

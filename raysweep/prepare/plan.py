@@ -77,6 +77,14 @@ class NeighboursStage(Stage):
 
 
 @dataclass(frozen=True)
+class RandomNeighboursStage(Stage):
+    """Training sentences of each training sentence by chance."""
+
+    kind = "neighbours"
+    sentences: Artifact
+
+
+@dataclass(frozen=True)
 class ExamplesStage(Stage):
     """Training examples of one kind, drawn from neighbours."""
 
@@ -248,6 +256,8 @@ class _Planner:
 
     def _neighbours(self, sentences: Artifact) -> Artifact:
         mining = self.config.examples
+        if mining.neighbours == "random":
+            return self._random_neighbours(sentences)
         encoded = self.encoded(sentences, self.config.mining_encoder)
         parameters: dict[str, Any] = {"k": mining.k, "mode": mining.neighbours, "min_similarity": mining.min_similarity}
         if mining.index != "exact":
@@ -255,9 +265,19 @@ class _Planner:
         artifact, keyed = self._key("neighbours", parameters, reads=[sentences, encoded])
         return self._add(NeighboursStage(artifact, keyed, sentences, encoded))
 
+    def _random_neighbours(self, sentences: Artifact) -> Artifact:
+        mining = self.config.examples
+        parameters = {"k": mining.k, "mode": "random", "seed": self.config.seed}
+        if mining.anchors_per_class:
+            parameters["anchors_per_class"] = mining.anchors_per_class
+        artifact, keyed = self._key("neighbours", parameters, reads=[sentences])
+        return self._add(RandomNeighboursStage(artifact, keyed, sentences))
+
     def _examples_of(self, kind: str, sentences: Artifact, neighbours: Artifact) -> Artifact:
         mining = self.config.examples
         parameters: dict[str, Any] = {"example_kind": kind, "target": mining.target, "seed": self.config.seed}
+        if mining.anchors_per_class:
+            parameters["anchors_per_class"] = mining.anchors_per_class
         if kind == "scored_pair":
             parameters["cosines"] = [mining.same_class_cosine, mining.other_class_cosine]
         artifact, keyed = self._key("examples", parameters, reads=[sentences, neighbours])

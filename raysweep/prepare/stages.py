@@ -20,6 +20,7 @@ from raysweep.data import examples, inverted_file
 from raysweep.data.artifacts import Artifact, Store
 from raysweep.data.dataset import Sentences
 from raysweep.data.neighbours import Search
+from raysweep.data.random_neighbours import sample_anchors
 from raysweep.data.shards import Report, ShardSet
 from raysweep.encoders.locate import locate_same
 from raysweep.encoders.size import EncoderSize
@@ -27,7 +28,14 @@ from raysweep.errors import InputError
 from raysweep.prepare import neighbour_shards
 from raysweep.prepare.chunks import ChunkedJob, open_ray_data
 from raysweep.prepare.neighbour_shards import Cells, SearchJob, TrainVectors
-from raysweep.prepare.plan import EncodedStage, ExamplesStage, NeighboursStage, SentencesStage, Stage
+from raysweep.prepare.plan import (
+    EncodedStage,
+    ExamplesStage,
+    NeighboursStage,
+    RandomNeighboursStage,
+    SentencesStage,
+    Stage,
+)
 from raysweep.prepare.sentences import SentencesBuilder
 from raysweep.prepare.workers import (
     CandidateCounter,
@@ -35,6 +43,7 @@ from raysweep.prepare.workers import (
     EncodeWorker,
     ExampleWorker,
     NeighbourWorker,
+    RandomNeighbourWorker,
     StoringWorker,
 )
 from raysweep.storage.bucket import StorageError
@@ -125,6 +134,9 @@ class Coordinator:
             case NeighboursStage():
                 summary, reports = self._neighbours(stage)
                 self.store.finish(stage.artifact, stage.parameters, summary, reports)
+            case RandomNeighboursStage():
+                summary, reports = self._random_neighbours(stage)
+                self.store.finish(stage.artifact, stage.parameters, summary, reports)
             case ExamplesStage():
                 summary, reports = self._examples(stage)
                 self.store.finish(stage.artifact, stage.parameters, summary, reports)
@@ -181,6 +193,14 @@ class Coordinator:
         counts = {"num_sentences": job.num_rows, "num_with_neighbours": num_with_neighbours}
         return {**counts, **described}, reports
 
+    def _random_neighbours(self, stage: RandomNeighboursStage) -> tuple[Summary, list[Report]]:
+        num_train = stage.sentences.summary["num_sentences"]["train"]
+        job = ChunkedJob(RandomNeighbourWorker, (stage.sentences, stage.parameters), num_train, examples.CHUNK)
+        nothing = StageProgress(0, num_train, "sentences")
+        reports = self._stored(stage.artifact, job, self._request(), nothing, is_here=num_train <= FEW_ROWS)
+        num_with_neighbours = sum(report["num_with_neighbours"] for report in reports)
+        return {"num_sentences": num_train, "num_with_neighbours": num_with_neighbours}, reports
+
     def _search_shards(
         self, job: SearchJob, artifact: Artifact, request: Request, num_shards: int, nothing: StageProgress
     ) -> tuple[Summary, list[Report]]:
@@ -215,6 +235,9 @@ class Coordinator:
     def _examples(self, stage: ExamplesStage) -> tuple[Summary, list[Report]]:
         parameters = dict(stage.parameters)
         counts = self._count_candidates(stage)
+        if per_class := parameters.get("anchors_per_class"):
+            is_anchor = sample_anchors(_train_labels(stage.sentences), per_class, parameters["seed"])
+            counts[~is_anchor] = 0
         quotas = examples.allocate(counts, parameters["target"], parameters["seed"])
         num_examples = int(quotas.sum())
         if not num_examples:
@@ -297,6 +320,11 @@ def _num_rows(sentences: Artifact) -> int:
     """How many sentences there are, those of no split among them, which older versions did not note."""
     noted = sentences.summary.get("num_rows")
     return len(Sentences(sentences.folder)) if noted is None else int(noted)
+
+
+def _train_labels(sentences: Artifact) -> npt.NDArray[np.integer]:
+    opened = Sentences(sentences.folder)
+    return np.asarray(opened.labels[opened.ids("train")])
 
 
 def _search_job(stage: NeighboursStage, centroids: ShardSet) -> SearchJob:

@@ -20,6 +20,7 @@ from raysweep.data.artifacts import Artifact
 from raysweep.data.dataset import Sentences
 from raysweep.data.neighbour_shard import NeighbourShard
 from raysweep.data.neighbours import merge
+from raysweep.data.random_neighbours import RandomNeighbours, sample_anchors
 from raysweep.data.shards import Shard, ShardSet, open_array
 from raysweep.encoders import encoder
 from raysweep.encoders.loaded import LoadedEncoder
@@ -92,6 +93,26 @@ class NeighbourWorker:
         queries = self.source.read(np.arange(*rows))
         answer = self.shard.search(queries, self.job.search)
         return as_shard(merge([answer], self.job.search), rows)
+
+
+class RandomNeighbourWorker:
+    """Neighbours by chance of chunks of rows."""
+
+    def __init__(self, sentences: Artifact, parameters: Mapping[str, Any]) -> None:
+        opened = Sentences(sentences.folder)
+        train = opened.ids("train")
+        labels = np.asarray(opened.labels[train])
+        is_anchor = None
+        if per_class := parameters.get("anchors_per_class"):
+            is_anchor = sample_anchors(labels, per_class, parameters["seed"])
+        groups = np.asarray(opened.duplicate_groups[train])
+        self.neighbours = RandomNeighbours(labels, groups, parameters["k"], is_anchor)
+        self.seed = parameters["seed"]
+
+    def __call__(self, chunk: Columns) -> Shard:
+        rows = rows_of(chunk)
+        stream = np.random.SeedSequence(self.seed, spawn_key=(rows[0],))
+        return as_shard(self.neighbours.draw(*rows, np.random.default_rng(stream)), rows)
 
 
 class CandidateCounter:

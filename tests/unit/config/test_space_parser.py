@@ -84,8 +84,9 @@ def test_the_required_spaces_are_shipped() -> None:
     assert {"demo", "polarity", "published_grid", "adiabatic", "smoke"} <= {path.stem for path in SHIPPED}
 
 
-def test_published_grid_is_the_17_published_configurations() -> None:
-    document = Document.read(next(path for path in SHIPPED if path.stem == "published_grid"))
+@pytest.mark.parametrize("name", ["published_grid", "published_text"])
+def test_published_grid_is_the_17_published_configurations(name: str) -> None:
+    document = Document.read(next(path for path in SHIPPED if path.stem == name))
     config = configuration.parse(document)
     space = space_parser.parse(document, config)
     study = optuna.create_study()

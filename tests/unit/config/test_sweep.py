@@ -44,7 +44,6 @@ REFUSED = [
         "  examples_per_rung: 3000\nearly_stopping: {policy: asha}",
         r"2048 is no multiple of examples_per_rung 3000",
     ),
-    ("  examples_per_rung: 2048", "  examples_per_rung: 32", r"less than one batch of 64"),
     ("  examples_per_rung: 2048", "  examples_per_run: 2048", r"unknown key \(did you mean examples_per_rung\?\)"),
     (
         "model: demo",

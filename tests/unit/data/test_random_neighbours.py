@@ -1,0 +1,56 @@
+"""Neighbours by chance against their definition, and how often each comes up."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raysweep.data.random_neighbours import RandomNeighbours, sample_anchors
+
+ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), min_size=1, max_size=30)
+
+
+@given(ROWS, st.integers(1, 6), st.integers(0, 9), st.booleans())
+def test_each_is_another_sentence_of_its_side_and_comes_once(
+    rows: list[tuple[int, int]], k: int, seed: int, only_some: bool
+) -> None:
+    """As many as there are, up to k. Rows of one label and text are never each other's; the ids of groups are any."""
+    labels = np.array([label for label, _ in rows])
+    groups = np.array([7 * label - 3 * text for label, text in rows])
+    is_anchor = np.random.default_rng(seed).random(len(rows)) < 0.6 if only_some else None
+    anchors = range(len(rows)) if is_anchor is None else np.flatnonzero(is_anchor).tolist()
+    found = RandomNeighbours(labels, groups, k, is_anchor).draw(0, len(rows), np.random.default_rng(seed))
+    assert np.isnan(found.cosines).all()
+    for row, sides in enumerate(found.ids.tolist()):
+        own = {i for i in anchors if labels[i] == labels[row] and groups[i] != groups[row]}
+        others = {i for i in anchors if labels[i] != labels[row]}
+        for ids, allowed in zip(sides, (own, others), strict=True):
+            count = min(k, len(allowed)) if row in anchors else 0
+            assert set(ids[:count]) <= allowed
+            assert len(set(ids[:count])) == count
+            assert ids[count:] == [-1] * (k - count)
+
+
+def test_all_are_alike_likely() -> None:
+    """Of 12 rows, 5 of the class of row 3, one of which holds the same text."""
+    labels = np.array([0] * 5 + [1] * 7)
+    groups = np.array([0, 1, 2, 1, 3, *range(4, 11)])
+    neighbours = RandomNeighbours(labels, groups, 2)
+    rng = np.random.default_rng(0)
+    counts: Counter[int] = Counter()
+    for _ in range(3000):
+        counts.update(neighbours.draw(3, 4, rng).ids.ravel().tolist())
+    assert set(counts) == {0, 2, 4, *range(5, 12)}
+    for row, count in counts.items():
+        expected = 3000 * 2 / (3 if row < 5 else 7)
+        assert count == pytest.approx(expected, abs=5 * np.sqrt(expected))
+
+
+@given(st.lists(st.integers(-2, 3), max_size=40), st.integers(1, 9), st.integers(0, 2**32 - 1))
+def test_so_many_anchors_of_each_class(labels: list[int], per_class: int, seed: int) -> None:
+    chosen = sample_anchors(np.array(labels, int), per_class, seed)
+    expected = {label: min(per_class, count) for label, count in Counter(labels).items()}
+    assert Counter(np.array(labels, int)[chosen].tolist()) == expected
+    assert (chosen == sample_anchors(np.array(labels, int), per_class, seed)).all()
