@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from raysweep.report.summary import Member, Summary
 
-SCORES = ("polarity", "similarity", "retention")
+SCORES = ("polarity", "similarity", "retention", "accuracy")
+_POINT_TYPES = {"trial": "Int64", "step": "Int64", "width": "Int64", "accuracy": "float64"}
 ENCODER = ("trial", "step", "kind", "value", "width")
 MARKS = ("is_knee", "is_best", "is_feasible")
 FRONT_COLUMNS = ("point", *ENCODER, *MARKS, *(f"{split}_{score}" for split in ("dev", "test") for score in SCORES))
@@ -74,8 +75,9 @@ class RunResults:
 
         ``point`` is the name that :func:`raysweep.export_point` takes. ``trial``, ``step``, ``kind``, ``value`` and
         ``width`` say which encoder it is; ``is_knee``, ``is_best`` (of the objective) and ``is_feasible`` (meets the
-        constraints) what marks it. ``dev_polarity``, ``dev_similarity`` and ``dev_retention`` are its scores on dev;
-        ``test_...`` those on test, NaN where it was not scored there. The trial's parameters follow as ``config_...``.
+        constraints) what marks it. ``dev_polarity``, ``dev_similarity``, ``dev_retention`` and ``dev_accuracy`` are its
+        scores on dev; ``test_...`` those on test, NaN where it was not scored there. The trial's parameters follow as
+        ``config_...``.
         """
         import pandas as pd
 
@@ -87,9 +89,10 @@ class RunResults:
         """Every operating point of every rung on every split, and those of the reference encoder and the oracle.
 
         Columns: ``trial`` and ``step`` (missing where no trial made the point), ``kind``, ``value``, ``split``, ``width``,
-        ``polarity``, ``similarity`` and ``retention`` with the standard deviations over queries of the first two.
+        ``polarity``, ``similarity``, ``retention`` and ``accuracy`` with the standard deviations over queries of the first
+        two.
         """
-        return _frame(Point, self._stored.points).astype({"trial": "Int64", "step": "Int64", "width": "Int64"})
+        return _frame(Point, self._stored.points).astype(_POINT_TYPES)
 
     @property
     def trials(self) -> pd.DataFrame:
@@ -134,10 +137,16 @@ class RunResults:
         point = member.dev
         encoder = {name: getattr(point, name) for name in ENCODER}
         marks = {name: getattr(member, name) for name in MARKS}
-        on_dev = {f"dev_{score}": getattr(point, score) for score in SCORES}
-        on_test = {f"test_{score}": getattr(member.test, score, float("nan")) for score in SCORES}
+        on_dev = {f"dev_{score}": _score(point, score) for score in SCORES}
+        on_test = {f"test_{score}": _score(member.test, score) for score in SCORES}
         config = next(trial.config for trial in self._stored.trials if trial.trial == point.trial)
         return {"point": point.name, **encoder, **marks, **on_dev, **on_test, **_prefixed(config)}
+
+
+def _score(point: Point | None, name: str) -> float:
+    """NaN where it was not measured."""
+    value: float | None = getattr(point, name, None)
+    return float("nan") if value is None else value
 
 
 def _frame(kind: type, records: Sequence[Any]) -> pd.DataFrame:

@@ -449,7 +449,7 @@ def _report(run: "Folder", to: Path | None = None) -> bool:
 def _scores_table(results: Sequence[Mapping[str, Any]]) -> "rich.table.Table":
     from rich.table import Table
 
-    table = Table("k", "rank weights", "P", "std", "S", "std")
+    table = Table("k", "rank weights", "P", "std", "S", "std", "accuracy")
     for row in results:
         table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()))
     return table

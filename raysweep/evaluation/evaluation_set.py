@@ -86,5 +86,6 @@ class EvaluationSet:
             similarity=similarity,
             similarity_std=float(scores.similarity.std()),
             retention=similarity / float(self.reference_scores.similarity.mean()),
+            accuracy=None if scores.accuracy is None else float(scores.accuracy.mean()),
             **where,
         )

@@ -53,6 +53,7 @@ class FileScores(TypedDict):
     polarity_std: float
     similarity_mean: float
     similarity_std: float
+    accuracy: float
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ def _score(
             scores = retrieval.score(
                 found[:, :k], query_classes, pool_classes, reference_queries, reference_pool, weights
             )
+            assert scores.accuracy is not None
             results.append(
                 {
                     "k": k,
@@ -128,6 +130,7 @@ def _score(
                     "polarity_std": 100 * float(scores.polarity.std()),
                     "similarity_mean": 100 * float(scores.similarity.mean()),
                     "similarity_std": 100 * float(scores.similarity.std()),
+                    "accuracy": 100 * float(scores.accuracy.mean()),
                 }
             )
     return results

@@ -1,4 +1,4 @@
-"""Polarity and similarity of retrieval: P, S and retention, per query, as the concepts page on scores defines them."""
+"""Polarity, similarity and accuracy of retrieval, per query, as the concepts page on scores defines them."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,15 +12,22 @@ from raysweep.metrics.arrays import Float32Array
 RankWeights = Literal["uniform", "linear"]
 
 
+_VOTES_AT_ONCE = 2**22  # cells of a table of ranks by ranks for each query
+
 QUERIES_PER_BLOCK = 1024  # bounds the memory of a block of cosines to 1024 * pool * 4 bytes
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Per-query scores of one retrieval: ``polarity`` and ``similarity``, each of shape (queries,)."""
+    """Per-query scores of one retrieval: ``polarity`` and ``similarity``, each of shape (queries,).
+
+    ``accuracy`` (queries,) is 1 where the retrieved sentences vote for the query's label and else 0; None of what
+    retrieves nothing, such as the oracle, and of what an older version stored.
+    """
 
     polarity: npt.NDArray[np.float64]
     similarity: npt.NDArray[np.float64]
+    accuracy: npt.NDArray[np.float64] | None = None
 
 
 def rank_weights(kind: RankWeights, k: int) -> npt.NDArray[np.float64]:
@@ -93,14 +100,36 @@ def score(
     reference_pool: Float32Array,
     weights: npt.NDArray[np.float64],
 ) -> Scores:
-    """P and S of each query. ``retrieved``: (queries, k) pool positions, best first; ``weights``: (k,).
+    """P, S and accuracy of each query. ``retrieved``: (queries, k) pool positions, best first; ``weights``: (k,).
 
     P is the weighted share of retrieved sentences with the query's label, in [0, 1]; S the weighted mean cosine between
-    query and retrieved sentences under the reference encoder, whose unit embeddings are given.
+    query and retrieved sentences under the reference encoder, whose unit embeddings are given. The accuracy is 1 where
+    :func:`vote` gives the query's label.
     """
-    same_label = pool_labels[retrieved] == query_labels[:, None]
+    labels = pool_labels[retrieved]
+    same_label = labels == query_labels[:, None]
     cosines = _cosines_of_retrieved(retrieved, reference_queries, reference_pool)
-    return Scores(same_label @ weights, cosines @ weights)
+    is_right = vote(labels, weights) == query_labels
+    return Scores(same_label @ weights, cosines @ weights, is_right.astype(np.float64))
+
+
+def vote(labels: npt.NDArray[np.integer], weights: npt.NDArray[np.float64]) -> npt.NDArray[np.integer]:
+    """The label of greatest weight in each row of ``labels`` (queries, k), (queries,); of equals, that of the nearest.
+
+    Columns are ranks, best first, and ``weights`` (k,) theirs. Weights are compared in multiples of the least, which are
+    whole numbers, so that ties are exact.
+    """
+    votes = np.rint(weights / weights.min())
+    k = len(weights)
+    won = np.empty(len(labels), labels.dtype)
+    rows_at_once = max(1, _VOTES_AT_ONCE // k**2)
+    for start in range(0, len(labels), rows_at_once):
+        block = labels[start : start + rows_at_once]
+        agrees = block[:, :, None] == block[:, None, :]
+        votes_of_rank = agrees @ votes  # for the label that stands at each rank
+        winner = votes_of_rank.argmax(axis=1)  # of equals the first, which is the nearest
+        won[start : start + rows_at_once] = block[np.arange(len(block)), winner]
+    return won
 
 
 def _cosines_of_retrieved(

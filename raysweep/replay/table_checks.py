@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BUDGETS = ("examples_seen", "epoch", "step")
-MEASURED = (*BUDGETS, "trial", "kind", "value", "seconds", "polarity", "similarity", "loss_value", "width", "split")
+SCORES = ("polarity", "similarity", "accuracy", "loss_value")
+MEASURED = (*BUDGETS, *SCORES, "trial", "kind", "value", "seconds", "width", "split")
 
 
 @dataclass(frozen=True)

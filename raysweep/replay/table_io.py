@@ -248,6 +248,7 @@ def frame_of(results: Results) -> "pd.DataFrame":
         "value",
         "polarity",
         "similarity",
+        "accuracy",
     ]
     return frame[columns]
 
@@ -262,4 +263,5 @@ def _score_cells(point: Point) -> Cells:
         "value": point.value,
         "polarity": round(point.polarity, 6),
         "similarity": round(point.similarity, 6),
+        "accuracy": None if point.accuracy is None else round(point.accuracy, 6),
     }

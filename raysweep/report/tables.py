@@ -95,7 +95,7 @@ def _marks(member: Member) -> str:
     return " ".join(mark for mark, applies in marks.items() if applies)
 
 
-_SCORES = ("P", "S", "retention")
+_SCORES = ("P", "S", "retention", "accuracy")
 
 
 def _score_cells(point: Point | None, num_queries: int | None) -> tuple[str, ...]:
@@ -106,7 +106,8 @@ def _score_cells(point: Point | None, num_queries: int | None) -> tuple[str, ...
     if num_queries is not None:
         polarity += f" ± {show(half_width(point.polarity_std, num_queries))}"
         similarity += f" ± {show(half_width(point.similarity_std, num_queries))}"
-    return polarity, similarity, show(point.retention)
+    accuracy = ABSENT if point.accuracy is None else show(point.accuracy)
+    return polarity, similarity, show(point.retention), accuracy
 
 
 def area_table(summary: Summary) -> TextTable:

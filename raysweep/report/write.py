@@ -19,7 +19,7 @@ from raysweep.storage.folder import Folder, LocalFolder, as_folder
 
 Row = dict[str, Any]  # of a table, its cells by column
 
-SCORES = ("polarity", "polarity_std", "similarity", "similarity_std", "retention")
+SCORES = ("polarity", "polarity_std", "similarity", "similarity_std", "retention", "accuracy")
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _cost_rows(account: Account) -> list[Row]:
 def _point_row(point: Point) -> Row:
     row = dataclasses.asdict(point)
     for name in SCORES:
-        row[name] = round(100 * row[name], 4)
+        row[name] = None if row[name] is None else round(100 * row[name], 4)
     return row
 
 

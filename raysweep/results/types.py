@@ -66,7 +66,8 @@ class Point:
     ``kind`` is one of :mod:`raysweep.evaluation.operating_points` (``plain`` is the tuned encoder as it is),
     ``reference`` (R itself) or ``oracle`` (the limit no encoder can pass); ``value`` is the kind's parameter, or None.
     ``trial`` and ``step`` are None for points that no trial made. ``width`` is the embedding's dimension, None for the
-    oracle.
+    oracle. ``accuracy`` is the share of queries whose label the retrieved sentences vote for, None of the oracle and of what
+    an older version measured.
     """
 
     trial: int | None
@@ -80,6 +81,7 @@ class Point:
     similarity: float
     similarity_std: float
     retention: float
+    accuracy: float | None = None
 
     @property
     def key(self) -> PointKey:
@@ -109,6 +111,9 @@ def point_problem(values: Mapping[str, Any]) -> str | None:
         value = values.get(name)
         if not isinstance(value, int | float) or not math.isfinite(value):
             return f"{name} {value!r}, not a finite number"
+    accuracy = values.get("accuracy")
+    if accuracy is not None and not (isinstance(accuracy, int | float) and -0.001 <= accuracy <= 1.001):
+        return f"accuracy {accuracy!r}, not a share"
     polarity, similarity = values["polarity"], values["similarity"]
     if not -0.001 <= polarity <= 1.001 or not -1.001 <= similarity <= 1.001:
         return f"P {polarity} and S {similarity}, beyond their ranges"

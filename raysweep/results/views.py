@@ -1,6 +1,8 @@
 """Views of a run's stored results: the front's members, varied parameters, means over replicates."""
 
 import dataclasses
+import statistics
+from collections import defaultdict
 from collections.abc import Iterable
 
 from raysweep.metrics.pareto import non_dominated
@@ -11,26 +13,40 @@ def averaged(results: Results) -> list[Point]:
     """A run's points without those of replicates: on dev each is the mean over its configuration's runs."""
     replicates = {trial.trial for trial in results.trials if trial.replicate_of is not None}
     means = {(mean.trial, mean.step, mean.kind, mean.value): mean for mean in results.means}
+    accuracies = _mean_accuracies(results)
     points = []
     for point in results.points:
         if point.trial in replicates:
             continue
         if point.split == "dev" and point.trial is not None and point.step is not None:
-            mean = means.get((point.trial, point.step, *point.key))
-            points.append(point if mean is None else _with_mean(point, mean))
+            place = (point.trial, point.step, *point.key)
+            mean = means.get(place)
+            points.append(point if mean is None else _with_mean(point, mean, accuracies.get(place)))
         else:
             points.append(point)
     return points
 
 
-def _with_mean(point: Point, mean: Mean) -> Point:
-    """The point with the mean's scores, and the retention that goes with them."""
+def _mean_accuracies(results: Results) -> dict[tuple[int | None, int | None, str, float | None], float]:
+    """Of each trial's points on dev over the runs of its configuration, where they are known."""
+    originals = {trial.trial: trial.replicate_of for trial in results.trials if trial.replicate_of is not None}
+    found = defaultdict(list)
+    for point in results.points:
+        if point.split == "dev" and point.trial is not None and point.accuracy is not None:
+            original = originals.get(point.trial, point.trial)
+            found[original, point.step, *point.key].append(point.accuracy)
+    return {place: statistics.fmean(accuracies) for place, accuracies in found.items()}
+
+
+def _with_mean(point: Point, mean: Mean, accuracy: float | None) -> Point:
+    """The point with the means of its scores, and the retention that goes with them."""
     retention_of_similarity = point.retention / point.similarity if point.similarity else 0.0
     return dataclasses.replace(
         point,
         polarity=mean.polarity,
         similarity=mean.similarity,
         retention=retention_of_similarity * mean.similarity,
+        accuracy=accuracy,
     )
 
 

@@ -125,10 +125,13 @@ def _result_values(result: RungResult) -> dict[str, Any]:
 
 
 def _result_tensors(result: RungResult) -> dict[str, Tensor]:
-    """The per-query scores of each point, (2, queries), in the order of the result's keys."""
+    """The per-query scores of each point, (3, queries), in the order of the result's keys; (2, queries) without accuracy."""
     tensors = {}
     for index, scores in enumerate(result.points.values()):
-        stacked = np.stack([scores.polarity, scores.similarity])
+        known = [scores.polarity, scores.similarity]
+        if scores.accuracy is not None:
+            known.append(scores.accuracy)
+        stacked = np.stack(known)
         tensors[f"last.{index}"] = torch.from_numpy(stacked)
     return tensors
 
@@ -136,6 +139,5 @@ def _result_tensors(result: RungResult) -> dict[str, Tensor]:
 def _last_result(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> RungResult:
     points: dict[PointKey, Scores] = {}
     for index, (kind, value) in enumerate(values["keys"]):
-        polarity, similarity = tensors[f"last.{index}"].numpy()
-        points[kind, value] = Scores(polarity, similarity)
+        points[kind, value] = Scores(*tensors[f"last.{index}"].numpy())
     return RungResult(**{name: values[name] for name in _RESULT_VALUES}, points=points)

@@ -63,15 +63,20 @@ def test_scores_equal_an_independent_computation(files: tuple[Path, Path]) -> No
                 if kind == "uniform"
                 else np.array([2 * (k + 1 - i) / (k * (k + 1)) for i in range(1, k + 1)])
             )
-            polarity, similarity = [], []
+            polarity, similarity, is_right = [], [], []
             for query in range(len(test)):
                 top = np.argsort(-cosines[query], kind="stable")[:k]
                 polarity.append(weights @ (pool.stars.to_numpy()[top] == test.stars[query]))
                 similarity.append(weights @ cosines[query][top])
+                stars = pool.stars.to_numpy()[top]
+                votes = pd.Series(weights).groupby(stars).sum().round(12)
+                winner = next(each for each in stars if votes[each] == votes.max())
+                is_right.append(winner == test.stars[query])
             expected = (np.mean(polarity), np.std(polarity), np.mean(similarity), np.std(similarity))
             row = ours[k, kind]
             got = (row["polarity_mean"], row["polarity_std"], row["similarity_mean"], row["similarity_std"])
             assert got == pytest.approx([100 * value for value in expected], abs=1e-3)
+            assert row["accuracy"] == pytest.approx(100 * np.mean(is_right))
 
 
 def test_bad_requests_are_refused_before_anything_is_embedded(files: tuple[Path, Path], tmp_path: Path) -> None:

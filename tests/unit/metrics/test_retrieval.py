@@ -1,3 +1,5 @@
+from fractions import Fraction
+
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pandas as pd
@@ -43,6 +45,37 @@ def test_scores_equal_a_brute_force_loop(kind: retrieval.RankWeights, num_classe
         )
         assert scores.polarity[q] == pytest.approx(polarity)
         assert scores.similarity[q] == pytest.approx(similarity)
+        assert scores.accuracy is not None
+        assert scores.accuracy[q] == (vote_by_hand([pool_labels[p] for p in order], kind) == query_labels[q])
+
+
+def vote_by_hand(labels: list[int], kind: str) -> int:
+    """In fractions, so that ties are ties."""
+    k = len(labels)
+    votes: dict[int, Fraction] = {}
+    for rank, label in enumerate(labels, 1):
+        weight = Fraction(1, k) if kind == "uniform" else Fraction(2 * (k + 1 - rank), k * (k + 1))
+        votes[label] = votes.get(label, Fraction(0)) + weight
+    most = max(votes.values())
+    return next(label for label in labels if votes[label] == most)
+
+
+@settings(deadline=None)
+@given(st.sampled_from(["uniform", "linear"]), st.integers(1, 40), st.integers(1, 5), st.integers(0, 99))
+def test_a_vote_is_for_the_greatest_weight_and_ties_go_to_the_nearest(
+    kind: retrieval.RankWeights, k: int, num_classes: int, seed: int
+) -> None:
+    labels = np.random.default_rng(seed).integers(-num_classes, 0, size=(20, k))
+    expected = [vote_by_hand(row, kind) for row in labels.tolist()]
+    assert retrieval.vote(labels, retrieval.rank_weights(kind, k)).tolist() == expected
+
+
+def test_a_vote_of_many_is_made_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = np.random.default_rng(0).integers(0, 3, size=(50, 6))
+    weights = retrieval.rank_weights("linear", 6)
+    whole = retrieval.vote(labels, weights)
+    monkeypatch.setattr(retrieval, "_VOTES_AT_ONCE", 7 * 36)
+    assert retrieval.vote(labels, weights).tolist() == whole.tolist()
 
 
 @settings(deadline=None, max_examples=100)
