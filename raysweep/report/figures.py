@@ -1,6 +1,5 @@
 """The report's figures as PNG bytes. Drawn without pyplot, so no global state and no display is needed."""
 
-import io
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from raysweep.metrics.objective import Pair
 from raysweep.report.statuses import STATUS_STYLES
+from raysweep.report.style import FAINT, INK, PALETTE, STYLE, add_legend, png
 from raysweep.report.summary import Member, Summary, TrialSummary, half_width
 from raysweep.report.tables import kind_name
 from raysweep.results.types import Point, ScoredSplit
@@ -18,34 +18,14 @@ if TYPE_CHECKING:
 
 Colours = Mapping[str, str]  # by loss
 
-# Okabe and Ito's palette: told apart by colour-blind readers too.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F", "#5F4690")
-
 KIND_MARKERS = {"plain": "o", "concat": "s", "class_concat": "^", "interpolate": "v"}
 OTHER_KIND = "h"
-
-INK, FAINT = "#222222", "#8a8a8a"
 
 MAX_JOINED = 20  # trajectories; with more, they hide each other
 MAX_LARGE = 30  # front members; with more, their markers are small
 MANY_TRIALS = 100  # with more, their lines are faint and the markers at their ends small
 
-DOTS_PER_INCH = 220
-
 # What matplotlib draws each thing with.
-STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e6e6e6",
-    "grid.linewidth": 0.6,
-    "axes.edgecolor": FAINT,
-    "axes.titlelocation": "left",
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-}
 ORACLE: dict[str, Any] = {"color": FAINT, "linestyle": (0, (4, 2)), "linewidth": 1.2}
 CONSTRAINT: dict[str, Any] = {"color": "#B00020", "linestyle": ":", "linewidth": 1.1, "zorder": 1}
 REFERENCE: dict[str, Any] = {"marker": "X", "color": INK, "linewidths": 0}
@@ -84,7 +64,7 @@ def front_figure(summary: Summary) -> bytes:
         else:
             _say_that_it_is_empty(dev_axis)
         _add_front_legend(figure, summary)
-        return _png(figure)
+        return png(figure)
 
 
 def progress_figure(summary: Summary) -> bytes:
@@ -106,8 +86,8 @@ def progress_figure(summary: Summary) -> bytes:
             _say_that_it_is_empty(axis)
             axis.set(xticks=[], yticks=[])
         axis.autoscale_view()
-        _add_legend(figure)
-        return _png(figure)
+        add_legend(figure)
+        return png(figure)
 
 
 def _loss_of(each: TrialSummary) -> str:
@@ -245,7 +225,7 @@ def _add_front_legend(figure: "Figure", summary: Summary) -> None:
         axis.plot([], [], label="constraints", **CONSTRAINT)
     if any(summary.oracles.values()):
         axis.plot([], [], label="oracle front (limit)", **ORACLE)
-    _add_legend(figure)
+    add_legend(figure)
 
 
 def _label_front(axis: "Axes", summary: Summary) -> None:
@@ -346,19 +326,3 @@ def _scale_to_examples(axis: "Axes", examples: Sequence[float]) -> None:
     if 0 < len(examples) <= 8:
         axis.set_xticks(examples)
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-
-
-def _add_legend(figure: "Figure") -> None:
-    """Below the figure, in as many columns as it is wide enough for."""
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    for num_columns in (4, 3, 2) if handles else ():
-        legend = figure.legend(handles, labels, loc="outside lower center", ncols=num_columns)
-        if legend.get_window_extent().width <= 0.98 * figure.bbox.width:
-            break
-        legend.remove()
-
-
-def _png(figure: "Figure") -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=DOTS_PER_INCH)
-    return buffer.getvalue()

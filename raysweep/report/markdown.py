@@ -19,12 +19,12 @@ def markdown(summary: Summary) -> str:
     """``front.md``: what is missing, the front, its hypervolume and the settings."""
     info = summary.results.info
     lines = [
-        f"# {_plain(info.name)}",
+        f"# {plain(info.name)}",
         "",
-        _plain(objective_text(info)),
+        plain(objective_text(info)),
         "",
     ]
-    lines += [f"> {_plain(note)}\n>" for note in notes(summary)]
+    lines += [f"> {plain(note)}\n>" for note in notes(summary)]
     if summary.members:
         lines += _section("Front", front_table(summary), SCORES_TEXT)
     means = mean_table(summary)
@@ -51,7 +51,7 @@ def _failures(summary: Summary) -> list[str]:
     for trial in summary.results.trials:
         if trial.traceback:
             indented = [f"    {line}" for line in trial.traceback.splitlines()]
-            lines += ["", f"Trial {trial.trial}: {_plain(trial.reason)}", "", *indented]
+            lines += ["", f"Trial {trial.trial}: {plain(trial.reason)}", "", *indented]
     return ["", "## Failures", *lines] if lines else []
 
 
@@ -62,11 +62,11 @@ def _section(title: str, table: TextTable, text: str = "") -> list[str]:
 
 def _table_lines(table: TextTable) -> list[str]:
     rule = ["---" if column in table.text else "---:" for column in table.columns]
-    rows = [[_plain(cell) for cell in row] for row in table.rows]
+    rows = [[plain(cell) for cell in row] for row in table.rows]
     return ["| " + " | ".join(cells) + " |" for cells in (table.columns, rule, *rows)]
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text that Markdown shows as it is: on one line, no markup of its own, no column of its own."""
     for character in "\\`*[]<>|":
         text = text.replace(character, "\\" + character)

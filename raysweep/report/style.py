@@ -1,0 +1,45 @@
+"""How the figures of reports and tables look, and how they become PNG bytes: without pyplot, so no display is needed."""
+
+import io
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette: told apart by colour-blind readers too.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F", "#5F4690")
+
+INK, FAINT = "#222222", "#8a8a8a"
+
+DOTS_PER_INCH = 220
+
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.6,
+    "axes.edgecolor": FAINT,
+    "axes.titlelocation": "left",
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+}
+
+
+def add_legend(figure: "Figure") -> None:
+    """The legend of the first axes, below the figure, in as many columns as it is wide enough for."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    for num_columns in (4, 3, 2) if handles else ():
+        legend = figure.legend(handles, labels, loc="outside lower center", ncols=num_columns)
+        if legend.get_window_extent().width <= 0.98 * figure.bbox.width:
+            break
+        legend.remove()
+
+
+def png(figure: "Figure") -> bytes:
+    """The figure as the content of a file."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=DOTS_PER_INCH)
+    return buffer.getvalue()
