@@ -86,11 +86,11 @@ class RunResults:
 
     @property
     def points(self) -> pd.DataFrame:
-        """Every operating point of every rung on every split, and those of the reference encoder and the oracle.
+        """Every operating point of every rung on every split, and those of the reference encoder, the oracle and baselines.
 
         Columns: ``trial`` and ``step`` (missing where no trial made the point), ``kind``, ``value``, ``split``, ``width``,
         ``polarity``, ``similarity``, ``retention`` and ``accuracy`` with the standard deviations over queries of the first
-        two.
+        two, and ``label``, which tells SetFit models and published scores apart.
         """
         return _frame(Point, self._stored.points).astype(_POINT_TYPES)
 
@@ -109,7 +109,7 @@ class RunResults:
         return _frame(Rung, self._stored.rungs)
 
     def front_figure(self) -> Picture:
-        """Polarity against similarity: every point, the front, the reference encoder and the oracle front."""
+        """Polarity against similarity: every point, the front, the reference encoder, the oracle front, the baselines."""
         from raysweep.report.figures import front_figure
 
         return Picture(front_figure(self._summary))

@@ -185,6 +185,25 @@ class EvaluationConfig(Frozen):
     )
 
 
+class BaselinesConfig(Frozen):
+    """What the report shows beside the front, and no trial made. It changes neither the search nor the front."""
+
+    probe: Grid = Field(
+        [0.05, 0.1, 0.3, 1.0, 3.0],
+        description="weights g of the points class_concat(g) of the reference encoder itself, with the class probabilities "
+        "of a logistic regression on its embeddings; none if empty",
+    )
+    setfit: Encoder | None = Field(
+        None,
+        description="model that the setfit package saved, whose body is scored as an encoder: a folder, a name on the hub, "
+        "or a mapping",
+    )
+    published: Literal["sst2"] | None = Field(
+        None,
+        description="table of published scores to show on the split that they were measured on; none if not given",
+    )
+
+
 SAMPLERS = ("mfgp", "tpe", "gp", "nsga2", "random", "grid")
 
 
@@ -402,6 +421,9 @@ class SweepConfig(Frozen):
     )
     examples: ExamplesConfig = Field(ExamplesConfig(), description="how training examples are mined")
     evaluation: EvaluationConfig = Field(EvaluationConfig(), description="how the scores P and S are computed")
+    baselines: BaselinesConfig = Field(
+        BaselinesConfig(), description="what the report shows beside the front, and no trial made"
+    )
     # Plain values here, which raysweep.config.space_parser reads.
     space: dict[str, Any] = Field(
         description="parameters of a trial, each a plain value, a range {low, high, log} or {choices: ...}"
@@ -438,9 +460,23 @@ class SweepConfig(Frozen):
 def parse(document: Document) -> SweepConfig:
     """Validate a document. InputError names file, line, key, value and what is allowed, for the first thing wrong."""
     try:
-        return SweepConfig.model_validate(document.values)
+        config = SweepConfig.model_validate(document.values)
     except ValidationError as error:
         # Unknown keys first: a misspelt key is also a missing one, and the misspelling is the cause.
         first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
         path: KeyPath = tuple(first["loc"])
         raise document.error(path, explain(dict(first), path, SweepConfig)) from None
+    _check_published(document, config)
+    return config
+
+
+def _check_published(document: Document, config: SweepConfig) -> None:
+    """InputError where published scores would stand beside scores that are measured in another way."""
+    evaluation = config.evaluation
+    is_the_same = evaluation.k == 16 and evaluation.rank_weights == "uniform"
+    if config.baselines.published and not is_the_same:
+        raise document.error(
+            ("baselines", "published"),
+            f"{config.baselines.published} was measured with k 16 and uniform rank weights, but evaluation has k "
+            f"{evaluation.k} and {evaluation.rank_weights} rank weights; allowed: null, or evaluation as it was published",
+        )

@@ -15,21 +15,25 @@ from raysweep.replay.table import RecordedRung, RecordedSweep, RecordedTrial
 from raysweep.replay.table_checks import (
     BUDGETS,
     CHECKS,
+    DEVIATIONS,
     PointRows,
     as_objects,
     check_column,
     check_columns,
     check_unit,
+    deviation_column,
     number_column,
     plain,
 )
-from raysweep.results.types import Point, Results, Rung
+from raysweep.results.types import BASELINES, Point, Results, Rung
 from raysweep.results.views import averaged, varied_parameters
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Cells = dict[str, Any]  # of a row, by column
+
+_NO_TRIALS = ("oracle", *BASELINES)  # kinds of points that no search finds and that no trial made
 
 MAX_BYTES = 2**28  # a million rows of twenty columns
 
@@ -39,10 +43,11 @@ def read(path: Path, where: Mapping[str, str] | None = None) -> RecordedSweep:
 
     Raises InputError that names the file and column, and the row where there is one.
     """
-    return from_frame(_frame(path), str(path), where)
+    return from_frame(read_frame(path), str(path), where)
 
 
-def _frame(path: Path) -> "pd.DataFrame":
+def read_frame(path: Path) -> "pd.DataFrame":
+    """The rows of a .csv, .tsv or .parquet file, unchecked. InputError where it is no such file, or too large."""
     import pandas as pd
 
     readers = {
@@ -92,7 +97,7 @@ def _recorded_sweep(frame: "pd.DataFrame", where: Mapping[str, str]) -> Recorded
     frame = _on_dev(frame)
     for column, wanted in where.items():
         frame = _part(frame, column, wanted)
-    frame = _in_unit_interval(frame)
+    frame = in_unit_interval(frame)
     is_reference = frame["kind"] == "reference"
     points = _point_rows(frame[~is_reference])
     for check in CHECKS:
@@ -107,7 +112,7 @@ def _on_dev(frame: "pd.DataFrame") -> "pd.DataFrame":
     """The rows that searches are judged on, with a column ``kind``."""
     if "kind" not in frame:
         frame = frame.assign(kind="plain")
-    frame = frame[frame["kind"] != "oracle"]
+    frame = frame[~frame["kind"].isin(_NO_TRIALS)]
     if "split" not in frame:
         return frame
     on_dev = frame[frame["split"] == "dev"]
@@ -141,15 +146,17 @@ def _number_text(text: str) -> str:
         return text
 
 
-def _in_unit_interval(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """With scores in [0, 1], also where all were x100."""
+def in_unit_interval(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """With scores and their deviations in [0, 1], also where all were x100. InputError for cells that are no numbers."""
     for column in ("polarity", "similarity"):
         frame = frame.assign(**{column: number_column(frame, column)})
+    deviations = [column for column in DEVIATIONS if column in frame]
+    frame = frame.assign(**{column: deviation_column(frame, column) for column in deviations})
     is_percent = frame["polarity"].abs() > 1.5
     check_unit(frame, is_percent)
     if not is_percent.any():
         return frame
-    return frame.assign(polarity=frame["polarity"] / 100, similarity=frame["similarity"] / 100)
+    return frame.assign(**{column: frame[column] / 100 for column in ("polarity", "similarity", *deviations)})
 
 
 def _point_rows(frame: "pd.DataFrame") -> PointRows:
@@ -228,7 +235,7 @@ def frame_of(results: Results) -> "pd.DataFrame":
     rung_cells = {(rung.trial, rung.step): _rung_cells(rung) for rung in results.rungs}
     rows = []
     for point in averaged(results):
-        if point.split != "dev" or point.kind == "oracle":
+        if point.split != "dev" or point.kind in _NO_TRIALS:
             continue
         row: Cells = {"trial": point.trial}
         if point.trial is not None and point.step is not None:

@@ -29,10 +29,18 @@ MANY_TRIALS = 100  # with more, their lines are faint and the markers at their e
 ORACLE: dict[str, Any] = {"color": FAINT, "linestyle": (0, (4, 2)), "linewidth": 1.2}
 CONSTRAINT: dict[str, Any] = {"color": "#B00020", "linestyle": ":", "linewidth": 1.1, "zorder": 1}
 REFERENCE: dict[str, Any] = {"marker": "X", "color": INK, "linewidths": 0}
+PROBE: dict[str, Any] = {"marker": "d", "facecolors": "white", "edgecolors": INK, "linewidths": 0.9}
+PROBE_LINE: dict[str, Any] = {"color": INK, "linestyle": ":", "linewidth": 0.9}
+SETFIT: dict[str, Any] = {"marker": "P", "color": INK, "edgecolors": "white", "linewidths": 0.6}
+PUBLISHED: dict[str, Any] = {"marker": "x", "color": FAINT, "linewidths": 1.1}
 FRONT: dict[str, Any] = {"color": INK, "linewidth": 1.1}
 BEST: dict[str, Any] = {"marker": "D", "color": "none", "edgecolors": INK, "linewidths": 1.1}
 MEMBER: dict[str, Any] = {"edgecolors": INK, "linewidths": 0.8, "zorder": 4}
 KNEE: dict[str, Any] = {"marker": "*", "color": "#F0E442", "edgecolors": INK, "linewidths": 0.8}
+
+BASELINE_STYLES = {"probe": PROBE, "setfit": SETFIT, "published": PUBLISHED}
+BASELINE_SIZES = {"probe": 30, "setfit": 55, "published": 30}
+BASELINE_NAMES = {"probe": "probe(g) on R", "setfit": "SetFit", "published": "published"}
 
 TITLES: Mapping[ScoredSplit, str] = {
     "dev": "Dev: every point, and the front",
@@ -53,6 +61,7 @@ def front_figure(summary: Summary) -> bytes:
             axis.set_title(TITLES[split], fontsize=9.5)
             axis.set_xlabel("similarity S (x100)")
             _draw_limits(axis, summary, split)
+            _draw_baselines(axis, summary, split)
         dev_axis = axes[0]
         dev_axis.set_ylabel("polarity P (x100)")
         if summary.members:
@@ -128,6 +137,21 @@ def _draw_limits(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
         axis.axhline(100 * objective.min_polarity, **CONSTRAINT)
     if objective.min_similarity:
         axis.axvline(100 * objective.min_similarity, **CONSTRAINT)
+
+
+def _draw_baselines(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
+    """The probe's points, joined by rising parameter, SetFit models, and published scores."""
+    for kind, style in BASELINE_STYLES.items():
+        points = _baseline_points(summary, kind, split)
+        x, y = _xy(points)
+        if kind == "probe":
+            axis.plot(x, y, zorder=2.4, **PROBE_LINE)
+        axis.scatter(x, y, s=BASELINE_SIZES[kind], zorder=2.5, **style)
+
+
+def _baseline_points(summary: Summary, kind: str, split: ScoredSplit) -> list[Point]:
+    of_kind = [baseline.points.get(split) for baseline in summary.baselines if baseline.kind == kind]
+    return [point for point in of_kind if point is not None]
 
 
 def _draw_all_points(axis: "Axes", summary: Summary, colours: Colours) -> None:
@@ -225,6 +249,8 @@ def _add_front_legend(figure: "Figure", summary: Summary) -> None:
         axis.plot([], [], label="constraints", **CONSTRAINT)
     if any(summary.oracles.values()):
         axis.plot([], [], label="oracle front (limit)", **ORACLE)
+    for kind in dict.fromkeys(baseline.kind for baseline in summary.baselines):
+        _label_marker(axis, BASELINE_NAMES[kind], size=BASELINE_SIZES[kind], **BASELINE_STYLES[kind])
     add_legend(figure)
 
 

@@ -5,12 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from raysweep.report.comparison import probe_sentences
 from raysweep.report.notes import notes
 from raysweep.report.summary import Member, Summary
 from raysweep.report.tables import (
     MISSES,
     TextTable,
     area_table,
+    baseline_table,
     bill_table,
     cost_table,
     front_table,
@@ -23,6 +25,7 @@ from raysweep.report.tables import (
     trial_table,
 )
 from raysweep.report.texts import (
+    BASELINES_TEXT,
     HYPERVOLUME_TEXT,
     MEANS_TEXT,
     SCORES_TEXT,
@@ -85,6 +88,7 @@ def render(summary: Summary, front_png: bytes, progress_png: bytes) -> str:
         _note_list(notes(summary)),
         _tiles(summary),
         _front(summary, front_png),
+        _baselines(summary),
         _explained_table("Replicates", MEANS_TEXT, mean_table(summary)),
         _explained_table("Hypervolume", HYPERVOLUME_TEXT, area_table(summary)),
         _progress(summary, progress_png),
@@ -197,6 +201,13 @@ def _front(summary: Summary, png: bytes) -> str:
     caption = "Thin lines join the points of one trial in the order of training (of the best trials only)."
     text = f"By falling similarity on dev, where the front was chosen. {SCORES_TEXT}"
     return _section("Front", _figure(png, title, caption, style), _paragraph(text), _table(front_table(summary)))
+
+
+def _baselines(summary: Summary) -> str:
+    if not summary.baselines:
+        return ""
+    texts = [_paragraph(text) for text in (BASELINES_TEXT, *probe_sentences(summary))]
+    return _section("Baselines", *texts, _table(baseline_table(summary)))
 
 
 def _progress(summary: Summary, png: bytes) -> str:

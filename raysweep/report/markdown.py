@@ -1,10 +1,12 @@
 """The report as Markdown."""
 
+from raysweep.report.comparison import probe_sentences
 from raysweep.report.notes import notes
 from raysweep.report.summary import Summary
 from raysweep.report.tables import (
     TextTable,
     area_table,
+    baseline_table,
     bill_table,
     cost_table,
     front_table,
@@ -12,7 +14,15 @@ from raysweep.report.tables import (
     settings_table,
     trial_table,
 )
-from raysweep.report.texts import HYPERVOLUME_TEXT, MEANS_TEXT, SCORES_TEXT, bill_sentences, cost_text, objective_text
+from raysweep.report.texts import (
+    BASELINES_TEXT,
+    HYPERVOLUME_TEXT,
+    MEANS_TEXT,
+    SCORES_TEXT,
+    bill_sentences,
+    cost_text,
+    objective_text,
+)
 
 
 def markdown(summary: Summary) -> str:
@@ -27,6 +37,9 @@ def markdown(summary: Summary) -> str:
     lines += [f"> {plain(note)}\n>" for note in notes(summary)]
     if summary.members:
         lines += _section("Front", front_table(summary), SCORES_TEXT)
+    if summary.baselines:
+        text = "\n\n".join([BASELINES_TEXT, *probe_sentences(summary)])
+        lines += _section("Baselines", baseline_table(summary), text)
     means = mean_table(summary)
     if means.rows:
         lines += _section("Replicates", means, MEANS_TEXT)

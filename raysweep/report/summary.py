@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from raysweep.metrics.objective import Objective, Pair
 from raysweep.metrics.pareto import hypervolume, knee
+from raysweep.report.baselines import Baseline, ProbeComparison, baselines_of, compare
 from raysweep.results.account import Account, account_of
 from raysweep.results.bill import Bill, bill_of
 from raysweep.results.types import Point, Results, Rung, RunInfo, ScoredSplit, Trial
@@ -72,12 +73,18 @@ class Summary:
     objectives_by_split: Mapping[ScoredSplit, Objective]  # where the reference's scores are stored
     oracles: Mapping[ScoredSplit, tuple[Point, ...]]  # by rising bonus
     areas: Mapping[ScoredSplit, Area]
+    baselines: tuple[Baseline, ...]
+    probes: Mapping[ScoredSplit, ProbeComparison]  # where both they and the front were scored
     account: Account
     bill: Bill
 
     @property
     def has_test(self) -> bool:
         return any(member.test for member in self.members)
+
+    def front_on(self, split: ScoredSplit) -> list[Point]:
+        """The members' points on a split, of those that were scored there."""
+        return _scored_on(self.members, split)
 
     @property
     def splits(self) -> tuple[ScoredSplit, ...]:
@@ -96,6 +103,7 @@ def summarise(results: Results) -> Summary:
     oracles = {split: _oracle(results.points, split) for split in SPLITS}
     criterion = _Criterion.of(results.info, references)
     members = _members(results.points, criterion)
+    baselines = baselines_of(results.points)
     return Summary(
         results=results,
         members=members,
@@ -104,6 +112,8 @@ def summarise(results: Results) -> Summary:
         objectives_by_split=criterion.objectives_by_split,
         oracles=oracles,
         areas=_areas(members, oracles, criterion),
+        baselines=baselines,
+        probes=_probes(baselines, members, criterion),
         account=account_of(results),
         bill=bill_of(results),
     )
@@ -190,6 +200,29 @@ def _areas(
             oracle=_hypervolume(limit, objective) if oracle else None,
         )
     return areas
+
+
+def _probes(
+    baselines: Sequence[Baseline], members: Sequence[Member], criterion: _Criterion
+) -> dict[ScoredSplit, ProbeComparison]:
+    """The front beside the probe's points, by split. The best of these is chosen on dev, as the front is."""
+    probes = [baseline for baseline in baselines if baseline.kind == "probe" and "dev" in baseline.points]
+    if not probes:
+        return {}
+    best = max(probes, key=lambda baseline: criterion.rank(baseline.points["dev"]))
+    comparisons = {}
+    for split, objective in criterion.objectives_by_split.items():
+        front = _scored_on(members, split)
+        if front and split in best.points:
+            points = [baseline.points[split] for baseline in probes if split in baseline.points]
+            feasible = [point for point in points if criterion.is_feasible(point)]
+            area = _hypervolume(feasible, objective)
+            comparisons[split] = compare(points, best.points[split], front, criterion.info.objective, area)
+    return comparisons
+
+
+def _scored_on(members: Iterable[Member], split: ScoredSplit) -> list[Point]:
+    return [point for member in members if (point := member.on(split))]
 
 
 def _hypervolume(points: Iterable[Point], objective: Objective) -> float:

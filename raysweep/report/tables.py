@@ -1,10 +1,11 @@
 """The report's tables as text cells, the same for the terminal, Markdown and HTML. Scores are shown x100."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from raysweep.report.baselines import dominates
 from raysweep.report.statuses import with_sign
 from raysweep.report.summary import SPLITS, Area, Member, Summary, TrialSummary, half_width
 from raysweep.report.texts import constraints_text, objective_formula
@@ -103,11 +104,34 @@ def _score_cells(point: Point | None, num_queries: int | None) -> tuple[str, ...
     if point is None:
         return (ABSENT,) * len(_SCORES)
     polarity, similarity = show(point.polarity), show(point.similarity)
-    if num_queries is not None:
+    is_mean_only = not point.polarity_std and not point.similarity_std  # of published scores
+    if num_queries is not None and not is_mean_only:
         polarity += f" ± {show(half_width(point.polarity_std, num_queries))}"
         similarity += f" ± {show(half_width(point.similarity_std, num_queries))}"
     accuracy = ABSENT if point.accuracy is None else show(point.accuracy)
     return polarity, similarity, show(point.retention), accuracy
+
+
+def baseline_table(summary: Summary) -> TextTable:
+    """What no trial made, by kind: scores on each split, and how many of the front's members dominate it there."""
+    splits = [split for split in SPLITS if any(split in baseline.points for baseline in summary.baselines)]
+    rows = []
+    for baseline in summary.baselines:
+        row = [baseline.name, ABSENT if baseline.width is None else str(baseline.width)]
+        for split in splits:
+            point = baseline.points.get(split)
+            num_queries = summary.results.info.num_queries.get(split)
+            row += (*_score_cells(point, num_queries), _domination_cell(point, summary.front_on(split)))
+        rows.append(tuple(row))
+    columns = [f"{split} {name}" for split in splits for name in (*_SCORES, "dominated by")]
+    return TextTable(("baseline", "width", *columns), tuple(rows), frozenset({"baseline"}))
+
+
+def _domination_cell(point: Point | None, front: Sequence[Point]) -> str:
+    if point is None or not front:
+        return ABSENT
+    num_dominating = sum(dominates(member, point) for member in front)
+    return f"{num_dominating} of {len(front)}" if num_dominating else "none"
 
 
 def area_table(summary: Summary) -> TextTable:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from raysweep.report.comparison import baseline_lines
 from raysweep.report.summary import Summary
 from raysweep.report.tables import TextTable, front_table, show, show_area, show_share
 from raysweep.report.texts import constraints_text
@@ -56,6 +57,7 @@ def _caption_lines(summary: Summary, front: TextTable) -> Iterator[str]:
     for split, reference in summary.references.items():
         scores = f"P {show(reference.polarity)}, S {show(reference.similarity)}"
         yield f"R on {split}: {scores}"
+    yield from baseline_lines(summary)
     for split, area in summary.areas.items():
         share = "" if area.share is None else f", {show_share(area.share)} of the oracle's"
         yield f"hypervolume on {split}: {show_area(area.front)}{share}"

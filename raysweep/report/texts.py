@@ -24,6 +24,14 @@ SCORES_TEXT = (
     "The knee is the point farthest beyond the chord between the front's ends, both objectives scaled to the front."
 )
 
+BASELINES_TEXT = (
+    "Points that no trial made: they are never on the front and count for no hypervolume of it. probe(g) is R itself, "
+    "retrieved with by its cosine and g times the inner product of the class probabilities of a logistic regression on its "
+    "embeddings; setfit the body of a model that the setfit package trained; published scores are those of others, whose "
+    "retrieval pool was another one. A member of the front dominates a point that is no better in P nor in S, and worse in "
+    "one, on the same split."
+)
+
 COST_TEXT = (
     "Seconds are those for which trials held their CPUs and GPUs. What was saved is an estimate: what trials that were "
     "stopped would have taken to their end, at the pace of the rungs they did."

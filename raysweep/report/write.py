@@ -140,6 +140,7 @@ _POINT_TYPES = {
     "split": "string",
     "width": "int64",
     **dict.fromkeys(SCORES, "float64"),
+    "label": "string",
 }
 
 

@@ -228,7 +228,7 @@ class ReplicatesAveraged(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class PointsScored(Event):
-    """Operating points of no rung: the reference, the oracle, and test scores of front members."""
+    """Operating points of no rung: the reference, the oracle, the baselines, and test scores of front members."""
 
     kind = "points"
 

@@ -15,6 +15,9 @@ LOCAL = "local"  # the node type where the cluster names none
 
 ScoredSplit = Literal["dev", "test"]
 
+BASELINES = ("probe", "setfit", "published")
+"""Kinds of points that no trial made and that a front is compared with: see :mod:`raysweep.runner.baselines`."""
+
 PointKey = tuple[str, float | None]  # an operating point's kind and value
 
 
@@ -64,10 +67,11 @@ class Point:
     """One operating point: a retrievable encoder and its scores on one split, all in [0, 1].
 
     ``kind`` is one of :mod:`raysweep.evaluation.operating_points` (``plain`` is the tuned encoder as it is),
-    ``reference`` (R itself) or ``oracle`` (the limit no encoder can pass); ``value`` is the kind's parameter, or None.
-    ``trial`` and ``step`` are None for points that no trial made. ``width`` is the embedding's dimension, None for the
-    oracle. ``accuracy`` is the share of queries whose label the retrieved sentences vote for, None of the oracle and of what
-    an older version measured.
+    ``reference`` (R itself), ``oracle`` (the limit no encoder can pass) or one of ``BASELINES``; ``value`` is the kind's
+    parameter, or None. ``trial`` and ``step`` are None for points that no trial made. ``width`` is the embedding's
+    dimension, None for the oracle. ``accuracy`` is the share of queries whose label the retrieved sentences vote for, None
+    of the oracle, of published scores and of what an older version measured. Standard deviations are 0 where only means are
+    known. ``label`` tells SetFit models and published scores apart, and is None for all other kinds.
     """
 
     trial: int | None
@@ -82,6 +86,7 @@ class Point:
     similarity_std: float
     retention: float
     accuracy: float | None = None
+    label: str | None = None
 
     @property
     def key(self) -> PointKey:
@@ -99,9 +104,9 @@ def key_name(key: PointKey) -> str:
 
 
 def point_values(point: Point) -> dict[str, Any]:
-    """A point as a ``rung`` event stores it: without the trial and step, which the event has."""
+    """A point as a ``rung`` event stores it: without the trial and step, which the event has, and without a label."""
     values = dataclasses.asdict(point)
-    del values["trial"], values["step"]
+    del values["trial"], values["step"], values["label"]
     return json.loads(json.dumps(values, allow_nan=False))  # type: ignore[no-any-return]
 
 

@@ -1,11 +1,22 @@
-"""The points that a front is compared with, and between which it lies: the reference encoder's, and the oracle's."""
+"""Points that no trial makes: those between which a front lies, of the reference and the oracle, and its baselines.
 
-from collections.abc import Iterator
+Of the kind ``probe``, with the parameter g: the operating point ``class_concat(g)`` of the reference encoder itself, with
+the class probabilities of a logistic regression on its embeddings. ``setfit``: the body of a model that the setfit package
+trained. ``published``: scores of a table that ships with raysweep.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from raysweep.config.sweep import BaselinesConfig
+from raysweep.data.prepared import Prepared
+from raysweep.evaluation import other_encoder, probe
 from raysweep.evaluation.evaluation_set import EvaluationSet
+from raysweep.evaluation.published_scores import TABLES
 from raysweep.metrics import retrieval
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.oracle import DEFAULT_BONUSES, oracle_front
@@ -14,7 +25,7 @@ from raysweep.results.types import Point
 NO_TRIAL: dict[str, Any] = {"trial": None, "step": None}
 
 
-def baseline_points(evaluation: EvaluationSet) -> Iterator[Point]:
+def limit_points(evaluation: EvaluationSet) -> Iterator[Point]:
     """The reference encoder's point on this split, then the oracle's, one for each of its bonuses."""
     width = evaluation.reference_queries.shape[1]
     yield evaluation.point(evaluation.reference_scores, kind="reference", value=None, width=width, **NO_TRIAL)
@@ -37,3 +48,81 @@ def _oracle_means(evaluation: EvaluationSet) -> Float64Array:
         means = oracle_front(cosines, same_label, evaluation.weights)
         totals += len(queries) * means
     return totals / num_queries
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """What ``config`` names, scored on ``evaluations``, by the driver itself: no trial, no worker and no artifact.
+
+    ``stored`` are points that the run has already, which are not scored again. ``seed`` is the sweep's.
+    """
+
+    config: BaselinesConfig
+    prepared: Prepared
+    evaluations: Sequence[EvaluationSet]
+    seed: int
+    warn: Callable[[str], None]
+    stored: Collection[Point] = ()
+
+    @classmethod
+    def check(cls, config: BaselinesConfig) -> None:
+        """InputError where there is no SetFit model, before anything takes long."""
+        if config.setfit is not None:
+            other_encoder.check(config.setfit)
+
+    def points(self) -> Iterator[Point]:
+        """Those that are not stored yet. InputError where the SetFit model's body is no encoder."""
+        yield from self._probe()
+        yield from self._setfit()
+        yield from self._published()
+
+    def _probe(self) -> Iterator[Point]:
+        stored = {point.value for point in self.stored if point.kind == "probe"}
+        values = [value for value in self.config.probe if value not in stored]
+        if not values:
+            return
+        sentences = self.prepared.sentences
+        train = sentences.ids("train")
+        rows = train[probe.sample(len(train), self.seed)]
+        embeddings = np.asarray(self.prepared.reference_embeddings[rows])
+        head = probe.fit(embeddings, np.asarray(sentences.labels[rows]))
+        if head is None:
+            self.warn("probe: every training sentence has the same label, so there is nothing to learn")
+            return
+        width = embeddings.shape[1] + len(head.bias)
+        for evaluation in self.evaluations:
+            for value, scores in probe.score(head, evaluation, values).items():
+                yield evaluation.point(scores, kind="probe", value=value, width=width, **NO_TRIAL)
+
+    def _setfit(self) -> Iterator[Point]:
+        config = self.config.setfit
+        if config is None:
+            return
+        label = Path(config.name).name
+        if any(point.kind == "setfit" and point.label == label for point in self.stored):
+            return
+        found = other_encoder.score(config, self.prepared.sentences, self.evaluations)
+        for evaluation in self.evaluations:
+            scores = found.by_split[evaluation.split]
+            yield evaluation.point(scores, kind="setfit", value=None, width=found.width, label=label, **NO_TRIAL)
+
+    def _published(self) -> Iterator[Point]:
+        name = self.config.published
+        if name is None or any(point.kind == "published" for point in self.stored):
+            return
+        table = TABLES[name]
+        same = [evaluation for evaluation in self.evaluations if self._has_queries(evaluation, name)]
+        if not same:
+            self.warn(
+                f"baselines.published: neither dev nor test are the {table.num_queries} sentences that {name} was measured "
+                "on, so its scores are not shown"
+            )
+        for evaluation in same:
+            yield from table.points(evaluation.split)
+
+    def _has_queries(self, evaluation: EvaluationSet, name: str) -> bool:
+        """Whether a published table was measured on a split."""
+        table = TABLES[name]
+        if len(evaluation.queries) != table.num_queries:  # of which there may be many
+            return False
+        return table.measured_on(self.prepared.sentences.texts(evaluation.queries))

@@ -1,4 +1,4 @@
-"""A whole run, stage after stage: prepare, the reference and oracle points, search, test scores. The CLI's ``run``."""
+"""A whole run, stage after stage: prepare, points of no trial, search, test scores. The CLI's ``run``."""
 
 import contextlib
 import signal
@@ -20,6 +20,7 @@ from raysweep.prepare.plan import Plan, make_plan
 from raysweep.results.account import account_of, sentence
 from raysweep.results.bill import bill_of, bill_text
 from raysweep.results.reader import load
+from raysweep.runner.baselines import Baselines
 from raysweep.runner.node_watch import metered
 from raysweep.runner.session import Session
 from raysweep.storage import location
@@ -126,6 +127,8 @@ def run(  # noqa: PLR0913 (one argument for each way in which a run begins)
         limit_gib()  # refused now rather than after minutes
         check_writable("storage.runs", config.storage.runs, display)
         check_writable("storage.artifacts", config.storage.artifacts_location, display)
+        if resumed is None:
+            Baselines.check(config.baselines)
         older = [load(each) for each in warm_start]
         plan = make_plan(config, space, resumed=resumed.prepared if resumed else None)
         begin = (

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import datetime
 import hashlib
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +23,8 @@ from raysweep.prepare.build import prepare
 from raysweep.prepare.plan import Plan
 from raysweep.results.events import PointsScored, SessionStarted
 from raysweep.results.ledger import Ledger
-from raysweep.results.types import Results, RunInfo, ScoredSplit
-from raysweep.runner.baselines import baseline_points
+from raysweep.results.types import Point, Results, RunInfo, ScoredSplit
+from raysweep.runner.baselines import Baselines, limit_points
 from raysweep.search.scheduler import Scheduler, make_scheduler
 from raysweep.storage import location
 from raysweep.storage.cache import check_room
@@ -88,6 +89,8 @@ class Session:
         self._write_settings(ledger.run)
         self.display.line(f"run: {ledger.run.location}")
         evaluation_sets = self._evaluation_sets()
+        limits = [point for one in evaluation_sets.values() for point in limit_points(one)]
+        baselines = self._baselines(evaluation_sets)
         reference_scores = evaluation_sets["dev"].reference_scores
         reference = float(reference_scores.polarity.mean()), float(reference_scores.similarity.mean())
         scheduler = make_scheduler(self.config, self.space, reference)
@@ -95,7 +98,7 @@ class Session:
             self._warm_start(scheduler, older, reference, ledger.run)
         sweep = self._sweep(scheduler, ledger)
         self._record_info(sweep, evaluation_sets)
-        _record_baselines(ledger, evaluation_sets)
+        ledger.append(PointsScored(points=(*limits, *baselines)))
         self._announce(scheduler)
         return sweep
 
@@ -115,9 +118,13 @@ class Session:
             # Another version of Optuna, or a space that grew before. The trials count all the same; only proposals differ.
             self.display.warn(f"resume: {error}: the sampler starts afresh from the trials that there are")
             sweep = self._replayed(resumed, adopt=True)
+        evaluation_sets = self._evaluation_sets()
+        baselines = self._baselines(evaluation_sets, resumed.points)
         # Now that nothing is refused any more. The event comes first: config.yaml must always be one that a session had.
-        self._record_info(sweep, self._evaluation_sets())
+        self._record_info(sweep, evaluation_sets)
         self._write_settings(resumed.run)
+        if baselines:
+            sweep.ledger.append(PointsScored(points=baselines))
         self._announce(sweep.scheduler)
         return sweep
 
@@ -194,6 +201,21 @@ class Session:
     def _evaluation_sets(self) -> dict[ScoredSplit, EvaluationSet]:
         splits: list[ScoredSplit] = ["dev", "test"] if self._has_test else ["dev"]
         return {split: EvaluationSet.of(self.prepared, split, self.config.evaluation) for split in splits}
+
+    def _baselines(
+        self, evaluation_sets: Mapping[ScoredSplit, EvaluationSet], stored: Sequence[Point] = ()
+    ) -> tuple[Point, ...]:
+        """The points of the baselines that a run has not stored yet. InputError where one of them cannot be scored."""
+        began = time.monotonic()
+        evaluations = list(evaluation_sets.values())
+        baselines = Baselines(
+            self.config.baselines, self.prepared, evaluations, self.config.seed, self.display.warn, stored
+        )
+        points = tuple(baselines.points())
+        if points:
+            kinds = ", ".join(dict.fromkeys(point.kind for point in points))
+            self.display.line(f"run: scored the baselines ({kinds}) in {time.monotonic() - began:.0f} s")
+        return points
 
     def _write_settings(self, run: Folder) -> None:
         """Write what the run searches and reads: its configuration, whole or not at all, and its artifacts."""
@@ -278,11 +300,6 @@ def _run_at(place: str, display: Display) -> Folder:
     run.path.mkdir(mode=0o700, exist_ok=True)
     (run.path / "points").mkdir(exist_ok=True)
     return run
-
-
-def _record_baselines(ledger: Ledger, evaluation_sets: Mapping[ScoredSplit, EvaluationSet]) -> None:
-    points = (point for one in evaluation_sets.values() for point in baseline_points(one))
-    ledger.append(PointsScored(points=tuple(points)))
 
 
 def _describe(encoder: EncoderConfig) -> str:

@@ -20,7 +20,7 @@ from raysweep.results.events import Event, PointsScored, SessionStarted, TrialSt
 from raysweep.results.ledger import NAME as LEDGER
 from raysweep.results.ledger import Ledger, Position, check_dependences, events_of, name_of
 from raysweep.results.reader import results_of
-from raysweep.results.types import Results
+from raysweep.results.types import Point, Results
 from raysweep.search.proposer import check_sampler
 from raysweep.storage import location
 from raysweep.storage.folder import Folder, LocalFolder, as_folder, open_folder
@@ -30,7 +30,7 @@ STUDY_LOCK = "study.journal.lock"  # begins the names of links that Optuna makes
 
 CHANGEABLE = (
     *("budget.trials", "budget.minutes", "budget.cpu_hours", "budget.gpu_hours", "budget.money", "budget.prices"),
-    *("replicates", "resources", "storage", "early_stopping.plateau"),
+    *("replicates", "resources", "storage", "early_stopping.plateau", "baselines"),
 )
 """What a resumed sweep may be given anew. Anything else would make its trials incomparable."""
 
@@ -113,10 +113,14 @@ class Resumed:
         return sum(isinstance(event, TrialStarted) and event.replicate_of is None for event in self.events)
 
     @property
+    def points(self) -> list[Point]:
+        """Its points of no rung: those that no trial made, and test scores."""
+        return [point for event in self.events if isinstance(event, PointsScored) for point in event.points]
+
+    @property
     def reference(self) -> Pair:
         """P and S of the reference encoder on dev."""
-        points = (point for event in self.events if isinstance(event, PointsScored) for point in event.points)
-        reference = next(point for point in points if point.kind == "reference" and point.split == "dev")
+        reference = next(point for point in self.points if point.kind == "reference" and point.split == "dev")
         return reference.polarity, reference.similarity
 
     def next_log(self) -> str:

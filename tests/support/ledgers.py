@@ -61,6 +61,7 @@ class StoredSweep:
     info: RunInfo = INFO
     reference: bool = True
     oracle: bool = True
+    baselines: Sequence[Point] = field(default=())  # see :func:`baseline`
     test_of: Sequence[Point] = field(default=())  # dev points that were scored on test too, each a little worse there
     finish: tuple[str, str] | None = ("completed", "")  # status and reason; None where it was killed
     gpus: float = 0.5  # of each trial
@@ -72,7 +73,8 @@ def write_ledger(folder: Path, trials: Iterable[StoredTrial], sweep: StoredSweep
     ledger = Ledger(folder)
     ledger.append(SessionStarted(info=sweep.info))
     for split in REFERENCE if sweep.test_of else ("dev",):
-        ledger.append(PointsScored(points=_limits(sweep, split)))
+        baselines = [each for each in sweep.baselines if each.split == split]
+        ledger.append(PointsScored(points=(*_limits(sweep, split), *baselines)))
     for number, trial in enumerate(trials):
         _append_trial(ledger, number, trial, sweep)
     tested = [
@@ -90,6 +92,11 @@ def write_ledger(folder: Path, trials: Iterable[StoredTrial], sweep: StoredSweep
 def point(trial: int, step: int, polarity: float, similarity: float) -> Point:
     """Of a trial's encoder as it is, on dev."""
     return _point("dev", polarity, similarity, trial=trial, step=step, kind="plain", width=384)
+
+
+def baseline(split: ScoredSplit, kind: str, polarity: float, similarity: float, **others: Any) -> Point:
+    """A point that no trial made; ``others`` are its value, label and width."""
+    return _point(split, polarity, similarity, kind=kind, **{"width": 386, **others})
 
 
 def _limits(sweep: StoredSweep, split: ScoredSplit) -> tuple[Point, ...]:

@@ -12,6 +12,8 @@ from support.sweep_files import MINIMAL, read
 def test_minimal_file_gets_the_documented_defaults(tmp_path: Path) -> None:
     config, space = read(tmp_path, MINIMAL)
     assert (config.examples.target, config.examples.k, config.evaluation.k) == (250_000, 16, 16)
+    assert (config.baselines.setfit, config.baselines.published) == (None, None)
+    assert config.baselines.probe, "which costs seconds"
     assert config.reference_encoder == config.mining_encoder == config.model
     assert space.values("learning_rate") == [1e-6, 1e-4], "1e-6 without a dot is a number, as in YAML 1.2"
 
@@ -63,6 +65,17 @@ REFUSED = [
     ("  examples_per_rung: 2048", "  examples_per_rung: {low: 512, high: 2048}", r"a range meets no milestone"),
     ("contrastive: {margin: 0.5}", "contrastive: {margin: null}", r"margin: must be a number, not null"),
     ("  learning_rate: {low: 1e-6, high: 1e-4, log: true}\n", "", r"learning_rate is required, also where"),
+    (
+        "model: demo",
+        "model: demo\nevaluation: {k: 8}\nbaselines: {published: sst2}",
+        r"line 5: baselines\.published: sst2 was measured with k 16 and uniform rank weights, but evaluation has k 8 and",
+    ),
+    (
+        "model: demo",
+        "model: demo\nbaselines: {published: mr}",
+        r"line 4: baselines\.published: should be 'sst2', not 'mr'",
+    ),
+    ("model: demo", "model: demo\nbaselines: {probe: [0]}", r"baselines\.probe\[0\]: should be greater than 0, not 0"),
     ("{choices: [none, emb+B0]}", "[none, emb+B0]", r"a list of choices is written \{choices:"),
 ]
 
@@ -81,6 +94,9 @@ def test_relative_paths_are_settled_once(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "encoder").mkdir()
     config, _ = read(tmp_path, MINIMAL, model="encoder", data__dev="s3://bucket/dev.csv", data__test="demo")
     assert config.model.name == str(tmp_path / "encoder")
+    config, _ = read(tmp_path, MINIMAL, baselines__setfit="encoder")
+    assert config.baselines.setfit is not None and config.baselines.setfit.name == str(tmp_path / "encoder")
+    config, _ = read(tmp_path, MINIMAL, model="encoder", data__dev="s3://bucket/dev.csv", data__test="demo")
     assert (config.data.train, config.data.dev, config.data.test) == (
         str(tmp_path / "train.csv"),
         "s3://bucket/dev.csv",

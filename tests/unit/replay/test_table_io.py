@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 
 from raysweep.errors import InputError
-from raysweep.replay.table_io import from_frame, read
+from raysweep.replay.table_io import frame_of, from_frame, read
+from raysweep.results.reader import load
+from support.ledgers import StoredSweep, baseline, random_trials, write_ledger
 
 ROWS = [
     # trial, loss, margin, examples_seen, kind, split, polarity, similarity
@@ -177,3 +179,16 @@ def test_files_that_cannot_be_read(name: str, content: bytes | None, message: st
         (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=f"{name}: {message}"):
         read(tmp_path / name)
+
+
+def test_what_no_trial_made_is_in_no_table_but_the_reference(tmp_path: Path) -> None:
+    """Neither the oracle nor baselines, which a search would take for configurations of its own."""
+    baselines = [
+        baseline("dev", "probe", 0.9, 0.46, value=0.3),
+        baseline("dev", "setfit", 0.9, 0.46, label="tuned"),
+        baseline("dev", "published", 0.9, 0.46, label="a paper"),
+    ]
+    write_ledger(tmp_path, random_trials(6), StoredSweep(baselines=baselines))
+    assert set(frame_of(load(tmp_path))["kind"]) == {"plain", "reference"}
+    with_probe = pd.concat([frame(), frame().tail(1).assign(kind="probe", polarity=0.99)])
+    assert from_frame(with_probe, "t.csv") == from_frame(frame(), "t.csv")

@@ -9,6 +9,7 @@ import pytest
 
 from raysweep.config.load import LoadedSweep
 from raysweep.config.space import Choices, Fixed, Parameter, Range, Space
+from raysweep.config.sweep import BaselinesConfig
 from raysweep.data.artifacts import Artifact
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
@@ -182,6 +183,18 @@ def test_a_run_that_was_moved_alone_finds_what_was_prepared_where_it_was(tmp_pat
     loaded, resumed = load_resumed(tmp_path / "alone")
     resumed.ledger.close()
     assert loaded.config.storage.artifacts_location == str(run.parent / "artifacts")
+
+
+def test_baselines_may_be_named_later_and_a_run_from_before_there_were_any_goes_on(tmp_path: Path) -> None:
+    assert "baselines" not in MINIMAL
+    make_run(tmp_path, MINIMAL)
+    before, resumed = load_resumed(tmp_path)
+    resumed.ledger.close()
+    assert before.config.baselines == BaselinesConfig()
+    changes = [("baselines.published", "sst2"), ("baselines.probe", "[2.0]")]
+    after, resumed = load_resumed(tmp_path, None, changes)
+    resumed.ledger.close()
+    assert after.config.baselines == BaselinesConfig(probe=[2.0], published="sst2")
 
 
 def test_a_change_that_is_refused_leaves_the_run_to_others(tmp_path: Path) -> None:

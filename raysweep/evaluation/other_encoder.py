@@ -1,0 +1,48 @@
+"""Scoring an encoder that no trial trained, such as the body of a SetFit model, with the sweep's queries and pools."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from raysweep.config.sweep import EncoderConfig
+from raysweep.data.dataset import Sentences
+from raysweep.encoders import encoder
+from raysweep.encoders import tokens as encoder_tokens
+from raysweep.encoders.locate import check_formats, locate
+from raysweep.errors import InputError
+from raysweep.evaluation.evaluation_set import EvaluationSet
+from raysweep.metrics.retrieval import Scores
+from raysweep.results.types import ScoredSplit
+
+
+@dataclass(frozen=True)
+class EncoderScores:
+    """Per-query scores of retrieval by an encoder's cosine, by split, and the width of its embeddings."""
+
+    by_split: Mapping[ScoredSplit, Scores]
+    width: int
+
+
+def check(config: EncoderConfig) -> None:
+    """InputError where there is no such encoder, or its weights are only in a format that may run code as it is read."""
+    check_formats(locate(config).folder)
+
+
+def score(config: EncoderConfig, sentences: Sentences, evaluations: Sequence[EvaluationSet]) -> EncoderScores:
+    """Encode and score the queries and the pool of each evaluation set, in this process, on a GPU where there is one.
+
+    The encoder comes from its modules' safetensors. What else lies in its folder is not opened: the head of a SetFit model,
+    ``model_head.pkl``, is a pickle, which may run code. InputError where the encoder cannot be loaded, or gives no numbers.
+    """
+    model = encoder.load(config, device=encoder.best_device())
+    by_split = {}
+    for evaluation in evaluations:
+        ids = np.concatenate([evaluation.queries, evaluation.pool])
+        tokens = encoder_tokens.tokenise(model, sentences.texts(ids), config.prompt)
+        embeddings = encoder.embed(model, tokens, np.arange(len(ids)), arithmetic=config.precision)
+        if not np.isfinite(embeddings).all():
+            raise InputError(f"model {config.name!r}: its embeddings are not finite numbers")
+        queries, pool = np.split(embeddings, [len(evaluation.queries)])
+        by_split[evaluation.split] = evaluation.score(queries, pool)
+    return EncoderScores(by_split, encoder.embedding_width(model))

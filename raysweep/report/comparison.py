@@ -1,0 +1,59 @@
+"""What a report says of the front beside the baselines: whether it dominates them."""
+
+from collections.abc import Iterator
+
+from raysweep.report.baselines import Baseline, ProbeComparison, dominates
+from raysweep.report.summary import SPLITS, Summary
+from raysweep.report.tables import kind_name, show, show_area
+from raysweep.results.types import Point, ScoredSplit
+
+
+def probe_sentences(summary: Summary) -> list[str]:
+    """For each split on which front and probe were scored: how many of its points the front dominates, and the best one."""
+    sentences = []
+    for split, probes in summary.probes.items():
+        area = summary.areas[split].front
+        sentences.append(
+            f"On {split} the front dominates {probes.num_dominated} of the {probes.num_points} points of the probe, and its "
+            f"hypervolume is {show_area(area)} against {show_area(probes.area)}. The best of these points, by the objective "
+            f"on dev, is {kind_name(probes.best)} with {_scores(probes.best)}; {_dominated(probes)}."
+        )
+    return sentences
+
+
+def _dominated(probes: ProbeComparison) -> str:
+    member = probes.dominating
+    if member is None:
+        return "no member of the front dominates it"
+    return f"{kind_name(member)} of trial {member.trial} at step {member.step} dominates it, with {_scores(member)}"
+
+
+def _scores(point: Point) -> str:
+    return f"P {show(point.polarity)}, S {show(point.similarity)}"
+
+
+def baseline_lines(summary: Summary) -> Iterator[str]:
+    """Short lines for a terminal: the probe's best point, SetFit models, and how many published scores are dominated."""
+    for split in SPLITS:
+        probes = summary.probes.get(split)
+        if probes is not None:
+            is_dominated = probes.dominating is not None
+            yield f"{kind_name(probes.best)} on {split}: {_scores(probes.best)}{_ending(is_dominated)}"
+        front = summary.front_on(split)
+        for baseline in summary.baselines if front else ():
+            if baseline.kind == "setfit" and split in baseline.points:
+                point = baseline.points[split]
+                is_dominated = any(dominates(member, point) for member in front)
+                yield f"{baseline.name} on {split}: {_scores(point)}{_ending(is_dominated)}"
+        yield from _published_line(summary.baselines, split, front)
+
+
+def _ending(is_dominated: bool) -> str:
+    return ", dominated by the front" if is_dominated else ", not dominated by the front"
+
+
+def _published_line(baselines: tuple[Baseline, ...], split: ScoredSplit, front: list[Point]) -> Iterator[str]:
+    published = [one.points[split] for one in baselines if one.kind == "published" and split in one.points]
+    dominated = [point for point in published if any(dominates(member, point) for member in front)]
+    if published and front:
+        yield f"published on {split}: {len(dominated)} of {len(published)} dominated by the front"

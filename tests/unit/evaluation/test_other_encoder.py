@@ -1,0 +1,95 @@
+"""Encoders that no trial trained: models as the setfit package saves them, whose head is a pickle."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from raysweep.config.sweep import EncoderConfig, EvaluationConfig
+from raysweep.data.prepared import Prepared
+from raysweep.errors import InputError
+from raysweep.evaluation import other_encoder
+from raysweep.evaluation.evaluation_set import EvaluationSet
+from support.hostile import Canary
+
+
+@pytest.fixture
+def canary(tmp_path: Path) -> Canary:
+    return Canary.make(tmp_path)
+
+
+@pytest.fixture
+def saved(tiny_encoder: str, tmp_path: Path, canary: Canary) -> Path:
+    """What ``SetFitModel.save_pretrained`` leaves: the body's own files, and beside them the head and its settings."""
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_encoder, folder)
+    (folder / "config_setfit.json").write_text(json.dumps({"labels": None, "normalize_embeddings": False}))
+    (folder / "model_head.pkl").write_bytes(canary.pickle)
+    return folder
+
+
+def test_a_body_is_scored_as_the_library_encodes_and_its_head_is_not_opened(
+    tiny_prepared: Prepared, saved: Path, canary: Canary
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    dev = EvaluationSet.of(tiny_prepared, "dev", EvaluationConfig(k=8, num_pool=200))
+    config = EncoderConfig(name=str(saved), prompt="review: ")
+    other_encoder.check(config)
+    found = other_encoder.score(config, tiny_prepared.sentences, [dev])
+    assert not canary.path.exists()
+    model = SentenceTransformer(str(saved), device="cpu")
+    queries, pool = (
+        model.encode([f"review: {text}" for text in tiny_prepared.sentences.texts(ids)], normalize_embeddings=True)
+        for ids in (dev.queries, dev.pool)
+    )
+    nearest = np.argsort(-(queries.astype(np.float64) @ pool.T.astype(np.float64)), axis=1, kind="stable")[:, : dev.k]
+    polarity = (dev.pool_labels[nearest] == dev.query_labels[:, None]).mean(axis=1)
+    similarity = np.einsum("qd,qkd->q", dev.reference_queries, dev.reference_pool[nearest]) / dev.k
+    scores = found.by_split["dev"]
+    agree = (np.abs(scores.polarity - polarity) < 1e-6) & (np.abs(scores.similarity - similarity) < 1e-5)
+    assert agree.mean() > 0.95, "near-ties may fall either way"
+    assert found.width == 64
+
+
+def test_a_body_that_is_a_pickle_too_is_refused(tiny_prepared: Prepared, saved: Path, canary: Canary) -> None:
+    next(saved.rglob("model.safetensors")).unlink()
+    (saved / "pytorch_model.bin").write_bytes(canary.pickle)
+    config = EncoderConfig(name=str(saved))
+    with pytest.raises(InputError, match=r"pytorch_model.bin may run code as it is read; allowed: weights in"):
+        other_encoder.check(config)
+    with pytest.raises(InputError, match=r"pytorch_model.bin may run code as it is read"):
+        other_encoder.score(config, tiny_prepared.sentences, [])
+    assert not canary.path.exists()
+
+
+def test_a_folder_that_is_not_there_is_refused_before_anything_takes_long(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such folder"):
+        other_encoder.check(EncoderConfig(name=str(tmp_path / "gone")))
+
+
+def test_an_encoder_that_gives_no_numbers_is_refused(tiny_prepared: Prepared, saved: Path) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    path = next(saved.rglob("model.safetensors"))
+    weights = load_file(path)
+    save_file({name: np.full_like(values, np.nan) for name, values in weights.items()}, path, {"format": "pt"})
+    dev = EvaluationSet.of(tiny_prepared, "dev", EvaluationConfig(k=8, num_pool=200))
+    with pytest.raises(InputError, match="its embeddings are not finite numbers"):
+        other_encoder.score(EncoderConfig(name=str(saved)), tiny_prepared.sentences, [dev])
+
+
+def test_a_model_of_the_package_itself(tiny_prepared: Prepared, tiny_encoder: str, tmp_path: Path) -> None:
+    """Its body is untrained, so its scores are those of the reference, and the head that it saves is of no use here."""
+    setfit = pytest.importorskip("setfit", reason="the setfit extra is not installed")
+    model = setfit.SetFitModel.from_pretrained(tiny_encoder)
+    model.model_head.fit(model.model_body.encode(["good", "bad"]), [1, 0])
+    model.save_pretrained(tmp_path / "model")
+    assert (tmp_path / "model" / "model_head.pkl").is_file()
+    dev = EvaluationSet.of(tiny_prepared, "dev", EvaluationConfig(k=8, num_pool=200))
+    found = other_encoder.score(EncoderConfig(name=str(tmp_path / "model")), tiny_prepared.sentences, [dev])
+    scores = found.by_split["dev"]
+    np.testing.assert_allclose(scores.polarity.mean(), dev.reference_scores.polarity.mean(), atol=5e-3)
+    np.testing.assert_allclose(scores.similarity.mean(), dev.reference_scores.similarity.mean(), atol=1e-3)

@@ -1,0 +1,84 @@
+"""The probe against scikit-learn by hand and retrieval by explicitly built vectors."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from raysweep.evaluation import probe
+from raysweep.evaluation.evaluation_set import EvaluationSet
+
+WIDTH = 6
+NUM_QUERIES, NUM_POOL = 15, 80
+
+
+def unit(rng: np.random.Generator, labels: np.ndarray) -> np.ndarray:
+    """Embeddings that tell the classes apart, though not well."""
+    vectors = rng.normal(size=(len(labels), WIDTH))
+    vectors[np.arange(len(labels)), labels] += 1.0
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def brute_force(queries: np.ndarray, pool: np.ndarray, test: EvaluationSet) -> tuple[float, float]:
+    """Mean P and S, query by query, by the inner product of composite vectors."""
+    polarities, similarities = [], []
+    for row, query in enumerate(queries):
+        products = [float(np.dot(query, sentence)) for sentence in pool]
+        nearest = sorted(range(len(pool)), key=lambda at: -products[at])[: test.k]
+        polarities.append(np.mean([test.pool_labels[at] == test.query_labels[row] for at in nearest]))
+        similarities.append(np.mean([test.reference_queries[row] @ test.reference_pool[at] for at in nearest]))
+    return float(np.mean(polarities)), float(np.mean(similarities))
+
+
+@pytest.mark.parametrize("num_classes", [2, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_points_are_retrieval_by_embeddings_beside_the_regressions_probabilities(num_classes: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, num_classes, 400)
+    embeddings = unit(rng, labels)
+    query_labels = rng.integers(0, num_classes, NUM_QUERIES)
+    queries, pool = unit(rng, query_labels), embeddings[:NUM_POOL]
+    test = EvaluationSet(
+        "test",
+        np.arange(NUM_QUERIES),
+        np.arange(NUM_POOL),
+        query_labels,
+        labels[:NUM_POOL],
+        queries,
+        pool,
+        5,
+        "uniform",
+    )
+    regression = LogisticRegression(max_iter=1000).fit(embeddings, labels)
+    head = probe.fit(embeddings, labels)
+    assert head is not None
+    np.testing.assert_allclose(head.probabilities(queries), regression.predict_proba(queries), atol=2e-6)
+    for value, scores in probe.score(head, test, [0.05, 0.7, 3.0]).items():
+        sides = []
+        for side in (queries, pool):
+            doubles = side.astype(np.float64)
+            sides.append(np.hstack([doubles, value**0.5 * regression.predict_proba(side)]))
+        expected = brute_force(sides[0], sides[1], test)
+        found = scores.polarity.mean(), scores.similarity.mean()
+        assert found == pytest.approx(
+            expected, abs=1 / (NUM_QUERIES * test.k) + 1e-9
+        )  # one near-tie may fall either way
+
+
+def test_there_is_nothing_to_learn_of_one_class() -> None:
+    assert probe.fit(np.eye(4, dtype=np.float32), np.ones(4, np.int64)) is None
+
+
+def test_labels_need_not_begin_at_0_or_follow_each_other() -> None:
+    labels = np.array([3, 7] * 10)
+    embeddings = unit(np.random.default_rng(0), labels // 7)
+    head = probe.fit(embeddings, labels)
+    assert head is not None and head.weight.shape == (2, WIDTH)
+
+
+def test_of_many_sentences_a_sample_is_learnt_from_by_the_sweeps_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "MOST_SENTENCES", 100)
+    assert probe.sample(100, 0).tolist() == list(range(100))
+    drawn = probe.sample(1000, 0)
+    assert len(set(drawn.tolist())) == 100 and drawn.max() >= 500
+    assert (np.diff(drawn) > 0).all()
+    assert (drawn == probe.sample(1000, 0)).all() and (drawn != probe.sample(1000, 1)).any()

@@ -1,0 +1,99 @@
+"""The points that no trial makes: which there are, on which splits, and that each is scored once. No Ray is started."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from raysweep.config.sweep import BaselinesConfig, EncoderConfig, EvaluationConfig
+from raysweep.data.prepared import Prepared
+from raysweep.errors import InputError
+from raysweep.evaluation import published_scores
+from raysweep.evaluation.evaluation_set import EvaluationSet
+from raysweep.evaluation.published_scores import TABLES, digest
+from raysweep.results.events import PointsScored, read_event
+from raysweep.results.types import BASELINES, Point
+from raysweep.runner.baselines import Baselines
+
+
+@pytest.fixture
+def dev(tiny_prepared: Prepared) -> EvaluationSet:
+    return EvaluationSet.of(tiny_prepared, "dev", EvaluationConfig(k=8, num_pool=200))
+
+
+def points(prepared: Prepared, dev: EvaluationSet, stored: list[Point] | None = None, **config: Any) -> list[Point]:
+    def fail(text: str) -> None:
+        raise AssertionError(text)
+
+    return list(Baselines(BaselinesConfig(**config), prepared, [dev], 0, fail, stored or []).points())
+
+
+def test_the_probe_learns_from_all_training_sentences_and_is_scored_at_each_value(
+    tiny_prepared: Prepared, dev: EvaluationSet
+) -> None:
+    found = points(tiny_prepared, dev, probe=[0.2, 2.0])
+    assert [(point.kind, point.value, point.split, point.trial, point.step) for point in found] == [
+        ("probe", 0.2, "dev", None, None),
+        ("probe", 2.0, "dev", None, None),
+    ]
+    sentences = tiny_prepared.sentences
+    train = sentences.ids("train")
+    embeddings = np.asarray(tiny_prepared.reference_embeddings[train])
+    regression = LogisticRegression(max_iter=1000).fit(embeddings, sentences.labels[train])
+    for point in found:
+        assert point.value is not None
+        sides = [
+            np.hstack([side, point.value**0.5 * regression.predict_proba(side)])
+            for side in (dev.reference_queries, dev.reference_pool)
+        ]
+        nearest = np.argsort(-(sides[0] @ sides[1].T), axis=1, kind="stable")[:, : dev.k]
+        polarity = (dev.pool_labels[nearest] == dev.query_labels[:, None]).mean()
+        similarity = np.einsum("qd,qkd->qk", dev.reference_queries, dev.reference_pool[nearest]).mean()
+        assert (point.polarity, point.similarity) == pytest.approx((polarity, similarity), abs=2e-3)
+        assert point.width == embeddings.shape[1] + 2
+        assert point.accuracy is not None and point.label is None
+
+
+def test_the_ledger_keeps_them_as_they_are(
+    tiny_prepared: Prepared, dev: EvaluationSet, tiny_encoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = dataclasses.replace(
+        TABLES["sst2"],
+        num_queries=len(dev.queries),
+        queries_digest=digest(tiny_prepared.sentences.texts(dev.queries)),
+    )
+    monkeypatch.setitem(published_scores.TABLES, "sst2", table)
+    config = {"probe": [0.5], "setfit": EncoderConfig(name=tiny_encoder), "published": "sst2"}
+    found = points(tiny_prepared, dev, **config)
+    assert tuple(dict.fromkeys(point.kind for point in found)) == BASELINES
+    event = PointsScored(points=tuple(found))
+    assert read_event(event.to_json()) == event
+    assert points(tiny_prepared, dev, found, **config) == [], "each is scored once"
+    more = points(tiny_prepared, dev, found, **{**config, "probe": [0.5, 0.7]})
+    assert [(point.kind, point.value) for point in more] == [("probe", 0.7)]
+
+
+def test_the_untrained_encoder_as_a_setfit_model_scores_as_the_reference(
+    tiny_prepared: Prepared, dev: EvaluationSet, tiny_encoder: str
+) -> None:
+    (point,) = points(tiny_prepared, dev, probe=[], setfit=EncoderConfig(name=tiny_encoder))
+    assert (point.kind, point.value, point.label, point.width) == ("setfit", None, "encoder", 64)
+    reference = dev.reference_scores
+    assert point.polarity == pytest.approx(reference.polarity.mean(), abs=5e-3)
+    assert point.similarity == pytest.approx(reference.similarity.mean(), abs=1e-3)
+
+
+def test_published_scores_of_other_queries_are_not_shown(tiny_prepared: Prepared, dev: EvaluationSet) -> None:
+    warnings: list[str] = []
+    config = BaselinesConfig(probe=[], published="sst2")
+    assert list(Baselines(config, tiny_prepared, [dev], 0, warnings.append).points()) == []
+    (warning,) = warnings
+    assert "neither dev nor test are the 872 sentences that sst2 was measured on" in warning
+
+
+def test_a_missing_setfit_model_is_refused_at_once(tmp_path: Any) -> None:
+    Baselines.check(BaselinesConfig())
+    with pytest.raises(InputError, match="no such folder"):
+        Baselines.check(BaselinesConfig(setfit=EncoderConfig(name=str(tmp_path / "gone"))))
