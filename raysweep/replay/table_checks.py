@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 BUDGETS = ("examples_seen", "epoch", "step")
 SCORES = ("polarity", "similarity", "accuracy", "loss_value")
-MEASURED = (*BUDGETS, *SCORES, "trial", "kind", "value", "seconds", "width", "split")
+DEVIATIONS = ("polarity_std", "similarity_std")  # over queries
+MEASURED = (*BUDGETS, *SCORES, *DEVIATIONS, "trial", "kind", "value", "seconds", "width", "split")
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,12 @@ def number_column(frame: "pd.DataFrame", column: str) -> "pd.Series[float]":
     return numbers
 
 
+def deviation_column(frame: "pd.DataFrame", column: str) -> "pd.Series[float]":
+    """The same, but cells may be empty: NaN there."""
+    given = frame[frame[column].notna()]
+    return number_column(given, column).reindex(frame.index)
+
+
 def check_columns(frame: "pd.DataFrame") -> None:
     for column in ("polarity", "similarity"):
         check_column(frame, column)
@@ -101,7 +108,7 @@ def check_unit(frame: "pd.DataFrame", is_percent: "pd.Series[bool]") -> None:
 
 
 def _check_that_nothing_is_negative(points: PointRows) -> None:
-    for column in ("polarity", "seconds"):
+    for column in ("polarity", "seconds", *DEVIATIONS):
         if column in points.frame and (points.frame[column] < 0).any():
             row = points.frame[column].idxmin()
             raise _in_row(row, f"{column} is {points.frame[column][row]:g}, below 0")
