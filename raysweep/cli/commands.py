@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from raysweep.config.load import LoadedSweep
     from raysweep.data.inventory import StoredArtifact
+    from raysweep.evaluation.score_files import FileScores
     from raysweep.storage.folder import Folder
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -187,6 +188,10 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
         str, typer.Option(help="Arithmetic of the scored encoder: fp32, or bf16 (autocast).")
     ] = "fp32",
     format: Annotated[str, typer.Option(help="table or json.")] = "table",
+    to: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Also write the scores by k: Markdown, LaTeX, CSV and a figure."),
+    ] = None,
 ) -> None:
     """Score any encoder by retrieval, with no training: polarity P and similarity S, x100."""
     from raysweep.config.sweep import EncoderConfig
@@ -200,6 +205,10 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
     kinds = several_of("--rank-weights", rank_weights, all_weights)
     one_of("--format", format, FORMATS)
     arithmetic: Literal["fp32", "bf16"] = one_of("--precision", precision, ("fp32", "bf16"))
+    if to is not None:
+        from raysweep.tables.write import check_writable
+
+        check_writable(here("--to", to))
     from raysweep.evaluation import score_files
 
     with working() as (display, _):
@@ -214,6 +223,18 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
         _print_json(results)
     else:
         _print_table(_scores_table(results))
+    if to is not None:
+        _write_by_k(model, train, test, results, to)
+        typer.echo(f"tables: {to}", err=format == "json")
+
+
+def _write_by_k(model: str, train: str, test: str, results: "Sequence[FileScores]", to: Path) -> None:
+    from raysweep.tables.by_k import ByK, ScoresAtK
+    from raysweep.tables.recording import last_part
+    from raysweep.tables.write import write_by_k
+
+    measured = f"Queries are the rows of {last_part(test)}, the pool is sampled from {last_part(train)}."
+    write_by_k(ByK.of([ScoresAtK(last_part(model), **row) for row in results], measured), to)
 
 
 @app.command()
@@ -300,6 +321,50 @@ def table(
     if here("FILE", to).exists():
         raise InputError(f"{to}: exists already")
     typer.echo(f"{to}: {table_io.write(reader.load(run_folder('RUN', run)), to)} trials")
+
+
+@app.command()
+def tables(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN",
+            help="Folders or URIs of runs, recorded tables (.csv, .tsv, .parquet), or by_k.csv of evaluate.",
+        ),
+    ],
+    to: Annotated[Path, typer.Option(metavar="FOLDER", help="Where to write them, over those of an earlier call.")],
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=VALUE",
+            help="Only configurations with this value of a parameter, of model or of dataset; repeatable.",
+        ),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(help="dev or test; if not given, test where every point of a table has scores on it, else dev."),
+    ] = None,
+) -> None:
+    """Write tables as papers print them: Markdown, LaTeX and CSV, with figures.
+
+    P and S by loss, margin and model; by examples per rung; the best of each loss by rung; and by k, of what evaluate
+    wrote. A table that the data cannot give is left out, and a line says why.
+    """
+    from raysweep.results.types import ScoredSplit
+    from raysweep.storage.location import is_uri
+    from raysweep.tables.write import write_tables
+
+    splits: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
+    wanted = None if split is None else one_of("--split", split, splits)
+    places = [
+        run_folder("RUN", source) if is_uri(source) or Path(source).is_dir() else Path(source) for source in sources
+    ]
+    written = write_tables(places, here("--to", to), where_of(where or []), wanted)
+    for name, files in written.files.items():
+        typer.echo(f"{name}: {', '.join(file.suffix for file in files)}")
+    for name, reason in written.left_out.items():
+        typer.echo(f"note: {name} is left out: {reason}")
+    typer.echo(f"tables: {to}")
 
 
 @app.command()

@@ -36,6 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "replay": REPLAY,
     "sweep": REPLAY | {"data.prepared"},
     "report": {"metrics", "results"},
+    "tables": {"config", "replay", "report", "results"},
     "evaluation": EVALUATION,
     "training": TRAINING,
     "prepare": {"config", "data", "encoders", "metrics", "cluster", "waiting"},

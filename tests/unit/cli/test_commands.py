@@ -25,6 +25,10 @@ EVALUATE = ["evaluate", "--model", "demo", "--train", "a.csv", "--test", "b.csv"
         ([*EVALUATE, "--k", "none"], "--k: 'none' is no whole number above 0"),
         ([*EVALUATE, "--rank-weights", "equal"], "--rank-weights is 'equal'; allowed: uniform, linear"),
         ([*EVALUATE, "--precision", "fp16"], "--precision is 'fp16'; allowed: fp32, bf16"),
+        ([*EVALUATE, "--to", "FILE/to"], "FILE/to: cannot write the tables; "),
+        (["tables", "RUN", "--to", "s3://bucket/to"], "--to: must be a path of this machine, not a URI"),
+        (["tables", "FOLDER", "--to", "tables"], "FOLDER: not a run folder"),
+        (["tables", "RUN", "--to", "tables", "--split", "train"], "--split is 'train'; allowed: dev, test"),
         ([*EVALUATE, "--format", "yaml"], "--format is 'yaml'; allowed: table, json"),
         (["report", "FOLDER"], "FOLDER: not a run folder"),
         (["table", "FOLDER", "table.csv"], "FOLDER: not a run folder"),
@@ -44,13 +48,15 @@ def test_misuse_is_an_input_error(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "FOLDER").mkdir()
+    (tmp_path / "FILE").touch()
     done = CliRunner().invoke(commands.app, arguments)
     assert isinstance(done.exception, InputError), done.output
     assert message in str(done.exception)
 
 
 @pytest.mark.parametrize(
-    "command", ["run", "prepare", "evaluate", "report", "validate", "lint", "schema", "export", "table", "replay"]
+    "command",
+    ["run", "prepare", "evaluate", "report", "validate", "lint", "schema", "export", "table", "tables", "replay"],
 )
 def test_every_command_has_help(command: str) -> None:
     done = CliRunner().invoke(commands.app, [command, "--help"])

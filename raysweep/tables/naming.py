@@ -1,0 +1,83 @@
+"""How tables name configurations: the loss, its margin or scale, and what else differs among those that they show."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from raysweep.report.tables import ABSENT, describe
+from raysweep.tables.recording import Configuration, Recording
+
+_OF_THE_LOSS = ("loss", "margin", "scale")
+
+
+@dataclass(frozen=True)
+class Name:
+    """Of a configuration. ``margin`` is that of its loss, or ``scale 20`` where scales differ; ``others`` may be empty."""
+
+    loss: str
+    margin: str
+    others: str = ""
+    order: tuple[Any, ...] = ()  # by which names are sorted, after the loss
+
+    @property
+    def text(self) -> str:
+        """All of it but the loss, in words."""
+        margin = f"margin {self.margin}" if self.margin[0].isdigit() else self.margin
+        return ", ".join(part for part in (margin, self.others) if part not in ("", ABSENT)) or ABSENT
+
+
+@dataclass(frozen=True)
+class Naming:
+    """Names for the configurations of these recordings: two that differ have different names."""
+
+    recordings: Sequence[Recording]
+
+    def name(self, values: Mapping[str, Any]) -> Name:
+        loss = str(values.get("loss", ABSENT))
+        margin, number = ABSENT, None
+        if "margin" in values:
+            number = values["margin"]
+            margin = _short(number)
+        elif loss in self._losses_of_varied_scale and "scale" in values:
+            number = values["scale"]
+            margin = f"scale {_short(number)}"
+        given = {name: values[name] for name in self.others if name in values}
+        order = (_rank(number), *(_rank(values.get(name)) for name in self.others))
+        return Name(loss, margin, describe(given, given) if given else "", order)
+
+    @cached_property
+    def others(self) -> tuple[str, ...]:
+        """The parameters, besides those of the loss, that have two values or more."""
+        return tuple(name for name in _parameters(self._all) if name not in _OF_THE_LOSS and _varies(name, self._all))
+
+    @cached_property
+    def _losses_of_varied_scale(self) -> frozenset[str]:
+        losses = {str(each.values.get("loss")) for each in self._all}
+        of_loss = {loss: [each for each in self._all if str(each.values.get("loss")) == loss] for loss in losses}
+        return frozenset(loss for loss, several in of_loss.items() if _varies("scale", several))
+
+    @property
+    def _all(self) -> list[Configuration]:
+        return [configuration for recording in self.recordings for configuration in recording.configurations]
+
+
+def _parameters(configurations: Iterable[Configuration]) -> list[str]:
+    return list(dict.fromkeys(name for configuration in configurations for name in configuration.values))
+
+
+def _varies(name: str, configurations: Iterable[Configuration]) -> bool:
+    return len({repr(each.values[name]) for each in configurations if name in each.values}) > 1
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
+def _rank(value: Any) -> tuple[int, float, str]:
+    """By which values are sorted: none, then numbers, then words."""
+    if value is None:
+        return 0, 0.0, ""
+    if isinstance(value, int | float):
+        return 1, float(value), ""
+    return 2, 0.0, str(value)

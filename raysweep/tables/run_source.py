@@ -1,0 +1,90 @@
+"""Recordings from runs."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from raysweep.config.document import Document
+from raysweep.errors import InputError
+from raysweep.replay.table_checks import plain
+from raysweep.results.reader import load
+from raysweep.results.types import BASELINES, Point, Results, RunInfo, ScoredSplit, key_name
+from raysweep.results.views import averaged
+from raysweep.storage.folder import Folder
+from raysweep.tables.recording import Configuration, Recording, Scores, SplitScores, last_part, without_repeats
+
+OF_NO_TRIAL = ("reference", *BASELINES)
+
+
+def recording_of_run(run: Folder) -> Recording:
+    """What the run in a folder has measured; of a configuration with replicates the means over its runs, on dev.
+
+    InputError where it holds no run, or no rung is done.
+    """
+    results = load(run)
+    configurations = without_repeats(_configurations(results))
+    if not configurations:
+        raise InputError(f"{run.location}: no rung is done, so there is nothing to show")
+    info = results.info
+    return Recording(
+        model=last_part(info.model),
+        origin=last_part(run.location),
+        place=run.location,
+        configurations=configurations,
+        baselines=_baselines(results),
+        dataset=info.dataset,
+        reference=last_part(info.reference),
+        retrieval=f"k = {info.k}, {info.rank_weights} rank weights",
+        setting=_setting(run, info),
+    )
+
+
+def _configurations(results: Results) -> list[Configuration]:
+    """Those of trials that have done a rung."""
+    rungs: dict[int, dict[int, dict[ScoredSplit, Scores]]] = defaultdict(lambda: defaultdict(dict))
+    for point in averaged(results):
+        if point.trial is not None and point.step is not None and point.kind == "plain":
+            rungs[point.trial][point.step][point.split] = _scores(point)
+    return [
+        Configuration(_given(trial.config), dict(sorted(rungs[trial.trial].items())))
+        for trial in results.trials
+        if trial.trial in rungs
+    ]
+
+
+def _given(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: plain(value) for name, value in config.items() if value is not None}
+
+
+def _scores(point: Point) -> Scores:
+    """Deviations of 0 stand for scores of which only means are known."""
+    return Scores(point.polarity, point.similarity, point.polarity_std or None, point.similarity_std or None)
+
+
+def _baselines(results: Results) -> Mapping[str, SplitScores]:
+    found: dict[str, dict[ScoredSplit, Scores]] = {}
+    for kind in OF_NO_TRIAL:
+        for point in results.points:
+            if point.kind == kind and point.trial is None:
+                found.setdefault(baseline_name(kind, point.value, point.label), {})[point.split] = _scores(point)
+    return found
+
+
+def baseline_name(kind: str, value: float | None, label: str | None) -> str:
+    """Such as ``reference``, ``probe=0.3`` or ``setfit LABEL``."""
+    name = key_name((kind, value))
+    return name if label is None else f"{name} {label}"
+
+
+def _setting(run: Folder, info: RunInfo) -> str:
+    """All that scores depend on, beside the configuration and what chance does."""
+    measured = (info.dataset, info.model, info.reference, info.k, info.rank_weights)
+    sizes = (sorted(info.num_queries.items()), sorted(info.num_pool.items()), info.label_names)
+    return repr((*measured, *sizes, _mining(run)))
+
+
+def _mining(run: Folder) -> object:
+    """How examples were mined, as the run's file has it; nothing where there is no file."""
+    if not run.exists("config.yaml"):
+        return None
+    return Document.read(run.fetch("config.yaml")).values.get("examples")
