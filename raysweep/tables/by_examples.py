@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from raysweep.results.types import ScoredSplit
-from raysweep.tables.recording import NUM_EXAMPLES, Configuration, Recording, Scores, column_names
+from raysweep.tables.recording import NUM_EXAMPLES, Configuration, Recording, Scores, column_names, configurations_of
 from raysweep.tables.split import choose, endings_text
 from raysweep.tables.table import Column, NoTableError, Number, Row, Table
 
@@ -47,18 +47,23 @@ class ByExamples:
 
 def by_examples(recordings: Sequence[Recording], wanted: ScoredSplit | None = None) -> ByExamples:
     """NoTableError where there is one N, or none."""
-    every = [each for recording in recordings for each in recording.configurations if NUM_EXAMPLES in each.values]
-    numbers = {int(configuration.values[NUM_EXAMPLES]) for configuration in every}
-    if len(numbers) < 2:
-        alike = f"has {NUM_EXAMPLES} {numbers.pop():,}" if numbers else f"lacks a parameter {NUM_EXAMPLES!r}"
-        raise NoTableError(f"every configuration {alike}; the table compares several")
-    choice = choose(recordings, [configuration.last_scores for configuration in every], wanted)
+    every = [each for each in configurations_of(recordings) if NUM_EXAMPLES in each.values]
+    _check_that_they_differ(every)
+    choice = choose(recordings, [each.last_scores for each in every], wanted)
     spreads: list[Spread] = []
     for name, recording in zip(column_names(recordings), recordings, strict=True):
         spreads += _spreads(name, recording.configurations, choice.split)
     if len(recordings) > 1:
         spreads += _spreads(ALL_MODELS, every, choice.split)
-    return ByExamples(spreads, f"{choice.caption} Each configuration after its last rung.{endings_text(recordings)}")
+    endings = endings_text(recordings)
+    return ByExamples(spreads, f"{choice.caption} Each configuration after its last rung.{endings}")
+
+
+def _check_that_they_differ(configurations: Iterable[Configuration]) -> None:
+    numbers = {int(each.values[NUM_EXAMPLES]) for each in configurations}
+    if len(numbers) < 2:
+        alike = f"has {NUM_EXAMPLES} {numbers.pop():,}" if numbers else f"lacks a parameter {NUM_EXAMPLES!r}"
+        raise NoTableError(f"every configuration {alike}; the table compares several")
 
 
 def _spreads(model: str, configurations: Iterable[Configuration], split: ScoredSplit) -> list[Spread]:
@@ -84,17 +89,27 @@ _STATISTICS = ("mean", "std", "least", "most")
 
 def table(found: ByExamples) -> Table:
     """A row for each N, a group for each model and one for all."""
-    columns = [Column("N", "num_examples", 0), Column("configurations", "configurations", 0)]
-    for symbol, score in (("P", "polarity"), ("S", "similarity")):
-        columns += [Column(f"{symbol} {name}", f"{score}_{name}", DIGITS) for name in _STATISTICS]
     caption = (
         "Polarity P and similarity S (x100) by the number N of examples per rung: mean, standard deviation, least and most "
         f"over configurations. {found.caption}"
     )
+    columns = _columns()
     if len(found.models) == 1:
-        return Table("by_examples", caption, tuple(columns), (tuple(_row(spread) for spread in found.spreads),))
-    groups = [tuple((model, *_row(spread)) for spread in found.of(model)) for model in [*found.models, ALL_MODELS]]
+        rows = tuple(_row(spread) for spread in found.spreads)
+        return Table("by_examples", caption, columns, (rows,))
+    groups = []
+    for model in [*found.models, ALL_MODELS]:
+        rows = tuple((model, *_row(spread)) for spread in found.of(model))
+        groups.append(rows)
     return Table("by_examples", caption, (Column("model", "model"), *columns), tuple(groups))
+
+
+def _columns() -> tuple[Column, ...]:
+    """Without that of the model."""
+    columns = [Column("N", "num_examples", 0), Column("configurations", "configurations", 0)]
+    for symbol, score in (("P", "polarity"), ("S", "similarity")):
+        columns += [Column(f"{symbol} {name}", f"{score}_{name}", DIGITS) for name in _STATISTICS]
+    return tuple(columns)
 
 
 def _row(spread: Spread) -> Row:

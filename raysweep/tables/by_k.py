@@ -1,6 +1,7 @@
 """Scores of encoders by the number k of retrieved sentences, as the command ``evaluate`` measures them."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,15 +65,16 @@ class ByK:
     @classmethod
     def of(cls, scores: Iterable[ScoresAtK], measured: str = "") -> "ByK":
         """InputError where a model has two scores at one k."""
-        found: dict[tuple[str, str], dict[int, ScoresAtK]] = {}
+        by_kind: dict[str, dict[str, list[ScoresAtK]]] = defaultdict(lambda: defaultdict(list))  # and by model
         for each in scores:
-            curve = found.setdefault((each.rank_weights, each.model), {})
-            if each.k in curve:
+            curve = by_kind[each.rank_weights][each.model]
+            if any(other.k == each.k for other in curve):
                 raise InputError(f"{each.model} has two rows of k {each.k} with {each.rank_weights} rank weights")
-            curve[each.k] = each
-        kinds = list(dict.fromkeys(kind for kind, _ in found))
-        by_kind = sorted(found, key=lambda key: kinds.index(key[0]))
-        return cls([[found[key][k] for k in sorted(found[key])] for key in by_kind], measured)
+            curve.append(each)
+        curves: list[Curve] = []
+        for by_model in by_kind.values():
+            curves += [sorted(curve, key=lambda each: each.k) for curve in by_model.values()]
+        return cls(curves, measured)
 
 
 def table(found: ByK) -> Table:

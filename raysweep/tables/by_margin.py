@@ -7,7 +7,7 @@ from typing import Literal
 
 from raysweep.results.types import ScoredSplit
 from raysweep.tables.naming import Name, Naming
-from raysweep.tables.recording import Recording, Scores, column_names
+from raysweep.tables.recording import Recording, Scores, column_names, configurations_of
 from raysweep.tables.split import Choice, choose, endings_text
 from raysweep.tables.table import ABSENT, Column, NoTableError, Number, Row, Table, with_best
 
@@ -49,12 +49,13 @@ class _Grid:
     @classmethod
     def of(cls, recordings: Sequence[Recording], wanted: ScoredSplit | None) -> "_Grid":
         naming = Naming(recordings)
-        every = [configuration for recording in recordings for configuration in recording.configurations]
-        if not any("loss" in configuration.values for configuration in every):
+        every = configurations_of(recordings)
+        if not any("loss" in each.values for each in every):
             raise NoTableError("no configuration has a parameter 'loss'")
-        choice = choose(recordings, [configuration.last_scores for configuration in every], wanted)
+        choice = choose(recordings, [each.last_scores for each in every], wanted)
         rows = {naming.name(each.values) for each in every if choice.split in each.last_scores}
-        return cls(column_names(recordings), naming, sorted(rows, key=lambda row: (row.loss, row.order)), choice)
+        in_order = sorted(rows, key=lambda row: (row.loss, row.order))
+        return cls(column_names(recordings), naming, in_order, choice)
 
     def numbers(self, recording: Recording, score: Score) -> list[Number]:
         """A column, as long as there are rows."""
@@ -76,12 +77,14 @@ def _number(scores: Scores | None, score: Score) -> Number:
 
 
 def _baseline_rows(grid: _Grid, recordings: Sequence[Recording], score: Score) -> tuple[Row, ...]:
-    names = dict.fromkeys(name for recording in recordings for name in recording.baselines)
+    names: dict[str, None] = {}
+    for recording in recordings:
+        names |= dict.fromkeys(recording.baselines)
     rows = []
     for name in names:
-        by_split = [recording.baselines.get(name, {}) for recording in recordings]
-        numbers = [_number(scores.get(grid.choice.split), score) for scores in by_split]
-        if any(number.value is not None for number in numbers):
+        scored = [recording.baselines.get(name, {}).get(grid.choice.split) for recording in recordings]
+        if any(scored):
+            numbers = [_number(scores, score) for scores in scored]
             rows.append(grid.row(name, ABSENT, ABSENT, numbers))
     return tuple(rows)
 

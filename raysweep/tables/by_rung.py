@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from raysweep.results.types import ScoredSplit
 from raysweep.tables.naming import Naming
-from raysweep.tables.recording import Recording, Scores, column_names
+from raysweep.tables.recording import Recording, Scores, SplitScores, column_names, configurations_of
 from raysweep.tables.split import choose
 from raysweep.tables.table import Column, NoTableError, Number, Table, with_best
 
@@ -50,13 +50,15 @@ class ByRung:
 
 def by_rung(recordings: Sequence[Recording], wanted: ScoredSplit | None = None) -> ByRung:
     """NoTableError where no configuration has a second rung, or none has a loss."""
-    every = [configuration for recording in recordings for configuration in recording.configurations]
-    if not any("loss" in configuration.values for configuration in every):
+    every = configurations_of(recordings)
+    if not any("loss" in each.values for each in every):
         raise NoTableError("no configuration has a parameter 'loss'")
-    if not any(len(configuration.rungs) > 1 for configuration in every):
+    if all(len(each.rungs) == 1 for each in every):
         raise NoTableError("every configuration has one rung; the table compares several")
-    rungs = [scores for configuration in every for scores in configuration.rungs.values()]
-    choice = choose(recordings, rungs, wanted)
+    points: list[SplitScores] = []
+    for each in every:
+        points += each.rungs.values()
+    choice = choose(recordings, points, wanted)
     naming = Naming(recordings)
     models = []
     for name, recording in zip(column_names(recordings), recordings, strict=True):
@@ -72,10 +74,11 @@ def _courses(recording: Recording, naming: Naming, split: ScoredSplit) -> list[C
         for rung, by_split in configuration.rungs.items():
             if split in by_split:
                 found[name.loss][rung][name.text] = by_split[split]
-    return [
-        Course(loss, [_best(rung, scores) for rung, scores in sorted(by_rung.items())])
-        for loss, by_rung in sorted(found.items())
-    ]
+    courses = []
+    for loss, scores_by_rung in sorted(found.items()):
+        bests = [_best(rung, scores) for rung, scores in sorted(scores_by_rung.items())]
+        courses.append(Course(loss, bests))
+    return courses
 
 
 def _best(rung: int, scores: dict[str, Scores]) -> Best:

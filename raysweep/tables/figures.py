@@ -7,7 +7,7 @@ import numpy as np
 
 from raysweep.report.style import INK, PALETTE, STYLE, add_legend, png
 from raysweep.tables.by_examples import ByExamples, Spread
-from raysweep.tables.by_k import ByK
+from raysweep.tables.by_k import ByK, Curve
 from raysweep.tables.by_rung import Best, ByRung, Courses
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ POLARITY, SIMILARITY = "polarity P (x100)", "similarity S (x100)"
 REFERENCE: dict[str, Any] = {"color": INK, "linestyle": (0, (4, 2)), "linewidth": 1.0}
 LINE: dict[str, Any] = {"marker": "o", "markersize": 4, "linewidth": 1.2}
 DASHED: dict[str, Any] = {"marker": "s", "markersize": 4, "linewidth": 1.2, "linestyle": (0, (3, 1.5))}
+POINT: dict[str, Any] = {"s": 9, "alpha": 0.55, "linewidths": 0, "zorder": 3}
 BOX: dict[str, Any] = {"color": INK, "linewidth": 0.9}
 MEDIAN: dict[str, Any] = {"color": INK, "linewidth": 1.5}
 
@@ -37,15 +38,14 @@ def by_k_figure(found: ByK) -> bytes:
         figure = Figure(figsize=(7.6 if len(kinds) == 1 else 4.8 * len(kinds), 4.4), layout="constrained")
         axes = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
         for axis, kind in zip(axes, kinds, strict=True):
-            curves = [curve for curve in found.curves if curve[0].rank_weights == kind]
             axis.set_title(f"{kind} rank weights", fontsize=9.5)
             axis.set_xlabel("k, retrieved sentences")
-            for curve in curves:
-                ks = [each.k for each in curve]
-                colour = colours[curve[0].model]
-                axis.plot(ks, [each.polarity_mean for each in curve], color=colour, **LINE)
-                axis.plot(ks, [each.similarity_mean for each in curve], color=colour, **DASHED)
-            _scale_to_doublings(axis, sorted({each.k for curve in curves for each in curve}))
+            all_ks: set[int] = set()
+            for curve in found.curves:
+                if curve[0].rank_weights == kind:
+                    _draw_curve(axis, curve, colours[curve[0].model])
+                    all_ks |= {each.k for each in curve}
+            _scale_to_doublings(axis, sorted(all_ks))
         axes[0].set_ylabel("P and S (x100)")
         for name, colour in colours.items():
             axes[0].plot([], [], color=colour, label=name)
@@ -64,19 +64,10 @@ def by_examples_figure(found: ByExamples) -> bytes:
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(7.6, 5.4), layout="constrained")
         upper, lower = figure.subplots(2, 1, sharex=True)
-        for axis, label, is_polarity in ((upper, POLARITY, True), (lower, SIMILARITY, False)):
-            axis.set_ylabel(label)
-            axis.grid(visible=False, axis="x")
-            places = {spread.num_examples: place for place, spread in enumerate(found.overall)}
-            for spread in found.overall:
-                _draw_box(axis, places[spread.num_examples], _scores(spread, is_polarity))
-            for index, model in enumerate(found.models):
-                offset = _offset(index, len(found.models))
-                for spread in found.of(model):
-                    scores = _scores(spread, is_polarity)
-                    x = [places[spread.num_examples] + offset] * len(scores)
-                    axis.scatter(x, scores, s=9, color=colours[model], alpha=0.55, linewidths=0, zorder=3)
-            axis.set_xticks(list(places.values()), [f"{num_examples:,}" for num_examples in places])
+        upper.set_ylabel(POLARITY)
+        lower.set_ylabel(SIMILARITY)
+        _draw_spreads(upper, found, colours, is_polarity=True)
+        _draw_spreads(lower, found, colours, is_polarity=False)
         lower.set_xlabel("N, examples per rung")
         for model, colour in colours.items():
             upper.scatter([], [], s=16, color=colour, linewidths=0, label=model)
@@ -109,6 +100,28 @@ def by_rung_figure(found: ByRung) -> bytes:
             rows[0][0].plot([], [], label="reference encoder R", **REFERENCE)
         add_legend(figure)
         return png(figure)
+
+
+def _draw_curve(axis: "Axes", curve: Curve, colour: str) -> None:
+    ks = [each.k for each in curve]
+    axis.plot(ks, [each.polarity_mean for each in curve], color=colour, **LINE)
+    axis.plot(ks, [each.similarity_mean for each in curve], color=colour, **DASHED)
+
+
+def _draw_spreads(axis: "Axes", found: ByExamples, colours: Mapping[str, str], *, is_polarity: bool) -> None:
+    """A box for each N, and over it a point for each configuration."""
+    places = {spread.num_examples: place for place, spread in enumerate(found.overall)}
+    for spread in found.overall:
+        _draw_box(axis, places[spread.num_examples], _scores(spread, is_polarity))
+    for index, model in enumerate(found.models):
+        offset = _offset(index, len(found.models))
+        for spread in found.of(model):
+            scores = _scores(spread, is_polarity)
+            x = [places[spread.num_examples] + offset] * len(scores)
+            axis.scatter(x, scores, color=colours[model], **POINT)
+    labels = [f"{num_examples:,}" for num_examples in places]
+    axis.set_xticks(list(places.values()), labels)
+    axis.grid(visible=False, axis="x")
 
 
 def _draw_box(axis: "Axes", place: float, scores: Sequence[float]) -> None:

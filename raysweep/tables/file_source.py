@@ -100,17 +100,16 @@ def _parameters(cells: Mapping[Any, Any]) -> dict[str, Any]:
     return values
 
 
-def _rungs(rows: "pd.DataFrame", budget: str) -> dict[int, SplitScores]:
+def _rungs(rows: "pd.DataFrame", budget: str) -> Mapping[int, SplitScores]:
     """By epoch or step; rungs whose examples were counted are numbered from 1."""
-    budgets = sorted(set(rows[budget].astype(int)))
-    numbers = {each: place if budget == "examples_seen" else each for place, each in enumerate(budgets, 1)}
-    found: dict[int, dict[ScoredSplit, list[Scores]]] = {numbers[each]: defaultdict(list) for each in budgets}
+    found: dict[int, dict[ScoredSplit, list[Scores]]] = defaultdict(lambda: defaultdict(list))
     for row in rows.to_dict("records"):
-        found[numbers[int(row[budget])]][row["split"]].append(_scores(row))
-    return {
-        number: {split: mean_scores(several) for split, several in by_split.items()}
-        for number, by_split in found.items()
-    }
+        found[int(row[budget])][row["split"]].append(_scores(row))
+    rungs = {}
+    for place, (spent, by_split) in enumerate(sorted(found.items()), 1):
+        number = place if budget == "examples_seen" else spent
+        rungs[number] = {split: mean_scores(several) for split, several in by_split.items()}
+    return rungs
 
 
 def _baselines(rows: "pd.DataFrame") -> Mapping[str, SplitScores]:

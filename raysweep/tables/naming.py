@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from raysweep.report.tables import ABSENT, describe
-from raysweep.tables.recording import Configuration, Recording
+from raysweep.tables.recording import Configuration, Recording, configurations_of
 
 _OF_THE_LOSS = ("loss", "margin", "scale")
 
@@ -35,16 +35,17 @@ class Naming:
 
     def name(self, values: Mapping[str, Any]) -> Name:
         loss = str(values.get("loss", ABSENT))
-        margin, number = ABSENT, None
-        if "margin" in values:
-            number = values["margin"]
-            margin = _short(number)
-        elif loss in self._losses_of_varied_scale and "scale" in values:
-            number = values["scale"]
-            margin = f"scale {_short(number)}"
+        margin = values.get("margin")
+        scale = values.get("scale") if loss in self._losses_of_varied_scale else None
+        text = ABSENT
+        if margin is not None:
+            text = _short(margin)
+        elif scale is not None:
+            text = f"scale {_short(scale)}"
         given = {name: values[name] for name in self.others if name in values}
-        order = (_rank(number), *(_rank(values.get(name)) for name in self.others))
-        return Name(loss, margin, describe(given, given) if given else "", order)
+        others = describe(given, given) if given else ""
+        ranks = [_rank(value) for value in (margin, scale, *map(values.get, self.others))]
+        return Name(loss, text, others, tuple(ranks))
 
     @cached_property
     def others(self) -> tuple[str, ...]:
@@ -59,7 +60,7 @@ class Naming:
 
     @property
     def _all(self) -> list[Configuration]:
-        return [configuration for recording in self.recordings for configuration in recording.configurations]
+        return configurations_of(self.recordings)
 
 
 def _parameters(configurations: Iterable[Configuration]) -> list[str]:

@@ -87,6 +87,14 @@ class Recording:
     names_split: bool = True
 
 
+def configurations_of(recordings: Iterable[Recording]) -> list[Configuration]:
+    """Of all recordings."""
+    found: list[Configuration] = []
+    for recording in recordings:
+        found += recording.configurations
+    return found
+
+
 def loss_name(name: Any) -> str:
     """A loss's name in raysweep, also where the library's class is named."""
     return _LOSS_NAMES.get(str(name), str(name))
@@ -195,7 +203,7 @@ def selected(recordings: Iterable[Recording], where: Mapping[str, str]) -> list[
 def _values_of(recordings: Iterable[Recording], name: str) -> set[str]:
     if name in _OF_RECORDINGS:
         return {getattr(recording, name) for recording in recordings}
-    configurations = [configuration for recording in recordings for configuration in recording.configurations]
+    configurations = configurations_of(recordings)
     return {str(configuration.values[name]) for configuration in configurations if name in configuration.values}
 
 

@@ -41,15 +41,17 @@ def recording_of_run(run: Folder) -> Recording:
 
 def _configurations(results: Results) -> list[Configuration]:
     """Those of trials that have done a rung."""
-    rungs: dict[int, dict[int, dict[ScoredSplit, Scores]]] = defaultdict(lambda: defaultdict(dict))
+    rungs_by_trial: dict[int, dict[int, dict[ScoredSplit, Scores]]] = defaultdict(lambda: defaultdict(dict))
     for point in averaged(results):
         if point.trial is not None and point.step is not None and point.kind == "plain":
-            rungs[point.trial][point.step][point.split] = _scores(point)
-    return [
-        Configuration(_given(trial.config), dict(sorted(rungs[trial.trial].items())))
-        for trial in results.trials
-        if trial.trial in rungs
-    ]
+            rungs_by_trial[point.trial][point.step][point.split] = _scores(point)
+    configurations = []
+    for trial in results.trials:
+        rungs = rungs_by_trial.get(trial.trial)
+        if rungs:
+            configuration = Configuration(_given(trial.config), dict(sorted(rungs.items())))
+            configurations.append(configuration)
+    return configurations
 
 
 def _given(config: Mapping[str, Any]) -> dict[str, Any]:
