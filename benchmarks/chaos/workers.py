@@ -15,6 +15,8 @@ CALM_RUNGS = 3  # between a recovery and the next fault
 MOST_DELAY_SECONDS = 2.0  # so that faults come anywhere within a rung
 NOTICE_SECONDS = 30
 NODES_LOST_TOGETHER = 3
+TRIALS_FOR_A_FAULT = 3  # so that the sweep is not over before its last fault
+TRIALS_FOR_A_FREEZE = 15  # others go on for the minute in which it is noticed
 
 Strike = Callable[[Nodes, Actor], None]
 
@@ -26,7 +28,7 @@ def kill_trials(setting: Setting) -> Outcome:
 
 def freeze_trials(setting: Setting) -> Outcome:
     """SIGSTOP for the process of a running trial: it says nothing any more, and is found and killed."""
-    found = _strike_often(setting, "frozen", lambda _, actor: stop(actor.pid))
+    found = _strike_often(setting, "frozen", lambda _, actor: stop(actor.pid), trials_for_each=TRIALS_FOR_A_FREEZE)
     found.notes["most_from_freezing"] = round(max(each.again_at - each.struck_at for each in found.recoveries), 1)
     return found
 
@@ -49,12 +51,19 @@ def _announce_end(cluster: Nodes, actor: Actor) -> None:
     cluster.drain(actor.node_id, NOTICE_SECONDS)
 
 
-def _strike_often(setting: Setting, case: str, strike: Strike, after: Strike | None = None, spare: int = 0) -> Outcome:
+def _strike_often(
+    setting: Setting,
+    case: str,
+    strike: Strike,
+    after: Strike | None = None,
+    spare: int = 0,
+    trials_for_each: int = TRIALS_FOR_A_FAULT,
+) -> Outcome:
     """A sweep with so many faults, one after the other; each lost node is replaced."""
     draw = random.Random(case)
     with nodes(SLOTS + spare) as cluster:
         options = (f"--resources.address={cluster.address}", f"--resources.max_concurrent_trials={SLOTS}")
-        plan = setting.plan(case, SLOTS + 3 * setting.times, RUNGS, options)
+        plan = setting.plan(case, SLOTS + trials_for_each * setting.times, RUNGS, options)
         recoveries = []
         with SweepProcess(plan) as sweep:
             for _ in range(setting.times):
