@@ -1,4 +1,4 @@
-"""Two columns of a table in a file, read block by block.
+"""Some columns of a table in a file, read block by block.
 
 The suffix names the format: .csv .tsv .jsonl .ndjson .parquet; all but Parquet also compressed, as in .csv.gz (.gz .bz2
 .zst). CSV is read as RFC 4180 has it: quoted line breaks, doubled quotes, spaces kept, and nothing between a closing quote
@@ -44,8 +44,8 @@ _SWALLOWED = (
     "a quote; write the file as .csv, .jsonl or .parquet"
 )
 
-Blocks = Iterator[tuple[list[Any], list[Any]]]
-"""Raw values of the text and of the label column, up to ``BLOCK_ROWS`` of each at a time."""
+Blocks = Iterator[tuple[list[Any], ...]]
+"""Raw values of each of some columns, such as text and label: up to ``BLOCK_ROWS`` of each at a time."""
 
 
 class RowGroups(NamedTuple):
@@ -56,8 +56,8 @@ class RowGroups(NamedTuple):
     first_row: int  # from 1
 
 
-def read(source: str, columns: tuple[str, str], groups: RowGroups | None = None) -> Blocks:
-    """Stream two columns, of a Parquet file also of some row groups alone.
+def read(source: str, columns: tuple[str, ...], groups: RowGroups | None = None) -> Blocks:
+    """Stream some columns, of a Parquet file also of some row groups alone.
 
     Raises InputError for what the format forbids, OSError for what cannot be read.
     """
@@ -68,14 +68,40 @@ def read(source: str, columns: tuple[str, str], groups: RowGroups | None = None)
     return _blocks(source, compression, rows(source, suffix, compression, columns))
 
 
-def positions(source: str, present: Sequence[str], columns: tuple[str, str]) -> tuple[int, int]:
-    """Where the two columns stand among those present. Raises InputError listing these."""
+def column_names(source: str) -> list[str]:
+    """The columns that a file has; of JSON lines, those of the first object. Raises as :func:`read` does."""
+    suffix, compression = check_format(source)
+    if suffix == PARQUET:
+        return _parquet_columns(source)
+    with _utf8(source, compression), _decoded(source, compression, newline="") as stream:
+        numbered = enumerate(_bounded(source, stream), 1)
+        filled = ((number, line) for number, line in numbered if line.strip())
+        if suffix in JSON_LINES:
+            number, line = next(filled, (1, "{}"))
+            return list(_json_object(f"{source}: line {number}", line))
+        records = csv.reader((line for _, line in filled), delimiter=DELIMITERS[suffix])
+        try:
+            return next(records, [])
+        except csv.Error as error:
+            raise InputError(f"{source}: the first row: {_bad_quotes(str(error))}") from None
+
+
+def lines(source: str) -> Iterator[str]:
+    """Stream the lines of a text file as they are, without their ends. Raises as :func:`read` does."""
+    compression = check_format(source).compression
+    with _utf8(source, compression), _decoded(source, compression) as stream:
+        for line in _bounded(source, stream):
+            yield line.removesuffix("\n")
+
+
+def positions(source: str, present: Sequence[str], columns: tuple[str, ...]) -> tuple[int, ...]:
+    """Where the columns stand among those present. Raises InputError listing these."""
     for column in columns:
         if present.count(column) != 1:
             problem = "occurs more than once" if column in present else "is missing"
             listed = ", ".join(repr(name) for name in present)
             raise InputError(f"{source}: column {column!r} {problem}; the columns are {listed}")
-    return present.index(columns[0]), present.index(columns[1])
+    return tuple(map(present.index, columns))
 
 
 def check_format(source: str) -> Format:
@@ -100,30 +126,37 @@ def _decoded(
         yield io.TextIOWrapper(plain, encoding, errors, newline)
 
 
-def _blocks(source: str, compression: str, rows: Iterator[tuple[Any, Any]]) -> Blocks:
+@contextmanager
+def _utf8(source: str, compression: str) -> Iterator[None]:
+    """Within, text that is not UTF-8 is an InputError that names the line."""
     try:
-        while block := _next_block(rows):
-            yield [text for text, _ in block], [label for _, label in block]
+        yield
     except UnicodeDecodeError:
         raise _not_utf8(source, compression) from None
 
 
-def _next_block(rows: Iterator[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+def _blocks(source: str, compression: str, rows: Iterator[tuple[Any, ...]]) -> Blocks:
+    with _utf8(source, compression):
+        while block := _next_block(rows):
+            yield tuple(list(values) for values in zip(*block, strict=True))
+
+
+def _next_block(rows: Iterator[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """The next rows, as many as a block has or fewer of long texts; none at the end."""
     block = []
     num_characters = 0
-    for text, label in itertools.islice(rows, BLOCK_ROWS):
-        block.append((text, label))
-        num_characters += len(text) if isinstance(text, str) else 0
+    for row in itertools.islice(rows, BLOCK_ROWS):
+        block.append(row)
+        num_characters += sum(len(value) for value in row if isinstance(value, str))
         if num_characters >= MAX_BLOCK:
             break
     return block
 
 
-def _csv(source: str, suffix: str, compression: str, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
-    with _decoded(source, compression, newline="") as lines:
+def _csv(source: str, suffix: str, compression: str, columns: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    with _decoded(source, compression, newline="") as stream:
         delimiter = DELIMITERS[suffix]
-        records = csv.reader(_bounded(source, lines), delimiter=delimiter, strict=True)
+        records = csv.reader(_bounded(source, stream), delimiter=delimiter, strict=True)
         header: list[str] = []
         number = 0
         try:
@@ -132,7 +165,7 @@ def _csv(source: str, suffix: str, compression: str, columns: tuple[str, str]) -
                     continue
                 if not header:
                     header = record
-                    text_at, label_at = positions(source, header, columns)
+                    places = positions(source, header, columns)
                     continue
                 number += 1
                 problem = _wrong_length(record, header) if len(record) != len(header) else ""
@@ -140,7 +173,7 @@ def _csv(source: str, suffix: str, compression: str, columns: tuple[str, str]) -
                     problem = problem or _SWALLOWED
                 if problem:
                     raise InputError(f"{source}: row {number} (up to line {records.line_num}) {problem}")
-                yield record[text_at], record[label_at]
+                yield tuple(map(record.__getitem__, places))
         except csv.Error as error:
             raise InputError(f"{source}: row {number + 1}: {_bad_quotes(str(error))}") from None
         if not header:
@@ -156,10 +189,10 @@ def _bad_quotes(said: str) -> str:
     return f"{said}; is a quote left open?"  # in practice the limit of 131,072 characters a field, which bounds memory
 
 
-def _bounded(source: str, lines: io.TextIOWrapper) -> Iterator[str]:
+def _bounded(source: str, stream: io.TextIOWrapper) -> Iterator[str]:
     """The lines of a file. InputError for one that no memory may hold, before it is read whole."""
     number = 0
-    while line := lines.readline(MAX_TEXT):
+    while line := stream.readline(MAX_TEXT):
         number += 1
         if len(line) == MAX_TEXT:
             raise InputError(f"{source}: line {number} is too long; allowed: fewer than {MAX_TEXT:,} characters")
@@ -172,17 +205,16 @@ def _wrong_length(record: Sequence[str], header: Sequence[str]) -> str:
     return f"has {fields}, the header has {len(header)}{hint}"
 
 
-def _json_lines(source: str, suffix: str, compression: str, columns: tuple[str, str]) -> Iterator[tuple[Any, Any]]:
-    text_column, label_column = columns
-    with _decoded(source, compression, newline="\n") as lines:
-        for number, line in enumerate(_bounded(source, lines), 1):
+def _json_lines(source: str, suffix: str, compression: str, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+    with _decoded(source, compression, newline="\n") as stream:
+        for number, line in enumerate(_bounded(source, stream), 1):
             if not line.strip():
                 continue
             where = f"{source}: line {number}"
             record = _json_object(where, line)
             keys = list(record)
             positions(where, keys, columns)
-            yield record[text_column], record[label_column]
+            yield tuple(map(record.__getitem__, columns))
 
 
 def _json_object(where: str, line: str) -> dict[str, Any]:
@@ -220,7 +252,15 @@ def share_out(source: str, num_bytes: int) -> list[RowGroups]:
     return shares
 
 
-def _parquet(source: str, columns: tuple[str, str], groups: RowGroups | None) -> Blocks:
+def _parquet_columns(source: str) -> list[str]:
+    import pyarrow.parquet
+
+    with stored(source) as stream:
+        names: list[str] = pyarrow.parquet.ParquetFile(stream).schema_arrow.names
+        return names
+
+
+def _parquet(source: str, columns: tuple[str, ...], groups: RowGroups | None) -> Blocks:
     import pyarrow.parquet
 
     with stored(source) as stream:
@@ -236,12 +276,11 @@ def _parquet(source: str, columns: tuple[str, str], groups: RowGroups | None) ->
         first_row = some.first_row
         batches = file.iter_batches(BLOCK_ROWS, list(range(some.start, some.stop)), list(columns))
         for batch in batches:
-            texts, labels = (_values(source, first_row, name, batch.column(name)) for name in columns)
-            yield texts, labels
-            first_row += len(texts)
+            yield tuple(_values(source, first_row, name, batch.column(name)) for name in columns)
+            first_row += batch.num_rows
 
 
-def _check_sizes(source: str, metadata: Any, columns: tuple[str, str], some: RowGroups) -> None:
+def _check_sizes(source: str, metadata: Any, columns: tuple[str, ...], some: RowGroups) -> None:
     """InputError for a row group whose values are larger than texts may be, each or all together, before it is read."""
     for number in range(some.start, some.stop):
         group = metadata.row_group(number)
@@ -282,8 +321,8 @@ def _values(source: str, first_row: int, name: str, column: Any) -> list[Any]:
 
 def _not_utf8(source: str, compression: str) -> InputError:
     """Names the first line that does not decode; a decoder works in blocks and cannot tell."""
-    with _decoded(source, compression, encoding="utf-8", errors="surrogateescape") as lines:
-        for number, line in enumerate(lines, 1):
+    with _decoded(source, compression, encoding="utf-8", errors="surrogateescape") as stream:
+        for number, line in enumerate(stream, 1):
             try:
                 line.encode()
             except UnicodeEncodeError as error:

@@ -30,8 +30,14 @@ def parse(source: str, split: str) -> tuple[str, str]:
     return match["name"], match["split"] or split
 
 
-def read(source: str, columns: tuple[str, str], subset: str | None, split: str) -> files.Blocks:
-    """Stream two columns of one split. Class labels come by name. Without the hub, the local cache serves.
+def column_names(source: str, subset: str | None, split: str) -> list[str]:
+    """The columns of one split. Raises InputError as :func:`read` does."""
+    names: list[str] = _load(source, subset, split).column_names
+    return names
+
+
+def read(source: str, columns: tuple[str, ...], subset: str | None, split: str) -> files.Blocks:
+    """Stream some columns of one split. Class labels come by name. Without the hub, the local cache serves.
 
     Raises InputError for whatever keeps the dataset from loading; when the hub does not answer, within 30 s.
     """
@@ -39,18 +45,17 @@ def read(source: str, columns: tuple[str, str], subset: str | None, split: str) 
     import datasets
 
     files.positions(source, dataset.column_names, columns)
-    text_column, label_column = columns
-    feature = dataset.features[label_column]
-    has_names = isinstance(feature, datasets.ClassLabel)
-    names = feature.names if has_names else None
+    features = dataset.features
+    class_names = {
+        column: features[column].names for column in columns if isinstance(features[column], datasets.ClassLabel)
+    }
     selected = dataset.select_columns(list(columns))
     tables = selected.with_format("arrow")
     for table in tables.iter(files.BLOCK_ROWS):
-        texts = table.column(text_column).to_pylist()
-        labels = table.column(label_column).to_pylist()
-        if names:
-            labels = _class_names(labels, names)
-        yield texts, labels
+        values = {column: table.column(column).to_pylist() for column in columns}
+        for column, names in class_names.items():
+            values[column] = _class_names(values[column], names)
+        yield tuple(values[column] for column in columns)
 
 
 def _class_names(numbers: list[int | None], names: list[str]) -> list[str | None]:

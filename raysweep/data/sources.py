@@ -170,6 +170,31 @@ def read_pieces(listed: Sequence[Piece], text_column: str = "text", label_column
         raise InputError(f"{shown([piece.name for piece in listed])}: holds no rows")
 
 
+def column_names(piece: Piece) -> list[str]:
+    """The columns that a piece has. Raises InputError where it cannot be read."""
+    if piece.name == "demo":
+        return ["text", "label"]
+    if piece.file is None:
+        return hub.column_names(piece.name, piece.subset, piece.split)
+    with _readable(piece.name):
+        return files.column_names(piece.name)
+
+
+def read_values(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
+    """Stream some columns of a piece as they stand there, whatever they hold; the demo has no other than its two.
+
+    Raises InputError where the piece cannot be read, or lacks a column.
+    """
+    with _readable(piece.name):
+        yield from _persistent_blocks(piece, columns)
+
+
+def lines(piece: Piece) -> Iterator[str]:
+    """Stream the lines of a text file, without their ends. Raises InputError where it cannot be read."""
+    with _readable(piece.name):
+        yield from files.lines(piece.name)
+
+
 def read_piece(piece: Piece, text_column: str = "text", label_column: str = "label") -> Iterator[Batch]:
     """Stream the rows of one piece, which may have none. Raises InputError as :func:`read_pieces` does."""
     columns = (text_column, label_column)
@@ -257,7 +282,7 @@ def _hash_file(file: SourceFile, digest: Any) -> None:
             digest.update(block)
 
 
-def _persistent_blocks(piece: Piece, columns: tuple[str, str]) -> files.Blocks:
+def _persistent_blocks(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
     """The blocks, each once. A file elsewhere whose read fails is read again, from its start and up to where it failed."""
     num_given = 0
     for seconds in (*PAUSES, None):
@@ -279,9 +304,9 @@ def _may_pass(name: str, error: Exception) -> bool:
     return location.is_uri(name) and not is_damaged
 
 
-def _blocks(piece: Piece, columns: tuple[str, str]) -> files.Blocks:
+def _blocks(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
     if piece.name == "demo":
-        yield from _demo(piece.split)
+        yield from _demo(piece.split, len(columns))
     elif piece.file is None:
         yield from hub.read(piece.name, columns, piece.subset, piece.split)
     else:
@@ -289,11 +314,13 @@ def _blocks(piece: Piece, columns: tuple[str, str]) -> files.Blocks:
             yield from files.read(piece.name, columns, piece.groups)
 
 
-def _demo(split: str) -> files.Blocks:
+def _demo(split: str, num_columns: int) -> files.Blocks:
+    """Texts and labels, whatever these columns are called; or texts alone."""
     splits = dict(zip(("train", "test"), demo.generate(), strict=True))
     if split not in splits:
         raise InputError(f"demo: no split {split!r}; it has train and test")
-    yield [row.text for row in splits[split]], [row.label for row in splits[split]]
+    values = [row.text for row in splits[split]], [row.label for row in splits[split]]
+    yield values[:num_columns]
 
 
 def _unreadable(source: str, error: Exception) -> InputError:
@@ -307,8 +334,7 @@ def _unreadable(source: str, error: Exception) -> InputError:
 def _batch(source: str, first_row: int, texts: list[Any], labels: list[Any], columns: tuple[str, str]) -> Batch:
     """The rows, if every one of them is a text with a label."""
     text_column, label_column = columns
-    _check_texts(source, first_row, texts, text_column)
-    _check_whole_characters(source, first_row, texts, text_column)
+    check_texts(source, first_row, texts, text_column)
     names = []
     for row, value in enumerate(labels, first_row):
         name = _label(value)
@@ -320,11 +346,12 @@ def _batch(source: str, first_row: int, texts: list[Any], labels: list[Any], col
     return Batch(source, first_row, texts, names)
 
 
-def _check_texts(source: str, first_row: int, texts: list[Any], text_column: str) -> None:
-    """Raise InputError unless every value is a text that is not empty."""
+def check_texts(source: str, first_row: int, texts: list[Any], text_column: str) -> None:
+    """Raise InputError unless every value of a column, from a row on, is a text that is not empty."""
     for row, text in enumerate(texts, first_row):
         if problem := _problem(text):
             raise InputError(f"{source}: row {row}: column {text_column!r} {problem}")
+    _check_whole_characters(source, first_row, texts, text_column)
 
 
 def _check_whole_characters(source: str, first_row: int, texts: list[str], text_column: str) -> None:
