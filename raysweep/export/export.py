@@ -1,15 +1,20 @@
 """A point of the front as a sentence-transformers model on disk."""
 
+import contextlib
 import json
 import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from raysweep.config.sweep import EncoderConfig
+from pydantic import ValidationError
+
+from raysweep.config.document import Document
+from raysweep.config.sweep import DataConfig, EncoderConfig
 from raysweep.encoders import encoder
 from raysweep.encoders.locate import locate
+from raysweep.encoders.provenance import Provenance
 from raysweep.errors import InputError
 from raysweep.evaluation.operating_points import Head
 from raysweep.export import joined_encoder
@@ -45,7 +50,7 @@ def export(place: Path | Folder, point: str, to: Path) -> str:
     if chosen.kind != "class_concat":  # whatever the base model says: the point was scored by cosine
         model.similarity_fn_name = "cosine"
     _set_prompt(model, encoders.model.prompt)
-    _write(model, to)
+    _write(model, _provenance(run, chosen, encoders), to)
     return (
         f"{chosen.name} (dev P {100 * chosen.polarity:.2f}, S {100 * chosen.similarity:.2f}, width {chosen.width}) "
         f"written to {to}"
@@ -158,11 +163,26 @@ def _set_prompt(model: "SentenceTransformer", prompt: str) -> None:
         model.default_prompt_name = "raysweep"
 
 
-def _write(model: "SentenceTransformer", to: Path) -> None:
+def _provenance(run: Folder, chosen: Point, encoders: RunEncoders) -> Provenance:
+    """Where the model comes from. The run's settings say what it was tuned on; a run may have lost them."""
+    data: dict[str, Any] = {}
+    if run.exists("config.yaml"):
+        with contextlib.suppress(InputError, OSError):
+            data = Document.read(run.fetch("config.yaml")).values.get("data", {})
+    try:
+        config = DataConfig.model_validate(data)
+    except ValidationError:
+        return Provenance(run.location, chosen.name, encoders.model.name, ())
+    sources = (config.train,) if isinstance(config.train, str) else tuple(config.train)
+    return Provenance(run.location, chosen.name, encoders.model.name, sources, config.subset, config.text_column)
+
+
+def _write(model: "SentenceTransformer", provenance: Provenance, to: Path) -> None:
     """Save the model, whole or not at all."""
     temporary = to.with_name(f".{to.name}.{os.getpid()}")
     try:
         model.save(str(temporary), create_model_card=False)
+        provenance.write(temporary)
         temporary.rename(to)
     except OSError as error:
         raise InputError(f"{to}: cannot be written: {error.strerror or error}") from None

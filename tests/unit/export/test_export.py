@@ -10,15 +10,18 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import torch
+import yaml
 from sentence_transformers import SentenceTransformer
 from transformers import BertConfig, BertModel
 
+from raysweep import __version__
 from raysweep.config import space_parser
 from raysweep.config import sweep as configuration
 from raysweep.config.document import Document
 from raysweep.config.trial import trial_config
 from raysweep.data import demo
 from raysweep.data.prepared import Prepared
+from raysweep.encoders.provenance import Provenance
 from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.export.export import export
@@ -122,6 +125,31 @@ def test_an_exported_point_reproduces_its_scores(
     if stored.kind == "concat":
         assert np.linalg.norm(queries, axis=1) == pytest.approx(1, abs=1e-5)
     np.testing.assert_allclose(model.encode_query(prepared.sentences.texts(dev.queries[:3])), queries[:3], atol=1e-5)
+
+
+def test_an_exported_model_says_what_it_was_tuned_on(
+    run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_on_the_front(monkeypatch)
+    folder, prepared, _ = run
+    export(folder, "0:1", tmp_path / "unknown")
+    found = Provenance.read(tmp_path / "unknown")
+    assert found is not None
+    assert (found.run, found.point, found.base_model) == (str(folder), "0:1", prepared.model["name"])
+    assert (found.tuned_on, found.version) == ((), __version__)
+    for name in ("ledger.jsonl", "points", "prepared.json"):
+        (tmp_path / name).symlink_to(folder / name)
+    settings = configuration.parse(Document.read(SPACES / "smoke.yaml"))
+    data = {"train": [str(folder / "train.parquet"), "demo"], "text_column": "review", "subset": "large"}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({**settings.model_dump(mode="json"), "data": data}))
+    export(tmp_path, "0:1", tmp_path / "known")
+    found = Provenance.read(tmp_path / "known")
+    assert found is not None
+    assert found.tuned_on == (str(folder / "train.parquet"), "demo")
+    assert (found.text_column, found.subset) == ("review", "large")
+    SentenceTransformer(str(tmp_path / "known"), device="cpu")
+    (tmp_path / "config.yaml").write_text("data: [")
+    export(tmp_path, "0:1", tmp_path / "damaged")
 
 
 def test_what_cannot_be_exported_is_said(

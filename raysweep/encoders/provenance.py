@@ -1,0 +1,45 @@
+"""What an exported model says of where it comes from: ``raysweep.json`` in its folder, which nothing needs to load it."""
+
+import contextlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from raysweep.errors import InputError
+from raysweep.version import __version__
+
+FILE = "raysweep.json"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """The run and the point of its front, the model that was tuned, and the sources of the sentences it was tuned on.
+
+    ``subset`` is the configuration name of a source on the hub; ``text_column`` holds the sentences.
+    """
+
+    run: str
+    point: str
+    base_model: str
+    tuned_on: tuple[str, ...]
+    subset: str | None = None
+    text_column: str = "text"
+    version: str = __version__
+
+    def write(self, folder: Path) -> None:
+        """Write the file into a model's folder. OSError where that is not possible."""
+        (folder / FILE).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> "Provenance | None":
+        """What a model's folder says, None where it says nothing. InputError where the file is damaged."""
+        path = folder / FILE
+        if not path.is_file():
+            return None
+        with contextlib.suppress(OSError, ValidationError):
+            found = TypeAdapter(cls).validate_json(path.read_bytes())
+            if all(map(str.isprintable, found.tuned_on)):  # a terminal may be shown them
+                return found
+        raise InputError(f"{path}: damaged; remove it, and name the data with --tuned-on")

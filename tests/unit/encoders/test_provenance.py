@@ -1,0 +1,32 @@
+"""What an exported model says of where it comes from."""
+
+from pathlib import Path
+
+import pytest
+
+from raysweep.encoders.provenance import Provenance
+from raysweep.errors import InputError
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    assert Provenance.read(tmp_path) is None
+    written = Provenance("runs/a", "3:6:concat=0.3", "demo", ("a.csv", "hub:b"), "subset", "review")
+    written.write(tmp_path)
+    assert Provenance.read(tmp_path) == written
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b'{"run": "a"}',
+        b'{"run": "a", "point": "b", "base_model": "c", "tuned_on": [1]}',
+        b'{"run": "a", "point": "b", "base_model": "c", "tuned_on": ["\\u001b[2J"]}',
+        b"\xff",
+    ],
+)
+def test_a_damaged_file_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "raysweep.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"raysweep.json: damaged; remove it, and name the data with --tuned-on"):
+        Provenance.read(tmp_path)
