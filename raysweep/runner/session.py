@@ -6,6 +6,7 @@ import datetime
 import hashlib
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -206,16 +207,22 @@ class Session:
         self, evaluation_sets: Mapping[ScoredSplit, EvaluationSet], stored: Sequence[Point] = ()
     ) -> tuple[Point, ...]:
         """The points of the baselines that a run has not stored yet. InputError where one of them cannot be scored."""
-        began = time.monotonic()
         evaluations = list(evaluation_sets.values())
         baselines = Baselines(
             self.config.baselines, self.prepared, evaluations, self.config.seed, self.display.warn, stored
         )
-        points = tuple(baselines.points())
+        points: list[Point] = []
+        seconds: dict[str, float] = defaultdict(float)  # by kind
+        began = time.monotonic()
+        for point in baselines.points():
+            points.append(point)
+            now = time.monotonic()
+            seconds[point.kind] += now - began
+            began = now
         if points:
-            kinds = ", ".join(dict.fromkeys(point.kind for point in points))
-            self.display.line(f"run: scored the baselines ({kinds}) in {time.monotonic() - began:.0f} s")
-        return points
+            listed = ", ".join(f"{kind} in {spent:.0f} s" for kind, spent in seconds.items())
+            self.display.line(f"run: scored baselines: {listed}")
+        return tuple(points)
 
     def _write_settings(self, run: Folder) -> None:
         """Write what the run searches and reads: its configuration, whole or not at all, and its artifacts."""
