@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from raysweep.report.comparison import baseline_lines
-from raysweep.report.summary import Summary
+from raysweep.report.summary import SPLITS, Summary
 from raysweep.report.tables import TextTable, front_table, show, show_area, show_share
 from raysweep.report.texts import constraints_text
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def terminal_table(summary: Summary) -> "rich.table.Table":
-    """The front for a terminal of 80 columns or more: without intervals, retention, and kinds that are all plain.
+    """The front for a terminal of 80 columns or more: without intervals, retention, accuracy, and kinds that are all plain.
 
     Configurations stand below the table, one line a trial of the front.
     """
@@ -22,7 +22,7 @@ def terminal_table(summary: Summary) -> "rich.table.Table":
     from rich.text import Text
 
     front = front_table(summary, intervals=False)
-    omitted = {"dev retention", "test retention", "configuration"}
+    omitted = {f"{split} {score}" for split in SPLITS for score in ("retention", "accuracy")} | {"configuration"}
     if all(member.dev.kind == "plain" for member in summary.members):
         omitted |= {"kind", "width"}
     shown = [column for column in front.columns if column not in omitted]

@@ -16,6 +16,7 @@ def test_terminal_table_fits_80_columns_and_shows_scores_whole(run):
         for each in (member.dev, member.test):
             assert f"{100 * each.polarity:.1f}" in text and f"{100 * each.similarity:.1f}" in text
     assert "R on dev: P 63.0, S 47.0" in text and "knee" in text
+    assert "accuracy" not in text and "…" not in text
 
 
 def test_markup_of_the_run_is_shown_as_it_is(tmp_path):
