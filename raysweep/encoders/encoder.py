@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +12,9 @@ from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import precision
 from raysweep.encoders.buckets import buckets
 from raysweep.encoders.locate import ModelSource, check_formats, locate
-from raysweep.encoders.tokens import Tokens
+from raysweep.encoders.tokens import Tokens, tokenise
 from raysweep.errors import InputError
+from raysweep.terminal import Advance
 
 if TYPE_CHECKING:
     import torch
@@ -139,6 +140,36 @@ def embed(
                 rows = torch.nn.functional.normalize(rows, dim=-1)
             embeddings[bucket] = rows.cpu().numpy()
     return embeddings
+
+
+def embed_texts(
+    model: "SentenceTransformer",
+    texts: Sequence[str],
+    prompt: str,
+    *,
+    arithmetic: str = "fp32",
+    unit: bool = True,
+    advance: Advance = lambda done, total, unit: None,
+) -> npt.NDArray[np.float32]:
+    """As :func:`embed`, of texts, each behind ``prompt``: fp32, (len(texts), width). ``advance`` is told of progress."""
+    num_done = 0
+
+    @contextlib.contextmanager
+    def counted(ids: npt.NDArray[np.integer]) -> Iterator[None]:
+        nonlocal num_done
+        yield
+        num_done += len(ids)
+        advance(num_done, len(texts), "sentences")
+
+    tokens = tokenise(model, texts, prompt)
+    everything = np.arange(len(texts))
+    return embed(model, tokens, everything, arithmetic=arithmetic, unit=unit, batch_context=counted)
+
+
+def default_prompt(model: "SentenceTransformer") -> str:
+    """What the model itself puts before a sentence where nothing else is asked for; "" for most models."""
+    name = model.default_prompt_name
+    return "" if name is None else model.prompts[name] or ""
 
 
 def word_table(model: "SentenceTransformer") -> "torch.nn.Embedding | None":

@@ -1,7 +1,6 @@
 """Scoring an encoder on two files of labelled sentences, with no training and no Ray: the ``evaluate`` command."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -11,7 +10,6 @@ import numpy.typing as npt
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data import sources
 from raysweep.encoders import encoder
-from raysweep.encoders import tokens as encoder_tokens
 from raysweep.encoders.locate import locate
 from raysweep.errors import InputError
 from raysweep.metrics import retrieval
@@ -200,21 +198,7 @@ def _embed(config: EncoderConfig, name: str, texts: list[str], display: Display,
     """Embeddings whose inner products the model ranks by: unit ones, unless its similarity function is ``dot``."""
     with display.stage(f"evaluate: {name}") as advance:
         model = encoder.load(config, device=encoder.best_device())
-        tokens = encoder_tokens.tokenise(model, texts, config.prompt)
-        done = 0
-
-        @contextmanager
-        def counted(ids: npt.NDArray[np.integer]) -> Iterator[None]:
-            nonlocal done
-            yield
-            done += len(ids)
-            advance(done, len(texts), "sentences")
-
-        return encoder.embed(
-            model,
-            tokens,
-            np.arange(len(texts)),
-            arithmetic=config.precision,
-            unit=unit or model.similarity_fn_name != "dot",
-            batch_context=counted,
+        by_cosine = model.similarity_fn_name != "dot"
+        return encoder.embed_texts(
+            model, texts, config.prompt, arithmetic=config.precision, unit=unit or by_cosine, advance=advance
         )
