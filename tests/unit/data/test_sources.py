@@ -472,3 +472,36 @@ def test_a_large_file_is_read_again_only_where_its_size_or_time_has_changed(
     assert fingerprint(str(path)) == digest_of("text,label\nc,1\n")
     write("text,label\nlonger,1\n", age_seconds=50)
     assert fingerprint(str(path)) == digest_of("text,label\nlonger,1\n")
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv.gz", "t.jsonl", "t.parquet"])
+def test_any_columns_are_read_as_they_stand(name: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"first": ["a", "b, c"], "number": [1, 2], "last": ["d", "e"]})
+    if name.endswith("parquet"):
+        frame.to_parquet(tmp_path / name)
+    elif name.endswith("jsonl"):
+        frame.to_json(tmp_path / name, orient="records", lines=True)
+    else:
+        frame.to_csv(tmp_path / name, index=False, sep="\t" if "tsv" in name else ",")
+    (piece,) = sources.pieces(str(tmp_path / name))
+    assert sources.column_names(piece) == list(frame)
+    for columns in (("last",), ("last", "first"), ("number", "last", "first")):
+        (block,) = sources.read_values(piece, columns)
+        found = {column: list(map(str, values)) for column, values in zip(columns, block, strict=True)}
+        assert found == {column: frame[column].astype(str).tolist() for column in columns}
+
+
+def test_lines_are_given_as_they_stand_and_columns_of_no_file_are_none(tmp_path: Path) -> None:
+    (piece,) = sources.pieces(str(put(tmp_path, '\ufeffa\t"b\r\n\n c ', "t.tsv")))
+    assert list(sources.lines(piece)) == ['a\t"b', "", " c "]
+    (empty,) = sources.pieces(str(put(tmp_path, "\n", "empty.csv")))
+    assert sources.column_names(empty) == []
+    (piece,) = sources.pieces(str(put(tmp_path, b"a\n\xff", "wrong.tsv")))
+    with pytest.raises(InputError, match=r"wrong.tsv: line 2 is not UTF-8 \(byte 0xff\)"):
+        list(sources.lines(piece))
+    (piece,) = sources.pieces(str(put(tmp_path, "[1]", "wrong.jsonl")))
+    with pytest.raises(InputError, match=r"wrong.jsonl: line 1 is not a JSON object"):
+        sources.column_names(piece)
+    (demo_piece,) = sources.pieces("demo")
+    assert sources.column_names(demo_piece) == ["text", "label"]
+    assert next(sources.read_values(demo_piece, ("anything",))) == ([row.text for row in demo.generate()[0]],)
