@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from raysweep.cli.options import here, naturals, not_empty, one_of, run_folder, several_of, where_of, with_trials
+from raysweep.cli.options import (
+    SeveralValues,
+    here,
+    naturals,
+    not_empty,
+    one_of,
+    run_folder,
+    several_of,
+    where_of,
+    with_trials,
+)
 from raysweep.errors import InputError
 from raysweep.version import __version__
 
@@ -235,6 +245,78 @@ def _write_by_k(model: str, train: str, test: str, results: "Sequence[FileScores
 
     measured = f"Queries are the rows of {last_part(test)}, the pool is sampled from {last_part(train)}."
     write_by_k(ByK.of([ScoresAtK(last_part(model), **row) for row in results], measured), to)
+
+
+@app.command(cls=SeveralValues)
+def transfer(  # noqa: PLR0913 (the options of a command)
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL...", help="Encoders to compare: folders, hub names, or 'demo'.")
+    ],
+    tasks: Annotated[
+        list[str],
+        typer.Option(
+            metavar="TASK...",
+            help="One or more of [NAME=]FILE, or with a given split [NAME=]TRAIN,TEST or [NAME=]TRAIN,DEV,TEST: labelled "
+            "sentences, or scored pairs.",
+        ),
+    ],
+    tuned_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SOURCE...",
+            help="Data that a model was tuned on: sentences of the tasks that stand in it are counted. Exported models "
+            "name theirs themselves.",
+        ),
+    ] = None,
+    folds: Annotated[
+        int, typer.Option(min=2, help="Folds that a task without a given split is tested in, in turn.")
+    ] = 10,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed with which rows are put into folds.")] = 0,
+    text_column: Annotated[str, typer.Option(help="Column of the labelled sentence.")] = "text",
+    label_column: Annotated[str, typer.Option(help="Column of its class.")] = "label",
+    score_column: Annotated[str, typer.Option(help="Column of a pair's gold score.")] = "score",
+    pair_columns: Annotated[
+        str, typer.Option(metavar="FIRST,SECOND", help="Columns of a pair's sentences.")
+    ] = "sentence1,sentence2",
+    prompt: Annotated[
+        str | None, typer.Option(help="Text put before every sentence; each model's own if not given.")
+    ] = None,
+    precision: Annotated[str, typer.Option(help="Arithmetic of the encoders: fp32, or bf16 (autocast).")] = "fp32",
+    format: Annotated[str, typer.Option(help="table, json or csv.")] = "table",
+) -> None:
+    """Compare frozen encoders on other tasks, with no training: classification and correlation, x100.
+
+    On labelled sentences a logistic regression on the embeddings is tested; of scored pairs the cosines are correlated with
+    the gold scores (Spearman).
+    """
+    from raysweep.terminal import working
+
+    for flag, values in (("MODEL", models), ("--tasks", tasks), ("--tuned-on", tuned_on or [])):
+        for value in values:
+            not_empty(flag, value)
+    one_of("--format", format, (*FORMATS, "csv"))
+    arithmetic: Literal["fp32", "bf16"] = one_of("--precision", precision, ("fp32", "bf16"))
+    first, _, second = pair_columns.partition(",")
+    if not (first and second) or "," in second:
+        raise InputError(f"--pair-columns is {pair_columns!r}; it is FIRST,SECOND")
+    from raysweep.transfer import figures
+    from raysweep.transfer.compare import Settings, compare
+    from raysweep.transfer.scored_pairs import PairColumns
+    from raysweep.transfer.tasks import Columns
+
+    columns = Columns(text_column, label_column, PairColumns(score_column, first, second))
+    with working() as (display, _):
+        settings = Settings(columns, folds, seed, prompt, arithmetic)
+        compared = compare(models, tasks, tuned_on or [], settings, display)
+    if format == "json":
+        _print_json(figures.as_json(compared))
+    elif format == "csv":
+        typer.echo(figures.as_csv(compared), nl=False)
+    else:
+        typer.echo(figures.title(compared))
+        _print_table(figures.table(compared))
+        for note in figures.notes(compared):
+            typer.echo(f"note: {note}")
 
 
 @app.command()

@@ -1,9 +1,10 @@
 """From a command's options to what they name; every misuse is an InputError that names the option."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
+import typer.core
 
 from raysweep.errors import InputError
 from raysweep.storage.location import SCHEMES
@@ -14,6 +15,23 @@ if TYPE_CHECKING:
     from raysweep.storage.folder import Folder
 
 Choice = TypeVar("Choice", bound=str)
+
+
+class SeveralValues(typer.core.TyperCommand):
+    """A command whose repeatable options take all values up to the next option: a shell gives the files of a glob so."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read ``--tasks A B`` as ``--tasks A --tasks B``."""
+        repeatable = {flag for each in self.params if getattr(each, "multiple", False) for flag in each.opts}
+        spelled: list[str] = []
+        flag = ""  # the repeatable option that values belong to
+        for argument in args:
+            if argument.startswith("-"):
+                flag = argument if argument in repeatable else ""
+            elif flag and spelled[-1] != flag:
+                spelled.append(flag)
+            spelled.append(argument)
+        return super().parse_args(ctx, spelled)
 
 
 def with_trials(arguments: list[str], trials: int | None) -> list[str]:

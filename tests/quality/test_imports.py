@@ -38,6 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": {"metrics", "results"},
     "tables": {"config", "replay", "report", "results"},
     "evaluation": EVALUATION,
+    "transfer": {"config", "data", "encoders", "metrics"},
     "training": TRAINING,
     "prepare": {"config", "data", "encoders", "metrics", "cluster", "waiting"},
     "export": {"config", "encoders", "evaluation", "training", "results", "report"},

@@ -56,7 +56,20 @@ def test_misuse_is_an_input_error(
 
 @pytest.mark.parametrize(
     "command",
-    ["run", "prepare", "evaluate", "report", "validate", "lint", "schema", "export", "table", "tables", "replay"],
+    [
+        "run",
+        "prepare",
+        "evaluate",
+        "report",
+        "validate",
+        "lint",
+        "schema",
+        "export",
+        "table",
+        "tables",
+        "replay",
+        "transfer",
+    ],
 )
 def test_every_command_has_help(command: str) -> None:
     done = CliRunner().invoke(commands.app, [command, "--help"])

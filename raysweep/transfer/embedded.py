@@ -1,0 +1,63 @@
+"""The sentences of all tasks under one frozen encoder."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from raysweep.config.sweep import EncoderConfig
+from raysweep.encoders import encoder
+from raysweep.errors import InputError
+from raysweep.metrics.arrays import Float32Array
+from raysweep.terminal import Display
+from raysweep.transfer.scores import Values
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Embeddings of distinct sentences, (sentences, width), as the model's own ``encode`` gives them.
+
+    ``rows`` says which row is whose. ``by_inner_product`` is whether the model compares sentences so, and not by cosine.
+    """
+
+    embeddings: Float32Array
+    rows: dict[str, int]
+    by_inner_product: bool
+
+    @classmethod
+    def of(cls, config: EncoderConfig, prompt: str | None, sentences: Iterable[str], display: Display) -> "Embedded":
+        """Load an encoder and embed each sentence once, behind ``prompt``, or the model's own prompt where it is None.
+
+        Raises InputError where the encoder cannot be loaded, or does not give finite numbers.
+        """
+        rows: dict[str, int] = {}
+        for sentence in sentences:
+            rows.setdefault(sentence, len(rows))
+        with display.stage(f"transfer: {config.name}") as advance:
+            model = encoder.load(config, device=encoder.best_device())
+            own_prompt = encoder.default_prompt(model)
+            embeddings = encoder.embed_texts(
+                model,
+                list(rows),
+                own_prompt if prompt is None else prompt,
+                arithmetic=config.precision,
+                unit=False,
+                advance=advance,
+            )
+        if not np.isfinite(embeddings).all():
+            raise InputError(f"model {config.name!r}: its embeddings are not finite numbers")
+        return cls(embeddings, rows, model.similarity_fn_name == "dot")
+
+    def of_sentences(self, sentences: Sequence[str]) -> Float32Array:
+        """The embeddings of these sentences, (len(sentences), width)."""
+        return self.embeddings[[self.rows[sentence] for sentence in sentences]]
+
+    def similarities(self, first: Sequence[str], second: Sequence[str]) -> Values:
+        """How similar the model finds each first to its second sentence, float64 (pairs,): cosines, or inner products."""
+        left, right = (self.of_sentences(each).astype(np.float64) for each in (first, second))
+        products: Values = np.einsum("ij,ij->i", left, right)
+        if self.by_inner_product:
+            return products
+        lengths = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
+        cosines: Values = products / np.maximum(lengths, np.finfo(np.float64).tiny)
+        return cosines

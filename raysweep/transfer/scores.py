@@ -1,0 +1,72 @@
+"""Scores of a task, each with a 95% interval."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Flags = npt.NDArray[np.bool_]
+
+
+Values = npt.NDArray[np.float64]
+
+
+_Z = 1.959964  # a normal value is within so many standard deviations of its mean with 95%
+
+
+@dataclass(frozen=True)
+class Score:
+    """A share of right answers in [0, 1], or a correlation in [-1, 1], over ``num_rows`` rows.
+
+    ``low`` and ``high`` are the ends of its 95% interval, which says how far another sample of as many rows may lie; that
+    another classifier or another encoder is drawn does not enter. All three are NaN where the score is not defined.
+    """
+
+    value: float
+    low: float
+    high: float
+    num_rows: int
+
+
+def _undefined(num_rows: int) -> Score:
+    return Score(math.nan, math.nan, math.nan, num_rows)
+
+
+def accuracy(is_right: Flags) -> Score:
+    """The share of right answers, of (rows,), with Wilson's interval (1927); not defined of no row."""
+    n = len(is_right)
+    if not n:
+        return _undefined(0)
+    share = float(is_right.mean())
+    center = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+    half = _Z / (1 + _Z**2 / n) * math.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))
+    return Score(share, max(0.0, center - half), min(1.0, center + half), n)
+
+
+def spearman(gold: Values, predicted: Values) -> Score:
+    """Spearman's rank correlation of two arrays, (rows,) each; equal values share the mean of their ranks.
+
+    The interval is Fisher's, with the standard error of Bonett and Wright (2000), sqrt((1 + r^2 / 2) / (n - 3)). The
+    correlation is not defined where either array has a single value, nor the interval of fewer than 4 rows.
+    """
+    n = len(gold)
+    first, second = _centered_ranks(gold), _centered_ranks(predicted)
+    scale = math.sqrt(float(first @ first) * float(second @ second))
+    if not scale:
+        return _undefined(n)
+    r = float(np.clip(first @ second / scale, -1, 1))
+    if n < 4:
+        return Score(r, math.nan, math.nan, n)
+    if abs(r) == 1:
+        return Score(r, r, r, n)
+    half = _Z * math.sqrt((1 + r**2 / 2) / (n - 3))
+    return Score(r, math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half), n)
+
+
+def _centered_ranks(values: Values) -> Values:
+    """Ranks of (rows,) values, less their mean."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    ranks: Values = (last - (counts - 1) / 2)[which]
+    return ranks - (len(values) + 1) / 2

@@ -1,0 +1,54 @@
+"""The tasks of the transfer table: what they share with each other, and the pairs of SemEval's files."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from raysweep.data import sources
+from raysweep.transfer import shared_sentences, tasks
+from raysweep.transfer.scored_pairs import ScoredPairs
+from raysweep.transfer.shared_sentences import TunedOn
+from support.paths import DATA
+
+MR, TRAIN, TEST = DATA / "transfer/mr.csv", DATA / "sst2/train.csv", DATA / "sst2/test.csv"
+
+
+def there(path: Path) -> Path:
+    if not path.exists():
+        pytest.skip(f"{path} is missing")
+    return path
+
+
+def num_shared(path: Path, other: Path) -> tuple[int, int]:
+    """How many rows of a file stand in another one, and how many rows it has."""
+    texts = [text for batch in sources.read(str(there(path))) for text in batch.texts]
+    found = shared_sentences.found_in(TunedOn((str(there(other)),)), texts)
+    return sum(shared_sentences.key(text) in found for text in texts), len(texts)
+
+
+def test_half_of_mr_stands_in_the_training_rows_of_sst2_and_most_of_the_test_rows_in_mr() -> None:
+    assert num_shared(MR, TRAIN) == (5_637, 10_662)
+    assert num_shared(TEST, MR) == (731, 872)
+
+
+def test_every_pair_of_semeval_is_read() -> None:
+    """A score is what stands before the first tab, a sentence what stands between tabs, whatever else it holds."""
+    files = sorted(there(DATA / "sts").glob("*.tsv"))
+    assert len(files) == 18
+    read = tasks.read([str(path) for path in files], tasks.Columns(), num_folds=10)
+    for path, task in zip(files, read, strict=True):
+        assert isinstance(task, ScoredPairs)
+        cells = [line.split("\t") for line in path.read_text(encoding="utf-8").split("\n") if line]
+        scored = [(float(score), first, second) for score, first, second in cells if score]
+        assert task.name == path.stem
+        assert (task.gold.tolist(), task.first, task.second) == tuple(map(list, zip(*scored, strict=True)))
+        assert all(map(math.isfinite, task.gold))
+
+
+def test_the_tasks_of_the_table_have_their_classes() -> None:
+    spelled = [str(there(MR)), f"trec={there(DATA / 'transfer/trec_train.csv')},{DATA / 'transfer/trec_test.csv'}"]
+    mr, trec = tasks.read(spelled, tasks.Columns(), num_folds=3)
+    assert isinstance(mr, tasks.Classification) and isinstance(trec, tasks.Classification)
+    assert (mr.name, mr.is_split, len(mr.tested.texts), len(set(mr.tested.labels))) == ("mr", False, 10_662, 2)
+    assert (len(trec.parts["train"].texts), len(trec.tested.texts), len(set(trec.tested.labels))) == (5_452, 500, 6)
