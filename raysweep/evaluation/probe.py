@@ -13,17 +13,28 @@ from raysweep.metrics.retrieval import Scores
 MOST_SENTENCES = 2**17
 """That the regression is fitted on: of more a sample, which bounds the driver's memory and time."""
 
+MOST_CLASSES = 2**10
+"""Of which a probe is fitted; with more it would take the driver hours, and a share of the sentences."""
+
+_MOST_NUMBERS = 2**27  # of the sample's embeddings: 512 MiB
+_MOST_PROBABILITIES = 2**24  # of the sample, which the solver holds several times, and computes at each of its steps
+
 _SAMPLE = (0, 0, 1)  # the stream of random numbers that nothing else draws from
 
 MOST_STEPS = 1000  # of the solver, which takes some dozens
 
 
-def sample(num_sentences: int, seed: int) -> npt.NDArray[np.int64]:
-    """The rows that a probe is fitted on, ascending: all, or of more than ``MOST_SENTENCES`` so many by chance."""
-    if num_sentences <= MOST_SENTENCES:
+def most_sentences(width: int, num_classes: int) -> int:
+    """``MOST_SENTENCES``, or fewer where embeddings are wide or classes many."""
+    return min(MOST_SENTENCES, _MOST_NUMBERS // width, _MOST_PROBABILITIES // num_classes)
+
+
+def sample(num_sentences: int, most: int, seed: int) -> npt.NDArray[np.int64]:
+    """The rows that a probe is fitted on, ascending: all, or of more than ``most`` so many by chance."""
+    if num_sentences <= most:
         return np.arange(num_sentences)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=_SAMPLE))
-    return np.sort(rng.choice(num_sentences, MOST_SENTENCES, replace=False))
+    return np.sort(rng.choice(num_sentences, most, replace=False))
 
 
 def fit(embeddings: Float32Array, labels: npt.NDArray[np.integer]) -> Head | None:

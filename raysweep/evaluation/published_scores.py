@@ -26,6 +26,11 @@ class PublishedTable:
         """Whether these are the queries, up to case, spacing and punctuation, in any order."""
         return digest(texts) == self.queries_digest
 
+    @property
+    def untuned_similarity(self) -> float:
+        """S of the untuned encoder, in [0, 1], by which another reference encoder or pool shows."""
+        return float(next(self._rows())["similarity"]) / 100
+
     def points(self, split: ScoredSplit) -> Iterator[Point]:
         """A point for each row, as one of this split. Retention is relative to the table's own untuned encoder."""
         rows = list(self._rows())

@@ -24,6 +24,9 @@ from raysweep.results.types import Point
 
 NO_TRIAL: dict[str, Any] = {"trial": None, "step": None}
 
+MOST_DIFFERENCE = 0.02
+"""Between S of R and a published table's: pools of one size differ by less, and other encoders or sizes by more."""
+
 
 def limit_points(evaluation: EvaluationSet) -> Iterator[Point]:
     """The reference encoder's point on this split, then the oracle's, one for each of its bonuses."""
@@ -82,8 +85,13 @@ class Baselines:
         if not values:
             return
         sentences = self.prepared.sentences
+        num_classes = len(sentences.label_names)
+        if num_classes > probe.MOST_CLASSES:
+            self.warn(f"probe: not scored, since {num_classes:,} classes are more than {probe.MOST_CLASSES:,}")
+            return
         train = sentences.ids("train")
-        rows = train[probe.sample(len(train), self.seed)]
+        most = probe.most_sentences(self.prepared.reference_embeddings.shape[1], num_classes)
+        rows = train[probe.sample(len(train), most, self.seed)]
         embeddings = np.asarray(self.prepared.reference_embeddings[rows])
         head = probe.fit(embeddings, np.asarray(sentences.labels[rows]))
         if head is None:
@@ -118,7 +126,15 @@ class Baselines:
                 "on, so its scores are not shown"
             )
         for evaluation in same:
-            yield from table.points(evaluation.split)
+            similarity = float(evaluation.reference_scores.similarity.mean())
+            if abs(similarity - table.untuned_similarity) <= MOST_DIFFERENCE:
+                yield from table.points(evaluation.split)
+                continue
+            self.warn(
+                f"baselines.published: S of R on {evaluation.split} is {100 * similarity:.1f}, and of the untuned "
+                f"{table.model} {100 * table.untuned_similarity:.1f}: {name} was measured with another reference or size "
+                "of the pool, so its scores are not shown"
+            )
 
     def _has_queries(self, evaluation: EvaluationSet, name: str) -> bool:
         """Whether a published table was measured on a split."""

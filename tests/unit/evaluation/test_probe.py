@@ -75,10 +75,18 @@ def test_labels_need_not_begin_at_0_or_follow_each_other() -> None:
     assert head is not None and head.weight.shape == (2, WIDTH)
 
 
-def test_of_many_sentences_a_sample_is_learnt_from_by_the_sweeps_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "MOST_SENTENCES", 100)
-    assert probe.sample(100, 0).tolist() == list(range(100))
-    drawn = probe.sample(1000, 0)
+def test_of_many_sentences_a_sample_is_learnt_from_by_the_sweeps_seed() -> None:
+    assert probe.sample(100, 100, 0).tolist() == list(range(100))
+    drawn = probe.sample(1000, 100, 0)
     assert len(set(drawn.tolist())) == 100 and drawn.max() >= 500
     assert (np.diff(drawn) > 0).all()
-    assert (drawn == probe.sample(1000, 0)).all() and (drawn != probe.sample(1000, 1)).any()
+    assert (drawn == probe.sample(1000, 100, 0)).all() and (drawn != probe.sample(1000, 100, 1)).any()
+
+
+@pytest.mark.parametrize(
+    ("width", "num_classes", "most"), [(384, 2, 131_072), (1024, 128, 131_072), (4096, 2, 32_768), (384, 1024, 16_384)]
+)
+def test_wide_embeddings_and_many_classes_are_learnt_from_fewer_sentences(
+    width: int, num_classes: int, most: int
+) -> None:
+    assert probe.most_sentences(width, num_classes) == most

@@ -10,11 +10,12 @@ from sklearn.linear_model import LogisticRegression
 from raysweep.config.sweep import BaselinesConfig, EncoderConfig, EvaluationConfig
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
-from raysweep.evaluation import published_scores
+from raysweep.evaluation import probe, published_scores
 from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.evaluation.published_scores import TABLES, digest
 from raysweep.results.events import PointsScored, read_event
 from raysweep.results.types import BASELINES, Point
+from raysweep.runner import baselines
 from raysweep.runner.baselines import Baselines
 
 
@@ -56,6 +57,15 @@ def test_the_probe_learns_from_all_training_sentences_and_is_scored_at_each_valu
         assert point.accuracy is not None and point.label is None
 
 
+def test_there_is_no_probe_of_very_many_classes(
+    tiny_prepared: Prepared, dev: EvaluationSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "MOST_CLASSES", 1)
+    warnings: list[str] = []
+    assert list(Baselines(BaselinesConfig(), tiny_prepared, [dev], 0, warnings.append).points()) == []
+    assert warnings == ["probe: not scored, since 2 classes are more than 1"]
+
+
 def test_the_ledger_keeps_them_as_they_are(
     tiny_prepared: Prepared, dev: EvaluationSet, tiny_encoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,6 +75,7 @@ def test_the_ledger_keeps_them_as_they_are(
         queries_digest=digest(tiny_prepared.sentences.texts(dev.queries)),
     )
     monkeypatch.setitem(published_scores.TABLES, "sst2", table)
+    monkeypatch.setattr(baselines, "MOST_DIFFERENCE", 2.0)
     config = {"probe": [0.5], "setfit": EncoderConfig(name=tiny_encoder), "published": "sst2"}
     found = points(tiny_prepared, dev, **config)
     assert tuple(dict.fromkeys(point.kind for point in found)) == BASELINES
@@ -91,6 +102,19 @@ def test_published_scores_of_other_queries_are_not_shown(tiny_prepared: Prepared
     assert list(Baselines(config, tiny_prepared, [dev], 0, warnings.append).points()) == []
     (warning,) = warnings
     assert "neither dev nor test are the 872 sentences that sst2 was measured on" in warning
+
+
+def test_published_scores_under_another_reference_are_not_shown(
+    tiny_prepared: Prepared, dev: EvaluationSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = tiny_prepared.sentences.texts(dev.queries)
+    table = dataclasses.replace(TABLES["sst2"], num_queries=len(texts), queries_digest=digest(texts))
+    monkeypatch.setitem(published_scores.TABLES, "sst2", table)
+    warnings: list[str] = []
+    config = BaselinesConfig(probe=[], published="sst2")
+    assert list(baselines.Baselines(config, tiny_prepared, [dev], 0, warnings.append).points()) == []
+    (warning,) = warnings
+    assert "and of the untuned all-MiniLM-L6-v2 46.6: sst2 was measured with another reference" in warning
 
 
 def test_a_missing_setfit_model_is_refused_at_once(tmp_path: Any) -> None:
