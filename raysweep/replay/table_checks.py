@@ -74,7 +74,7 @@ def number_column(frame: "pd.DataFrame", column: str) -> "pd.Series[float]":
     return numbers
 
 
-def deviation_column(frame: "pd.DataFrame", column: str) -> "pd.Series[float]":
+def optional_number_column(frame: "pd.DataFrame", column: str) -> "pd.Series[float]":
     """The same, but cells may be empty: NaN there."""
     given = frame[frame[column].notna()]
     return number_column(given, column).reindex(frame.index)

@@ -21,8 +21,8 @@ from raysweep.replay.table_checks import (
     check_column,
     check_columns,
     check_unit,
-    deviation_column,
     number_column,
+    optional_number_column,
     plain,
 )
 from raysweep.results.types import BASELINES, Point, Results, Rung
@@ -151,7 +151,7 @@ def in_unit_interval(frame: "pd.DataFrame") -> "pd.DataFrame":
     for column in ("polarity", "similarity"):
         frame = frame.assign(**{column: number_column(frame, column)})
     deviations = [column for column in DEVIATIONS if column in frame]
-    frame = frame.assign(**{column: deviation_column(frame, column) for column in deviations})
+    frame = frame.assign(**{column: optional_number_column(frame, column) for column in deviations})
     is_percent = frame["polarity"].abs() > 1.5
     check_unit(frame, is_percent)
     if not is_percent.any():

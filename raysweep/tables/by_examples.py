@@ -48,6 +48,7 @@ class ByExamples:
 def by_examples(recordings: Sequence[Recording], wanted: ScoredSplit | None = None) -> ByExamples:
     """NoTableError where there is one N, or none."""
     every = [each for each in configurations_of(recordings) if NUM_EXAMPLES in each.values]
+    _check_that_they_are_counts(every)
     _check_that_they_differ(every)
     choice = choose(recordings, [each.last_scores for each in every], wanted)
     spreads: list[Spread] = []
@@ -57,6 +58,14 @@ def by_examples(recordings: Sequence[Recording], wanted: ScoredSplit | None = No
         spreads += _spreads(ALL_MODELS, every, choice.split)
     endings = endings_text(recordings)
     return ByExamples(spreads, f"{choice.caption} Each configuration after its last rung.{endings}")
+
+
+def _check_that_they_are_counts(configurations: Iterable[Configuration]) -> None:
+    """A recorded table may hold anything."""
+    for each in configurations:
+        value = each.values[NUM_EXAMPLES]
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise NoTableError(f"a configuration has {NUM_EXAMPLES} {value!r}, which is no whole number above 0")
 
 
 def _check_that_they_differ(configurations: Iterable[Configuration]) -> None:

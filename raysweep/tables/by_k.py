@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from raysweep.errors import InputError
-from raysweep.replay.table_checks import BUDGETS, check_column, deviation_column, number_column
+from raysweep.replay.table_checks import BUDGETS, check_column, number_column, optional_number_column
 from raysweep.tables.table import Column, Number, Row, Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
 DIGITS = 3
+
+MOST_K = 2**31  # no pool has more sentences
 
 COLUMNS = (
     Column("model", "model"),
@@ -64,12 +66,16 @@ class ByK:
 
     @classmethod
     def of(cls, scores: Iterable[ScoresAtK], measured: str = "") -> "ByK":
-        """InputError where a model has two scores at one k."""
+        """InputError where a model has two different scores at one k."""
         by_kind: dict[str, dict[str, list[ScoresAtK]]] = defaultdict(lambda: defaultdict(list))  # and by model
         for each in scores:
             curve = by_kind[each.rank_weights][each.model]
+            if each in curve:
+                continue
             if any(other.k == each.k for other in curve):
-                raise InputError(f"{each.model} has two rows of k {each.k} with {each.rank_weights} rank weights")
+                raise InputError(
+                    f"{each.model} has two different rows of k {each.k} with {each.rank_weights} rank weights"
+                )
             curve.append(each)
         curves: list[Curve] = []
         for by_model in by_kind.values():
@@ -105,12 +111,12 @@ def _rows_of(frame: "pd.DataFrame") -> list[ScoresAtK]:
         check_column(frame, column)
     numbers = {name: number_column(frame, name) for name in ("k", "polarity", "similarity")}
     optional = [name for name in ("polarity_std", "similarity_std", "accuracy") if name in frame]
-    numbers |= {name: deviation_column(frame, name) for name in optional}
+    numbers |= {name: optional_number_column(frame, name) for name in optional}
     rows = []
     for index in range(len(frame)):
         cells = {name: column.iloc[index] for name, column in numbers.items()}
-        if cells["k"] < 1 or cells["k"] % 1:
-            raise InputError(f"row {index + 1}: k is {cells['k']:g}, not a whole number above 0")
+        if not 1 <= cells["k"] <= MOST_K or cells["k"] % 1:
+            raise InputError(f"row {index + 1}: k is {cells['k']:g}, not a whole number from 1 to {MOST_K:,}")
         row = ScoresAtK(
             model=str(frame["model"].iloc[index]),
             rank_weights=str(frame["rank_weights"].iloc[index]),

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raysweep.errors import InputError
-from raysweep.replay.table_checks import BUDGETS, CHECKS, PointRows, check_column, number_column, plain
+from raysweep.replay.table_checks import (
+    BUDGETS,
+    CHECKS,
+    PointRows,
+    check_column,
+    number_column,
+    optional_number_column,
+    plain,
+)
 from raysweep.replay.table_io import in_unit_interval
 from raysweep.results.types import ScoredSplit
 from raysweep.tables.recording import (
@@ -80,7 +88,10 @@ def _checked(frame: "pd.DataFrame") -> tuple[PointRows, "pd.DataFrame"]:
     rows = PointRows(points.assign(**{budget: numbers}), budget)
     for check in CHECKS:
         check(rows)
-    return rows, frame[frame["kind"].isin(OF_NO_TRIAL)]
+    baselines = frame[frame["kind"].isin(OF_NO_TRIAL)]
+    if "value" in baselines:
+        baselines = baselines.assign(value=optional_number_column(baselines, "value"))
+    return rows, baselines
 
 
 def _configurations(points: PointRows) -> Iterator[Configuration]:

@@ -1,5 +1,6 @@
 """How tables name configurations: the loss, its margin or scale, and what else differs among those that they show."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,8 +50,17 @@ class Naming:
 
     @cached_property
     def others(self) -> tuple[str, ...]:
-        """The parameters, besides those of the loss, that have two values or more."""
-        return tuple(name for name in _parameters(self._all) if name not in _OF_THE_LOSS and _varies(name, self._all))
+        """The parameters, besides those of the loss, that have two values or more, or that not all of a loss have."""
+        names = [name for name in _parameters(self._all) if name not in _OF_THE_LOSS]
+        return tuple(name for name in names if _varies(name, self._all) or self._is_missing_in_some(name))
+
+    def _is_missing_in_some(self, name: str) -> bool:
+        """Whether of one loss in one recording some configurations have the parameter, and others do not."""
+        having: dict[tuple[int, str], set[bool]] = defaultdict(set)
+        for number, recording in enumerate(self.recordings):
+            for each in recording.configurations:
+                having[number, str(each.values.get("loss"))].add(name in each.values)
+        return any(len(answers) > 1 for answers in having.values())
 
     @cached_property
     def _losses_of_varied_scale(self) -> frozenset[str]:

@@ -44,9 +44,9 @@ def write_tables(
     """Write every table that runs and recorded tables can give into a folder, over those of an earlier call.
 
     A path is that of a recorded table, or of a file ``by_k.csv`` that :func:`write_by_k` wrote. ``where`` takes a part of
-    what was recorded, by values of ``model`` and of parameters. Files of tables that are left out are removed, so that all
-    in the folder are of one call. Raises InputError, before anything is written, where a source cannot be read or no table
-    can be made.
+    what was recorded, by values of ``model`` and of parameters. Files of tables that are left out are removed, so that the
+    tables of recordings in the folder are of one call. Raises InputError, before anything is written, where a source cannot
+    be read or no table can be made.
     """
     check_writable(to)
     recordings, rows = _read(sources)

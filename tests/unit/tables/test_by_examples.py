@@ -9,7 +9,7 @@ import pytest
 from raysweep.storage.folder import LocalFolder
 from raysweep.tables import markup
 from raysweep.tables.by_examples import by_examples, table
-from raysweep.tables.recording import Recording, joined
+from raysweep.tables.recording import Configuration, Recording, Scores, joined
 from raysweep.tables.run_source import recording_of_run
 from raysweep.tables.table import NoTableError
 from support.tables import csv_rows, latex_rows, markdown_rows, trial, write_run
@@ -80,6 +80,14 @@ def test_a_run_for_each_number_is_one_model(tmp_path: Path) -> None:
         runs += recordings_of(rows, tmp_path / str(n))
     (together,) = joined(runs)
     assert table(by_examples([together])).groups == table(by_examples(recordings_of(of_model, tmp_path))).groups
+
+
+@pytest.mark.parametrize("value", ["many", True, 0, 2.5])
+def test_numbers_of_a_recorded_table_that_are_none(value: object) -> None:
+    configuration = Configuration({"examples_per_rung": value}, {1: {"dev": Scores(0.6, 0.4)}})
+    recording = Recording("m", "t", "t.csv", (configuration,))
+    with pytest.raises(NoTableError, match=f"has examples_per_rung {value!r}, which is no whole number above 0"):
+        by_examples([recording])
 
 
 def test_it_needs_several_numbers(tmp_path: Path) -> None:

@@ -53,8 +53,9 @@ def test_its_csv_file_is_read_back() -> None:
         ("model,rank_weights,k,polarity,similarity\nm,uniform,4,x,40\n", "row 1: polarity is x, not a finite number"),
         (
             "model,rank_weights,k,polarity,similarity\nm,uniform,4.5,60,40\n",
-            "row 1: k is 4.5, not a whole number above 0",
+            "row 1: k is 4.5, not a whole number from 1 to 2,147,483,648",
         ),
+        ("model,rank_weights,k,polarity,similarity\nm,uniform,1e30,60,40\n", r"row 1: k is 1e\+30, not a whole number"),
     ],
 )
 def test_files_that_are_refused(text: str, message: str) -> None:
@@ -62,6 +63,7 @@ def test_files_that_are_refused(text: str, message: str) -> None:
         rows_of(frame(text), PATH)
 
 
-def test_two_scores_at_one_k_are_refused() -> None:
-    with pytest.raises(InputError, match="n has two rows of k 4 with uniform rank weights"):
-        ByK.of([*SCORES, SCORES[-1]])
+def test_two_different_scores_at_one_k_are_refused() -> None:
+    with pytest.raises(InputError, match="n has two different rows of k 4 with uniform rank weights"):
+        ByK.of([*SCORES, ScoresAtK("n", "uniform", 4, 81.0, 85.0)])
+    assert ByK.of([*SCORES, SCORES[-1]]) == ByK.of(SCORES), "as of evaluate --k 4,4"

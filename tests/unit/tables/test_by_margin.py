@@ -94,6 +94,15 @@ def test_what_else_differs_has_a_column(tmp_path: Path) -> None:
     ]
 
 
+def test_a_parameter_that_only_some_have_tells_them_apart(tmp_path: Path) -> None:
+    trials = [trial("triplet", 0.1, [(0.6, 0.4)], momentum=given) for given in (None, 0.5)]
+    trials += [trial("contrastive", 0.1, [(0.5, 0.4)], momentum=0.5)]
+    recording = recording_of_run(LocalFolder(write_run(tmp_path / "run", trials)))
+    rows = csv_rows(markup.csv_text(by_margin([recording], "polarity")))
+    named = [(row["loss"], row["others"]) for row in rows[1:]]
+    assert named == [("contrastive", "momentum 0.5"), ("triplet", ""), ("triplet", "momentum 0.5")]
+
+
 def test_the_split_is_test_where_every_point_is_on_test(tmp_path: Path) -> None:
     last = [point(number, 2, *scores[-1]) for number, scores in enumerate(GRID.values())]
     every, some = (

@@ -111,6 +111,12 @@ def test_a_runs_table_says_what_the_run_says(tmp_path: Path) -> None:
         (frame().assign(split="train"), "no row has split 'dev' or 'test'"),
         (frame().assign(kind="concat"), "no row has kind 'plain'"),
         (frame()[:0], "no row"),
+        (
+            pd.concat(
+                [frame().assign(kind="plain"), frame()[:1].assign(kind="probe", value="much")], ignore_index=True
+            ),
+            "row 5: value is much, not a finite number",
+        ),
     ],
 )
 def test_what_is_refused(made: pd.DataFrame, message: str) -> None:
