@@ -13,8 +13,9 @@ def sample_anchors(labels: NDArray[np.integer], per_class: int, seed: int) -> ND
     """Which of the rows with these ``labels`` (n,) are anchors, (n,): so many of each class by chance, or all it has."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=_ANCHORS))
     is_anchor = np.zeros(len(labels), bool)
-    for label in np.unique(labels):
-        rows = np.flatnonzero(labels == label)
+    by_label = np.argsort(labels, kind="stable")
+    begins = np.flatnonzero(np.diff(labels[by_label])) + 1
+    for rows in np.split(by_label, begins):
         count = min(per_class, len(rows))
         is_anchor[rng.choice(rows, count, replace=False)] = True
     return is_anchor

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from raysweep.metrics.pareto import non_dominated
 from raysweep.results.types import Mean, Point, Results, Trial
+from raysweep.trial_status import TrialStatus
 
 
 def averaged(results: Results) -> list[Point]:
@@ -28,14 +29,21 @@ def averaged(results: Results) -> list[Point]:
 
 
 def _mean_accuracies(results: Results) -> dict[tuple[int | None, int | None, str, float | None], float]:
-    """Of each trial's points on dev over the runs of its configuration, where they are known."""
+    """Of each trial's points on dev over the runs of its configuration that count, where they are known."""
     originals = {trial.trial: trial.replicate_of for trial in results.trials if trial.replicate_of is not None}
+    counting = {trial.trial for trial in results.trials if _counts(trial)}
     found = defaultdict(list)
     for point in results.points:
-        if point.split == "dev" and point.trial is not None and point.accuracy is not None:
+        if point.split == "dev" and point.trial in counting and point.accuracy is not None:
             original = originals.get(point.trial, point.trial)
             found[original, point.step, *point.key].append(point.accuracy)
     return {place: statistics.fmean(accuracies) for place, accuracies in found.items()}
+
+
+def _counts(trial: Trial) -> bool:
+    """Whether means are over this run too: over no replicate that has not ended, and over none that failed."""
+    has_ended = trial.status in (TrialStatus.COMPLETED, TrialStatus.STOPPED)
+    return has_ended or (trial.replicate_of is None and trial.status != TrialStatus.FAILED)
 
 
 def _with_mean(point: Point, mean: Mean, accuracy: float | None) -> Point:

@@ -1,0 +1,34 @@
+"""Views of stored results."""
+
+import dataclasses
+
+import pytest
+
+from raysweep.results.types import Mean, Results, Trial
+from raysweep.results.views import averaged
+from raysweep.trial_status import TrialStatus
+from support.ledgers import INFO, point
+
+
+def test_an_accuracy_is_the_mean_over_the_runs_that_the_other_means_are_over() -> None:
+    statuses = [TrialStatus.HELD, TrialStatus.COMPLETED, TrialStatus.FAILED, TrialStatus.RUNNING]
+    trials = [Trial(number, {}, status, replicate_of=0 if number else None) for number, status in enumerate(statuses)]
+    accuracies = [0.7, 0.8, 0.1, 0.2]
+    points = [
+        dataclasses.replace(point(number, 1, 0.6, 0.4), accuracy=accuracy) for number, accuracy in enumerate(accuracies)
+    ]
+    mean = Mean(
+        trial=0,
+        step=1,
+        kind="plain",
+        value=None,
+        runs=2,
+        polarity=0.65,
+        polarity_spread=0.1,
+        similarity=0.4,
+        similarity_spread=0.0,
+    )
+    results = Results("run", INFO, tuple(trials), (), tuple(points), "completed", "", 1.0, means=(mean,))
+    (found,) = averaged(results)
+    assert found.polarity == 0.65
+    assert found.accuracy == pytest.approx(0.75)
