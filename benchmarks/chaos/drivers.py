@@ -55,7 +55,8 @@ def _end_often(setting: Setting, case: str, number: int | None, options: Sequenc
     plan = setting.plan(case, TRIALS, RUNGS, ["--resources.num_cpus=2", *options])
     winds_up = number in (signal.SIGINT, signal.SIGTERM)
     found = Outcome(0, [])
-    agents: list[psutil.Process] = []
+    rays_own: list[psutil.Process] = []
+    late: list[str] = []
     exits: list[float] = []
     while found.num_faults < setting.times:
         with SweepProcess(plan) as sweep:
@@ -73,13 +74,19 @@ def _end_often(setting: Setting, case: str, number: int | None, options: Sequenc
             if winds_up and code not in (0, EXIT_CODE_WHEN_INTERRUPTED):
                 found.problems.append(f"exit code {code}")
             left = wait_until_gone([process for process in tree if process not in spared], SECONDS_TO_VANISH)
-            found.problems += [f"left: {_title(process)}" for process in left]
-            agents += spared
+            if winds_up:
+                found.problems += [f"left: {_title(process)}" for process in left]
+            else:  # Ray's own have to notice first that the driver has gone
+                late += [_title(process) for process in left]
+                spared += left
+            rays_own += spared
     with SweepProcess(plan) as sweep:
         code = sweep.end()
     if code:
         found.problems.append(f"the last attempt ended with {code}: {sweep.tail}")
-    found.problems += [f"left: {_title(process)}" for process in wait_until_gone(agents, SECONDS_OF_AGENTS)]
+    if late:
+        found.notes["later_than_15_s"] = late
+    found.problems += [f"left: {_title(process)}" for process in wait_until_gone(rays_own, SECONDS_OF_AGENTS)]
     found.problems += problems(plan)
     if winds_up:
         slowest = max(exits, default=0.0)
@@ -91,7 +98,7 @@ def _end_often(setting: Setting, case: str, number: int | None, options: Sequenc
 
 def _title(process: psutil.Process) -> str:
     try:
-        return " ".join(process.cmdline())[:80]
+        return " ".join(process.cmdline())[:200]
     except psutil.NoSuchProcess:
         return "a process that has ended since"
 
