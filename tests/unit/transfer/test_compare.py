@@ -158,7 +158,21 @@ def test_table_json_and_csv_have_the_same_scores(compared: Comparison, other_enc
     for score in kinds["scores"]:
         assert f"{score['score']:.2f} ±{(score['high'] - score['low']) / 2:.2f}" in line
     assert f"{kinds['shared'][0]['all']} of 120" in line
-    assert "encoder" in out.getvalue() and "in seen.csv" in out.getvalue() and "  not in seen.csv" in out.getvalue()
+    assert " encoder " in out.getvalue() and " other-encoder " in out.getvalue()
+    assert "in seen.csv" in out.getvalue() and "  not in seen.csv" in out.getvalue()
+
+
+def test_names_stand_in_the_table_as_they_are(tiny_encoder: str, folder: Path) -> None:
+    long = "[bold]task of a name that does not fit into one line of a terminal whatever else is in it"
+    pairs = folder / "[ab].tsv"
+    shutil.copy(folder / "pairs.tsv", pairs)
+    shutil.copy(folder / "pairs.tsv", folder / f"{long}.tsv")
+    compared = compare([tiny_encoder], [str(pairs), str(folder / f"{long}.tsv")], [], Settings(), ListDisplay())
+    out = io.StringIO()
+    Console(file=out, width=80).print(figures.table(compared))
+    assert "[ab]" in out.getvalue()
+    cells = [line.split("  ")[0] for line in out.getvalue().splitlines()]
+    assert "".join(long.split()) in "".join("".join(cells).split())
 
 
 def test_a_prompt_is_put_before_every_sentence(tiny_encoder: str, other_encoder: str, folder: Path) -> None:
