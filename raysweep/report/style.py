@@ -15,6 +15,7 @@ DOTS_PER_INCH = 220
 
 STYLE: dict[Any, Any] = {
     "font.size": 9,
+    "text.parse_math": False,  # names of models and runs may hold dollar signs
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,

@@ -80,3 +80,9 @@ def test_by_rung(drawn: list[Any], tmp_path: Path) -> None:
     assert ([0, 1], [pytest.approx(63)] * 2) in lines(left), "the reference"
     assert ([1, 2], [pytest.approx(44), pytest.approx(36)]) in lines(right)
     assert "matplotlib.pyplot" not in sys.modules
+
+
+def test_names_that_would_be_formulas_are_drawn_as_they_are(drawn: list[Any]) -> None:
+    name = r"$\nothing$"
+    assert is_wide_png(figures.by_k_figure(ByK.of([ScoresAtK(name, "uniform", k, 60.0, 40.0) for k in KS])))
+    assert name in [text.get_text() for text in drawn[0].legends[0].get_texts()]
