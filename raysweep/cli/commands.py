@@ -250,7 +250,7 @@ def _write_by_k(model: str, train: str, test: str, results: "Sequence[FileScores
 @app.command(cls=SeveralValues)
 def transfer(  # noqa: PLR0913 (the options of a command)
     models: Annotated[
-        list[str], typer.Argument(metavar="MODEL...", help="Encoders to compare: folders, hub names, or 'demo'.")
+        list[str], typer.Argument(metavar="MODEL", help="Encoders to compare: folders, hub names, or 'demo'.")
     ],
     tasks: Annotated[
         list[str],

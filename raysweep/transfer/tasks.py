@@ -115,13 +115,13 @@ def _holds_pairs(piece: sources.Piece, columns: Columns) -> bool:
     has_pairs = set(columns.pairs.names) <= set(present)
     if is_labelled != has_pairs:
         return has_pairs
-    problem = "both" if is_labelled else "neither"
-    pairs = ", ".join(map(repr, columns.pairs.names))
+    if not present:
+        raise InputError(f"{piece.name}: holds no rows")
+    both, joined_by = ("both", "and") if is_labelled else ("neither", "nor")
+    labelled = f"the columns of labelled sentences ({columns.text!r}, {columns.label!r})"
+    pairs = f"those of scored pairs ({', '.join(map(repr, columns.pairs.names))})"
     listed = ", ".join(map(repr, present))
-    raise InputError(
-        f"{piece.name}: has {problem} the columns of labelled sentences ({columns.text!r}, {columns.label!r}) and those of "
-        f"scored pairs ({pairs}); the columns are {listed}"
-    )
+    raise InputError(f"{piece.name}: has {both} {labelled} {joined_by} {pairs}; the columns are {listed}")
 
 
 def _labelled(pieces: Sequence[sources.Piece], columns: Columns) -> Labelled:

@@ -109,9 +109,11 @@ def test_what_cannot_be_scored_is_refused(tmp_path: Path) -> None:
     assert refusal(good, good) == "--tasks: 2 tasks are called 'good'; give them names, as in NAME=FILE"
     (tmp_path / "wrong.csv").write_text("sentence,class\na,b\n")
     assert refusal(str(tmp_path / "wrong.csv")) == (
-        "wrong.csv: has neither the columns of labelled sentences ('text', 'label') and those of scored pairs ('score', "
+        "wrong.csv: has neither the columns of labelled sentences ('text', 'label') nor those of scored pairs ('score', "
         "'sentence1', 'sentence2'); the columns are 'sentence', 'class'"
     )
+    (tmp_path / "empty.tsv").write_text("")
+    assert refusal(str(tmp_path / "empty.tsv")) == "empty.tsv: holds no rows"
     (tmp_path / "sts.tsv").write_text("1\ta\tb\n2\tc\td\n")
     sts = str(tmp_path / "sts.tsv")
     assert refusal(f"{sts},{sts}") == (
