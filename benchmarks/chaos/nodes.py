@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks import measure
 
+AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
 TRIAL_CLASSES = ("ResourceTrainable", "TrialActor")  # Tune derives a class of its own from ours
 STORE_BYTES = 100 * measure.MIB
 
@@ -114,7 +115,8 @@ def kill(pid: int) -> None:
 
 
 def workers_below(pid: int) -> list[int]:
-    """Ray's worker processes among a driver's descendants."""
+    """Ray's worker processes among a driver's descendants. Its agents look alike, but with them a node dies."""
     listed = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout
     titles = {int(line.split(maxsplit=1)[0]): line.split(maxsplit=1)[1] for line in listed.splitlines()}
-    return [each for each in measure.process_tree(pid) if titles.get(each, "").startswith("ray::")]
+    found = {each: titles.get(each, "") for each in measure.process_tree(pid)}
+    return [each for each, title in found.items() if title.startswith("ray::") and not title.startswith(AGENTS)]

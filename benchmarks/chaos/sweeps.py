@@ -13,10 +13,11 @@ from typing import Any, Self
 
 import psutil
 
+from benchmarks.chaos.nodes import AGENTS
+
 POLL_SECONDS = 0.02
 LIMIT_SECONDS = 900.0
 SECONDS_TO_VANISH = 15.0  # for Ray's processes, once the driver has gone
-AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
 SECONDS_OF_AGENTS = 120.0  # of Ray's, which run nothing, and try for a minute to report that their node has died
 
 SPACE: Mapping[str, str] = {

@@ -22,6 +22,7 @@ from raysweep.terminal import Advance, Display
 from raysweep.waiting import WaitingWatch
 
 POLL_SECONDS = 0.2
+MOST_DEATHS = 2  # of coordinators within one stage
 GOOD_RECALL = 0.9  # of an inverted file; a lower one is warned of
 
 
@@ -82,21 +83,25 @@ def _build(plan: Plan, missing: list[Stage], capacity: Capacity, display: Displa
     import ray
 
     with _store_folder(plan.store.root):
-        # Three calls at a time: one builds, one answers how far it has come, one warms up.
-        options = {"num_cpus": 0, "max_concurrency": 3, "scheduling_strategy": on_this_node()}
-        coordinator: Any = ray.remote(stages.Coordinator).options(**options).remote(plan.store, capacity)
+        coordinator = _start_coordinator(plan, capacity)
         warming = _warm_up(missing, coordinator, capacity)
         try:
             for stage in missing:
-                say = partial(_say_waiting, display, stage.name)
-                stall = _StallDetector(stage.name, plan.config.resources.stall_seconds, capacity, WaitingWatch(say))
-                _build_stage(stage, coordinator, stall, display)
+                coordinator = _build_stage(stage, coordinator, plan, capacity, display)
                 if stage.kind == "sentences":
                     plan.check_k()  # before anything costly; the sentences stay, for a sweep with another k
         finally:
             for task in warming:
                 ray.cancel(task)  # one that never had room
             ray.kill(coordinator)
+
+
+def _start_coordinator(plan: Plan, capacity: Capacity) -> Any:
+    import ray
+
+    # Three calls at a time: one builds, one answers how far it has come, one warms up.
+    options = {"num_cpus": 0, "max_concurrency": 3, "scheduling_strategy": on_this_node()}
+    return ray.remote(stages.Coordinator).options(**options).remote(plan.store, capacity)
 
 
 def _warm_up(missing: list[Stage], coordinator: Any, capacity: Capacity) -> list[Any]:
@@ -139,7 +144,32 @@ def _store_folder(root: Folder) -> Iterator[None]:
                 path.rmdir()
 
 
-def _build_stage(stage: Stage, coordinator: Any, stall: "_StallDetector", display: Display) -> None:
+def _build_stage(stage: Stage, coordinator: Any, plan: Plan, capacity: Capacity, display: Display) -> Any:
+    """Build a stage, and return the coordinator, another one where the process of the first died within."""
+    import ray
+
+    say = partial(_say_waiting, display, stage.name)
+    for num_deaths in range(MOST_DEATHS + 1):
+        stall = _StallDetector(stage.name, plan.config.resources.stall_seconds, capacity, WaitingWatch(say))
+        try:
+            _build_once(stage, coordinator, stall, display)
+            return coordinator
+        except ray.exceptions.RayActorError as error:
+            if isinstance(error, ray.exceptions.RayTaskError):  # of an actor that the coordinator called
+                raise
+            if num_deaths == MOST_DEATHS:
+                raise InputError(
+                    f"prepare: {stage.name}: the process that coordinates it died {num_deaths + 1} times; it may lack "
+                    "memory on this node. What is stored stays: the same command goes on with it"
+                ) from None
+        display.warn(
+            f"prepare: {stage.name}: the process that coordinates it died; another goes on with what is stored"
+        )
+        coordinator = _start_coordinator(plan, capacity)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _build_once(stage: Stage, coordinator: Any, stall: "_StallDetector", display: Display) -> None:
     import ray
 
     began = time.monotonic()

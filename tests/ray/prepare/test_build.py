@@ -1,9 +1,15 @@
 """Prepare on a small and on a busy cluster: it neither starves nor waits for ever."""
 
+import contextlib
+import filecmp
 import io
+import shutil
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from rich.console import Console
 
@@ -68,6 +74,48 @@ def test_an_inverted_file_tells_its_recall(one_cpu: Capacity, runs: Path) -> Non
     assert f"the inverted file found {summary['recall']:.1%} of the nearest neighbours" in " ".join(
         out.getvalue().split()
     )
+
+
+def test_a_coordinator_that_dies_is_replaced(one_cpu: Capacity, runs: Path, tmp_path: Path) -> None:
+    """SIGKILL while it mines; what is made is what another made before."""
+    out = io.StringIO()
+    expected = plan(runs, examples__k="5")
+    prepare(expected, one_cpu, ConsoleDisplay(Console(file=out, width=200)))
+    shutil.copytree(
+        runs / "artifacts", tmp_path / "artifacts", ignore=shutil.ignore_patterns("neighbours-*", "examples-*")
+    )
+    killed: list[int] = []
+    killer = threading.Thread(target=_kill_coordinator, args=(killed, _coordinators()))
+    killer.start()
+    todo = plan(tmp_path, examples__k="5")
+    prepare(todo, one_cpu, ConsoleDisplay(Console(file=out, width=200)))
+    killer.join()
+    assert killed
+    assert "the process that coordinates it died; another goes on" in " ".join(out.getvalue().split())
+    for one, other in zip(expected.stages, todo.stages, strict=True):
+        columns = [stage.artifact.folder for stage in (one, other)]
+        names = sorted(path.name for path in columns[0].iterdir())
+        assert filecmp.cmpfiles(*columns, names, shallow=False)[1:] == ([], []) or one.kind == "sentences"
+
+
+def _kill_coordinator(killed: list[int], before: set[int]) -> None:
+    """Kill the first one that comes."""
+    until = time.monotonic() + 60
+    while not killed and time.monotonic() < until:
+        for pid in _coordinators() - before:
+            psutil.Process(pid).kill()
+            killed.append(pid)
+        time.sleep(0.02)
+
+
+def _coordinators() -> set[int]:
+    """Those of this test's own Ray that are at work."""
+    found = set()
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if " ".join(process.cmdline()).startswith("ray::Coordinator."):
+                found.add(process.pid)
+    return found
 
 
 def test_a_stall_is_named_and_nothing_is_left(one_cpu: Capacity, tmp_path: Path) -> None:
