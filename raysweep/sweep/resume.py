@@ -12,7 +12,7 @@ from raysweep.config.load import LoadedSweep, Override
 from raysweep.config.load import load as load_sweep
 from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Space
 from raysweep.config.sweep import SweepConfig
-from raysweep.config.trial import trial_config
+from raysweep.config.trial import changed_meanings, trial_config
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Pair
@@ -85,6 +85,11 @@ class Resumed:
                 trial_config(dict(trial.config))
             except InputError as error:
                 raise InputError(f"{name_of(self.run)}: trial {trial.trial}: {error}") from None
+            if changed := changed_meanings(trial.config):
+                raise InputError(
+                    f"{self.location}: an older version began it, and trial {trial.trial} would go on otherwise: "
+                    f"{'; '.join(changed)}. Start a new run, with --warm-start {self.location} to learn from this one"
+                )
         check_dependences(self.run, positions)
         self._check_config_file()
         if not has_begun(self.events):

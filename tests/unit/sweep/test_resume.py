@@ -13,7 +13,7 @@ from raysweep.config.sweep import BaselinesConfig
 from raysweep.data.artifacts import Artifact
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
-from raysweep.results.events import PointsScored, SessionStarted
+from raysweep.results.events import PointsScored, SessionStarted, TrialStarted
 from raysweep.results.ledger import Ledger, events_of, read_positions, write_dependence
 from raysweep.storage.folder import LocalFolder, open_folder
 from raysweep.sweep.resume import Resumed, can_go_on, check_space, load_resumed
@@ -89,6 +89,34 @@ def test_a_run_of_an_older_version_may_have_any_configuration(tmp_path: Path) ->
     make_run(tmp_path, "seed: 0", digests=False)
     (tmp_path / "config.yaml").write_text("seed: 2")
     Resumed(tmp_path).ledger.close()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"schedule": "quadratic"}, "trial 0 would go on otherwise: schedule quadratic is 1 - t\\^2 now"),
+        ({"idle_rungs": 2}, "idle_rungs counts a rung as idle"),
+        (
+            {"freeze_output_dense": True},
+            "freeze_output_dense leaves the biases free. Start a new run, with --warm-start",
+        ),
+        ({"schedule": "quadratic", "idle_rungs": 2, "fresh_optimizer": False}, None),
+        ({"schedule": "cosine", "freeze_output_dense": False}, None),
+    ],
+)
+def test_a_run_whose_trials_would_go_on_under_another_formula_is_refused(
+    tmp_path: Path, values: dict[str, object], message: str | None
+) -> None:
+    make_run(tmp_path, "seed: 0")
+    ledger = Ledger(tmp_path)
+    ledger.open()
+    ledger.append(TrialStarted(trial=0, config={"loss": "triplet", "learning_rate": 1e-5, **values}, num_rungs=2))
+    ledger.close()
+    if message is None:
+        Resumed(tmp_path).ledger.close()
+        return
+    with pytest.raises(InputError, match=message):
+        Resumed(tmp_path)
 
 
 def test_a_run_that_is_refused_is_left_to_others(tmp_path: Path) -> None:
