@@ -10,7 +10,7 @@ from raysweep.evaluation.operating_points import Encoded, Head, score_encoded
 from raysweep.metrics.arrays import Float32Array
 from raysweep.metrics.retrieval import Scores
 
-MOST_SENTENCES = 2**17
+MOST_SENTENCES = 100_000
 """That the regression is fitted on: of more a sample, which bounds the driver's memory and time."""
 
 MOST_CLASSES = 2**10
