@@ -1,5 +1,6 @@
 """Ray nodes on one machine: a head that runs no trials, and nodes of one CPU each that are added, drained and killed."""
 
+import contextlib
 import logging
 import os
 import random
@@ -69,7 +70,8 @@ class Nodes:
         """All of a node's processes, at once."""
         node = next(node for node in self._cluster.worker_nodes if node.node_id == node_id)
         for pid in self._processes_of(node):
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it ended just now
+                os.kill(pid, signal.SIGKILL)
         self._cluster.remove_node(node, allow_graceful=False)
 
     @staticmethod
