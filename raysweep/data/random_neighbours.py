@@ -1,5 +1,7 @@
 """Neighbours by chance, in place of the nearest ones: what pairs of SetFit's kind are made of."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,11 +40,13 @@ class RandomNeighbours:
     ) -> None:
         self.k = k
         rows = np.arange(len(labels)) if is_anchor is None else np.flatnonzero(is_anchor)
-        # In this order, and so do a class's rows and a group's, follow each other: what is left out is one range.
+        # In this order a class's rows follow each other, and so do a group's: what is left out is one range.
         order = np.lexsort((duplicate_groups[rows], labels[rows]))
         self._rows = rows[order]
-        self._classes = _Ranges(labels[self._rows])
-        self._groups = _Ranges(labels[self._rows], duplicate_groups[self._rows])
+        labels_in_order = labels[self._rows]
+        groups_in_order = duplicate_groups[self._rows]
+        self._classes = _Ranges.of_runs(labels_in_order)
+        self._groups = _Ranges.of_runs(labels_in_order, groups_in_order)
         self._places = np.full(len(labels), -1)
         self._places[self._rows] = np.arange(len(rows))
 
@@ -51,47 +55,55 @@ class RandomNeighbours:
         found = Neighbours.empty(stop - start, self.k)
         places = self._places[start:stop]
         anchors = np.flatnonzero(places >= 0)
-        places = places[anchors]
-        class_starts, class_sizes = self._classes.starts[places], self._classes.sizes[places]
-        group_starts, group_sizes = self._groups.starts[places], self._groups.sizes[places]
-        own = self._pick(class_sizes - group_sizes, class_starts, group_starts, group_sizes, rng)
-        others = self._pick(len(self._rows) - class_sizes, np.zeros_like(places), class_starts, class_sizes, rng)
-        for slot, (numbers, columns, neighbours) in enumerate((own, others)):
+        own_class = self._classes.at(places[anchors])
+        own_group = self._groups.at(places[anchors])
+        everything = _Ranges.alike(len(anchors), len(self._rows))
+        sides = (own_class, own_group), (everything, own_class)
+        for slot, (within, left_out) in enumerate(sides):
+            numbers, columns, neighbours = self._pick(within, left_out, rng)
             found.ids[anchors[numbers], slot, columns] = neighbours
         return found
 
     def _pick(
-        self,
-        counts: NDArray[np.integer],
-        starts: NDArray[np.integer],
-        gap_starts: NDArray[np.integer],
-        gap_sizes: NDArray[np.integer],
-        rng: np.random.Generator,
+        self, within: "_Ranges", left_out: "_Ranges", rng: np.random.Generator
     ) -> tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.integer]]:
-        """For anchors (m,), up to k of ``counts`` places that follow ``starts`` and leave out a gap.
+        """For each anchor up to k of the rows of one range, but for those of another range within it.
 
         Returns numbers of anchors, the columns of their neighbours, and these neighbours' rows.
         """
-        quotas = np.minimum(counts, self.k).astype(np.int64)
-        numbers, drawn = pick_distinct(counts.astype(np.int64), quotas, rng)
+        counts = within.sizes - left_out.sizes
+        quotas = np.minimum(counts, self.k)
+        numbers, drawn = pick_distinct(counts, quotas, rng)
         before = np.cumsum(quotas) - quotas
         columns = np.arange(len(numbers)) - before[numbers]
-        places = starts[numbers] + drawn
-        beyond_gap = places >= gap_starts[numbers]
-        places = places + np.where(beyond_gap, gap_sizes[numbers], 0)
+        places = within.starts[numbers] + drawn
+        is_beyond = places >= left_out.starts[numbers]
+        places[is_beyond] += left_out.sizes[numbers][is_beyond]
         return numbers, columns, self._rows[places]
 
 
+@dataclass(frozen=True)
 class _Ranges:
-    """Where each of n rows' run of rows with equal keys starts, (n,), and its size, (n,). Equal rows follow each other."""
+    """Ranges of rows: where each starts, and how many rows it has, both (n,)."""
 
-    def __init__(self, *keys: NDArray[np.integer]) -> None:
-        num_rows = len(keys[0])
-        begins = np.zeros(num_rows, bool)
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+    @classmethod
+    def of_runs(cls, *keys: NDArray[np.integer]) -> "_Ranges":
+        """Of each row the run of rows with its keys, (n,) each. Rows with the same keys follow each other."""
+        begins = np.zeros(len(keys[0]), bool)
         begins[:1] = True
         for key in keys:
             begins[1:] |= key[1:] != key[:-1]
         run = np.cumsum(begins) - 1
         sizes = np.bincount(run, minlength=1)
-        self.starts = np.flatnonzero(begins)[run]
-        self.sizes = sizes[run]
+        return cls(np.flatnonzero(begins)[run], sizes[run])
+
+    @classmethod
+    def alike(cls, count: int, num_rows: int) -> "_Ranges":
+        """So many ranges of all rows."""
+        return cls(np.zeros(count, np.int64), np.full(count, num_rows, np.int64))
+
+    def at(self, places: NDArray[np.integer]) -> "_Ranges":
+        return _Ranges(self.starts[places], self.sizes[places])

@@ -28,15 +28,18 @@ def averaged(results: Results) -> list[Point]:
     return points
 
 
-def _mean_accuracies(results: Results) -> dict[tuple[int | None, int | None, str, float | None], float]:
+def _mean_accuracies(results: Results) -> dict[tuple[int, int | None, str, float | None], float]:
     """Of each trial's points on dev over the runs of its configuration that count, where they are known."""
-    originals = {trial.trial: trial.replicate_of for trial in results.trials if trial.replicate_of is not None}
-    counting = {trial.trial for trial in results.trials if _counts(trial)}
+    original_of = {}  # of the runs that count
+    for trial in results.trials:
+        if _counts(trial):
+            original_of[trial.trial] = trial.trial if trial.replicate_of is None else trial.replicate_of
     found = defaultdict(list)
     for point in results.points:
-        if point.split == "dev" and point.trial in counting and point.accuracy is not None:
-            original = originals.get(point.trial, point.trial)
-            found[original, point.step, *point.key].append(point.accuracy)
+        if point.split != "dev" or point.trial not in original_of or point.accuracy is None:
+            continue
+        place = (original_of[point.trial], point.step, *point.key)
+        found[place].append(point.accuracy)
     return {place: statistics.fmean(accuracies) for place, accuracies in found.items()}
 
 

@@ -113,14 +113,19 @@ def _parameters(cells: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _rungs(rows: "pd.DataFrame", budget: str) -> Mapping[int, SplitScores]:
     """By epoch or step; rungs whose examples were counted are numbered from 1."""
-    found: dict[int, dict[ScoredSplit, list[Scores]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows.to_dict("records"):
-        found[int(row[budget])][row["split"]].append(_scores(row))
     rungs = {}
-    for place, (spent, by_split) in enumerate(sorted(found.items()), 1):
-        number = place if budget == "examples_seen" else spent
-        rungs[number] = {split: mean_scores(several) for split, several in by_split.items()}
+    for place, (spent, rung) in enumerate(rows.groupby(budget, sort=True), 1):
+        number = place if budget == "examples_seen" else int(spent)
+        rungs[number] = _by_split(rung)
     return rungs
+
+
+def _by_split(rung: "pd.DataFrame") -> SplitScores:
+    """The means of a rung's rows, by split."""
+    found: dict[ScoredSplit, list[Scores]] = defaultdict(list)
+    for row in rung.to_dict("records"):
+        found[row["split"]].append(_scores(row))
+    return {split: mean_scores(several) for split, several in found.items()}
 
 
 def _baselines(rows: "pd.DataFrame") -> Mapping[str, SplitScores]:
