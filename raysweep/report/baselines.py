@@ -1,7 +1,7 @@
 """The baselines of a run: points that no trial made, and which of them the front dominates."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from raysweep.results.types import BASELINES, Point, ScoredSplit
 
@@ -42,15 +42,18 @@ class ProbeComparison:
 
 def baselines_of(points: Iterable[Point]) -> tuple[Baseline, ...]:
     """By kind; the probe's by rising parameter, others as they were stored."""
-    found: dict[tuple[str, float | None, str | None], dict[ScoredSplit, Point]] = {}
+    found: dict[tuple[str, float | None, str | None], Baseline] = {}
     for point in points:
-        if point.kind in BASELINES:
-            found.setdefault((point.kind, point.value, point.label), {})[point.split] = point
-    baselines = [
-        Baseline(kind, value, label, next(iter(of_splits.values())).width, of_splits)
-        for (kind, value, label), of_splits in found.items()
-    ]
-    return tuple(sorted(baselines, key=lambda each: (BASELINES.index(each.kind), each.value or 0.0)))
+        if point.kind not in BASELINES:
+            continue
+        name = (point.kind, point.value, point.label)
+        baseline = found.setdefault(name, Baseline(*name, point.width, {}))
+        found[name] = replace(baseline, points={**baseline.points, point.split: point})
+
+    def order(baseline: Baseline) -> tuple[int, float]:
+        return BASELINES.index(baseline.kind), baseline.value or 0.0
+
+    return tuple(sorted(found.values(), key=order))
 
 
 def dominates(one: Point, other: Point) -> bool:
