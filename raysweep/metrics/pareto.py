@@ -43,6 +43,26 @@ def non_dominated(points: ArrayLike) -> list[int]:
     return sorted(kept.tolist())
 
 
+def dominated_by(points: ArrayLike, front: ArrayLike) -> NDArray[np.bool_]:
+    """Which of the points (n, 2) some point of ``front`` (m, 2) dominates, (n,). O((n + m) log m).
+
+    A point that equals one of the front is dominated only if another one of it is better.
+    """
+    array = _as_points(points)
+    steps = _as_points(front)
+    steps = steps[non_dominated(steps)]
+    if not len(array) or not len(steps):
+        return np.zeros(len(array), dtype=np.bool_)
+    steps = steps[np.argsort(steps[:, 0])]  # by rising P, so that S falls
+    polarity, similarity = array[:, 0], array[:, 1]
+    first_as_good = np.searchsorted(steps[:, 0], polarity)  # of those whose P is as high it has the highest S
+    reaches = first_as_good < len(steps)
+    step = steps[np.minimum(first_as_good, len(steps) - 1)]
+    is_equal = (step[:, 0] == polarity) & (step[:, 1] == similarity)
+    found: NDArray[np.bool_] = reaches & (step[:, 1] >= similarity) & ~is_equal
+    return found
+
+
 def layers(points: ArrayLike) -> NDArray[np.int64]:
     """For each of the points (n, 2) its non-dominated layer (n,): 0 for the front, 1 for the front of the rest, and so on.
 

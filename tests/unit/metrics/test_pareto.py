@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from raysweep.metrics.pareto import hypervolume, knee, layers, non_dominated
+from raysweep.metrics.pareto import dominated_by, hypervolume, knee, layers, non_dominated
 
 # Few distinct values, so that ties and duplicates are common.
 POINTS = st.lists(st.tuples(st.integers(-3, 6), st.integers(-3, 6)), max_size=25)
@@ -31,6 +31,13 @@ def test_non_dominated_of_many_points_is_fast_and_right():
     circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     inside = circle * 0.5
     assert non_dominated(np.concatenate([inside, circle])) == list(range(100_000, 200_000))
+
+
+@settings(deadline=None, max_examples=200)
+@given(POINTS, POINTS)
+def test_dominated_by_equals_pairwise_comparison(points, front):
+    expected = [any(dominates(other, point) for other in front) for point in points]
+    assert dominated_by(points, front).tolist() == expected
 
 
 @settings(deadline=None, max_examples=200)

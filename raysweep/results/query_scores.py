@@ -1,0 +1,327 @@
+"""Per-query scores of a run's points, in the files of ``RUN/scores/SPLIT``, and which points they are kept of.
+
+That is every point within three standard errors of the front on dev, all runs of such a point's configuration, the
+reference, the oracle at each of its bonuses, and the probe. A file is an ``.npz`` of several points:
+
+``names``            JSON as bytes: a list of trial, step, kind and value for each point
+``polarity_values``  the values of P that occur, float64 (values,): with k neighbours there are few
+``polarity``         (points, queries) positions among them, in the smallest unsigned integers that do
+``similarity``       (points, queries) S in multiples of 1/32767, int16: to 1.5e-5
+"""
+
+import io
+import json
+import math
+import zipfile
+import zlib
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from raysweep.errors import InputError
+from raysweep.metrics.arrays import Float64Array
+from raysweep.metrics.pareto import dominated_by
+from raysweep.results.ledger import point_name
+from raysweep.results.types import Point, Results, ScoredSplit
+from raysweep.results.views import front_members
+from raysweep.storage import location
+from raysweep.storage.folder import Folder
+
+PointName = tuple[int | None, int | None, str, float | None]
+"""A point's trial, step, kind and value; trial and step are None for the reference, the oracle and the probe."""
+
+FOLDER = "scores"
+
+STANDARD_ERRORS = 3.0
+"""A point is near the front where raising its P and S by so many standard errors of each leaves it non-dominated."""
+
+BYTES_PER_QUERY = 4  # of one point, at most, before a file is compressed
+
+_STEPS = 32767  # of S, from 0 to 1
+_MOST_DIFFERENCE = 1e-3  # between the mean of what is stored and what the ledger says
+_TRIES = 10  # at listing and reading files of a run that goes on
+_SCORED = ("reference", "oracle", "probe")  # kinds of points of no trial that have scores here
+
+
+def name_of_point(point: Point) -> PointName:
+    """What tells a point apart from the others of its run on the same split."""
+    return point.trial, point.step, point.kind, point.value
+
+
+@dataclass(frozen=True)
+class QueryScores:
+    """Scores of each query of a split: ``polarity`` in [0, 1] and ``similarity``, both (points, queries).
+
+    Rows are as ``names``. The queries are the same in every row, in one order.
+    """
+
+    split: ScoredSplit
+    names: tuple[PointName, ...]
+    polarity: Float64Array
+    similarity: Float64Array
+
+    @cached_property
+    def _rows(self) -> dict[PointName, int]:
+        return {name: row for row, name in enumerate(self.names)}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
+
+    def index(self, name: PointName) -> int:
+        """The row of a point. KeyError where its scores are not stored."""
+        return self._rows[name]
+
+    def rows(self, names: Iterable[PointName]) -> npt.NDArray[np.int64]:
+        """The rows of several points. KeyError as of :meth:`index`."""
+        return np.array([self._rows[name] for name in names], dtype=np.int64)
+
+
+def scores_file(split: ScoredSplit, name: str) -> str:
+    """A file of scores on a split, by its name within the run."""
+    return f"{FOLDER}/{split}/{name}.npz"
+
+
+def rung_file(split: ScoredSplit, trial: int, step: int) -> str:
+    """Where a run keeps the scores of a rung's points, by its name within the run."""
+    return scores_file(split, point_name(trial, step))
+
+
+def baselines_file(split: ScoredSplit) -> str:
+    """Where a run keeps the scores of the reference, the oracle and the probe."""
+    return scores_file(split, "baselines")
+
+
+@dataclass(frozen=True)
+class PackedScores:
+    """Scores of several points as a file holds them: see the module."""
+
+    names: tuple[PointName, ...]
+    polarity_values: Float64Array
+    polarity: npt.NDArray[np.unsignedinteger[Any]]
+    similarity: npt.NDArray[np.int16]
+
+    @classmethod
+    def pack(cls, names: Sequence[PointName], polarity: Float64Array, similarity: Float64Array) -> "PackedScores":
+        """Of ``polarity`` and ``similarity`` (points, queries)."""
+        values, codes = np.unique(polarity, return_inverse=True)
+        smallest = np.min_scalar_type(max(len(values) - 1, 0))
+        steps = np.rint(np.nan_to_num(similarity) * _STEPS)
+        clipped = np.clip(steps, -_STEPS, _STEPS)
+        positions = codes.reshape(polarity.shape).astype(smallest)
+        return cls(tuple(names), values, positions, clipped.astype(np.int16))
+
+    @classmethod
+    def read(cls, content: bytes) -> "PackedScores":
+        """ValueError says how a file of this content is damaged. Nothing in it is unpickled."""
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+                names = _names_in(arrays["names"])
+                found = cls(names, arrays["polarity_values"], arrays["polarity"], arrays["similarity"])
+        except KeyError as error:
+            raise ValueError(f"there is no {error.args[0]!r}") from None
+        except (OSError, EOFError, TypeError, AttributeError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+            raise ValueError(str(error)) from None
+        found._check()
+        return found
+
+    def _check(self) -> None:
+        shape = self.polarity.shape
+        is_matrix = len(shape) == 2 and len(self.names) == shape[0]
+        has_types = self.polarity.dtype.kind == "u" and self.similarity.dtype == np.int16
+        has_values = self.polarity_values.dtype == np.float64 and self.polarity_values.ndim == 1
+        if not (is_matrix and has_types and has_values and self.similarity.shape == shape):
+            raise ValueError("its arrays do not fit together")
+        if self.polarity.size and int(self.polarity.max()) >= len(self.polarity_values):
+            raise ValueError("it has values of P that it does not list")
+        if not np.isfinite(self.polarity_values).all():
+            raise ValueError("P is not a finite number")
+
+    def content(self) -> bytes:
+        """What a file of these scores holds."""
+        names = json.dumps(self.names).encode()
+        sink = io.BytesIO()
+        np.savez_compressed(
+            sink,
+            names=np.frombuffer(names, np.uint8),
+            polarity_values=self.polarity_values,
+            polarity=self.polarity,
+            similarity=self.similarity,
+        )
+        return sink.getvalue()
+
+    @property
+    def num_bytes(self) -> int:
+        """Of its arrays, before they are compressed."""
+        return self.polarity.nbytes + self.similarity.nbytes
+
+    @property
+    def num_queries(self) -> int:
+        return int(self.polarity.shape[1])
+
+    def scores(self) -> tuple[Float64Array, Float64Array]:
+        """P and S, each (points, queries)."""
+        polarity: Float64Array = self.polarity_values[self.polarity]
+        similarity: Float64Array = self.similarity / np.float64(_STEPS)
+        return polarity, similarity
+
+    def only(self, wanted: Container[PointName]) -> "PackedScores":
+        """Those of these points, which may be none."""
+        rows = [row for row, name in enumerate(self.names) if name in wanted]
+        names = tuple(self.names[row] for row in rows)
+        return PackedScores(names, self.polarity_values, self.polarity[rows], self.similarity[rows])
+
+
+def joined(parts: Sequence[PackedScores]) -> PackedScores:
+    """The points of several files, at least one, over the same queries. Of a point that is in two the last counts."""
+    values = np.unique(np.concatenate([part.polarity_values for part in parts]))
+    smallest = np.min_scalar_type(max(len(values) - 1, 0))
+    polarity, similarity = {}, {}
+    for part in parts:
+        in_values = np.searchsorted(values, part.polarity_values).astype(smallest)
+        for row, name in enumerate(part.names):
+            polarity[name] = in_values[part.polarity[row]]
+            similarity[name] = part.similarity[row]
+    return PackedScores(tuple(polarity), values, np.stack([*polarity.values()]), np.stack([*similarity.values()]))
+
+
+def _names_in(array: npt.NDArray[Any]) -> tuple[PointName, ...]:
+    """ValueError where a file's names are none."""
+    if array.dtype != np.uint8:
+        raise ValueError("it has no names of points")
+    try:
+        names = json.loads(array.tobytes())
+        found = tuple((trial, step, kind, value) for trial, step, kind, value in names)
+    except (ValueError, TypeError, RecursionError):
+        raise ValueError("it has no names of points") from None
+    for trial, step, kind, value in found:
+        is_name = isinstance(kind, str) and isinstance(value, float | None)
+        if not (is_name and isinstance(trial, int | None) and isinstance(step, int | None)):
+            raise ValueError("it has no names of points")
+    return found
+
+
+def near_front(points: Sequence[Point], front: Sequence[Point], num_queries: int) -> npt.NDArray[np.bool_]:
+    """Which of the points, (points,), are within three standard errors of the front. Both are on dev.
+
+    The standard error of a score is its deviation over queries by the root of their number.
+    """
+    raised = raised_scores(points, num_queries)
+    return ~dominated_by(raised, [(point.polarity, point.similarity) for point in front])
+
+
+def raised_scores(points: Sequence[Point], num_queries: int) -> Float64Array:
+    """P and S of the points, (points, 2), three standard errors higher."""
+    scores = np.array([(point.polarity, point.similarity) for point in points], dtype=np.float64)
+    deviations = np.array([(point.polarity_std, point.similarity_std) for point in points], dtype=np.float64)
+    raised: Float64Array = scores + STANDARD_ERRORS * deviations / math.sqrt(max(num_queries, 1))
+    return raised.reshape(-1, 2)
+
+
+def kept_names(results: Results) -> set[PointName]:
+    """The trials' points whose scores a run keeps: those near the front, and the other runs of their configurations."""
+    points = [point for point in results.points if point.split == "dev" and point.trial is not None]
+    near = near_front(points, front_members(points), results.info.num_queries.get("dev", 0))
+    kept = {name_of_point(point) for point, is_near in zip(points, near, strict=True) if is_near}
+    original_of = {trial.trial: trial.replicate_of for trial in results.trials}
+    for point in points:
+        assert point.trial is not None
+        original = original_of.get(point.trial)
+        if original is not None and (original, *name_of_point(point)[1:]) in kept:
+            kept.add(name_of_point(point))
+    return kept
+
+
+def load_query_scores(run: Folder, results: Results) -> Mapping[ScoredSplit, QueryScores]:
+    """The scores of each split that a run has stored, none of a run of an older version. ``results`` are the run's.
+
+    A split's rows are the reference, the oracle by bonus, the probe by value, then the trials' points by name, as far as
+    they are stored: a run that an older version began has only those that came since. On test only members of the front
+    have scores. InputError names a file that is damaged, or that holds other scores than the ledger.
+    """
+    kept = kept_names(results)
+    found: dict[ScoredSplit, QueryScores] = {}
+    splits: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
+    for split in splits:
+        of_ledger = {
+            name_of_point(point): point
+            for point in results.points
+            if point.split == split and (point.kind in _SCORED if point.trial is None else name_of_point(point) in kept)
+        }
+        scores = _load_split(run, split, of_ledger, results.info.num_queries.get(split, 0))
+        if scores is not None:
+            found[split] = scores
+    return found
+
+
+def _load_split(
+    run: Folder, split: ScoredSplit, points: Mapping[PointName, Point], num_queries: int
+) -> QueryScores | None:
+    """The scores of these points, as far as they are stored; None where none are."""
+    last: dict[PointName, tuple[PackedScores, int]] = {}
+    for file, content in _contents(run, f"{FOLDER}/{split}").items():
+        place = location.join(run.location, FOLDER, split, file)
+        packed = _read_file(content, place)
+        wanted = packed.only(points)
+        if not wanted.names:
+            continue
+        if wanted.num_queries != num_queries:
+            raise _damaged(place, f"it has {wanted.num_queries} queries, and {split} has {num_queries}")
+        _check_means(wanted, points, place)
+        last |= {point: (wanted, row) for row, point in enumerate(wanted.names)}
+    if not last:
+        return None
+    names = sorted(last, key=_order)
+    polarity = np.empty((len(names), num_queries))
+    similarity = np.empty((len(names), num_queries))
+    for row, name in enumerate(names):
+        packed, place_in_file = last[name]
+        polarity[row] = packed.polarity_values[packed.polarity[place_in_file]]
+        similarity[row] = packed.similarity[place_in_file] / _STEPS
+    return QueryScores(split, tuple(names), polarity, similarity)
+
+
+def _order(name: PointName) -> tuple[int, int, int, str, float]:
+    trial, step, kind, value = name
+    group = _SCORED.index(kind) if trial is None else len(_SCORED)
+    return group, trial or 0, step or 0, kind, -1.0 if value is None else value
+
+
+def _contents(run: Folder, folder: str) -> dict[str, bytes]:
+    """The files of a folder, which a run that goes on may replace while they are read."""
+    for attempt in range(_TRIES):
+        names = sorted(name for name in run.names(folder) if name.endswith(".npz") and not name.startswith("."))
+        try:
+            return dict(zip(names, run.read([f"{folder}/{name}" for name in names]), strict=True))
+        except FileNotFoundError:
+            if attempt == _TRIES - 1:
+                raise InputError(
+                    f"{location.join(run.location, folder)}: its files change all the time; try again"
+                ) from None
+        except OSError as error:
+            raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None
+    raise AssertionError("the last try returns or raises")
+
+
+def _read_file(content: bytes, place: str) -> PackedScores:
+    try:
+        return PackedScores.read(content)
+    except ValueError as error:
+        raise _damaged(place, str(error)) from None
+
+
+def _check_means(packed: PackedScores, points: Mapping[PointName, Point], place: str) -> None:
+    """InputError where the scores of a point are not those that the ledger has the means of."""
+    polarity, similarity = packed.scores()
+    for name, own_polarity, own_similarity in zip(packed.names, polarity, similarity, strict=True):
+        point = points[name]
+        differences = own_polarity.mean() - point.polarity, own_similarity.mean() - point.similarity
+        if not max(abs(each) for each in differences) <= _MOST_DIFFERENCE:
+            raise _damaged(place, f"its scores of {point.name} are not those of the ledger")
+
+
+def _damaged(place: str, why: str) -> InputError:
+    return InputError(f"{place}: is damaged: {why}; remove it to do without the scores that it holds")

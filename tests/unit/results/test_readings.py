@@ -1,0 +1,91 @@
+"""Readings come back as they were stored, and damaged files are named."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from raysweep.errors import InputError
+from raysweep.results.query_scores import name_of_point
+from raysweep.results.reader import load
+from raysweep.results.readings import FILE, REFERENCE, Reading, load_readings
+from raysweep.results.views import front_members
+from raysweep.storage.folder import LocalFolder
+from support.ledgers import random_trials, write_ledger
+from support.query_scores import TEXT, invented_readings, write_readings
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    write_ledger(tmp_path, random_trials(12))
+    return tmp_path
+
+
+def test_what_is_stored_comes_back(run: Path) -> None:
+    results = load(run)
+    stored = invented_readings(results)
+    write_readings(run, stored)
+    found = load_readings(LocalFolder(run), results)
+    assert found is not None
+    assert found.split == "test"
+    members = [name_of_point(point) for point in front_members(results.points)]
+    assert list(found.retrieved) == [REFERENCE, *members]
+    for name, each in stored.retrieved.items():
+        np.testing.assert_array_equal(found.retrieved[name].ids, each.ids)
+        np.testing.assert_allclose(found.retrieved[name].cosines, each.cosines, atol=1.6e-5)
+        assert found.retrieved[name].cosines.dtype == np.float32
+    np.testing.assert_array_equal(found.query_ids, stored.query_ids)
+    np.testing.assert_array_equal(found.query_labels, stored.query_labels)
+    assert found.labels == stored.labels
+    assert found.shown == stored.shown == (0, 1, 2)
+    assert found.texts == stored.texts
+    for sentence in [1000, 1001, 1002, *found.retrieved[REFERENCE].ids[:3].ravel().tolist()]:
+        assert found.texts[sentence] == TEXT.format(sentence)
+
+
+def test_points_that_have_left_the_front_are_passed_over(run: Path) -> None:
+    results = load(run)
+    stored = invented_readings(results)
+    gone = dict(stored.retrieved) | {(99, 1, "plain", None): stored.retrieved[REFERENCE]}
+    write_readings(run, type(stored)(**{**vars(stored), "retrieved": gone}))
+    found = load_readings(LocalFolder(run), results)
+    assert found is not None
+    assert found.retrieved.keys() == stored.retrieved.keys()
+
+
+def test_texts_can_be_left_out(run: Path) -> None:
+    write_readings(run, invented_readings(load(run)).without_texts())
+    found = load_readings(LocalFolder(run), load(run))
+    assert found is not None
+    assert found.texts == {}
+    assert found.shown == (0, 1, 2)
+    assert b"sentence" not in (run / FILE).read_bytes().replace(b"sentence_ids", b"").replace(b"sentence_labels", b"")
+
+
+def test_a_run_of_an_older_version_has_none(run: Path) -> None:
+    assert load_readings(LocalFolder(run), load(run)) is None
+
+
+def test_a_damaged_file_is_named(run: Path) -> None:
+    results = load(run)
+    write_readings(run, invented_readings(results))
+    path = run / FILE
+    content = path.read_bytes()
+    middle = len(content) // 2
+    for damaged in (b"", content[:-30], content[:middle] + b"\0" + content[middle + 1 :], b"{}"):
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match=f"{path}: is damaged: .*; remove it to do without the readings") as error:
+            load_readings(LocalFolder(run), results)
+        assert "\n" not in str(error.value)
+
+
+def test_what_a_worker_stores_comes_back() -> None:
+    rng = np.random.default_rng(0)
+    ids, cosines = rng.integers(0, 70_000, (2, 5, 3)), rng.uniform(-1, 1, (2, 5, 3)).astype(np.float32)
+    names = ((3, 1, "plain", None), (3, 1, "concat", 0.3))
+    found = Reading.read(Reading(names, ids, cosines).content())
+    assert found.names == names
+    np.testing.assert_array_equal(found.ids, ids)
+    np.testing.assert_allclose(found.cosines, cosines, atol=1.6e-5)
+    with pytest.raises(ValueError, match="its arrays do not fit together"):
+        Reading.read(Reading(names[:1], ids, cosines).content())
