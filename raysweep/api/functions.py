@@ -102,19 +102,29 @@ def load_run(folder: str | Path) -> RunResults:
     return RunResults(_folder(folder))
 
 
-def export_point(run: str | Path | RunResults, to: str | Path, point: str = "knee") -> str:
-    """Write a front member as an ordinary sentence-transformers model, for ``SentenceTransformer(to)``.
+def export_point(
+    run: str | Path | RunResults, to: str | Path, point: str = "knee", *, push: str | None = None, private: bool = False
+) -> str:
+    """Write a front member as an ordinary sentence-transformers model with its card, for ``SentenceTransformer(to)``.
 
     ``point`` is ``knee``, ``best`` (of the objective) or a name from the column ``point`` of :attr:`RunResults.front`.
-    Returns a sentence that says what was written. Raises InputError where there is no such point, ``to`` exists, or the
-    weights are gone.
+    ``push`` also uploads it to the repository ``OWNER/NAME`` on the hub, which is made if it is not there, with ``private``
+    for no one else to see. Returns a sentence that says what was written. Raises InputError where there is no such point,
+    ``to`` exists or the weights are gone; and, when the folder is written, where the hub cannot be reached or refuses.
     """
+    from raysweep.export import hub
     from raysweep.export.export import export
+
+    if push is not None:
+        hub.check_name(push)
 
     folder = run.run if isinstance(run, RunResults) else _folder(run)
     if is_uri(str(to)):
         raise InputError(f"{to}: must be a folder of this machine, not a URI")
-    return export(folder, point, Path(to))
+    described = export(folder, point, Path(to), push)
+    if push is None:
+        return described
+    return f"{described}; pushed: {hub.push(Path(to), push, private=private)}"
 
 
 def open_prepared(path: str | Path) -> "Prepared":

@@ -381,14 +381,31 @@ def export(
         str,
         typer.Option(help="knee, best (of the objective), or a member's name: TRIAL:STEP, TRIAL:STEP:concat=0.3, ..."),
     ] = "knee",
+    push: Annotated[
+        str | None, typer.Option(metavar="OWNER/NAME", help="Also upload it, to this repository on the hub.")
+    ] = None,
+    private: Annotated[
+        bool, typer.Option("--private", help="With --push: a repository that others do not see.")
+    ] = False,
 ) -> None:
-    """Write a front member as an ordinary sentence-transformers model, for SentenceTransformer(FOLDER)."""
-    from raysweep.export.export import export as write
+    """Write a front member as an ordinary sentence-transformers model with its card, for SentenceTransformer(FOLDER)."""
+    from raysweep.export import hub
     from raysweep.terminal import working
 
+    if private and push is None:
+        raise InputError("--private goes with --push OWNER/NAME")
+    if push is not None:
+        hub.check_name(push)
+    folder = here("FOLDER", to)
+    from raysweep.export.export import export as write
+
     with working():
-        described = write(run_folder("RUN", run), point, here("FOLDER", to))
+        described = write(run_folder("RUN", run), point, folder, push)
     typer.echo(described)
+    if push is not None:
+        with working():
+            address = hub.push(folder, push, private=private)
+        typer.echo(f"pushed: {address}")
 
 
 @app.command()

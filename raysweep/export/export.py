@@ -1,10 +1,8 @@
 """A point of the front as a sentence-transformers model on disk."""
 
 import contextlib
-import json
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +15,12 @@ from raysweep.encoders.locate import locate
 from raysweep.encoders.provenance import Provenance
 from raysweep.errors import InputError
 from raysweep.evaluation.operating_points import Head
-from raysweep.export import joined_encoder
-from raysweep.report.summary import summarise
-from raysweep.results.ledger import point_folder
+from raysweep.export import joined_encoder, model_card
+from raysweep.export.model_card import CardFacts
+from raysweep.export.run_encoders import RunEncoders
+from raysweep.report.summary import Member, Summary, summarise
+from raysweep.results.events import TrialStarted
+from raysweep.results.ledger import events_of, point_folder
 from raysweep.results.reader import load
 from raysweep.results.types import Point
 from raysweep.storage.folder import Folder, as_folder
@@ -32,16 +33,19 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-def export(place: Path | Folder, point: str, to: Path) -> str:
+def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = None) -> str:
     """Write the model of a point of a run's front, ``knee``, ``best`` or a point's name, to the new folder ``to``.
 
-    It loads with ``SentenceTransformer(to)``, without this package. Returns a sentence that says what was written.
-    InputError when there is no such point, ``to`` exists, or two encoders cannot be made one model.
+    It loads with ``SentenceTransformer(to)``, without this package. Its card says how, or under which ``hub_name`` it will
+    be. Returns a sentence that says what was written. InputError when there is no such point, ``to`` exists, or two encoders
+    cannot be made one model.
     """
     if to.exists():
         raise InputError(f"{to}: exists already; export writes a new folder")
     run = as_folder(place)
-    chosen = _choose(run, point)
+    summary = summarise(load(run))
+    member = _choose(run, summary, point)
+    chosen = member.dev
     weights, head = _read_weights(run, chosen)
     encoders = RunEncoders.of(run)
     model = _tuned(encoders, chosen, weights)
@@ -50,40 +54,18 @@ def export(place: Path | Folder, point: str, to: Path) -> str:
     if chosen.kind != "class_concat":  # whatever the base model says: the point was scored by cosine
         model.similarity_fn_name = "cosine"
     _set_prompt(model, encoders.model.prompt)
-    _write(model, _provenance(run, chosen, encoders), to)
+    data = _data_config(run)
+    facts = CardFacts(summary, member, encoders, data, _run_of(run, chosen), hub_name)
+    _write(model, _provenance(run, chosen, encoders, data), facts, to)
     return (
         f"{chosen.name} (dev P {100 * chosen.polarity:.2f}, S {100 * chosen.similarity:.2f}, width {chosen.width}) "
         f"written to {to}"
     )
 
 
-@dataclass(frozen=True)
-class RunEncoders:
-    """The encoders of a run, and the identities that they had then."""
-
-    model: EncoderConfig
-    model_identity: str
-    reference: EncoderConfig
-    reference_identity: str
-
-    @classmethod
-    def of(cls, run: Folder) -> "RunEncoders":
-        """Read them from a run's folder. InputError when it does not hold them."""
-        try:
-            prepared = json.loads(run.fetch("prepared.json").read_text(encoding="utf-8"))
-            return cls(
-                EncoderConfig(**prepared["model"]),
-                prepared["model_identity"],
-                EncoderConfig(**prepared["reference"]),
-                prepared["reference_identity"],
-            )
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            raise InputError(f"{run.location}: its prepared.json is gone or damaged") from None
-
-
-def _choose(run: Folder, point: str) -> Point:
+def _choose(run: Folder, summary: Summary, point: str) -> Member:
     """The front's point of this name."""
-    members = summarise(load(run)).members
+    members = summary.members
     if not members:
         raise InputError(f"{run.location}: no trial finished a rung, so there is nothing to export")
     wanted = point.removesuffix(":plain").replace("(", "=").replace(")", "")  # as the report's table shows it
@@ -94,7 +76,7 @@ def _choose(run: Folder, point: str) -> Point:
         if member.is_best:
             names.append("best")
         if wanted in names:
-            return member.dev
+            return member
     allowed = ", ".join(["knee", "best", *(member.dev.name for member in members)])
     raise InputError(f"--point {wanted}: not on the front; allowed: {allowed}")
 
@@ -163,26 +145,38 @@ def _set_prompt(model: "SentenceTransformer", prompt: str) -> None:
         model.default_prompt_name = "raysweep"
 
 
-def _provenance(run: Folder, chosen: Point, encoders: RunEncoders) -> Provenance:
-    """Where the model comes from. The run's settings say what it was tuned on; a run may have lost them."""
+def _data_config(run: Folder) -> DataConfig | None:
+    """What the run read, by its settings; None where it has lost them."""
     data: dict[str, Any] = {}
     if run.exists("config.yaml"):
         with contextlib.suppress(InputError, OSError):
             data = Document.read(run.fetch("config.yaml")).values.get("data", {})
-    try:
-        config = DataConfig.model_validate(data)
-    except ValidationError:
+    with contextlib.suppress(ValidationError):
+        return DataConfig.model_validate(data)
+    return None
+
+
+def _run_of(run: Folder, chosen: Point) -> int:
+    """The number of the replicate that gave a point, 0 where it is no replicate."""
+    begun = (event for event in events_of(run) if isinstance(event, TrialStarted))
+    return next((event.run or 0 for event in begun if event.trial == chosen.trial), 0)
+
+
+def _provenance(run: Folder, chosen: Point, encoders: RunEncoders, data: DataConfig | None) -> Provenance:
+    """Where the model comes from. The run's settings say what it was tuned on."""
+    if data is None:
         return Provenance(run.location, chosen.name, encoders.model.name, ())
-    sources = (config.train,) if isinstance(config.train, str) else tuple(config.train)
-    return Provenance(run.location, chosen.name, encoders.model.name, sources, config.subset, config.text_column)
+    sources = (data.train,) if isinstance(data.train, str) else tuple(data.train)
+    return Provenance(run.location, chosen.name, encoders.model.name, sources, data.subset, data.text_column)
 
 
-def _write(model: "SentenceTransformer", provenance: Provenance, to: Path) -> None:
-    """Save the model, whole or not at all."""
+def _write(model: "SentenceTransformer", provenance: Provenance, facts: CardFacts, to: Path) -> None:
+    """Save the model and its card, whole or not at all."""
     temporary = to.with_name(f".{to.name}.{os.getpid()}")
     try:
         model.save(str(temporary), create_model_card=False)
         provenance.write(temporary)
+        model_card.write(model, facts, temporary, to.name)
         temporary.rename(to)
     except OSError as error:
         raise InputError(f"{to}: cannot be written: {error.strerror or error}") from None

@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "transfer": {"config", "data", "encoders", "metrics"},
     "training": TRAINING,
     "prepare": {"config", "data", "encoders", "metrics", "cluster", "waiting"},
-    "export": {"config", "encoders", "evaluation", "training", "results", "report"},
+    "export": {"config", "data", "encoders", "evaluation", "training", "results", "report"},
     "runner": TRAINING | {"training", "search", "sweep", "prepare", "cluster", "waiting"},
 }
 EDGE = {"cli", "api", "__init__", "__main__"}  # the commands and the public API may import everything

@@ -1,0 +1,61 @@
+"""An exported model on its way to the hub."""
+
+import logging
+import shlex
+from pathlib import Path
+
+from raysweep.data.hub import reachable
+from raysweep.encoders import provenance
+from raysweep.errors import InputError
+
+KEPT_HERE = (provenance.FILE,)  # names paths of the run and of its data
+
+
+def check_name(name: str) -> None:
+    """InputError unless a name is one that a repository on the hub may have, ``OWNER/NAME``."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+
+    try:
+        validate_repo_id(name)
+    except HFValidationError as error:
+        raise InputError(f"--push {name}: {_one_line(error)}") from None
+    if name.count("/") != 1:
+        raise InputError(f"--push {name}: allowed: OWNER/NAME, such as my-organisation/my-model")
+
+
+def push(folder: Path, name: str, *, private: bool) -> str:
+    """Upload an exported model to the repository ``name``, which is made where it is not there. Returns its address.
+
+    The file with paths of this machine stays here. InputError, in one line, where the hub cannot be reached or refuses; the
+    folder stays, and the message says how to push it later.
+    """
+    later = f"later: hf upload {shlex.quote(name)} {shlex.quote(str(folder))} . --exclude {' '.join(KEPT_HERE)}"
+    written = f"{folder} is written, but not pushed to {name}"
+    if not reachable():
+        raise InputError(f"{written}: the hub cannot be reached; {later}")
+    from huggingface_hub import HfApi, get_token
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    token = get_token()
+    if token is None:
+        raise InputError(f"{written}: there is no token of the hub; set HF_TOKEN or give hf auth login, and {later}")
+    disable_progress_bars()
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    api = HfApi(token=token)
+    try:
+        api.create_repo(name, private=private or None, exist_ok=True)
+        is_public = not api.model_info(name).private
+        if private and is_public:
+            raise InputError(f"{written}: it is there already and public; push without --private, or to another name")
+        api.upload_folder(repo_id=name, folder_path=folder, commit_message="Add model", ignore_patterns=list(KEPT_HERE))
+    except InputError:
+        raise
+    except Exception as error:  # the client lets through whatever its layers raise
+        reason = _one_line(error).replace(token, "(token)")
+        raise InputError(f"{written}: {reason}; {later}") from None
+    return f"{api.endpoint}/{name}"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__

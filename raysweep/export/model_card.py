@@ -1,0 +1,321 @@
+"""The card of an exported model, ``README.md`` with the picture ``front.png``: the library's own card and what a sweep adds.
+
+The library writes metadata, architecture, usage, metrics, hyperparameters and citations, from what is known of the point.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.model_card import generate_model_card
+from sentence_transformers.sentence_transformer import losses
+from sentence_transformers.sentence_transformer.model_card import SentenceTransformerModelCardData
+
+from raysweep.config.losses import LOSSES
+from raysweep.config.sweep import DataConfig
+from raysweep.config.trial import TrialConfig
+from raysweep.export.base_model import BaseModel, joint_licence
+from raysweep.export.run_encoders import RunEncoders
+from raysweep.report.figures import front_figure
+from raysweep.report.summary import Member, Summary, half_width
+from raysweep.report.tables import kind_name
+from raysweep.report.texts import objective_text
+from raysweep.results.types import Point, ScoredSplit, Trial
+from raysweep.training.trial import trial_seed
+from raysweep.version import __version__
+
+CARD = "README.md"
+PICTURE = "front.png"
+
+_TASK = "retrieval of sentences of the same class that are close in meaning"
+_DEMO_DATA = "demo (sentences that raysweep makes by a grammar)"
+_TRAINING = "\n## Training Details\n"  # a heading of the library's card, before which the front is shown
+_DOWNLOAD = "# Download from the 🤗 Hub\n"  # in its usage, which is that of a model on the hub
+_PLACEHOLDER = "sentence_transformers_model_id"
+
+_JOINED = {
+    "concat": "Each embedding is [√g·e_M ; e_R]/√(1+g), of e_M under the tuned encoder and e_R under the reference encoder, "
+    "so that a cosine ranks by cos_R + g·cos_M. The two are joined by modules of sentence-transformers 6.",
+    "class_concat": "Each embedding is [√g·p ; e_R], of the class probabilities p that the tuned encoder's head gives and "
+    "e_R under the reference encoder. Rank by the inner product, which is cos_R + g·p·p'; lengths differ, so do not "
+    "normalise. The two are joined by modules of sentence-transformers 6.",
+    "interpolate": "Its weights lie between those of the base model and the tuned ones.",
+}
+
+
+@dataclass(frozen=True)
+class CardFacts:
+    """What is known of an exported point.
+
+    ``data`` is where its run read sentences, None where that is lost. ``run`` is the replicate's number from which the
+    trial's seed derives, 0 of a first run. ``hub_name`` is where the model is to be loaded from, None for its folder.
+    """
+
+    summary: Summary
+    member: Member
+    encoders: RunEncoders
+    data: DataConfig | None
+    run: int = 0
+    hub_name: str | None = None
+
+    @property
+    def point(self) -> Point:
+        return self.member.dev
+
+    @property
+    def trial(self) -> Trial:
+        return next(each for each in self.summary.results.trials if each.trial == self.point.trial)
+
+    @property
+    def config(self) -> TrialConfig | None:
+        """The trial's configuration, None where this version would refuse it."""
+        try:
+            return TrialConfig.model_validate(dict(self.trial.config))
+        except ValueError:
+            return None
+
+    @property
+    def models(self) -> Mapping[str, BaseModel]:
+        """What the point's model is made of, by what each is to it."""
+        base = BaseModel.of(self.encoders.model)
+        if self.point.kind not in ("concat", "class_concat"):
+            return {"base": base}
+        return {"base": base, "reference": BaseModel.of(self.encoders.reference)}
+
+
+class RetrievalScores:
+    """Stands for an evaluator in the library's card: the scores of a point on one split."""
+
+    description = "Polarity and Similarity"
+    primary_metric = None
+
+    def __init__(self, split: ScoredSplit, settings: Mapping[str, Any]) -> None:
+        self.name = split
+        self._settings = dict(settings)
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """How it retrieves."""
+        return self._settings
+
+
+def write(model: SentenceTransformer, facts: CardFacts, folder: Path, name: str) -> None:
+    """Write the card and its picture into a model's folder, which is to have the name ``name``. OSError where it cannot."""
+    models = facts.models
+    data = _card_data(facts, models)
+    model.model_card_data = data
+    data.register_model(model)
+    card = generate_model_card(model)
+    if facts.hub_name is None:
+        card = card.replace(_DOWNLOAD, "").replace(_PLACEHOLDER, _plain(name))
+    before, heading, after = card.partition(_TRAINING)
+    front, origin = _front_section(facts, models), _origin_section(facts, models)
+    (folder / CARD).write_text(f"{before}\n{front}{origin}{heading}{after}", encoding="utf-8")
+    (folder / PICTURE).write_bytes(front_figure(facts.summary))
+
+
+def _card_data(facts: CardFacts, models: Mapping[str, BaseModel]) -> SentenceTransformerModelCardData:
+    point, base = facts.point, models["base"]
+    data = SentenceTransformerModelCardData(
+        license=joint_licence(models).identifier,
+        model_name=f"{_plain(base.shown)}, tuned: {kind_name(point)} of trial {point.trial}, rung {point.step}",
+        model_id=facts.hub_name,
+        train_datasets=_datasets(facts),
+        task_name=_TASK,
+        local_files_only=True,  # nothing here is looked up
+    )
+    data.add_tags("raysweep")
+    data.base_model, data.base_model_revision = base.hub_name, base.revision
+    data.datasets = [dataset["id"] for dataset in data.train_datasets if "id" in dataset]
+    data.eval_results_dict = dict(_scores(facts))
+    data.all_hyperparameters = dict(facts.trial.config)
+    data.non_default_hyperparameters = _not_default(facts.trial.config)
+    data.training_logs = _training_logs(facts)
+    data.set_best_model_step(point.step or 0)
+    loss = _library_class(facts)
+    data.set_losses([object.__new__(loss)] if loss else [])  # of which only the name and the citation are read
+    return data
+
+
+def _scores(facts: CardFacts) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The point's scores on each split where it has some, each with the half-width of its 95% interval over queries."""
+    info = facts.summary.results.info
+    settings = {"k": info.k, "rank_weights": info.rank_weights}
+    for split in facts.summary.splits:
+        point = facts.member.on(split)
+        if point is not None:
+            reference = facts.summary.references.get(split)
+            yield RetrievalScores(split, settings), _metrics(point, reference, info.num_queries.get(split))
+
+
+def _metrics(point: Point, reference: Point | None, num_queries: int | None) -> dict[str, str]:
+    """Scores in [0, 1] by name, as texts that begin with the number."""
+    values = {"polarity": (point.polarity, point.polarity_std), "similarity": (point.similarity, point.similarity_std)}
+    if reference is not None and reference.similarity > 0:
+        values["retention"] = (point.retention, point.similarity_std / reference.similarity)
+    else:
+        values["retention"] = (point.retention, 0.0)
+    found = {}
+    for name, (mean, std) in values.items():
+        found[name] = f"{mean:.5f}"
+        if num_queries and std:
+            found[name] += f" ± {half_width(std, num_queries):.5f}"
+    if point.accuracy is not None:
+        found["accuracy"] = f"{point.accuracy:.5f}"
+    return found
+
+
+def _training_logs(facts: CardFacts) -> list[dict[str, Any]]:
+    """A row for each rung of the trial, with the scores of the same kind of point on dev."""
+    scored = {
+        point.step: point
+        for point in facts.summary.results.points
+        if point.trial == facts.point.trial and point.key == facts.point.key and point.split == "dev"
+    }
+    rows = []
+    for rung in facts.summary.results.rungs:
+        if rung.trial == facts.point.trial and rung.step in scored:
+            point = scored[rung.step]
+            row = {"Step": rung.step, "Training Loss": round(rung.loss, 4), "examples": rung.examples_seen}
+            rows.append({**row, "P": round(point.polarity, 4), "S": round(point.similarity, 4)})
+    return rows
+
+
+def _datasets(facts: CardFacts) -> list[dict[str, Any]]:
+    """The sources of the training sentences, as the library's card has them; empty where the run has lost them."""
+    if facts.data is None:
+        return []
+    sources = [facts.data.train] if isinstance(facts.data.train, str) else facts.data.train
+    columns = [f"<code>{_plain(name)}</code>" for name in (facts.data.text_column, facts.data.label_column)]
+    shared = {"columns": columns, "loss": _described_loss(facts)}
+    named = [_named_source(source) for source in sources]
+    return [{**source, "name": _plain(source["name"]), **shared} for source in named]
+
+
+def _named_source(source: str) -> dict[str, str]:
+    """A source by its name on the hub, or by its own name without the folders that it lies in."""
+    if source == "demo":
+        return {"name": _DEMO_DATA}
+    if source.startswith("hub:"):
+        name = source.split(":")[1]
+        return {"name": name, "id": name}
+    return {"name": source.rstrip("/").rpartition("/")[2]}
+
+
+def _library_class(facts: CardFacts) -> type[Any] | None:
+    """The library's class of the trial's loss, None where raysweep has its own."""
+    loss = LOSSES.get(str(facts.trial.config.get("loss")))
+    if loss is None or loss.library_class is None:
+        return None
+    found: type[Any] = getattr(losses, loss.library_class)
+    return found
+
+
+def _described_loss(facts: CardFacts) -> dict[str, str]:
+    name = str(facts.trial.config.get("loss"))
+    library_class = _library_class(facts)
+    if library_class is None:
+        return {
+            "fullname": f"{name} (cross-entropy of a head on unit embeddings)" if name == "softmax" else _plain(name)
+        }
+    parameters = {parameter.keyword: facts.trial.config.get(key) for key, parameter in LOSSES[name].parameters.items()}
+    described = {"fullname": f"{library_class.__module__}.{library_class.__name__}"}
+    if parameters:
+        described["config_code"] = f"  ```json\n  {json.dumps(parameters)}\n  ```"
+    return described
+
+
+def _not_default(config: Mapping[str, Any]) -> dict[str, Any]:
+    fields = TrialConfig.model_fields
+    return {name: value for name, value in config.items() if name not in fields or fields[name].default != value}
+
+
+def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
+    summary = facts.summary
+    info, members = summary.results.info, summary.members
+    marks = {"the knee": facts.member.is_knee, "the best under the objective": facts.member.is_best}
+    chosen = " and ".join(mark for mark, applies in marks.items() if applies)
+    place = f"one of {len(members)} points" if len(members) > 1 else "the only point"
+    paragraphs = [
+        "## The front it was chosen from",
+        f"![P against S of the sweep's points, and their front]({PICTURE})",
+        f"This model is {place} of the front that the sweep found{f', {chosen}' if chosen else ''}. "
+        f"{_plain(objective_text(info))}",
+        "Polarity P is the weighted share of the k retrieved sentences that have the query's label, similarity S their "
+        f"weighted mean cosine to the query under the reference encoder ({_plain(_reference_name(facts, models))}), "
+        "retention S over S of that encoder. The picture has them x100, the metrics in [0, 1]. ± is the half-width of a "
+        "mean's 95% interval over queries; it covers neither the choice of the point on dev nor the seed of the training. "
+        "That of retention takes S of the reference encoder as it was measured.",
+        _reference_sentence(summary),
+        _JOINED.get(facts.point.kind, ""),
+    ]
+    return "".join(f"{text}\n\n" for text in paragraphs if text)
+
+
+def _reference_name(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
+    found = models.get("reference")
+    return found.shown if found is not None else _last_part(facts.encoders.reference.name)
+
+
+def _reference_sentence(summary: Summary) -> str:
+    """P and S of R, wherever they are stored."""
+    terms = [
+        f"P {point.polarity:.5f}, S {point.similarity:.5f} on {split} ({_queries(summary, split)})"
+        for split, point in summary.references.items()
+    ]
+    return f"The reference encoder itself: {'; '.join(terms)}." if terms else ""
+
+
+def _queries(summary: Summary, split: ScoredSplit) -> str:
+    info = summary.results.info
+    queries, pool = info.num_queries.get(split), info.num_pool.get(split)
+    if queries is None or pool is None:
+        return "of unknown size"
+    return f"{queries:,} queries, {pool:,} sentences to retrieve from"
+
+
+def _origin_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
+    """How the model was made, as a table."""
+    results, point, trial = facts.summary.results, facts.point, facts.trial
+    config = facts.config
+    seed = "unknown" if config is None else str(trial_seed(results.info.seed, config, facts.run))
+    rung = next((each for each in results.rungs if (each.trial, each.step) == (point.trial, point.step)), None)
+    licences = {f"licence of the {name} model": model.licence for name, model in models.items()}
+    rows: dict[str, Any] = {
+        "sweep": f"{results.info.name}, with raysweep {results.info.version}; this card with {__version__}",
+        "point": f"trial {point.trial}, rung {point.step}" + (f" of {trial.num_rungs}" if trial.num_rungs else ""),
+        "operating point": f"{kind_name(point)}, width {point.width}",
+        "examples seen": "unknown" if rung is None else f"{rung.examples_seen:,}",
+        "training seconds": "unknown" if rung is None else f"{rung.seconds:,.0f}",
+        "seeds": f"sweep {results.info.seed}, trial {seed}",
+        "classes": ", ".join(results.info.label_names),
+        "data": f"{', '.join(_all_sources(facts.data))}; fingerprint {facts.encoders.data or 'unknown'}",
+        "base model": f"{models['base'].shown}, {facts.encoders.model_identity.rpartition('/')[2]}",
+        **({"reference encoder": models["reference"].shown} if "reference" in models else {}),
+        **licences,
+        "licence": f"{joint_licence(models)}; data has licences of its own",
+    }
+    lines = [f"| {name} | {_plain(str(value))} |" for name, value in rows.items()]
+    return "\n".join(["## How it was made", "", "| | |", "|---|---|", *lines, ""])
+
+
+def _all_sources(data: DataConfig | None) -> Sequence[str]:
+    if data is None:
+        return ["unknown"]
+    named = []
+    for split, given in (("train", data.train), ("dev", data.dev), ("test", data.test)):
+        sources = [given] if isinstance(given, str) else given or []
+        named += [f"{split} {_named_source(source)['name']}" for source in sources]
+    return named
+
+
+def _last_part(name: str) -> str:
+    return name.rstrip("/").rpartition("/")[2] if Path(name).is_absolute() else name
+
+
+def _plain(text: str) -> str:
+    """A text on one line that Markdown shows as it is, also in a table: what it might take for markup is an entity."""
+    return re.sub(r"[&<\\`*_|\[\]]", lambda found: f"&#{ord(found[0])};", " ".join(text.split()))

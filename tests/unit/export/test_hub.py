@@ -1,0 +1,154 @@
+"""Pushing an exported model, to a hub that is not there, that refuses, and that takes it."""
+
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import huggingface_hub
+import pytest
+
+from raysweep.data import hub as asking
+from raysweep.errors import InputError
+from raysweep.export import hub
+from support.command_line import raysweep_here
+
+TOKEN = "hf_secretsecretsecret"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    model = tmp_path / "model"
+    model.mkdir()
+    for name in ("README.md", "front.png", "model.safetensors", "raysweep.json"):
+        (model / name).write_text(name)
+    return model
+
+
+@pytest.fixture
+def reachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "reachable", lambda: True)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+
+
+@pytest.mark.parametrize("name", ["model", "a/b/c", "a/b c", "", "../x", "a/--", "https://x/a"])
+def test_a_name_that_is_none_is_refused_before_anything_is_written(name: str, tmp_path: Path) -> None:
+    done = raysweep_here(tmp_path, "export", "nowhere", "model", "--push", name)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: --push {name}: ")
+    assert len(done.stderr.splitlines()) == 1
+    hub.check_name("owner/my-model.v2")
+
+
+def test_private_without_push_is_refused(tmp_path: Path) -> None:
+    done = raysweep_here(tmp_path, "export", "nowhere", "model", "--private")
+    assert (done.returncode, done.stderr) == (2, "error: --private goes with --push OWNER/NAME\n")
+
+
+def test_without_a_network_one_line_says_so_and_the_folder_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # where nothing listens
+    asking.reachable.cache_clear()
+    began = time.monotonic()
+    with pytest.raises(InputError) as caught:
+        hub.push(folder, "owner/name", private=False)
+    asking.reachable.cache_clear()
+    assert time.monotonic() - began < asking.PROBE_SECONDS + 1
+    assert str(caught.value) == (
+        f"{folder} is written, but not pushed to owner/name: the hub cannot be reached; "
+        f"later: hf upload owner/name {folder} . --exclude raysweep.json"
+    )
+    assert (folder / "README.md").is_file()
+
+
+def test_without_a_token_one_line_says_so(folder: Path, reachable: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
+    with pytest.raises(InputError, match="there is no token of the hub; set HF_TOKEN"):
+        hub.push(folder, "owner/name", private=False)
+
+
+class Hub:
+    """Takes what the hub's client is asked to send."""
+
+    endpoint = "https://hub.test"
+
+    def __init__(self, *, private: bool) -> None:
+        self.private = private
+        self.calls: dict[str, Any] = {}
+
+    def __call__(self, token: str) -> "Hub":
+        assert token == TOKEN
+        return self
+
+    def create_repo(self, name: str, **options: Any) -> None:
+        self.calls["create_repo"] = (name, options)
+
+    def model_info(self, name: str) -> "Hub":
+        return self
+
+    def upload_folder(self, **options: Any) -> None:
+        self.calls["upload_folder"] = options
+
+
+def test_all_but_the_file_with_paths_is_uploaded(
+    folder: Path, reachable: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for private in (False, True):
+        there = Hub(private=private)
+        monkeypatch.setattr(huggingface_hub, "HfApi", there)
+        assert hub.push(folder, "owner/name", private=private) == "https://hub.test/owner/name"
+        assert there.calls["create_repo"] == ("owner/name", {"private": private or None, "exist_ok": True})
+        upload = there.calls["upload_folder"]
+        kept = huggingface_hub.utils.filter_repo_objects(
+            [path.name for path in folder.iterdir()], ignore_patterns=upload["ignore_patterns"]
+        )
+        assert sorted(kept) == ["README.md", "front.png", "model.safetensors"]
+        assert (upload["repo_id"], upload["folder_path"]) == ("owner/name", folder)
+
+
+def test_what_is_to_be_private_is_not_sent_to_what_is_public(
+    folder: Path, reachable: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = Hub(private=False)
+    monkeypatch.setattr(huggingface_hub, "HfApi", there)
+    with pytest.raises(InputError, match="it is there already and public"):
+        hub.push(folder, "owner/name", private=True)
+    assert "upload_folder" not in there.calls
+
+
+class Refusal(BaseHTTPRequestHandler):
+    """Answers as the hub does to a token that it does not take."""
+
+    def do_POST(self) -> None:
+        self.send_response(401)
+        self.send_header("x-error-message", f"Invalid credentials {TOKEN}")
+        self.end_headers()
+
+    def log_message(self, *arguments: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Refusal)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_hub_that_refuses_is_quoted_without_the_token(
+    folder: Path, reachable: None, refusing: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from functools import partial
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub, "HfApi", partial(huggingface_hub.HfApi, endpoint=refusing))
+    with pytest.raises(InputError, match="is written, but not pushed to owner/name: .*401") as caught:
+        hub.push(folder, "owner/name", private=False)
+    shown = str(caught.value) + "".join(capfd.readouterr())
+    assert "\n" not in str(caught.value)
+    assert TOKEN not in shown
+    assert "later: hf upload owner/name" in str(caught.value)

@@ -1,0 +1,198 @@
+"""The card of an exported model: its metadata, its picture, its figures, and the code that it tells readers to run."""
+
+import contextlib
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from huggingface_hub import ModelCard
+from sentence_transformers import SentenceTransformer
+
+from raysweep import __version__
+from raysweep.config import sweep as configuration
+from raysweep.config.document import Document
+from raysweep.config.sweep import EncoderConfig
+from raysweep.data.prepared import Prepared
+from raysweep.evaluation.evaluation_set import EvaluationSet
+from raysweep.export.base_model import BaseModel, Licence
+from raysweep.export.export import export
+from raysweep.metrics import retrieval
+from raysweep.results.reader import load
+from support.paths import SPACES
+
+markdown = pytest.importorskip("markdown", reason="the docs extra is not installed")
+
+Run = tuple[Path, Prepared, EvaluationSet]
+
+
+class Page(HTMLParser):
+    """A card as a reader's browser has it: the cells of its tables by rows, its pictures, and tags that it should not have."""
+
+    def __init__(self, card: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.pictures: list[str] = []
+        self.tags: set[str] = set()
+        self._in_cell = False
+        self.feed(markdown.markdown(card, extensions=["tables", "fenced_code"]))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+            self._in_cell = True
+        if tag == "img":
+            self.pictures.append(dict(attrs)["src"] or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th"):
+            self._in_cell = False
+
+    def handle_data(self, data: str) -> None:
+        if self._in_cell:
+            self.rows[-1][-1] += data
+
+    def cell(self, name: str) -> str:
+        """The second cell of the row whose first one is this."""
+        (found,) = [row[1] for row in self.rows if row[0] == name]
+        return found
+
+
+def read(folder: Path) -> tuple[dict[str, Any], Page, str]:
+    """A card's metadata, as the hub's own client reads them, the page below them, and all of its text."""
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    card = ModelCard(text, ignore_metadata_errors=False)
+    return card.data.to_dict(), Page(card.text), text
+
+
+def copied(run: Path, to: Path, data: dict[str, Any]) -> Path:
+    """The run in a folder of its own, with settings that name other data."""
+    to.mkdir()
+    for name in ("ledger.jsonl", "points", "prepared.json"):
+        (to / name).symlink_to(run / name)
+    settings = configuration.parse(Document.read(SPACES / "smoke.yaml")).model_dump(mode="json")
+    (to / "config.yaml").write_text(yaml.safe_dump({**settings, "data": data}))
+    return to
+
+
+@pytest.mark.parametrize("name", ["0:1:class_concat=0.1", "1:1:concat=0.3"])
+def test_its_figures_are_those_that_the_model_gives(
+    name: str, run: Run, tmp_path: Path, all_on_the_front: None
+) -> None:
+    folder, prepared, dev = run
+    export(folder, name, tmp_path / "model")
+    metadata, page, _ = read(tmp_path / "model")
+    (result,) = metadata["model-index"][0]["results"]
+    stated = {metric["type"]: metric["value"] for metric in result["metrics"]}
+    model = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    queries, pool = (model.encode(prepared.sentences.texts(ids)) for ids in (dev.queries, dev.pool))
+    scores = dev.score_found(retrieval.top_k(model.similarity(queries, pool).numpy(), dev.k))
+    reference = dev.reference_scores.similarity.mean()
+    assert stated["polarity"] == pytest.approx(scores.polarity.mean(), abs=1e-4)
+    assert stated["similarity"] == pytest.approx(scores.similarity.mean(), abs=1e-4)
+    assert stated["retention"] == pytest.approx(scores.similarity.mean() / reference, abs=1e-4)
+    value, width = page.cell("polarity").split(" ± ")
+    assert float(value) == stated["polarity"]
+    assert float(width) == pytest.approx(1.96 * np.std(scores.polarity) / len(dev.queries) ** 0.5, rel=1e-3)
+    assert result["dataset"]["name"] == "dev"
+
+
+def test_it_says_where_the_model_comes_from(
+    run: Run, tmp_path: Path, all_on_the_front: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, prepared, _ = run
+    known = {
+        "base": BaseModel("owner/base", "owner/base", "0123abc", Licence("mit")),
+        "reference": BaseModel("owner/reference", "owner/reference", None, Licence("apache-2.0")),
+    }
+
+    def of(config: EncoderConfig) -> BaseModel:
+        return known.pop("base") if "base" in known else known.pop("reference")
+
+    monkeypatch.setattr(BaseModel, "of", of)
+    other = copied(folder, tmp_path / "run", {"train": ["hub:stanfordnlp/sst2:train", "demo"], "test": "/x/y/t.csv"})
+    export(other, "1:1:concat=0.3", tmp_path / "model")
+    metadata, page, text = read(tmp_path / "model")
+    assert (metadata["base_model"], metadata["license"]) == ("owner/base", "other")
+    assert metadata["datasets"] == ["stanfordnlp/sst2"]
+    assert {"raysweep", "loss:TripletLoss"} <= set(metadata["tags"])
+    assert "at revision 0123abc" in text
+    assert page.cell("licence of the base model") == "mit"
+    assert page.cell("licence of the reference model") == "apache-2.0"
+    assert page.cell("licence").startswith("other (base: mit, reference: apache-2.0)")
+    assert page.cell("data").startswith("train stanfordnlp/sst2, train demo")
+    assert "test t.csv; fingerprint " in page.cell("data")
+    assert page.cell("data").endswith(prepared.sentences_artifact.name)
+    assert "trial 1, rung 1" in page.cell("point")
+    assert re.fullmatch(r"sweep 0, trial \d+", page.cell("seeds"))
+    assert page.cell("sweep").endswith(f"this card with {__version__}")
+    assert "- `learning_rate`: 0.003" in text
+    assert "Hermans" in text, "the loss's authors are cited"
+
+
+def test_it_names_no_folder_and_no_run_path(run: Run, tmp_path: Path, all_on_the_front: None) -> None:
+    folder, _, _ = run
+    other = copied(folder, tmp_path / "run", {"train": str(folder / "train.parquet")})
+    export(other, "0:1", tmp_path / "model")
+    metadata, page, text = read(tmp_path / "model")
+    assert str(tmp_path) not in text
+    assert str(folder) not in text
+    assert metadata["license"] == page.cell("licence of the base model") == "unknown"
+    assert "base_model" not in metadata, "a folder is nothing that the hub has"
+    assert "train.parquet" in page.cell("data")
+
+
+def test_its_picture_is_beside_it_and_hostile_names_stay_text(run: Run, tmp_path: Path, all_on_the_front: None) -> None:
+    folder, _, _ = run
+    name = "<script>alert(1)<b> | `x` *y* _v_ ![z](w) &lt;\\.csv"
+    export(copied(folder, tmp_path / "run", {"train": f"/d/{name}"}), "0:1", tmp_path / "model")
+    _, page, _ = read(tmp_path / "model")
+    assert page.pictures == ["front.png"]
+    assert (tmp_path / "model" / "front.png").read_bytes().startswith(b"\x89PNG")
+    assert "script" not in page.tags
+    assert f"train {name}; " in page.cell("data")
+
+
+def test_its_code_loads_the_model(run: Run, tmp_path: Path, all_on_the_front: None) -> None:
+    folder, _, _ = run
+    export(folder, "0:1:class_concat=0.1", tmp_path / "my-model")
+    _, _, text = read(tmp_path / "my-model")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert 'SentenceTransformer("my-model")' in code
+    printed = io.StringIO()
+    with contextlib.chdir(tmp_path), contextlib.redirect_stdout(printed):
+        exec(code, {})
+    promised = [line.removeprefix("# ") for line in code.splitlines() if "tensor(" in line or line.startswith("#    ")]
+    assert promised
+    numbers = [float(each) for line in promised for each in re.findall(r"\d\.\d+", line)]
+    assert numbers == pytest.approx([float(each) for each in re.findall(r"\d\.\d+", printed.getvalue())], abs=2e-4)
+    export(folder, "0:1", tmp_path / "pushed", "owner/my-model")
+    assert 'SentenceTransformer("owner/my-model")' in read(tmp_path / "pushed")[2]
+
+
+def test_old_runs_have_a_card_too(run: Run, tmp_path: Path, all_on_the_front: None) -> None:
+    """Without settings, and of trials whose configuration this version refuses."""
+    folder, _, _ = run
+    old = tmp_path / "run"
+    old.mkdir()
+    for name in ("points", "prepared.json"):
+        (old / name).symlink_to(folder / name)
+    events = [json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines()]
+    for event in events:
+        del event["number"], event["after"]
+        if event["event"] == "trial":
+            event["config"]["unheard_of"] = 1
+    (old / "ledger.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    assert load(old).trials
+    export(old, "0:1", tmp_path / "model")
+    _, page, _ = read(tmp_path / "model")
+    assert page.cell("seeds") == "sweep 0, trial unknown"
+    assert page.cell("data").startswith("unknown; ")
