@@ -58,6 +58,7 @@ class TrialSummary:
     rungs: tuple[Rung, ...]
     objectives: tuple[float, ...]  # by rung: of its best point
     best: Point | None
+    best_points: tuple[Point, ...] = ()  # by rung
     objective: float = 0.0  # of the best point
     is_feasible: bool = False  # the best point
 
@@ -267,6 +268,7 @@ def _trial_summary(
         rungs=rungs,
         objectives=tuple(criterion.info.objective(point) for point in points),
         best=best,
+        best_points=tuple(points),
         objective=criterion.info.objective(best),
         is_feasible=criterion.is_feasible(best),
     )

@@ -1,0 +1,113 @@
+"""Learning curves of trials, and what those that were stopped early would have scored where the longest ones are.
+
+Partial training flatters similarity and hurts polarity, so that scores of different rungs say nothing about configurations.
+Legend: ``n`` trials, ``d`` axes, ``t`` scores of a rung.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+SEED = 0  # of the trees: the same curves give the same predictions
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What one trial scored: ``scores`` (rungs, t) by rising step, at ``steps`` (rungs,) and after so many ``examples``.
+
+    ``num_rungs`` is how many it has if it runs to its end; 0 where that is not known.
+    """
+
+    scores: FloatArray
+    steps: FloatArray
+    examples: FloatArray
+    num_rungs: int
+
+    @property
+    def examples_per_rung(self) -> float:
+        return float(self.examples[-1] / self.steps[-1])
+
+
+def scores_at_the_end(curves: Sequence[Curve], places: FloatArray) -> FloatArray:
+    """The scores (n, t) of each trial where the longest ones are, of configurations at ``places`` (n, d).
+
+    The longest have come to a share of the rungs that they have in all, and each trial is taken to that share of its own.
+    To one that did not come so far, rung after rung is added what such a rung brought others: that is learned from the
+    configuration, from how far the trial is, and from its scores there.
+    """
+    steps = np.array([curve.steps[-1] for curve in curves])
+    scores = np.array([curve.scores[-1] for curve in curves])
+    planned = _planned_rungs(curves)
+    ends = np.round(planned * np.max(steps / planned))
+    examples_per_rung = np.array([curve.examples_per_rung for curve in curves])
+    gains = _Gains.learned(curves, places, planned)
+    while gains is not None and len(short := np.flatnonzero(steps < ends)):
+        now = steps[short]
+        examples = now * examples_per_rung[short]
+        features = _features(places[short], now / planned[short], examples, scores[short])
+        scores[short] += gains.predict(features)
+        steps[short] += 1
+    return scores
+
+
+def _planned_rungs(curves: Sequence[Curve]) -> FloatArray:
+    """How many rungs each trial has in all (n,): as many as any whose rungs are as long. A resume may have added some."""
+    most: defaultdict[int, float] = defaultdict(float)
+    for curve in curves:
+        length = round(curve.examples_per_rung)
+        most[length] = max(most[length], curve.num_rungs, curve.steps[-1])
+    return np.array([most[round(curve.examples_per_rung)] for curve in curves])
+
+
+def _features(places: FloatArray, progress: FloatArray, examples: FloatArray, scores: FloatArray) -> FloatArray:
+    """What a gain is learned from, (rungs, d + 2 + t)."""
+    return np.column_stack([places, progress, np.log(examples), scores])
+
+
+@dataclass(frozen=True)
+class _Gains:
+    """What the next rung adds to each score: the mean of two kinds of trees.
+
+    Boosted ones are better where effects of parameters add up, as on made grids; the forest is on the recorded table.
+    """
+
+    forest: Any
+    boosted: Sequence[Any]  # by score
+
+    @classmethod
+    def learned(cls, curves: Sequence[Curve], places: FloatArray, planned: FloatArray) -> "_Gains | None":
+        """None where no trial has a second rung."""
+        from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+
+        features = np.concatenate(
+            [
+                _features(
+                    np.tile(place, (len(curve.steps) - 1, 1)),
+                    curve.steps[:-1] / rungs,
+                    curve.examples[:-1],
+                    curve.scores[:-1],
+                )
+                for curve, place, rungs in zip(curves, places, planned, strict=True)
+            ]
+        )
+        if not len(features):
+            return None
+        gains = np.concatenate([np.diff(curve.scores, axis=0) for curve in curves])
+        forest = ExtraTreesRegressor(50, min_samples_leaf=2, random_state=SEED).fit(features, gains)
+        boosted = [
+            HistGradientBoostingRegressor(max_depth=3, min_samples_leaf=5, random_state=SEED).fit(features, gain)
+            for gain in gains.T
+        ]
+        return cls(forest, boosted)
+
+    def predict(self, features: FloatArray) -> FloatArray:
+        """Of rungs with these features, (rungs, t)."""
+        by_boosting = np.column_stack([each.predict(features) for each in self.boosted])
+        mean: FloatArray = (self.forest.predict(features) + by_boosting) / 2
+        return mean

@@ -1,0 +1,63 @@
+"""How much each parameter of a sweep matters for its scores, over all trials, those that were stopped early too."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raysweep.report.axes import Axis, axes_of
+from raysweep.report.curves import Curve, scores_at_the_end
+from raysweep.report.functional_anova import main_effects
+from raysweep.report.summary import Summary, TrialSummary
+from raysweep.results.types import RunInfo
+from raysweep.results.views import varied_parameters
+
+FloatArray = NDArray[np.float64]
+
+TARGETS = ("polarity", "similarity", "objective")
+
+MIN_TRIALS = 5  # of fewer nothing can be told
+
+
+def importances(summary: Summary) -> Mapping[str, Mapping[str, float]]:
+    """By target (``polarity``, ``similarity``, ``objective``) the share of each varied parameter, the largest first.
+
+    Shares of a target sum to 1. A parameter's is the variance that it explains by itself, of what all parameters explain by
+    themselves: what several explain only together is in none. A target is a score, on dev, of a rung's best point under the
+    objective, as in the table of trials. All trials are compared at equal budget, where the longest ones are: see
+    :func:`raysweep.report.curves.scores_at_the_end`. A target has no shares where nothing can be told: of fewer than
+    ``MIN_TRIALS`` trials with a rung, or where no parameter varies or makes a difference.
+    """
+    trials = [each for each in summary.trials if each.rungs]
+    axes = _axes(trials) if len(trials) >= MIN_TRIALS else []
+    if not axes:
+        return {target: {} for target in TARGETS}
+    info = summary.results.info
+    places = np.column_stack([axis.places for axis in axes])
+    scores = scores_at_the_end([_curve(each, info) for each in trials], places)
+    return {target: _shares(axes, scores[:, column]) for column, target in enumerate(TARGETS)}
+
+
+def _axes(trials: Sequence[TrialSummary]) -> list[Axis]:
+    names = varied_parameters(each.trial for each in trials)
+    return axes_of([each.trial.config for each in trials], names)
+
+
+def _curve(each: TrialSummary, info: RunInfo) -> Curve:
+    """Its scores are by rung those of ``TARGETS``."""
+    scores = [(point.polarity, point.similarity, info.objective(point)) for point in each.best_points]
+    return Curve(
+        scores=np.array(scores),
+        steps=np.array([rung.step for rung in each.rungs], dtype=np.float64),
+        examples=np.array([rung.examples_seen for rung in each.rungs], dtype=np.float64),
+        num_rungs=each.trial.num_rungs,
+    )
+
+
+def _shares(axes: Sequence[Axis], scores: FloatArray) -> dict[str, float]:
+    effects = main_effects(axes, scores)
+    total = effects.sum()
+    if total < 1e-12:  # of scores that are all alike, but for rounding
+        return {}
+    largest_first = np.argsort(-effects, kind="stable")
+    return {axes[index].name: float(effects[index] / total) for index in largest_first}

@@ -1,0 +1,68 @@
+"""Parameters as axes: what is a level and what a range, and what a missing value means."""
+
+import numpy as np
+import pytest
+
+from raysweep.report.axes import axes_of
+
+
+def configs(**columns):
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def places(axes, name):
+    (axis,) = [each for each in axes if each.name == name]
+    return axis.places.tolist()
+
+
+def test_words_and_numbers_of_few_values_are_levels_of_equal_weight():
+    axes = axes_of(configs(loss=["b", "a", "c", "a"], batch_size=[64, 16, 16, 64]), ("loss", "batch_size"))
+    assert places(axes, "loss") == [1, 0, 2, 0]
+    assert places(axes, "batch_size") == [1, 0, 0, 1]
+    assert [each.cells.tolist() for each in axes] == [[0, 1, 2], [0, 1]]
+    assert [each.weights.tolist() for each in axes] == [[1 / 3] * 3, [1 / 2] * 2]
+
+
+def test_other_numbers_are_a_range_in_logarithms_where_it_is_wide():
+    rates, margins = [1e-6, 1e-5, 1e-4], [0.1, 0.25, 0.5]
+    axes = axes_of(configs(learning_rate=rates, margin=margins), ("learning_rate", "margin"))
+    assert places(axes, "learning_rate") == pytest.approx([0, 0.5, 1])
+    assert places(axes, "margin") == pytest.approx([0, 0.375, 1])
+    for axis in axes:
+        assert axis.weights.sum() == pytest.approx(1)
+
+
+def test_constants_have_no_axis():
+    assert axes_of(configs(loss=["a", "a"], margin=[None, None]), ("loss", "margin", "unknown")) == []
+
+
+def test_a_parameter_of_some_losses_says_nothing_where_the_loss_has_none():
+    rng = np.random.default_rng(0)
+    losses = [("softmax", "triplet")[each] for each in rng.integers(2, size=400)]
+    margins = [float(rng.uniform(0.1, 0.9)) if loss == "triplet" else None for loss in losses]
+    axes = axes_of(configs(loss=losses, margin=margins), ("loss", "margin"))
+    found = np.array(places(axes, "margin"))
+    is_triplet = np.array([loss == "triplet" for loss in losses])
+    assert found.min() >= 0
+    assert found[~is_triplet].mean() == pytest.approx(found[is_triplet].mean(), abs=0.05)
+    assert found[~is_triplet].std() == pytest.approx(found[is_triplet].std(), abs=0.05)
+
+
+def test_none_that_nothing_else_decides_is_a_value_of_its_own():
+    rng = np.random.default_rng(0)
+    losses = ["ab"[each] for each in rng.integers(2, size=40)]
+    dropouts = [(None, 0.0, 0.1)[each] for each in rng.integers(3, size=40)]
+    clips = [None if each < 0.25 else each for each in rng.uniform(size=40)]
+    axes = axes_of(configs(loss=losses, dropout=dropouts, clip=clips), ("loss", "dropout", "clip"))
+    assert set(places(axes, "dropout")) == {0, 1, 2}
+    share = sum(each is None for each in clips) / 40
+    clip = next(each for each in axes if each.name == "clip")
+    assert set(clip.places[clip.places < 0]) == {clip.cells[0]}
+    assert clip.weights[0] == pytest.approx(share)
+    assert clip.weights.sum() == pytest.approx(1)
+
+
+def test_shares_of_an_axis_are_those_of_its_cells():
+    (axis,) = axes_of(configs(margin=[0.1, 0.2, 0.3, 0.5]), ("margin",))
+    lows, highs = np.array([-np.inf, 0.25, 0.75]), np.array([0.25, 0.75, np.inf])
+    assert axis.shares(lows, highs) == pytest.approx([0.25, 0.5, 0.25])
