@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from raysweep.metrics.arrays import Float64Array
 
 
-def _as_points(points: ArrayLike) -> Float64Array:
+def as_points(points: ArrayLike) -> Float64Array:
+    """The points as an array (n, 2), also of none. ValueError unless they are finite pairs."""
     array = np.asarray(points, dtype=np.float64)
     if array.size == 0:
         return np.empty((0, 2))
@@ -30,7 +31,7 @@ def non_dominated(points: ArrayLike) -> list[int]:
 
     Of exactly equal points the first is kept. O(n log n).
     """
-    array = _as_points(points)
+    array = as_points(points)
     if not len(array):
         return []
     order = _by_falling_polarity(array)
@@ -48,8 +49,8 @@ def dominated_by(points: ArrayLike, front: ArrayLike) -> NDArray[np.bool_]:
 
     A point that equals one of the front is dominated only if another one of it is better.
     """
-    array = _as_points(points)
-    steps = _as_points(front)
+    array = as_points(points)
+    steps = as_points(front)
     steps = steps[non_dominated(steps)]
     if not len(array) or not len(steps):
         return np.zeros(len(array), dtype=np.bool_)
@@ -69,7 +70,7 @@ def layers(points: ArrayLike) -> NDArray[np.int64]:
     Of exactly equal points each later one counts as dominated. O(n log n): points are taken by falling P, so a layer
     dominates a point where its best S so far is as high, and the first layer that does not is found by bisection.
     """
-    array = _as_points(points)
+    array = as_points(points)
     order = _by_falling_polarity(array)
     negated_bests: list[float] = []  # by layer, minus its best S so far; rises from layer to layer
     layer_in_order = []
@@ -93,7 +94,7 @@ def knee(front: ArrayLike) -> int:
     Ties go to the greatest product of the two objectives; so do fronts with nothing beyond the chord, for example of
     two points, where only the extremes are left to choose from. The product, unlike the sum, does not depend on scale.
     """
-    array = _as_points(front)
+    array = as_points(front)
     if not len(array):
         raise ValueError("a front without points has no knee")
     scaled = _scaled_to_extremes(array)
@@ -115,7 +116,7 @@ def _scaled_to_extremes(points: Float64Array) -> Float64Array:
 
 def hypervolume(points: ArrayLike, reference: Sequence[float]) -> float:
     """Exact area that the points (n, 2) dominate above ``reference`` (2,); points not above it in both add nothing."""
-    array = _as_points(points) - np.asarray(reference, dtype=np.float64)
+    array = as_points(points) - np.asarray(reference, dtype=np.float64)
     above = array[(array > 0).all(axis=1)]
     front = above[non_dominated(above)]
     by_falling_polarity = front[np.argsort(-front[:, 0])]

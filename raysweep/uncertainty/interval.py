@@ -1,0 +1,68 @@
+"""Confidence intervals, and those of means and of ratios of means over queries."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtrit
+
+from raysweep.metrics.arrays import Float64Array
+
+LEVEL = 0.9
+
+
+@dataclass(frozen=True)
+class Interval:
+    """From ``low`` to ``high``, both in the unit of what is estimated; both infinite where nothing can be said."""
+
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        return (self.high - self.low) / 2
+
+    def contains(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+    def within(self, low: float, high: float) -> "Interval":
+        """The interval without what lies outside a range, for scores that cannot leave it."""
+        return Interval(min(max(self.low, low), high), min(max(self.high, low), high))
+
+
+EVERYTHING = Interval(-math.inf, math.inf)
+
+
+def around(estimate: float, variance: float, degrees: float, level: float = LEVEL) -> Interval:
+    """The t interval of an estimate with this variance, which was estimated with so many degrees of freedom."""
+    if degrees <= 0 or not math.isfinite(variance):
+        return EVERYTHING
+    half_width = t_quantile(degrees, level) * math.sqrt(max(variance, 0.0))
+    return Interval(estimate - half_width, estimate + half_width)
+
+
+def t_quantile(degrees: float, level: float = LEVEL) -> float:
+    """Half the width of a two-sided t interval in standard errors."""
+    return float(stdtrit(degrees, (1 + level) / 2))
+
+
+def of_mean(scores: Float64Array, level: float = LEVEL) -> Interval:
+    """The t interval of the mean of ``scores`` (queries,)."""
+    return around(float(scores.mean()), _variance_of_mean(scores), len(scores) - 1, level)
+
+
+def of_ratio(scores: Float64Array, unit: Float64Array, level: float = LEVEL) -> Interval:
+    """The interval of the mean of ``scores`` over the mean of ``unit``, both (queries,) and of the same queries.
+
+    The ratio is linearised (Cochran, "Sampling Techniques", 1977, chapter 6), so that what a query does to both counts once.
+    """
+    mean_unit = float(unit.mean())
+    if not mean_unit:
+        return EVERYTHING
+    ratio = float(scores.mean()) / mean_unit
+    residuals = (scores - ratio * unit) / mean_unit
+    return around(ratio, _variance_of_mean(residuals), len(scores) - 1, level)
+
+
+def _variance_of_mean(scores: Float64Array) -> float:
+    return float(np.var(scores, ddof=1)) / len(scores) if len(scores) > 1 else math.inf

@@ -1,0 +1,158 @@
+"""Intervals, variance components and adjusted p-values against SciPy, textbooks and simulation."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from raysweep.uncertainty import interval, seeds
+from raysweep.uncertainty.configurations import Replicated, SeedNoise, intervals, noise_of
+from raysweep.uncertainty.differences import holm, paired
+from raysweep.uncertainty.interval import Interval
+from raysweep.uncertainty.seeds import Variance, of_queries, of_seeds
+from raysweep.uncertainty.selection import between_splits, optimism
+
+RNG = np.random.default_rng(0)
+
+
+def test_interval_of_a_mean_is_scipys() -> None:
+    scores = RNG.beta(2, 1, size=30)
+    expected = stats.t.interval(0.9, 29, scores.mean(), stats.sem(scores))
+    found = interval.of_mean(scores)
+    assert (found.low, found.high) == pytest.approx(expected)
+
+
+def test_interval_of_a_ratio_is_that_of_the_jackknife() -> None:
+    unit = RNG.uniform(0.3, 0.6, size=400)
+    scores = unit * RNG.normal(0.9, 0.1, size=400)
+    left_out = [np.delete(scores, i).mean() / np.delete(unit, i).mean() for i in range(400)]
+    error = math.sqrt(399 / 400 * np.sum((np.array(left_out) - np.mean(left_out)) ** 2))
+    found = interval.of_ratio(scores, unit)
+    assert found.half_width == pytest.approx(stats.t.ppf(0.95, 399) * error, rel=0.01)
+    assert (found.low + found.high) / 2 == pytest.approx(scores.mean() / unit.mean())
+
+
+def test_one_query_says_nothing_and_equal_ones_everything() -> None:
+    assert interval.of_mean(np.array([0.5])) == Interval(-math.inf, math.inf)
+    assert interval.of_mean(np.full(9, 0.5)) == Interval(0.5, 0.5)
+    assert interval.of_ratio(np.ones(3), np.zeros(3)) == interval.EVERYTHING
+    assert interval.of_mean(np.array([0.9, 1.0, 1.0])).within(0, 1).high == 1
+
+
+def test_variance_components_are_those_of_a_two_way_table() -> None:
+    """Sums of squares written out cell by cell."""
+    table = RNG.normal(size=(4, 6)) + RNG.normal(size=(4, 1)) + RNG.normal(size=6)
+    rows, columns, mean = table.mean(1), table.mean(0), table.mean()
+    square_of_runs = 6 * sum((row - mean) ** 2 for row in rows) / 3
+    rest = sum((table[i, j] - rows[i] - columns[j] + mean) ** 2 for i in range(4) for j in range(6)) / 15
+    square_of_queries = 4 * sum((column - mean) ** 2 for column in columns) / 5
+    pooled = of_seeds([[table]])
+    assert pooled == Variance(pytest.approx(max(0.0, (square_of_runs - rest) / 6)), 3)
+    assert of_queries(table) == Variance(pytest.approx(square_of_queries / 24), 5)
+
+
+def test_seeds_are_pooled_over_configurations_by_their_runs() -> None:
+    tables = [RNG.normal(size=(runs, 50)) + RNG.normal(size=(runs, 1)) for runs in (2, 3, 5, 1)]
+    alone = [of_seeds([[table]]) for table in tables[:3]]
+    expected = np.average([each.value for each in alone if each], weights=[1, 2, 4])
+    found = of_seeds([[table] for table in tables])
+    assert found == Variance(pytest.approx(expected), 7)
+    assert of_seeds([[tables[3]]]) is None
+    assert of_seeds([]) is None
+
+
+def test_degrees_of_freedom_are_satterthwaites() -> None:
+    both = Variance(2.0, 10) + Variance(1.0, 4)
+    assert both == Variance(3.0, pytest.approx(9 / (4 / 10 + 1 / 4)))
+    assert Variance(2.0, 10) + Variance(0.0, 1) == Variance(2.0, 10)
+    assert Variance(2.0, 10) + Variance(2.0, 10) == Variance(4.0, pytest.approx(20))
+    assert Variance(3.0, 5).over(3) == Variance(1.0, 5)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_is_the_step_down_test(p_values: list[float]) -> None:
+    adjusted = holm(p_values)
+    for alpha in (0.05, 0.1, 0.5):
+        rejected = set()
+        for tried, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+            if p_values[index] * (len(p_values) - tried) > alpha:
+                break
+            rejected.add(index)
+        assert {index for index, value in enumerate(adjusted) if value <= alpha} == rejected
+
+
+def test_paired_differences_are_scipys_and_adjusted() -> None:
+    first, second = RNG.normal(0.2, 1, 60), RNG.normal(size=60)
+    found = paired([first - second, first - first, first - 5])
+    expected = stats.ttest_rel(first, second)
+    assert found[0].p_value == pytest.approx(expected.pvalue)
+    bounds = expected.confidence_interval(0.9)
+    assert (found[0].interval.low, found[0].interval.high) == pytest.approx((bounds.low, bounds.high))
+    assert (found[1].estimate, found[1].p_value, found[1].is_real()) == (0, 1, False)
+    assert found[2].is_real() and found[0].adjusted == pytest.approx(min(1, 2 * expected.pvalue))
+
+
+def test_between_splits_is_welchs() -> None:
+    dev, test = RNG.normal(size=50), RNG.normal(0.3, 2, size=80)
+    bounds = stats.ttest_ind(dev, test, equal_var=False).confidence_interval(0.9)
+    found = between_splits(dev, test)
+    assert (found.low, found.high) == pytest.approx((bounds.low, bounds.high))
+
+
+def test_a_configuration_of_one_run_borrows_the_noise_of_others() -> None:
+    shared = RNG.normal(size=200)
+
+    def table(runs: int) -> np.ndarray:
+        scores = shared + RNG.normal(0, 0.5, size=(runs, 1, 1, 1)) + RNG.normal(0, 0.1, size=(runs, 1, 2, 200))
+        return 0.5 + scores / 20
+
+    repeated = [Replicated(("plain",), table(3)) for _ in range(6)]
+    alone = Replicated(("plain",), table(1))
+    noise = SeedNoise([*repeated, alone])
+    variance = noise.of("plain", 0)
+    assert variance.degrees == 12 and variance.value == pytest.approx((0.5 / 20) ** 2, rel=0.9)
+    assert noise.of("another", 0).degrees == 12
+    reference = np.full((2, 200), 0.5)
+    narrow, wide = intervals([*repeated, alone], reference)[0][0], intervals([*repeated, alone], reference)[-1][0]
+    assert wide.polarity.half_width > 1.3 * narrow.polarity.half_width
+    assert wide.retention is not None and wide.retention.half_width > 0
+    drawn = noise_of([*repeated, alone], reference[None], seed=0, resamples=4000)
+    assert drawn.seeds is not None
+    size = drawn.seeds.deviations[:, :7, 0].std(axis=0)
+    np.testing.assert_allclose(size, np.sqrt(variance.value / np.array([3] * 6 + [1])), rtol=0.05)
+    assert not drawn.seeds.deviations[:, 7].any()
+    assert not SeedNoise([alone]).is_known and noise_of([alone], reference[None], seed=0, resamples=9).seeds is None
+
+
+def test_drawn_deviations_keep_what_points_of_a_run_have_in_common() -> None:
+    common = RNG.normal(size=(5, 1, 1))
+    means = common * np.array([[[1.0, -2.0], [3.0, 0.5]]])  # all of them move together
+    sizes = np.array([[0.1, 0.2], [0.3, 0.4]])
+    (drawn,) = seeds.drawn_deviations([means], sizes, seed=0, draws=20_000)
+    flat = drawn.reshape(len(drawn), -1)
+    np.testing.assert_allclose(flat.std(axis=0), sizes.ravel() / math.sqrt(5), rtol=0.03)
+    signs = np.sign([1, -2, 3, 0.5])
+    np.testing.assert_allclose(np.corrcoef(flat.T), np.outer(signs, signs), atol=1e-9)
+
+
+def test_selection_adds_what_the_best_of_many_equals_is_better_by() -> None:
+    """Of 40 points that are truly equal one is best by luck: the expected maximum of 40 normal means, 2.16 errors."""
+    best = lambda means: [int(means[:, 0].argmax())]  # noqa: E731
+    num_queries = 100
+    added, estimated = [], []
+    for index in range(60):
+        scores = np.random.default_rng(index).normal(size=(40, 2, num_queries))
+        means = scores.mean(axis=-1)
+        added.append(means[best(means)[0], 0])
+        estimated.append(optimism(scores, seed=index, select=best))
+    expected = 2.16 / math.sqrt(num_queries)
+    assert np.mean(added) == pytest.approx(expected, rel=0.1)
+    assert np.mean(estimated, axis=0) == pytest.approx([expected, 0], abs=0.06)
+
+
+def test_selection_of_what_stands_out_adds_nothing() -> None:
+    scores = RNG.normal(0, 0.01, size=(5, 2, 50)) + np.arange(5)[:, None, None]
+    assert optimism(scores, seed=0) == pytest.approx([0, 0], abs=1e-12)

@@ -1,0 +1,66 @@
+"""Fronts of many resamples at once against the functions for one, which have brute-force tests of their own."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from raysweep.metrics.arrays import Float64Array
+from raysweep.metrics.hull import hull_area
+from raysweep.metrics.pareto import hypervolume, knee, non_dominated
+from raysweep.uncertainty.areas import FrontArea, Gain, HullArea, Share
+from raysweep.uncertainty.many_fronts import hypervolumes, knees, memberships
+
+# Few values, so that ties and duplicates are common; one point alone too.
+SHAPES = st.tuples(st.integers(1, 6), st.integers(1, 12), st.just(2))
+POINTS = SHAPES.flatmap(lambda shape: arrays(np.float64, shape, elements=st.integers(0, 5).map(lambda x: x / 5)))
+
+
+@given(POINTS)
+def test_members_are_those_of_each_resample(points: Float64Array) -> None:
+    found = memberships(points)
+    for row, members in zip(points, found, strict=True):
+        assert np.flatnonzero(members).tolist() == non_dominated(row)
+
+
+@given(POINTS)
+def test_knees_are_those_of_each_resample(points: Float64Array) -> None:
+    raised = points + 0.3  # scores of a front lie above 0, which the product of a tie takes for granted
+    for row, found in zip(raised, knees(raised), strict=True):
+        front = non_dominated(row)
+        assert found == front[knee(row[front])]
+
+
+@given(POINTS, st.floats(0, 0.7), st.floats(0, 0.7))
+def test_hypervolumes_are_those_of_each_resample(points: Float64Array, polarity: float, similarity: float) -> None:
+    begins = np.broadcast_to([polarity, similarity], (len(points), 2))
+    expected = [hypervolume(row, (polarity, similarity)) for row in points]
+    np.testing.assert_allclose(hypervolumes(points, begins), expected, atol=1e-12)
+
+
+@given(POINTS, st.floats(0.1, 0.7), st.floats(0.1, 0.7), st.floats(0, 0.9))
+def test_areas_begin_at_the_reference_of_their_resample(
+    points: Float64Array, polarity: float, similarity: float, least: float
+) -> None:
+    reference = np.broadcast_to([polarity, similarity], (len(points), 1, 2))
+    everything = np.concatenate([reference, points], axis=1)
+    rows = range(1, everything.shape[1])
+    begin = polarity, similarity / 2
+    front = np.array([hypervolume(row, begin) for row in points])
+    hull = np.array([hull_area(row, begin, (least, 0.0)) for row in points])
+    of_front, of_hull = FrontArea(rows, 0), HullArea(rows, 0, (least, 0.0))
+    np.testing.assert_allclose(of_front(everything), front, atol=1e-12)
+    np.testing.assert_allclose(of_hull(everything), hull, atol=1e-11)
+    np.testing.assert_allclose(Share(of_front, of_hull)(everything) * hull, front * (hull > 0), atol=1e-11)
+    np.testing.assert_allclose(Gain(of_front, of_front)(everything), 0)
+
+
+def test_an_oracle_is_its_own_hull() -> None:
+    """The short way for points that are concave already gives what the long one gives."""
+    bonus = np.linspace(0, 1, 12)
+    oracle = np.stack([0.6 + 0.4 * bonus, 0.5 - 0.05 * bonus**2], axis=1)
+    repeated = np.concatenate([oracle, oracle[-1:]])  # great bonuses all retrieve the same
+    points = np.concatenate([[[0.6, 0.5]], repeated])[None]
+    expected = hull_area(oracle, (0.6, 0.25))
+    assert HullArea(range(1, 14), 0)(points) == [expected]
+    assert HullArea(range(13, 0, -1), 0)(points) == [expected]  # falling, so the long way
