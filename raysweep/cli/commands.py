@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
+from raysweep.cli import choosing
 from raysweep.cli.options import (
     SeveralValues,
     here,
@@ -565,6 +566,9 @@ def _artifacts_table(found: "Sequence[StoredArtifact]") -> "rich.table.Table":
 
 def _mebibytes(num_bytes: int) -> str:
     return f"{num_bytes / 2**20:,.1f}"
+
+
+choosing.add_to(app)
 
 
 def _load(space: str, arguments: list[str]) -> "LoadedSweep":

@@ -13,7 +13,7 @@ _ENDINGS = {"interrupted": "was interrupted", "budget": "ended at its budget", "
 def notes(summary: Summary) -> list[str]:
     """One or two sentences each, the most important first; none where the sweep completed and nothing is absent."""
     return [
-        *_on_the_ending(summary.results),
+        *ending_notes(summary.results),
         *_on_constraints(summary),
         *_on_test_scores(summary),
         *_on_what_the_front_is_compared_with(summary),
@@ -21,7 +21,8 @@ def notes(summary: Summary) -> list[str]:
     ]
 
 
-def _on_the_ending(results: Results) -> Iterator[str]:
+def ending_notes(results: Results) -> Iterator[str]:
+    """How the sweep ended, where it did not complete, and whether trials may go on."""
     if results.status == "running":
         yield "The sweep is still running, or it was killed: this is what it has stored so far."
         return

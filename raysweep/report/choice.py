@@ -1,0 +1,167 @@
+"""Choosing points of a run by their scores on dev: those that meet conditions, the best of them by a score, their knee."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from raysweep.errors import InputError
+from raysweep.metrics.pareto import knee, non_dominated
+from raysweep.report.conditions import Fields, read_conditions, why_none
+from raysweep.report.summary import Summary
+from raysweep.results.types import Point, ScoredSplit
+
+BY = ("objective", "polarity", "similarity", "retention", "accuracy")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An operating point that may be chosen: its scores on dev, and on test where it was scored there.
+
+    ``marks`` are ``knee`` and ``best`` of the run's front. Only members of the front can be exported.
+    """
+
+    dev: Point
+    test: Point | None
+    config: Mapping[str, Any]
+    objective: float
+    is_feasible: bool
+    is_member: bool
+    marks: tuple[str, ...] = ()
+
+    def on(self, split: ScoredSplit) -> Point | None:
+        return self.dev if split == "dev" else self.test
+
+    @cached_property
+    def fields(self) -> Fields:
+        """What conditions are on, by name: scores are those on dev."""
+        point = self.dev
+        return {
+            "polarity": point.polarity,
+            "similarity": point.similarity,
+            "retention": point.retention,
+            "accuracy": point.accuracy,
+            "objective": self.objective,
+            "width": point.width,
+            "trial": point.trial,
+            "step": point.step,
+            "kind": point.kind,
+            "value": point.value,
+            **self.config,
+        }
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which points: those that meet all ``conditions``; of these the first ``top`` ``by`` a score, or their ``knee``.
+
+    None of ``by`` and ``top`` are all of them. ``everything`` takes every operating point, not the front's members alone.
+    """
+
+    conditions: Sequence[str] = ()
+    by: str | None = None
+    top: int | None = None
+    knee: bool = False
+    everything: bool = False
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What was chosen, the best first, or the front by falling similarity. ``why_none`` says why there is nothing."""
+
+    candidates: tuple[Candidate, ...]
+    why_none: str = ""
+
+
+def choose(summary: Summary, wanted: Wanted) -> Chosen:
+    """The points that are wanted. InputError where the run has none at all, or what is wanted makes no sense."""
+    if wanted.knee and (wanted.by or wanted.top):
+        raise InputError("--knee is one point; it goes without --best and --top")
+    candidates = candidates_of(summary, everything=wanted.everything)
+    conditions = read_conditions(wanted.conditions, [each.fields for each in candidates])
+    meeting = [each for each in candidates if all(condition.is_met(each.fields) for condition in conditions)]
+    if not meeting:
+        return Chosen((), _why_none(summary, wanted, candidates))
+    if wanted.knee:
+        return Chosen((_knee(meeting),))
+    if wanted.by is None and wanted.top is None:
+        return Chosen(tuple(meeting))
+    by = wanted.by or "objective"
+    ranked = sorted((each for each in meeting if each.fields[by] is not None), key=lambda each: _rank(each, by))
+    if not ranked:
+        raise InputError(f"--best {by}: no point has it; an older version did not measure it")
+    return Chosen(tuple(ranked[: wanted.top or 1]))
+
+
+def _rank(candidate: Candidate, by: str) -> tuple[bool, float, float]:
+    """The best has the least: one that misses a constraint comes after all that do not; ties go to the objective."""
+    return not candidate.is_feasible, -candidate.fields[by], -candidate.objective
+
+
+def _knee(candidates: Sequence[Candidate]) -> Candidate:
+    """Of the front that these points make, without those that miss a constraint where others do not."""
+    eligible = [each for each in candidates if each.is_feasible] or candidates
+    scores = [(each.dev.polarity, each.dev.similarity) for each in eligible]
+    front = non_dominated(scores)
+    return eligible[front[knee([scores[index] for index in front])]]
+
+
+def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
+    """The front's members by falling similarity, or all operating points by falling objective.
+
+    InputError where no trial finished a rung.
+    """
+    members = {_encoder(member.dev): member for member in summary.members}
+    if not members:
+        raise InputError(f"{summary.results.folder}: {_why_empty(summary)}, so there is nothing to choose from")
+    configs = {trial.trial: trial.config for trial in summary.results.trials}
+    points = _points_by_encoder(summary, "dev") if everything else {name: each.dev for name, each in members.items()}
+    on_test = _points_by_encoder(summary, "test")
+    objective = summary.objectives_by_split.get("dev")
+    found = []
+    for name, point in points.items():
+        member = members.get(name)
+        marks = {"knee": member and member.is_knee, "best": member and member.is_best}
+        candidate = Candidate(
+            dev=point,
+            test=on_test.get(name),
+            config=configs[point.trial or 0],
+            objective=summary.results.info.objective(point),
+            is_feasible=objective is None or not objective.violation((point.polarity, point.similarity)),
+            is_member=member is not None,
+            marks=tuple(mark for mark, applies in marks.items() if applies),
+        )
+        found.append(candidate)
+    return sorted(found, key=lambda each: _rank(each, "objective")) if everything else found
+
+
+def _points_by_encoder(summary: Summary, split: ScoredSplit) -> dict[tuple[Any, ...], Point]:
+    """The trials' points on a split. A rung may be there twice, after a resume; its last scores count."""
+    points = [point for point in summary.results.points if point.split == split and point.trial is not None]
+    return {_encoder(point): point for point in points}
+
+
+def _encoder(point: Point) -> tuple[Any, ...]:
+    return point.trial, point.step, *point.key
+
+
+def _why_empty(summary: Summary) -> str:
+    trials = summary.results.trials
+    if not trials:
+        return "no trial has begun"
+    num_failed = sum(trial.status == "failed" for trial in trials)
+    failed = f" ({num_failed} of {len(trials)} failed)" if num_failed else ""
+    return f"no trial finished a rung{failed}"
+
+
+def _why_none(summary: Summary, wanted: Wanted, candidates: Sequence[Candidate]) -> str:
+    """Of the conditions, and whether other points than the front's meet them."""
+    fields = [each.fields for each in candidates]
+    conditions = read_conditions(wanted.conditions, fields)
+    which = "of all operating points" if wanted.everything else "of the front"
+    reason = f"no point {which} meets what was asked: {why_none(conditions, fields)}"
+    if wanted.everything:
+        return reason
+    others = [each.fields for each in candidates_of(summary, everything=True)]
+    num_others = sum(all(condition.is_met(each) for condition in conditions) for each in others)
+    return f"{reason}; --all finds {num_others} that are not on the front" if num_others else reason

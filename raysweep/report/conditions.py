@@ -1,0 +1,137 @@
+"""Conditions on operating points, such as ``polarity >= 0.85``, as users write them."""
+
+import math
+import operator
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from raysweep.errors import InputError
+from raysweep.report.tables import short
+
+Fields = Mapping[str, Any]  # of a point: its scores, what it is, and its configuration, by name
+
+SCORES = ("polarity", "similarity", "retention", "accuracy", "objective")
+
+_LEAST = {"polarity": 0.0, "accuracy": 0.0}  # of the other scores -1
+
+_CONDITION = re.compile(r"\s*([A-Za-z_]\w*)\s*(>=|<=|!=|==|=|>|<)\s*([^\s<>=!].*?)\s*")
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+_ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+
+_ABSENT = ("none", "null")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a point's field ``name`` has to be; ``text`` is the value as it was written.
+
+    A field that a point does not have is not in any order, and equal to ``none`` alone.
+    """
+
+    name: str
+    sign: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.sign} {self.text}"
+
+    @property
+    def is_order(self) -> bool:
+        """Whether it asks for more or less than a number."""
+        return self.sign in _ORDERS
+
+    def is_met(self, fields: Fields) -> bool:
+        value = fields.get(self.name)
+        if self.is_order:
+            return _is_number(value) and _ORDERS[self.sign](value, float(self.text))
+        return self._equals(value) != (self.sign == "!=")
+
+    def _equals(self, value: Any) -> bool:
+        if value is None:
+            return self.text.lower() in _ABSENT
+        if isinstance(value, bool):
+            return self.text.lower() == str(value).lower()
+        if self.text == short(value):  # as tables show it
+            return True
+        if not _is_number(value):
+            return bool(self.text == value)
+        return _NUMBER.fullmatch(self.text) is not None and math.isclose(float(self.text), value)
+
+
+def read_conditions(texts: Iterable[str], points: Collection[Fields]) -> list[Condition]:
+    """The conditions of these texts on points with these fields.
+
+    InputError says what is wrong with the first that is none, and what is allowed.
+    """
+    return [_read(text, points) for text in texts]
+
+
+def _read(text: str, points: Collection[Fields]) -> Condition:
+    found = _CONDITION.fullmatch(text)
+    if found is None:
+        raise InputError(f"--where is {text!r}; it is NAME, one of >= > <= < = !=, and a value: 'polarity >= 0.85'")
+    name, sign, value = found.groups()
+    condition = Condition(name, "=" if sign == "==" else sign, value)
+    names = list(dict.fromkeys(name for fields in points for name in fields))
+    if name not in names:
+        raise InputError(f"--where {text!r}: there is no {name}; allowed: {', '.join(names)}")
+    values = [fields.get(name) for fields in points]
+    is_absence = value.lower() in _ABSENT
+    if condition.is_order or (name in SCORES and not is_absence):
+        _check_number(condition, values)
+    return condition
+
+
+def _check_number(condition: Condition, values: Iterable[Any]) -> None:
+    """InputError where the condition's value is no number that the field's ``values`` can be compared with."""
+    name, text = condition.name, condition.text
+    words = sorted({value for value in values if isinstance(value, str)})
+    if words:
+        allowed = ", ".join(words[:20])
+        raise InputError(f"--where '{condition}': {name} is a word, which = and != compare; there are {allowed}")
+    if _NUMBER.fullmatch(text) is None:
+        several = "; give each condition a --where of its own" if " " in text else ""
+        raise InputError(f"--where '{condition}': {text!r} is no number{several}")
+    if name in SCORES:
+        _check_score(condition)
+
+
+def _check_score(condition: Condition) -> None:
+    least, number = _LEAST.get(condition.name, -1.0), float(condition.text)
+    if least <= number <= 1:
+        return
+    hint = f": {number / 100:g}, not {condition.text}" if 1 < number <= 100 else ""
+    raise InputError(f"--where '{condition}': {condition.name} lies in [{least:g}, 1]{hint}")
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def why_none(conditions: Iterable[Condition], points: Collection[Fields]) -> str:
+    """Why none of the points meets all conditions, for people: how far their fields reach."""
+    reasons = []
+    for condition in conditions:
+        num_meeting = sum(condition.is_met(fields) for fields in points)
+        values = [fields.get(condition.name) for fields in points]
+        reasons.append(f"{condition} holds for {num_meeting} of {len(points)}{_reach(condition.name, values)}")
+    return "; ".join(reasons)
+
+
+def _reach(name: str, values: Iterable[Any]) -> str:
+    """Between which numbers the values lie, or which words they are."""
+    values = list(values)
+    numbers = [value for value in values if _is_number(value)]
+    words = sorted({value for value in values if isinstance(value, str)})
+    if numbers:
+        return f" ({name} is from {min(numbers):.4g} to {max(numbers):.4g})"
+    return f" ({name} is {' or '.join(words[:20])})" if words else ""

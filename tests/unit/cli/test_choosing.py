@@ -1,0 +1,105 @@
+"""``show`` on runs in every state: a result, or one clear line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support.command_line import raysweep_here
+from support.ledgers import StoredSweep, StoredTrial, dev_front, random_trials, read_lines, write_ledger, write_lines
+
+
+def write_run(folder: Path, state: str) -> Path:
+    """A run in a folder of its own, as it is in one of the states of ``STATES`` below."""
+    run = folder / state
+    run.mkdir()
+    trials = random_trials(12)
+    if state == "finished":
+        write_ledger(run, trials, StoredSweep(test_of=dev_front(trials)))
+    elif state in ("running", "killed"):  # which nothing tells apart from outside
+        write_ledger(run, [each._replace(status="running") for each in trials], StoredSweep(finish=None))
+    elif state == "cut off":  # within the last line, which never counted
+        write_ledger(run, trials, StoredSweep(finish=None))
+        with (run / "ledger.jsonl").open("a") as ledger:
+            ledger.write('{"event": "rung", "trial"')
+    elif state == "resumed":  # which writes the settings again, and a rung that it did again
+        write_ledger(run, trials)
+        lines = read_lines(run)
+        rung = next(line for line in lines if line["event"] == "rung")
+        write_lines(run, [*lines, lines[0], rung])
+    elif state == "empty":
+        write_ledger(run, [], StoredSweep(finish=None))
+    elif state == "failed":
+        write_ledger(run, [StoredTrial({"loss": "triplet"}, "failed", "it broke", [])] * 3)
+    elif state == "damaged":
+        write_ledger(run, trials)
+        (run / "ledger.jsonl").write_text("{}\n")
+    return run
+
+
+RESULTS = ("finished", "running", "killed", "cut off", "resumed")
+
+LINES = {
+    "empty": "no trial has begun, so there is nothing to choose from",
+    "failed": "no trial finished a rung (3 of 3 failed), so there is nothing to choose from",
+    "damaged": "line 1 is no event",
+    "no run": "not a run folder",
+}
+
+
+@pytest.mark.parametrize("state", RESULTS)
+def test_show_of_a_run_with_rungs_is_a_table(tmp_path, state):
+    run = write_run(tmp_path, state)
+    done = raysweep_here(tmp_path, "show", str(run), "--where", "polarity >= 0.7", "--best", "retention")
+    assert (done.returncode, done.stderr) == (0, "")
+    members = [each for each in dev_front(random_trials(12)) if each.polarity >= 0.7]
+    best = max(members, key=lambda each: each.retention)
+    assert best.name in done.stdout
+    assert f"FOLDER --point {best.name}" in done.stdout
+    is_said = "still running, or it was killed" in done.stdout
+    assert is_said == (state != "finished")
+
+
+@pytest.mark.parametrize("state", LINES)
+def test_show_of_a_run_without_rungs_is_one_line(tmp_path, state):
+    run = write_run(tmp_path, state)
+    done = raysweep_here(tmp_path, "show", str(run))
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ") and LINES[state] in line
+
+
+def test_show_as_json_of_every_operating_point(tmp_path):
+    run = write_run(tmp_path, "finished")
+    done = raysweep_here(tmp_path, "show", str(run), "--all", "--format", "json")
+    rows = json.loads(done.stdout)
+    assert len(rows) == sum(len(each.scores) for each in random_trials(12))
+    assert all(0 <= row["dev"]["polarity"] <= 1 for row in rows)
+
+
+@pytest.mark.parametrize(("format", "shown"), [("table", ""), ("json", "[]")])
+def test_show_without_a_match_says_so_and_exits_with_1(tmp_path, format, shown):
+    run = write_run(tmp_path, "finished")
+    done = raysweep_here(tmp_path, "show", str(run), "--where", "polarity > 0.999", "--format", format)
+    assert done.returncode == 1
+    said = done.stdout if format == "table" else done.stderr
+    assert said.startswith("no point of the front meets what was asked: polarity > 0.999 holds for 0 of ")
+    assert format == "table" or done.stdout.strip() == shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--where", "polarity >= 85"], "polarity lies in [0, 1]: 0.85, not 85"),
+        (["--best", "speed"], "--best is 'speed'; allowed: objective, polarity, similarity, retention, accuracy"),
+        (["--split", "train"], "--split is 'train'; allowed: dev, test"),
+        (["--format", "yaml"], "--format is 'yaml'; allowed: table, json"),
+        (["--knee", "--top", "2"], "--knee is one point; it goes without --best and --top"),
+    ],
+)
+def test_misuse_of_show_is_one_line(tmp_path, arguments, said):
+    run = write_run(tmp_path, "finished")
+    done = raysweep_here(tmp_path, "show", str(run), *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert said in line

@@ -1,0 +1,149 @@
+"""Choosing points of a run, against picking them by hand."""
+
+import dataclasses
+
+import pytest
+
+from raysweep.errors import InputError
+from raysweep.report.choice import BY, Wanted, choose
+from raysweep.report.choice_table import choice_tables, lines_below, rows_as_json
+from raysweep.report.summary import summarise
+from raysweep.results.reader import load
+from support.consoles import printed
+from support.ledgers import INFO, StoredSweep, StoredTrial, dev_front, random_trials, write_ledger
+
+
+@pytest.fixture
+def summary(run):
+    return summarise(load(run.folder))
+
+
+def names(chosen):
+    return [each.dev.name for each in chosen.candidates]
+
+
+def test_all_members_of_the_front_by_default(summary):
+    chosen = choose(summary, Wanted())
+    assert [each.dev for each in chosen.candidates] == [member.dev for member in summary.members]
+    assert [each.test for each in chosen.candidates] == [member.test for member in summary.members]
+
+
+def test_every_operating_point_on_request_the_best_first(summary):
+    points = [point for point in summary.results.points if point.trial is not None and point.split == "dev"]
+    expected = sorted(points, key=lambda point: -(point.polarity + point.similarity))
+    assert names(choose(summary, Wanted(everything=True))) == [point.name for point in expected]
+
+
+@pytest.mark.parametrize("by", [by for by in BY if by != "accuracy"])
+@pytest.mark.parametrize("top", [None, 1, 3, 99])
+@pytest.mark.parametrize("everything", [False, True])
+def test_the_best_by_a_score_of_those_that_meet_the_conditions(summary, by, top, everything):
+    wanted = Wanted(["polarity >= 0.7", "retention > 0.6"], by=by, top=top, everything=everything)
+    points = [point for point in summary.results.points if point.trial is not None and point.split == "dev"]
+    if not everything:
+        points = [member.dev for member in summary.members]
+    meeting = [point for point in points if point.polarity >= 0.7 and point.retention > 0.6]
+    score = summary.results.info.objective if by == "objective" else lambda point: getattr(point, by)
+    expected = sorted(meeting, key=score, reverse=True)[: top or 1]
+    assert names(choose(summary, wanted)) == [point.name for point in expected]
+
+
+def test_the_knee_is_the_runs_own_or_that_of_the_points_that_meet_the_conditions(summary):
+    (knee,) = (member.dev.name for member in summary.members if member.is_knee)
+    assert names(choose(summary, Wanted(knee=True))) == [knee]
+    assert names(choose(summary, Wanted(knee=True, everything=True))) == [knee]
+    first, second = summary.members[:2]
+    above = f"similarity >= {second.dev.similarity!r}"
+    (found,) = choose(summary, Wanted([above], knee=True)).candidates  # of two points, that of the greater product
+    assert found.dev == max((first.dev, second.dev), key=lambda point: point.polarity * point.similarity)
+
+
+def test_a_point_that_misses_a_constraint_comes_after_all_that_do_not(tmp_path):
+    info = dataclasses.replace(INFO, constraints={"polarity": 0.8})
+    write_ledger(tmp_path, random_trials(14), StoredSweep(info=info))
+    summary = summarise(load(tmp_path))
+    ranked = choose(summary, Wanted(by="similarity", top=99)).candidates
+    meets = [each.dev.polarity >= 0.8 for each in ranked]
+    assert meets == sorted(meets, reverse=True) and len(set(meets)) == 2
+    assert [each.is_feasible for each in ranked] == meets
+
+
+def test_where_nothing_meets_the_conditions_it_says_how_far_the_points_reach(summary):
+    chosen = choose(summary, Wanted(["polarity >= 0.999", "kind = plain"]))
+    num_members = len(summary.members)
+    highest = max(member.dev.polarity for member in summary.members)
+    assert chosen.candidates == ()
+    assert f"polarity >= 0.999 holds for 0 of {num_members} (polarity is from 0." in chosen.why_none
+    assert f"to {highest:.4g})" in chosen.why_none
+    assert f"kind = plain holds for {num_members} of {num_members}" in chosen.why_none
+    assert "--all" not in chosen.why_none
+
+
+def test_it_says_that_points_off_the_front_meet_the_conditions(summary):
+    members = {member.dev.name for member in summary.members}
+    other = next(point for point in summary.results.points if point.trial is not None and point.name not in members)
+    chosen = choose(summary, Wanted([f"trial = {other.trial}", f"step = {other.step}"]))
+    assert chosen.why_none.endswith("; --all finds 1 that are not on the front")
+
+
+def test_a_score_that_no_point_has_is_no_criterion(summary):
+    with pytest.raises(InputError, match="--best accuracy: no point has it"):
+        choose(summary, Wanted(by="accuracy"))
+
+
+def test_the_knee_is_one_point(summary):
+    with pytest.raises(InputError, match="--knee is one point"):
+        choose(summary, Wanted(knee=True, top=3))
+
+
+@pytest.mark.parametrize(
+    ("trials", "said"),
+    [
+        ([], "no trial has begun"),
+        ([StoredTrial({"loss": "triplet"}, "failed", "it broke", [])] * 2, "no trial finished a rung (2 of 2 failed)"),
+        ([StoredTrial({"loss": "triplet"}, "running", "", [])], "no trial finished a rung, so there is nothing"),
+    ],
+)
+def test_a_run_without_points_is_one_clear_line(tmp_path, trials, said):
+    write_ledger(tmp_path, trials)
+    with pytest.raises(InputError) as error:
+        choose(summarise(load(tmp_path)), Wanted())
+    assert str(error.value).startswith(f"{tmp_path}: {said}")
+    assert "\n" not in str(error.value)
+
+
+def test_a_run_that_goes_on_is_chosen_from(tmp_path):
+    trials = [trial._replace(status="running") for trial in random_trials(8)]
+    write_ledger(tmp_path, trials, StoredSweep(finish=None))
+    assert names(choose(summarise(load(tmp_path)), Wanted())) == [point.name for point in dev_front(trials)]
+
+
+def test_json_has_scores_in_the_unit_interval_and_the_command_that_exports(summary):
+    chosen = choose(summary, Wanted(top=1)).candidates
+    (row,) = rows_as_json(summary, chosen, ("dev", "test"))
+    point = chosen[0].dev
+    assert row["dev"]["polarity"] == point.polarity
+    low, high = row["dev"]["polarity_interval"]
+    assert (low + high) / 2 == pytest.approx(point.polarity)
+    assert row["test"]["similarity"] == pytest.approx(point.similarity - 0.01)
+    assert row["marks"][-1] == "best"
+    assert row["export"] == f"raysweep export {summary.results.folder} FOLDER --point {point.name}"
+    assert row["config"] == dict(chosen[0].config)
+
+
+def test_tables_get_narrower(summary):
+    chosen = choose(summary, Wanted()).candidates
+    texts = [printed(table) for table in choice_tables(summary, chosen, ("dev", "test"))]
+    widths = [max(len(line.rstrip()) for line in text.splitlines()) for text in texts]
+    assert widths == sorted(widths, reverse=True) and widths[-1] < 80
+    for text in texts:
+        assert all(each.dev.name in text for each in chosen)
+    assert "±" in texts[0] and "±" not in texts[1]
+
+
+def test_what_is_not_on_the_front_has_no_command_to_export_it(summary):
+    off_front = [each for each in choose(summary, Wanted(everything=True)).candidates if not each.is_member][:2]
+    assert [row["export"] for row in rows_as_json(summary, off_front, ("dev",))] == [None, None]
+    lines = list(lines_below(summary, off_front, ("dev",)))
+    assert not any("raysweep export" in line for line in lines)
+    assert lines[-1].startswith("Points that are not on the front cannot be exported")

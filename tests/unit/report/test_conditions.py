@@ -1,0 +1,106 @@
+"""Conditions on points as users write them: what they mean, and what is said of those that are none."""
+
+import operator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raysweep.errors import InputError
+from raysweep.report.conditions import Condition, read_conditions
+
+POINT = {
+    "polarity": 0.8512,
+    "similarity": 0.4,
+    "accuracy": None,
+    "width": 386,
+    "kind": "concat",
+    "loss": "triplet",
+    "margin": 0.1234567,
+    "learning_rate": 3e-05,
+    "freeze_output_dense": True,
+    "freezing": "emb+B0-2",
+}
+OTHER = {**POINT, "loss": "softmax", "margin": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "is_met"),
+    [
+        ("polarity >= 0.85", True),
+        ("polarity>=.85", True),
+        ("  polarity  <  8.6e-1 ", True),
+        ("polarity > 0.8512", False),
+        ("polarity = 0.8512", True),
+        ("accuracy >= 0", False),  # not measured
+        ("accuracy = none", True),
+        ("width <= 386", True),
+        ("kind = concat", True),
+        ("kind == concat", True),
+        ("kind != concat", False),
+        ("loss = triple", False),
+        ("learning_rate = 0.00003", True),
+        ("learning_rate > 1e-5", True),
+        ("margin = 0.123", True),  # as tables show it
+        ("margin = 0.124", False),
+        ("margin != none", True),
+        ("freeze_output_dense = true", True),
+        ("freeze_output_dense != True", False),
+        ("freezing = emb+B0-2", True),
+        ("similarity > -0.5", True),
+    ],
+)
+def test_what_a_condition_means(text, is_met):
+    (condition,) = read_conditions([text], [POINT, OTHER])
+    assert condition.is_met(POINT) == is_met
+
+
+def test_what_a_point_lacks_is_in_no_order():
+    for text, is_met in (
+        ("margin > 0", False),
+        ("margin <= 1", False),
+        ("margin = none", True),
+        ("margin != 0.1", True),
+    ):
+        (condition,) = read_conditions([text], [POINT, OTHER])
+        assert condition.is_met(OTHER) == is_met
+
+
+@given(
+    st.floats(-1, 1),
+    st.floats(0, 1),
+    st.sampled_from([(">=", operator.ge), ("<=", operator.le), (">", operator.gt), ("<", operator.lt)]),
+)
+def test_orders_are_those_of_numbers(value, limit, order):
+    sign, compare = order
+    assert Condition("similarity", sign, repr(limit)).is_met({"similarity": value}) == compare(value, limit)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("polarity >= 85", "polarity lies in [0, 1]: 0.85, not 85"),
+        ("similarity >= 45.5", "similarity lies in [-1, 1]: 0.455, not 45.5"),
+        ("accuracy = 2000", "accuracy lies in [0, 1]"),
+        ("polarity > -0.1", "polarity lies in [0, 1]"),
+        ("polarity >= 85%", "'85%' is no number"),
+        ("polarity >= nan", "'nan' is no number"),
+        ("polarity >= 1_0", "'1_0' is no number"),
+        ("polarity >= 0.8 and width < 400", "is no number; give each condition a --where of its own"),
+        ("polarity => 0.85", "it is NAME, one of >= > <= < = !=, and a value: 'polarity >= 0.85'"),
+        ("polarity", "it is NAME, one of"),
+        ("", "it is NAME, one of"),
+        ("polarity >=", "it is NAME, one of"),
+        ("0.8 <= polarity", "it is NAME, one of"),
+        ("polarity >= 0.8\nwidth = 2", "it is NAME, one of"),
+        ("__import__('os') = 1", "it is NAME, one of"),
+        ("polarty >= 0.85", "there is no polarty; allowed: polarity, similarity, accuracy, width, kind, loss"),
+        ("loss >= 1", "loss is a word, which = and != compare; there are softmax, triplet"),
+        ("kind < a", "kind is a word"),
+    ],
+)
+def test_what_is_no_condition_is_refused_with_what_is_allowed(text, said):
+    with pytest.raises(InputError) as error:
+        read_conditions(["polarity >= 0.1", text], [POINT, OTHER])
+    assert said in str(error.value)
+    assert text.split()[:1] == [] or text.split()[0] in str(error.value)
