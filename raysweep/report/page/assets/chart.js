@@ -1,0 +1,101 @@
+/** A chart that is drawn when it comes into view, and again when its place or its colours change. */
+class Chart {
+  /** ``options`` makes what ECharts takes; ``onReady`` is called once, with the chart, when it is first drawn. */
+  constructor(place, options, onReady = () => {}) {
+    this.place = place;
+    this.options = options;
+    this.onReady = onReady;
+    this.chart = null;
+    const seen = new IntersectionObserver((entries) => {
+      if (entries.some((entry) => entry.isIntersecting)) {
+        seen.disconnect();
+        this.drawn();
+      }
+    }, { rootMargin: "400px" });
+    seen.observe(place);
+    onTheme(() => this.redraw());
+  }
+
+  /** ECharts' own object; drawn now where that was still to come, as before a key can move in it. */
+  drawn() {
+    if (!this.chart) this.begin();
+    return this.chart;
+  }
+
+  begin() {
+    this.chart = echarts.init(this.place, null, { renderer: "canvas" });
+    this.redraw();
+    new ResizeObserver(() => this.chart.resize()).observe(this.place);
+    this.onReady(this.chart);
+  }
+
+  redraw() {
+    if (this.chart) this.chart.setOption(this.options(), { replaceMerge: ["series"] });
+  }
+}
+
+/** What axes of all charts look like. */
+function axisStyle(scheme, name) {
+  return {
+    name,
+    nameLocation: "middle",
+    nameTextStyle: { color: scheme.soft, fontSize: 12 },
+    axisLine: { lineStyle: { color: scheme.soft } },
+    axisTick: { lineStyle: { color: scheme.soft } },
+    axisLabel: { color: scheme.soft, fontSize: 11, hideOverlap: true },
+    splitLine: { lineStyle: { color: scheme.grid } },
+  };
+}
+
+/** Tips are elements that :mod:`point_card` makes, not markup. */
+function tipStyle(scheme, make) {
+  return {
+    trigger: "item",
+    confine: true,
+    transitionDuration: 0,
+    backgroundColor: scheme.card,
+    borderColor: scheme.soft,
+    padding: [8, 10],
+    textStyle: { color: scheme.ink, fontSize: 13 },
+    formatter: (given) => make(given.data),
+  };
+}
+
+const SHAPES = {
+  plain: "circle",
+  concat: "rect",
+  class_concat: "triangle",
+  interpolate: "path://M0,0L10,0L5,9Z",
+};
+const STAR = "path://M5,0L6.2,3.5L10,3.6L7,5.9L8.1,9.5L5,7.4L1.9,9.5L3,5.9L0,3.6L3.8,3.5Z";
+const CROSS = "path://M0,0L2,0L5,3.6L8,0L10,0L6.2,5L10,10L8,10L5,6.4L2,10L0,10L3.8,5Z";
+const PLUS = "path://M3.6,0L6.4,0L6.4,3.6L10,3.6L10,6.4L6.4,6.4L6.4,10L3.6,10L3.6,6.4L0,6.4L0,3.6L3.6,3.6Z";
+
+const OTHER_SHAPE = "diamond";
+
+function shapeOfPoint(place) {
+  return SHAPES[points.kinds[points.kind[place]].kind] || OTHER_SHAPE;
+}
+
+const STATUS_SHAPES = {
+  completed: "circle",
+  stopped: CROSS,
+  held: "rect",
+  interrupted: "triangle",
+  failed: PLUS,
+  running: "path://M0,0L9,5L0,10Z",
+};
+
+/** A mark as a small picture for a legend. */
+function legendMark(shape, { fill = "none", stroke = "none", dashed = false } = {}) {
+  const style = { fill, stroke, "stroke-width": 1.2 };
+  const content = {
+    circle: () => svgElement("circle", { cx: 5, cy: 5, r: 4, ...style }),
+    rect: () => svgElement("rect", { x: 1, y: 1, width: 8, height: 8, ...style }),
+    triangle: () => svgElement("path", { d: "M5,1L9.5,9L0.5,9Z", ...style }),
+    diamond: () => svgElement("path", { d: "M5,0.5L9.5,5L5,9.5L0.5,5Z", ...style }),
+    line: () => svgElement("path", { d: "M0,5L10,5", ...style, "stroke-dasharray": dashed ? "3 2" : "none" }),
+  }[shape];
+  const drawn = content ? content() : svgElement("path", { d: shape.replace("path://", ""), ...style });
+  return svgElement("svg", { viewBox: "-0.5 -0.5 11 11", "aria-hidden": "true" }, drawn);
+}

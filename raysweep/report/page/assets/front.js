@@ -1,0 +1,444 @@
+/** The front: polarity against similarity, with all points, the limit, the baselines and the members. */
+
+let cursor = null; // the place of the point that the arrow keys are at
+let hoveredTrial = null;
+let isZoomed = false;
+
+function beginFront() {
+  const place = unfold("front-chart");
+  if (!place) return;
+  const hint = place.querySelector(".hint");
+  hint.id = "front-hint";
+  const holder = element("div", {
+    class: "chart chart-large",
+    id: "front-canvas",
+    tabindex: "0",
+    role: "application",
+    "aria-label": "Polarity against similarity",
+    "aria-describedby": "front-hint",
+  });
+  const legend = element("ul", { class: "legend", "aria-label": "Legend of the front" });
+  place.append(frontControls(), element("div", { class: "beside" }, element("div", {}, holder, legend), pinnedCard()));
+  if (points.stored > points.trial.length) {
+    const text = `Shown are ${points.trial.length.toLocaleString("en")} of ${points.stored.toLocaleString("en")} points: `;
+    place.append(element("p", { class: "hint" }, `${text}the front, each trial's best, and of the rest one in so many.`));
+  }
+  const front = new Chart(holder, frontOptions, (chart) => listenToFront(chart, front));
+  const drawLegend = () => legend.replaceChildren(...frontLegend());
+  drawLegend();
+  onTheme(drawLegend);
+  onSelection((names) => {
+    if (names.has("colour") || names.has("split")) drawLegend();
+    if (["split", "pinned", "selected", "colour"].some((name) => names.has(name))) front.redraw();
+    if (names.has("area")) showArea(front.chart);
+  });
+  holder.addEventListener("keydown", (event) => onFrontKey(event, front));
+  holder.addEventListener("focus", () => moveCursor(cursor ?? selection.pinned ?? firstMember(), front));
+  holder.addEventListener("blur", () => hideCursor(front));
+  zoomListeners.push(() => front.redraw());
+}
+
+const zoomListeners = [];
+
+function frontControls() {
+  const parts = [];
+  if (run.splits.length > 1) {
+    const splits = run.splits.map((split) => [split, split]);
+    parts.push(choiceGroup("split", "Scores on", splits, selection.split, (split) => change({ split })));
+  }
+  parts.push(selectBox("Colour by", colourKeys(), usualColourKey(), (colour) => change({ colour })));
+  const zoom = element("button", { type: "button", "aria-pressed": "false" }, "Zoom to the front");
+  zoom.addEventListener("click", () => {
+    isZoomed = !isZoomed;
+    zoom.setAttribute("aria-pressed", String(isZoomed));
+    zoomListeners.forEach((listener) => listener());
+  });
+  parts.push(zoom, areaToggle());
+  return element("div", {}, element("div", { class: "controls" }, ...parts), areaByNumbers());
+}
+
+/** Dragging selects an area where there is a mouse; a finger scrolls until it is told to select. */
+let isSelecting = matchMedia("(pointer: fine)").matches;
+const selectingListeners = [];
+
+function areaToggle() {
+  const toggle = element("button", { type: "button", "aria-pressed": String(isSelecting) }, "Drag selects an area");
+  toggle.addEventListener("click", () => {
+    isSelecting = !isSelecting;
+    toggle.setAttribute("aria-pressed", String(isSelecting));
+    selectingListeners.forEach((listener) => listener());
+  });
+  return toggle;
+}
+
+/** The same area by four numbers. */
+function areaByNumbers() {
+  const inputs = {};
+  const box = (name, label) => {
+    inputs[name] = element("input", { type: "number", step: "0.1", "aria-label": label, inputmode: "decimal" });
+    inputs[name].addEventListener("change", apply);
+    return inputs[name];
+  };
+  const apply = () => {
+    const read = (name, otherwise) => (inputs[name].value === "" ? otherwise : Number(inputs[name].value));
+    const isEmpty = Object.values(inputs).every((input) => input.value === "");
+    const s = [read("fromS", -100), read("toS", 100)];
+    const p = [read("fromP", 0), read("toP", 100)];
+    change({ area: isEmpty ? null : { s, p } });
+  };
+  const row = element(
+    "div",
+    { class: "controls numbers" },
+    element("span", {}, "P from ", box("fromP", "P from"), " to ", box("toP", "P to")),
+    element("span", {}, "S from ", box("fromS", "S from"), " to ", box("toS", "S to")),
+  );
+  onSelection((names) => {
+    if (!names.has("area") || row.contains(document.activeElement)) return;
+    const { s, p } = selection.area || { s: ["", ""], p: ["", ""] };
+    const shown = (number) => (number === "" ? "" : number.toFixed(1));
+    [inputs.fromS.value, inputs.toS.value] = s.map(shown);
+    [inputs.fromP.value, inputs.toP.value] = p.map(shown);
+  });
+  return element("details", {}, element("summary", {}, "Select an area by numbers"), row);
+}
+
+/** Members that were scored on the split, by rising similarity there. */
+function shownMembers() {
+  const scored = run.members.filter((member) => position(member.point, selection.split));
+  const similarity = (member) => position(member.point, selection.split)[0];
+  return scored.sort((one, other) => similarity(one) - similarity(other));
+}
+
+function frontOptions() {
+  const scheme = colours();
+  const paint = colouring();
+  const isNarrow = innerWidth < 640;
+  const frame = isZoomed ? zoomedFrame() : {};
+  return {
+    animation: false,
+    grid: { left: isNarrow ? 46 : 58, right: 16, top: 14, bottom: 48 },
+    tooltip: tipStyle(scheme, tip),
+    xAxis: { type: "value", scale: true, nameGap: 28, ...axisStyle(scheme, "similarity S (×100)"), ...frame.x },
+    yAxis: { type: "value", scale: true, nameGap: isNarrow ? 30 : 38, ...axisStyle(scheme, "polarity P (×100)"), ...frame.y },
+    brush: {
+      toolbox: [],
+      xAxisIndex: 0,
+      yAxisIndex: 0,
+      seriesIndex: [],
+      brushStyle: { color: withOpacity(scheme.link, 0.12), borderColor: scheme.link, borderWidth: 1 },
+    },
+    series: frontSeries(scheme, paint),
+  };
+}
+
+/** Around the members and the best of what they are compared with. */
+function zoomedFrame() {
+  const places = shownMembers().map((member) => position(member.point, selection.split));
+  if (places.length === 0) return {};
+  const range = (column) => {
+    const values = places.map((place) => place[column]);
+    const low = Math.min(...values);
+    const high = Math.max(...values);
+    const margin = 0.06 * (high - low) || 0.5;
+    return { min: Number((low - margin).toFixed(2)), max: Number((high + margin).toFixed(2)) };
+  };
+  return { x: range(0), y: range(1) };
+}
+
+function frontSeries(scheme, paint) {
+  const split = selection.split;
+  const limits = run.limits[split];
+  const members = shownMembers();
+  return [
+    allPoints(paint),
+    ...limitSeries(limits, scheme),
+    ...baselineSeries(limits, scheme),
+    {
+      id: "front line",
+      type: "line",
+      silent: true,
+      symbol: "none",
+      step: "start",
+      lineStyle: { color: scheme.ink, width: 1.2 },
+      data: staircase(members.filter((member) => isPointSelected(member.point))),
+      z: 4,
+    },
+    trajectorySeries(scheme, paint),
+    intervalSeries(members, scheme),
+    memberSeries(members, scheme, paint),
+    knotSeries(members, scheme),
+    ringSeries("pinned ring", selection.pinned, { color: scheme.link, width: 3, size: 22 }),
+    ringSeries("cursor ring", cursor, { color: scheme.ink, width: 2, size: 28 }),
+  ];
+}
+
+/** Where the steps of the front are: on test some of its members may dominate others. By rising similarity. */
+function staircase(members) {
+  const places = [];
+  let best = -Infinity;
+  for (const member of [...members].reverse()) {
+    const place = position(member.point, selection.split);
+    if (place[1] > best) {
+      best = place[1];
+      places.unshift(place);
+    }
+  }
+  return places;
+}
+
+function allPoints(paint) {
+  const isDense = points.trial.length > 1500;
+  const data = [];
+  const numShown = selection.split === "dev" ? points.trial.length : 0; // on test only members were scored
+  for (let place = 0; place < numShown; place++) {
+    if (isPointSelected(place)) {
+      const colour = paint.of(trialOfPoint(place));
+      const itemStyle = { color: colour, opacity: isDense ? 0.4 : 0.6 };
+      data.push({ value: [points.s[place], points.p[place]], symbol: shapeOfPoint(place), itemStyle, point: place });
+    }
+  }
+  return { id: "points", type: "scatter", symbolSize: isDense ? 4 : 6, data, z: 2 };
+}
+
+function limitSeries(limits, scheme) {
+  const series = [];
+  if (limits.oracle.length) {
+    const data = limits.oracle.map((value) => ({ value, name: "oracle: no encoder can pass", scores: { s: value[0], p: value[1] } }));
+    const lineStyle = { color: scheme.soft, width: 1.4, type: "dashed" };
+    const itemStyle = { color: scheme.soft };
+    series.push({ id: "oracle", type: "line", symbol: "circle", symbolSize: 4, lineStyle, itemStyle, data, z: 3 });
+  }
+  if (limits.reference) {
+    const { s, p } = limits.reference;
+    const data = [{ value: [s, p], name: "reference encoder R", scores: limits.reference }];
+    series.push({ id: "reference", type: "scatter", symbol: CROSS, symbolSize: 13, itemStyle: { color: scheme.ink }, data, z: 6 });
+  }
+  for (const [axis, least] of [["yAxis", limits.least.p], ["xAxis", limits.least.s]]) {
+    if (least != null) {
+      const markLine = {
+        silent: true,
+        symbol: "none",
+        lineStyle: { color: scheme.note, type: "dotted", width: 1.5 },
+        label: { show: true, formatter: "constraint", color: scheme.note, position: "insideStartTop" },
+        data: [{ [axis]: least }],
+      };
+      series.push({ id: `least ${axis}`, type: "line", data: [], markLine });
+    }
+  }
+  return series;
+}
+
+const BASELINE_SHAPES = { probe: "diamond", setfit: PLUS, published: CROSS };
+const BASELINE_NAMES = { probe: "probe(g) on R", setfit: "SetFit", published: "published" };
+
+function baselineSeries(limits, scheme) {
+  return Object.keys(BASELINE_SHAPES).map((kind) => {
+    const found = limits.baselines.filter((baseline) => baseline.kind === kind);
+    const data = found.map((baseline) => ({ value: [baseline.s, baseline.p], name: baseline.name, scores: baseline }));
+    const isProbe = kind === "probe";
+    const itemStyle = isProbe
+      ? { color: scheme.back, borderColor: scheme.ink, borderWidth: 1.2 }
+      : { color: kind === "setfit" ? scheme.ink : scheme.soft };
+    const lineStyle = { color: scheme.ink, type: "dotted", width: isProbe ? 1 : 0 };
+    const symbolSize = kind === "published" ? 7 : 9;
+    return { id: kind, type: "line", symbol: BASELINE_SHAPES[kind], symbolSize, itemStyle, lineStyle, data, z: 3 };
+  });
+}
+
+function memberSeries(members, scheme, paint) {
+  const isCrowded = members.length > 40;
+  const data = members.map((member) => {
+    const isSelected = isPointSelected(member.point);
+    const itemStyle = {
+      color: paint.of(trialOfPoint(member.point)),
+      borderColor: scheme.ink,
+      borderWidth: 1.2,
+      opacity: isSelected ? 1 : 0.15,
+    };
+    return { value: position(member.point, selection.split), symbol: shapeOfPoint(member.point), itemStyle, point: member.point };
+  });
+  return { id: "members", type: "scatter", symbolSize: isCrowded ? 8 : 12, data, z: 7 };
+}
+
+/** The knee's star and the ring of the best objective. */
+function knotSeries(members, scheme) {
+  const data = [];
+  for (const member of members) {
+    const value = position(member.point, selection.split);
+    const opacity = isPointSelected(member.point) ? 1 : 0.2;
+    if (member.best) {
+      const itemStyle = { color: "transparent", borderColor: scheme.ink, borderWidth: 1.6, opacity };
+      data.push({ value, symbol: "diamond", symbolSize: 24, itemStyle, point: member.point });
+    }
+    if (member.knee) {
+      const itemStyle = { color: scheme.knee, borderColor: "#1d2329", borderWidth: 1.2, opacity };
+      data.push({ value, symbol: STAR, symbolSize: 19, itemStyle, point: member.point });
+    }
+  }
+  return { id: "knots", type: "scatter", data, z: 8 };
+}
+
+function ringSeries(id, place, { color, width, size }) {
+  const at = place === null ? null : position(place, selection.split);
+  const itemStyle = { color: "transparent", borderColor: color, borderWidth: width };
+  const data = at ? [{ value: at, point: place }] : [];
+  return { id, type: "scatter", symbol: "circle", symbolSize: size, itemStyle, data, z: 9, silent: true };
+}
+
+/** The rungs of the trial that is pointed at, else of the pinned one, by the kind of its point. */
+function trajectorySeries(scheme, paint) {
+  const place = cursor ?? selection.pinned;
+  const series = { id: "trajectory", type: "line", silent: true, symbol: "circle", symbolSize: 5, data: [], z: 5 };
+  if (place === null || selection.split !== "dev") return series;
+  const colour = paint.of(trialOfPoint(place));
+  const data = siblings(place).map((each) => position(each, "dev"));
+  return { ...series, data, lineStyle: { color: colour, width: 2 }, itemStyle: { color: colour } };
+}
+
+/** Points of the same trial and kind, by rising rung. */
+function siblings(place) {
+  const same = pointsOfTrial.get(points.trial[place]).filter((each) => points.kind[each] === points.kind[place]);
+  return same.sort((one, other) => points.step[one] - points.step[other]);
+}
+
+const MOST_INTERVALS = 30;
+
+/** Crosses of P's and S's intervals; of the pinned member alone where there are many. */
+function intervalSeries(members, scheme) {
+  const isShown = (member) => members.length <= MOST_INTERVALS || member.point === selection.pinned;
+  const data = [];
+  for (const member of members) {
+    const interval = member.intervals[selection.split];
+    if (interval && isShown(member) && isPointSelected(member.point)) {
+      const [s, p] = position(member.point, selection.split);
+      data.push([s, p, ...interval.s, ...interval.p]);
+    }
+  }
+  const renderItem = intervalCross(scheme);
+  return { id: "intervals", type: "custom", silent: true, data, renderItem, z: 4, zlevel: 0, clip: true, encode: { x: 0, y: 1 } };
+}
+
+function intervalCross(scheme) {
+  return (parameters, api) => {
+    const [s, p, lowS, highS, lowP, highP] = [0, 1, 2, 3, 4, 5].map((column) => api.value(column));
+    const line = (from, to) => {
+      const [x1, y1] = api.coord(from);
+      const [x2, y2] = api.coord(to);
+      return { type: "line", shape: { x1, y1, x2, y2 }, style: { stroke: scheme.soft, lineWidth: 1, opacity: 0.8 } };
+    };
+    return { type: "group", children: [line([lowS, p], [highS, p]), line([s, lowP], [s, highP])] };
+  };
+}
+
+function listenToFront(chart, front) {
+  chart.on("click", (event) => {
+    if (event.data && event.data.point != null) pin(event.data.point);
+  });
+  chart.on("brushEnd", (event) => {
+    const [area] = event.areas;
+    change({ area: area ? rectangle(area.coordRange) : null });
+  });
+  const listen = () => chart.dispatchAction({
+    type: "takeGlobalCursor",
+    key: "brush",
+    brushOption: { brushType: isSelecting ? "rect" : false, brushMode: "single" },
+  });
+  selectingListeners.push(listen);
+  listen();
+  showArea(chart);
+  front.redraw();
+}
+
+function rectangle([[lowS, highS], [lowP, highP]]) {
+  return { s: [lowS, highS], p: [lowP, highP] };
+}
+
+/** Draws the selected area, also where it came from numbers. */
+function showArea(chart) {
+  if (!chart) return;
+  const areas = [];
+  if (selection.area) {
+    const { s, p } = selection.area;
+    areas.push({ brushType: "rect", xAxisIndex: 0, yAxisIndex: 0, coordRange: [s, p] });
+  }
+  chart.dispatchAction({ type: "brush", areas });
+}
+
+function firstMember() {
+  const members = shownMembers();
+  const knee = members.find((member) => member.knee) || members[0];
+  return knee ? knee.point : null;
+}
+
+function moveCursor(place, front) {
+  if (place === null || !position(place, selection.split)) return;
+  cursor = place;
+  front.drawn();
+  front.redraw();
+  const series = front.chart.getOption().series.findIndex((each) => each && each.id === "cursor ring");
+  front.chart.dispatchAction({ type: "showTip", seriesIndex: series, dataIndex: 0 });
+  announce(spokenPoint(place));
+}
+
+function hideCursor(front) {
+  cursor = null;
+  front.redraw();
+  front.drawn().dispatchAction({ type: "hideTip" });
+}
+
+function onFrontKey(event, front) {
+  const along = shownMembers().map((member) => member.point);
+  const steps = selection.split === "dev" && cursor !== null ? siblings(cursor) : [];
+  const moves = {
+    ArrowLeft: () => beside(along, -1),
+    ArrowRight: () => beside(along, 1),
+    ArrowUp: () => beside(steps, 1),
+    ArrowDown: () => beside(steps, -1),
+    Home: () => along[0],
+    End: () => along[along.length - 1],
+  };
+  if (moves[event.key]) {
+    const place = moves[event.key]();
+    if (place != null) moveCursor(place, front);
+  } else if (event.key === "Enter" || event.key === " ") {
+    if (cursor !== null) pin(cursor);
+  } else if (event.key === "Escape") {
+    unpin();
+  } else {
+    return;
+  }
+  event.preventDefault();
+}
+
+/** The next place in a row of places; from a point outside of it, the one that is nearest by similarity. */
+function beside(places, step) {
+  if (places.length === 0) return null;
+  const at = places.indexOf(cursor);
+  if (at >= 0) return places[Math.min(places.length - 1, Math.max(0, at + step))];
+  const here = cursor === null ? 0 : position(cursor, selection.split)[0];
+  const distance = (place) => Math.abs(position(place, selection.split)[0] - here);
+  return places.reduce((nearest, place) => (distance(place) < distance(nearest) ? place : nearest));
+}
+
+function frontLegend() {
+  const scheme = colours();
+  const limits = run.limits[selection.split];
+  const item = (mark, words) => element("li", {}, mark, userText(words));
+  const items = colouring().legend.map(([colour, words]) => item(legendMark("circle", { fill: colour }), words));
+  const kinds = new Map(points.kinds.map((each) => [each.kind, SHAPES[each.kind] || OTHER_SHAPE]));
+  if (kinds.size > 1) {
+    for (const [kind, shape] of kinds) items.push(item(legendMark(shape, { stroke: scheme.ink }), kind));
+  }
+  items.push(item(legendMark("line", { stroke: scheme.ink }), "front"));
+  items.push(item(legendMark(STAR, { fill: scheme.knee, stroke: scheme.ink }), "knee"));
+  items.push(item(legendMark("diamond", { stroke: scheme.ink }), "best objective"));
+  if (limits.oracle.length) items.push(item(legendMark("line", { stroke: scheme.soft, dashed: true }), "oracle: the limit"));
+  if (limits.reference) items.push(item(legendMark(CROSS, { fill: scheme.ink }), "reference encoder R"));
+  for (const [kind, shape] of Object.entries(BASELINE_SHAPES)) {
+    if (limits.baselines.some((baseline) => baseline.kind === kind)) {
+      const fill = kind === "probe" ? "none" : kind === "setfit" ? scheme.ink : scheme.soft;
+      items.push(item(legendMark(shape, { fill, stroke: scheme.ink }), BASELINE_NAMES[kind]));
+    }
+  }
+  return items;
+}

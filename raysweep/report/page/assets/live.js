@@ -1,0 +1,45 @@
+/** A page of a run that goes on is loaded again and again, where it is served; what the reader chose is kept. */
+const RELOAD_SECONDS = 20;
+
+function beginLive() {
+  restore();
+  addEventListener("pagehide", keep);
+  if (!run.isRunning || !location.protocol.startsWith("http")) return null;
+  const box = element("input", { type: "checkbox", checked: recall("live") !== false });
+  box.addEventListener("change", () => remember("live", box.checked));
+  setInterval(() => {
+    if (box.checked && !document.hidden && !isBusy()) location.reload();
+  }, RELOAD_SECONDS * 1000);
+  return element("label", {}, box, "follow the run");
+}
+
+/** Whether the reader is typing: a reload would take the words away. */
+function isBusy() {
+  const active = document.activeElement;
+  return active !== null && active.matches("input[type=search], input[type=number], select");
+}
+
+function keep() {
+  const member = memberOfPoint.get(selection.pinned);
+  remember("chosen", {
+    pinned: member ? member.name : null,
+    split: selection.split,
+    area: selection.area,
+    words: selection.words,
+    isServed: location.protocol.startsWith("http"),
+    scroll: scrollY,
+  });
+}
+
+function restore() {
+  const knee = run.members.find((member) => member.knee);
+  const kept = run.isRunning && location.protocol.startsWith("http") ? recall("chosen") : null;
+  if (!kept) {
+    change({ pinned: knee ? knee.point : null });
+    return;
+  }
+  const pinned = pointOfName(kept.pinned) ?? (knee ? knee.point : null);
+  const split = run.splits.includes(kept.split) ? kept.split : selection.split;
+  change({ pinned, split, area: kept.area, words: kept.words });
+  requestAnimationFrame(() => scrollTo({ top: kept.scroll, behavior: "instant" }));
+}

@@ -1,0 +1,112 @@
+/** Parallel coordinates: a line a trial, over the varied parameters and the scores of its best point. */
+
+const PARALLEL_SCORES = [["p", "P"], ["s", "S"], ["objective", "objective"]];
+
+function beginParallel() {
+  const place = unfold("parallel-chart");
+  if (!place) return;
+  const axes = parallelAxes();
+  const holder = element("div", { class: "chart chart-middle", role: "img", "aria-label": "Parallel coordinates" });
+  holder.style.minWidth = `${95 * axes.length}px`;
+  const box = { class: "wide", tabindex: "0", role: "region", "aria-label": "Parallel coordinates, scrolls sideways" };
+  place.append(element("div", box, holder));
+  const chart = new Chart(holder, () => parallelOptions(axes), (made) => {
+    made.on("axisareaselected", (event) => narrowByAxis(axes, event));
+    made.on("click", (event) => pinTrial(event.data));
+  });
+  onSelection((names) => {
+    if (["selected", "colour", "pinned"].some((name) => names.has(name))) chart.redraw();
+    if (names.has("axes") && selection.axes.size === 0 && chart.chart) clearAxes(chart.chart, axes);
+  });
+}
+
+/** Each has ``key`` of a trial's value, and ``coordinate`` from a value to where the axis has it. */
+function parallelAxes() {
+  const axes = run.parameters.map((parameter, place) => parameterAxis(parameter, place));
+  for (const [key, name] of PARALLEL_SCORES) axes.push(numberAxis(key, name, false));
+  return axes;
+}
+
+function parameterAxis(parameter, place) {
+  const key = `parameter ${place}`;
+  if (parameter.kind === "number") return numberAxis(key, parameter.name, parameter.log);
+  const coordinate = (value) => (value == null ? null : parameter.values.indexOf(String(value)));
+  return { key, name: parameter.name, type: "category", data: parameter.values, coordinate };
+}
+
+function numberAxis(key, name, isLog) {
+  const values = trials.map((trial) => trialValue(trial, key)).filter((value) => value != null);
+  const extent = values.length ? { min: Math.min(...values), max: Math.max(...values) } : {};
+  if (extent.min === extent.max) delete extent.min, delete extent.max;
+  return { key, name, type: isLog ? "log" : "value", extent, coordinate: (value) => value };
+}
+
+const LONGEST_NAME = 14;
+
+function shortened(text, most = LONGEST_NAME) {
+  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+}
+
+function parallelOptions(axes) {
+  const scheme = colours();
+  const paint = colouring();
+  const isDense = trials.length > 200;
+  const pinnedTrial = selection.pinned === null ? null : placeOfTrial.get(points.trial[selection.pinned]);
+  const data = [];
+  trials.forEach((trial, place) => {
+    if (trial.objective == null || !isTrialSelected(place)) return;
+    const value = axes.map((axis) => axis.coordinate(trialValue(trial, axis.key)) ?? "-");
+    const isPinned = place === pinnedTrial;
+    const opacity = isPinned ? 1 : isDense ? 0.25 : 0.6;
+    const lineStyle = { color: isPinned ? scheme.ink : paint.of(trial), opacity, width: isPinned ? 3 : 1.3 };
+    data.push({ value, lineStyle, trial: place });
+  });
+  return {
+    animation: false,
+    tooltip: tipStyle(scheme, tip),
+    parallel: { left: 50, right: 60, top: 44, bottom: 26 },
+    parallelAxis: axes.map((axis, dim) => parallelAxis(axis, dim, scheme)),
+    series: [{ id: "trials", type: "parallel", smooth: false, inactiveOpacity: 0.03, activeOpacity: 1, data }],
+  };
+}
+
+function parallelAxis(axis, dim, scheme) {
+  const isCategory = axis.type === "category";
+  const isScore = PARALLEL_SCORES.some(([key]) => key === axis.key);
+  return {
+    dim,
+    id: axis.key,
+    type: axis.type,
+    name: shortened(axis.name),
+    nameLocation: "end",
+    nameGap: 14,
+    nameTextStyle: { color: scheme.ink, fontSize: 12, fontWeight: isScore ? "bold" : "normal" },
+    axisLine: { lineStyle: { color: scheme.soft, width: 1.4 } },
+    axisTick: { lineStyle: { color: scheme.soft }, alignWithLabel: true },
+    axisLabel: {
+      color: scheme.ink,
+      fontSize: 11,
+      textBorderColor: scheme.back,
+      textBorderWidth: 3,
+      formatter: (value) => (isCategory ? shortened(value, 12) : shortNumber(value)),
+    },
+    areaSelectStyle: { width: 22, color: withOpacity(scheme.link, 0.25), borderColor: scheme.link, borderWidth: 1 },
+    ...(isCategory ? { data: axis.data } : axis.extent),
+  };
+}
+
+function narrowByAxis(axes, event) {
+  const found = axes.find((axis) => axis.key === event.parallelAxisId);
+  const changed = new Map(selection.axes);
+  if (!found) return;
+  if (event.intervals && event.intervals.length) {
+    changed.set(found.key, { intervals: event.intervals, coordinate: found.coordinate });
+  } else {
+    changed.delete(found.key);
+  }
+  change({ axes: changed });
+}
+
+function clearAxes(chart, axes) {
+  for (const axis of axes) chart.dispatchAction({ type: "axisAreaSelect", parallelAxisId: axis.key, intervals: [] }, { silent: true });
+}

@@ -1,0 +1,89 @@
+/** What is said of a point: in tips, in the pinned card, and to screen readers. */
+
+function pointTitle(place) {
+  return `Trial ${points.trial[place]}, rung ${points.step[place]}, ${kindName(place)}`;
+}
+
+function marksOf(place) {
+  const member = memberOfPoint.get(place);
+  if (!member) return [];
+  const marks = ["on the front"];
+  if (member.knee) marks.push("★ knee");
+  if (member.best) marks.push("◆ best objective");
+  if (!member.feasible) marks.push("misses a constraint");
+  return marks;
+}
+
+/** The varied parameters that apply to a trial. */
+function configurationOf(trial, most = 40) {
+  const pairs = run.parameters.map((parameter, place) => [parameter.name, trial.values[place]]);
+  return pairs.filter(([, value]) => value != null).map(([name, value]) => [userText(shortValue(name)), userText(shortValue(value, most))]);
+}
+
+function intervalText(member, split, score) {
+  const interval = member && member.intervals[split] && member.intervals[split][score];
+  return interval ? ` (${shownScore(interval[0])} to ${shownScore(interval[1])})` : "";
+}
+
+function scorePairs(place, split) {
+  const scores = scoresOn(place, split);
+  if (!scores) return [];
+  const member = memberOfPoint.get(place);
+  const pairs = [
+    ["P", shownScore(scores.p) + intervalText(member, split, "p")],
+    ["S", shownScore(scores.s) + intervalText(member, split, "s")],
+    ["retention", shownScore(scores.r)],
+  ];
+  if (scores.a != null) pairs.push(["accuracy", shownScore(scores.a)]);
+  return pairs;
+}
+
+const MOST_TIP_VALUES = 10;
+
+/** A tip for what a mark stands for: a point of a trial, a trial, or something that no trial made. */
+function tip(mark) {
+  if (!mark) return "";
+  if (mark.point != null) return pointTip(mark.point);
+  if (mark.trial != null) return trialTip(trials[mark.trial]);
+  if (!mark.scores) return "";
+  const pairs = [["P", shownScore(mark.scores.p)], ["S", shownScore(mark.scores.s)]];
+  if (mark.scores.r != null) pairs.push(["retention", shownScore(mark.scores.r)]);
+  return element("div", { class: "tip" }, element("strong", {}, userText(shortValue(mark.name))), facts(pairs));
+}
+
+function pointTip(place) {
+  const marks = marksOf(place);
+  const configuration = configurationOf(trialOfPoint(place)).slice(0, MOST_TIP_VALUES);
+  return element(
+    "div",
+    { class: "tip" },
+    element("strong", {}, pointTitle(place)),
+    marks.length ? element("div", {}, marks.join(", ")) : null,
+    facts([...scorePairs(place, selection.split), ...configuration]),
+  );
+}
+
+function trialTip(trial) {
+  const best = trial.best;
+  const scores = [
+    ["objective", shownScore(trial.objective)],
+    ["P", shownScore(bestMeasure(trial, "p"))],
+    ["S", shownScore(bestMeasure(trial, "s"))],
+    ["rungs", String(trial.rungs.length)],
+  ];
+  const status = `${signOfStatus.get(trial.status) || ""} ${trial.status}`;
+  return element(
+    "div",
+    { class: "tip" },
+    element("strong", {}, best == null ? `Trial ${trial.trial}` : `Trial ${trial.trial}, best point ${kindName(best)}`),
+    element("div", {}, status),
+    facts([...scores, ...configurationOf(trial).slice(0, MOST_TIP_VALUES)]),
+  );
+}
+
+/** One line for screen readers. */
+function spokenPoint(place) {
+  const scores = scorePairs(place, selection.split).map(([name, value]) => `${name} ${value}`);
+  const marks = marksOf(place);
+  return [pointTitle(place), ...marks, ...scores].join(", ");
+}

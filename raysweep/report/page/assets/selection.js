@@ -1,0 +1,143 @@
+/** What the reader has chosen: everything on the page follows it. */
+const selection = {
+  split: "dev",
+  pinned: null, // the place of a point
+  area: null, // {s: [low, high], p: [low, high]} of the front's chart
+  axes: new Map(), // intervals by key of a trial's value
+  words: "", // of the table's filter
+  colour: "",
+  measure: "objective",
+};
+
+const listeners = [];
+let selected = null; // places of the selected trials, null where nothing narrows them
+
+/** ``listener`` is called with the names of what has changed. */
+function onSelection(listener) {
+  listeners.push(listener);
+}
+
+function change(values) {
+  Object.assign(selection, values);
+  const names = new Set(Object.keys(values));
+  const narrowing = ["area", "axes", "words", "split"].some((name) => names.has(name));
+  if (narrowing) {
+    selected = findSelected();
+    names.add("selected");
+  }
+  for (const listener of listeners) listener(names);
+}
+
+function isNarrowed() {
+  return selection.area !== null || selection.axes.size > 0 || selection.words.trim() !== "";
+}
+
+function isTrialSelected(place) {
+  return selected === null || selected.has(place);
+}
+
+/** Whether a point is one of those that the reader has narrowed the page to. */
+function isPointSelected(place) {
+  if (!isTrialSelected(placeOfTrial.get(points.trial[place]))) return false;
+  return selection.area === null || isInside(position(place, selection.split));
+}
+
+function isInside(at) {
+  if (at === null) return false;
+  const { s, p } = selection.area;
+  return s[0] <= at[0] && at[0] <= s[1] && p[0] <= at[1] && at[1] <= p[1];
+}
+
+function findSelected() {
+  if (!isNarrowed()) return null;
+  const { accepts } = readFilter(selection.words);
+  const found = new Set();
+  trials.forEach((trial, place) => {
+    if (accepts(trial) && isOnAxes(trial) && hasPointInside(trial)) found.add(place);
+  });
+  return found;
+}
+
+function hasPointInside(trial) {
+  if (selection.area === null) return true;
+  const places = pointsOfTrial.get(trial.trial) || [];
+  return places.some((place) => isInside(position(place, selection.split)));
+}
+
+function isOnAxes(trial) {
+  for (const [key, axis] of selection.axes) {
+    const value = axis.coordinate(trialValue(trial, key));
+    if (value == null || !axis.intervals.some(([low, high]) => low <= value && value <= high)) return false;
+  }
+  return true;
+}
+
+const FILTER_TERM = /^([^<>=!]+?)(<=|>=|!=|=|<|>)(.*)$/;
+
+/** Reads ``loss=triplet margin<0.2 P>=85 word``: what it accepts, and what it says that it cannot read. */
+function readFilter(words) {
+  const problems = [];
+  const tests = [];
+  for (const term of words.match(/"[^"]*"|\S+/g) || []) {
+    const parts = FILTER_TERM.exec(term.replaceAll('"', ""));
+    const test = parts ? comparison(parts, problems) : containsWord(term.replaceAll('"', "").toLowerCase());
+    if (test) tests.push(test);
+  }
+  return { problems, accepts: (trial) => tests.every((test) => test(trial)) };
+}
+
+const FILTER_NAMES = new Map([
+  ["trial", "trial"],
+  ["status", "status"],
+  ["objective", "objective"],
+  ["p", "p"],
+  ["s", "s"],
+  ["retention", "r"],
+  ["rungs", "rungs"],
+  ["examples", "examples"],
+  ["seconds", "seconds"],
+  ["reason", "reason"],
+]);
+run.parameters.forEach((parameter, place) => {
+  const name = parameter.name.toLowerCase();
+  if (!FILTER_NAMES.has(name)) FILTER_NAMES.set(name, `parameter ${place}`);
+});
+
+function comparison([, name, sign, wanted], problems) {
+  const key = FILTER_NAMES.get(name.trim().toLowerCase());
+  if (key === undefined) {
+    problems.push(`There is no column ${name.trim()}.`);
+    return null;
+  }
+  const number = Number(wanted);
+  if (sign !== "=" && sign !== "!=" && (wanted.trim() === "" || Number.isNaN(number))) {
+    problems.push(`${name.trim()}${sign} needs a number after it.`);
+    return null;
+  }
+  return (trial) => compares(trialValue(trial, key), sign, wanted, number);
+}
+
+function compares(value, sign, wanted, number) {
+  if (value == null) return sign === "!=";
+  const isEqual = typeof value === "number" ? value === number : String(value).toLowerCase() === wanted.toLowerCase();
+  if (sign === "=") return isEqual;
+  if (sign === "!=") return !isEqual;
+  if (typeof value !== "number") return false;
+  if (sign === "<") return value < number;
+  if (sign === ">") return value > number;
+  return sign === "<=" ? value <= number : value >= number;
+}
+
+function containsWord(word) {
+  return (trial) => trialText(trial).includes(word);
+}
+
+const trialTexts = new Map();
+
+function trialText(trial) {
+  if (!trialTexts.has(trial.trial)) {
+    const values = trial.values.filter((value) => value != null).map(shortNumber);
+    trialTexts.set(trial.trial, [trial.trial, trial.status, trial.reason, ...values].join(" ").toLowerCase());
+  }
+  return trialTexts.get(trial.trial);
+}

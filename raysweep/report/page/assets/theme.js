@@ -1,0 +1,106 @@
+/** Light or dark: as the system has it, or as the reader chooses. */
+const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
+const themeListeners = [];
+
+function isDark() {
+  const chosen = document.documentElement.dataset.theme;
+  return chosen ? chosen === "dark" : systemIsDark.matches;
+}
+
+function onTheme(listener) {
+  themeListeners.push(listener);
+}
+
+function setTheme(name) {
+  if (name === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = name;
+  remember("theme", name);
+  themeListeners.forEach((listener) => listener());
+}
+
+systemIsDark.addEventListener("change", () => themeListeners.forEach((listener) => listener()));
+
+/** What was chosen before, on this page; a browser may keep nothing for files. */
+function remember(name, value) {
+  try {
+    sessionStorage.setItem(`raysweep ${run.run.name} ${name}`, JSON.stringify(value));
+  } catch {
+    // Nothing is kept, then.
+  }
+}
+
+function recall(name) {
+  try {
+    return JSON.parse(sessionStorage.getItem(`raysweep ${run.run.name} ${name}`));
+  } catch {
+    return null;
+  }
+}
+
+function themeControl() {
+  const names = [
+    ["auto", "as the system"],
+    ["light", "light"],
+    ["dark", "dark"],
+  ];
+  const chosen = recall("theme") || "auto";
+  if (chosen !== "auto") setTheme(chosen);
+  return selectBox("Colours", names, chosen, setTheme);
+}
+
+/** The page's colours by name, for charts. */
+function colours() {
+  const style = getComputedStyle(document.documentElement);
+  const found = {};
+  for (const name of ["ink", "soft", "line", "back", "card", "grid", "link", "knee", "note"]) {
+    found[name] = style.getPropertyValue(`--${name}`).trim();
+  }
+  found.palette = isDark() ? run.palette.dark : run.palette.light;
+  found.ramp = isDark() ? ["#2f6690", "#d9efff"] : ["#86bbdd", "#062f5c"];
+  return found;
+}
+
+function withOpacity(colour, opacity) {
+  return echarts.color.modifyAlpha(colour, opacity);
+}
+
+/** What marks may be coloured by. */
+function colourKeys() {
+  const keys = run.parameters.map((parameter, place) => [`parameter ${place}`, shortValue(parameter.name)]);
+  return [...keys, ["status", "status"], ["objective", "objective"]];
+}
+
+/** The loss where it varies, else the first parameter that is no number, else the status. */
+function usualColourKey() {
+  const isLoss = (parameter) => parameter.name === "loss";
+  let place = run.parameters.findIndex(isLoss);
+  if (place < 0) place = run.parameters.findIndex((parameter) => parameter.kind === "category");
+  return place < 0 ? "status" : `parameter ${place}`;
+}
+
+/** How trials are coloured now: ``of(trial)`` is a colour, and ``legend`` lists colours with what they mean. */
+function colouring() {
+  const key = selection.colour || usualColourKey();
+  const values = [...new Set(trials.map((trial) => trialValue(trial, key)).filter((value) => value != null))];
+  const scheme = colours();
+  if (values.length > 0 && values.every((value) => typeof value === "number")) return rampColouring(key, values, scheme);
+  values.sort();
+  const byValue = new Map(values.map((value, place) => [value, scheme.palette[place % scheme.palette.length]]));
+  const legend = values.slice(0, 16).map((value) => [byValue.get(value), shortValue(value)]);
+  if (values.length > 16) legend.push([scheme.soft, `and ${values.length - 16} more`]);
+  return { legend, of: (trial) => byValue.get(trialValue(trial, key)) || scheme.soft };
+}
+
+function rampColouring(key, values, scheme) {
+  const low = Math.min(...values);
+  const high = Math.max(...values);
+  const isLog = low > 0 && high > 50 * low;
+  const along = (value) => {
+    if (high === low) return 1;
+    return isLog ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
+  };
+  const colourOf = (value) => (value == null ? scheme.soft : echarts.color.lerp(along(value), scheme.ramp));
+  const middle = isLog ? Math.sqrt(low * high) : (low + high) / 2;
+  const legend = [...new Set([low, middle, high])].map((value) => [colourOf(value), shortNumber(value)]);
+  return { legend, of: (trial) => colourOf(trialValue(trial, key)) };
+}

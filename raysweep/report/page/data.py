@@ -1,0 +1,60 @@
+"""All that the page's script shows, as one value for JSON."""
+
+import shlex
+
+from raysweep.report.page.limits import limits
+from raysweep.report.page.points import ShownPoints, member_values
+from raysweep.report.page.scores import Json, query_intervals
+from raysweep.report.page.trials import common_values, parameters, statuses, trial_values
+from raysweep.report.page.visible import visible
+from raysweep.report.style import DARK_PALETTE, PALETTE
+from raysweep.report.summary import SPLITS, Member, Summary
+from raysweep.report.texts import constraints_text, objective_formula
+
+
+def page_data(summary: Summary) -> Json:
+    """Scores are x100; texts of users are as the page may show them."""
+    results = summary.results
+    shown = ShownPoints.of(summary)
+    places = shown.places
+    trials = [each.trial for each in summary.trials]
+    return {
+        "run": _run(summary),
+        "palette": {"light": PALETTE, "dark": DARK_PALETTE},
+        "statuses": statuses(),
+        "splits": list(summary.splits),
+        "parameters": parameters(trials),
+        "common": common_values(trials),
+        "points": shown.columns(),
+        "trials": trial_values(summary, places),
+        "members": [_member(member, places[member.dev], summary) for member in summary.members],
+        "limits": {split: limits(summary, split) for split in SPLITS},
+        "isRunning": results.status == "running",
+    }
+
+
+def _run(summary: Summary) -> Json:
+    results = summary.results
+    return {
+        "name": visible(results.info.name),
+        "objective": objective_formula(results.info),
+        "constraints": constraints_text(results.info),
+        "k": results.info.k,
+    }
+
+
+def _member(member: Member, place: int, summary: Summary) -> Json:
+    num_queries = summary.results.info.num_queries
+    return {
+        **member_values(member, place),
+        "command": visible(export_command(summary, member)),
+        "intervals": {split: query_intervals(member, split, num_queries.get(split)) for split in summary.splits},
+    }
+
+
+def export_command(summary: Summary, member: Member) -> str:
+    """What a shell takes to write this member as a model, into a folder that tells it from others."""
+    point = member.dev
+    folder = f"{summary.results.info.name}-{point.name}".replace(":", "-").replace("/", "-").replace("=", "-")
+    words = ["raysweep", "export", summary.results.folder, folder, "--point", point.name]
+    return shlex.join(words)

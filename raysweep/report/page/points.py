@@ -1,0 +1,74 @@
+"""The trials' points on dev as the page's charts take them, in columns; of a very large run a part of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from raysweep.report.page.scores import Json, scaled, scores_of
+from raysweep.report.summary import Member, Summary
+from raysweep.report.tables import kind_name
+from raysweep.results.types import Point
+
+MAX_POINTS = 12_000  # beyond the front's; more can be told apart on no screen, and each costs 20 bytes
+
+
+@dataclass(frozen=True)
+class ShownPoints:
+    """``points`` in the order of the ledger, of ``num_stored``; members and trials name them by their places."""
+
+    points: tuple[Point, ...]
+    num_stored: int
+
+    @classmethod
+    def of(cls, summary: Summary) -> "ShownPoints":
+        """All of a run of ordinary size; else the front, each rung's best, and of the rest one in so many."""
+        stored = [point for point in summary.results.points if point.split == "dev" and point.trial is not None]
+        if len(stored) <= MAX_POINTS:
+            return cls(tuple(stored), len(stored))
+        kept = _kept(stored, summary)
+        return cls(tuple(stored[place] for place in kept), len(stored))
+
+    @property
+    def places(self) -> dict[Point, int]:
+        return {point: place for place, point in enumerate(self.points)}
+
+    def columns(self) -> Json:
+        """Each field as a list; ``kind`` counts the ``kinds``."""
+        kinds = sorted({point.key for point in self.points}, key=lambda key: (key[0], key[1] or 0.0))
+        numbers = {key: number for number, key in enumerate(kinds)}
+        names = {point.key: kind_name(point) for point in self.points}
+        return {
+            "stored": self.num_stored,
+            "kinds": [{"kind": key[0], "name": names[key]} for key in kinds],
+            "trial": [point.trial for point in self.points],
+            "step": [point.step for point in self.points],
+            "kind": [numbers[point.key] for point in self.points],
+            "p": [scaled(point.polarity) for point in self.points],
+            "s": [scaled(point.similarity) for point in self.points],
+            "r": [scaled(point.retention) for point in self.points],
+            "a": [scaled(point.accuracy) for point in self.points],
+        }
+
+
+def _kept(stored: Sequence[Point], summary: Summary) -> list[int]:
+    """Places of the points to show, in their order."""
+    chosen = {id(member.dev) for member in summary.members}
+    chosen |= {id(each.best) for each in summary.trials}
+    needed = {place for place, point in enumerate(stored) if id(point) in chosen}
+    num_others = max(0, MAX_POINTS - len(needed))
+    evenly = np.linspace(0, len(stored) - 1, num_others, dtype=np.int64)
+    return sorted(needed | {int(place) for place in evenly})
+
+
+def member_values(member: Member, place: int) -> Json:
+    """One front member; ``point`` is its place among the shown points."""
+    return {
+        "point": place,
+        "name": member.dev.name,
+        "knee": member.is_knee,
+        "best": member.is_best,
+        "feasible": member.is_feasible,
+        "width": member.dev.width,
+        "test": None if member.test is None else scores_of(member.test),
+    }

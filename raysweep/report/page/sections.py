@@ -1,0 +1,193 @@
+"""The page's sections. Their tables and sentences need no script; the places of charts are empty until one fills them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from raysweep.report.comparison import probe_sentences
+from raysweep.report.notes import notes
+from raysweep.report.page.markup import explained_table, figure, folded, joined, paragraph, section, table
+from raysweep.report.page.origin import Origin
+from raysweep.report.page.stopping import stopping_table, stopping_text
+from raysweep.report.page.tiles import tiles
+from raysweep.report.page.trial_sheet import trial_sheet
+from raysweep.report.page.visible import escape
+from raysweep.report.summary import Summary
+from raysweep.report.tables import (
+    TextTable,
+    area_table,
+    baseline_table,
+    bill_table,
+    cost_table,
+    front_table,
+    mean_table,
+    settings_table,
+)
+from raysweep.report.texts import (
+    BASELINES_TEXT,
+    HYPERVOLUME_TEXT,
+    MEANS_TEXT,
+    SCORES_TEXT,
+    bill_sentences,
+    cost_text,
+    objective_text,
+)
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a page is made from: a run's summary, the figures for readers without scripts, where the run came from."""
+
+    summary: Summary
+    front_png: bytes
+    progress_png: bytes
+    origin: Origin = field(default_factory=Origin)
+
+
+def sections(material: Material) -> list[str]:
+    """In the page's order; empty where there is nothing to show."""
+    summary = material.summary
+    return [
+        _note_list(notes(summary)),
+        tiles(summary),
+        _front(material),
+        _readings(),
+        _baselines(summary),
+        explained_table("replicates", "Replicates", MEANS_TEXT, mean_table(summary)),
+        explained_table("hypervolume", "Hypervolume", HYPERVOLUME_TEXT, area_table(summary)),
+        _curves(material),
+        _hyperparameters(summary),
+        _trials(summary),
+        _early_stopping(summary),
+        _costs(summary),
+        explained_table("bill", "Bill", bill_sentences(summary.bill), bill_table(summary)),
+        _failures(summary),
+        _settings(material),
+    ]
+
+
+def head(summary: Summary) -> str:
+    """The run's name, what it was of, and what it looked for."""
+    info = summary.results.info
+    subtitle = f"{info.model} on {info.dataset}, {summary.results.status}; raysweep {info.version}"
+    title = f"<h1>{escape(info.name)}</h1>"
+    return joined([title, paragraph(subtitle, "soft"), paragraph(objective_text(info))])
+
+
+def _note_list(texts: Sequence[str]) -> str:
+    items = "".join(f"<li>{escape(text)}</li>" for text in texts)
+    return f'<ul class="notes">{items}</ul>' if items else ""
+
+
+def _place(name: str, text: str) -> str:
+    """Where the script puts something; hidden without one. ``text`` says what to do there."""
+    told = paragraph(text, "hint") if text else ""
+    return f'<div class="scripted" id="{name}" hidden>{told}</div>'
+
+
+def _without_script(content: str) -> str:
+    return f"<noscript>{content}</noscript>"
+
+
+_FRONT_HINT = (
+    "Point at a mark to see its configuration, click to pin it. With the keyboard: arrows left and right go along the "
+    "front, up and down through the rungs of a trial, Enter pins, Escape lets go."
+)
+
+
+def _front(material: Material) -> str:
+    summary = material.summary
+    picture = _without_script(figure(material.front_png, "Polarity against similarity"))
+    if not summary.members:
+        return section("front", "Front", paragraph("No rung finished, so there is no front to show."), picture)
+    text = f"By falling similarity on dev, where the front was chosen. {SCORES_TEXT}"
+    listed = folded(f"The front's members ({len(summary.members)})", _front_list(summary), is_open=True)
+    return section("front", "Front", _place("front-chart", _FRONT_HINT), picture, listed, paragraph(text, "soft"))
+
+
+def _front_list(summary: Summary) -> str:
+    return table(front_table(summary), "The front's members", "members")
+
+
+def _readings() -> str:
+    return '<div id="readings-place"></div>'
+
+
+def _baselines(summary: Summary) -> str:
+    if not summary.baselines:
+        return ""
+    texts = [paragraph(text) for text in (BASELINES_TEXT, *probe_sentences(summary))]
+    return section("baselines", "Baselines", *texts, table(baseline_table(summary), "Baselines"))
+
+
+def _curves(material: Material) -> str:
+    if not material.summary.members:
+        return ""
+    picture = figure(material.progress_png, "Objective against training examples seen")
+    chart = _place(
+        "curves-chart", "A line is a trial, on dev, by each rung's best point; the sign at its end says how it ended."
+    )
+    return section("curves", "Learning curves", chart, _without_script(picture))
+
+
+def _hyperparameters(summary: Summary) -> str:
+    """Places for charts only: what they show is in the table of trials too."""
+    if not summary.members:
+        return ""
+    parallel = _place(
+        "parallel-chart",
+        "Each trial's best point as a line. Drag along an axis to select; a click on the axis lets go. The filter of the "
+        "table of trials does the same by keyboard.",
+    )
+    slices = _place("slices-chart", "Each trial's best point on dev, against one parameter at a time.")
+    return joined(
+        [
+            f'<section id="parallel" class="scripted" hidden aria-labelledby="parallel-title">'
+            f'<h2 id="parallel-title">Parallel coordinates</h2>{parallel}</section>',
+            f'<section id="slices" class="scripted" hidden aria-labelledby="slices-title">'
+            f'<h2 id="slices-title">Slices</h2>{slices}</section>',
+        ]
+    )
+
+
+def _trials(summary: Summary) -> str:
+    if not summary.trials:
+        return section("trials", "Trials", paragraph("No trial was proposed."))
+    text = f"All {len(summary.trials)}, with the best dev point of each under the objective"
+    if summary.results.info.constraints:
+        text += ", in parentheses where it misses a constraint"
+    return section("trials", "Trials", paragraph(f"{text}."), _place("trials-filter", ""), trial_sheet(summary))
+
+
+def _early_stopping(summary: Summary) -> str:
+    return explained_table("stopping", "Early stopping", stopping_text(summary), stopping_table(summary))
+
+
+def _costs(summary: Summary) -> str:
+    if not summary.trials:
+        return ""
+    return explained_table("cost", "Cost", cost_text(summary.account), cost_table(summary))
+
+
+def _failures(summary: Summary) -> str:
+    """What trials raised, folded."""
+    return section("failures", "Failures", *_tracebacks(summary))
+
+
+def _tracebacks(summary: Summary) -> Iterator[str]:
+    for trial in summary.results.trials:
+        if trial.traceback:
+            content = f'<pre class="scroll" tabindex="0">{escape(trial.traceback)}</pre>'
+            yield folded(f"Trial {trial.trial}: {trial.reason}", content)
+
+
+def _settings(material: Material) -> str:
+    origin = material.origin
+    parts = [table(settings_table(material.summary), "Settings", "fit")]
+    if origin.identities:
+        rows = TextTable(("of", "fingerprint"), origin.identities, frozenset({"of", "fingerprint"}))
+        text = "Fingerprints hash data, weights and parameters: two runs with the same ones read the same."
+        parts += [paragraph(text), table(rows, "Fingerprints", "fit")]
+    if origin.configuration:
+        content = f'<pre class="scroll long" tabindex="0">{escape(origin.configuration)}</pre>'
+        parts.append(folded("The whole configuration", content))
+    return section("settings", "Settings", *parts)

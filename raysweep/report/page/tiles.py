@@ -1,0 +1,60 @@
+"""The numbers in large print at the top of the page."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from raysweep.report.page.visible import escape
+from raysweep.report.summary import Member, Summary
+from raysweep.report.tables import show, show_area, show_share, trial_counts
+from raysweep.results.account import Entry
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number in large print; ``detail`` says what it is of."""
+
+    name: str
+    value: str
+    detail: str
+
+    def render(self) -> str:
+        value = f"{escape(self.value)}<small>{escape(self.detail)}</small>"
+        return f"<div><dt>{escape(self.name)}</dt><dd>{value}</dd></div>"
+
+
+def tiles(summary: Summary) -> str:
+    """How many trials and members, the knee and the best point, what it took, and how near the front is to the oracle."""
+    begun, _, most = trial_counts(summary).partition(" of ")
+    shown = [
+        Tile("trials", begun, f"of {most}"),
+        Tile("front members", str(len(summary.members)), "chosen on dev"),
+    ]
+    for member in summary.members:
+        shown += _member_tiles(member)
+    total = summary.account.total
+    if total.cost.seconds:
+        shown.append(_seconds_tile(total))
+    for split, area in summary.areas.items():
+        name = f"of the oracle's hypervolume, {split}"
+        front = f"front {show_area(area.front)}"
+        shown.append(Tile(name, show_share(area.share), front))
+    content = "".join(tile.render() for tile in shown)
+    return f'<dl class="tiles">{content}</dl>'
+
+
+def _member_tiles(member: Member) -> Iterator[Tile]:
+    """Of the knee and of the best point, which may be one member."""
+    split, point = ("test", member.test) if member.test else ("dev", member.dev)
+    scores = f"{show(point.polarity)} / {show(point.similarity)}"
+    where = f"P / S on {split}, trial {point.trial}, step {point.step}"
+    if member.is_knee:
+        yield Tile("knee", scores, where)
+    if member.is_best:
+        yield Tile("best objective", scores, where)
+
+
+def _seconds_tile(total: Entry) -> Tile:
+    detail = "of workers"
+    if total.saved_seconds:
+        detail += f"; stopping early saved about {total.saved_seconds:,.0f}"
+    return Tile("trial-seconds", f"{total.cost.seconds:,.0f}", detail)

@@ -1,0 +1,98 @@
+"""The page's table of all trials: a column a parameter, so that each can be sorted and filtered by."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from raysweep.report.page.markup import broken, scrolling
+from raysweep.report.page.visible import escape
+from raysweep.report.statuses import with_sign
+from raysweep.report.summary import Summary, TrialSummary
+from raysweep.report.tables import ABSENT, short, show
+from raysweep.results.views import varied_parameters
+
+
+@dataclass(frozen=True)
+class Column:
+    """``key`` is what the page's script knows it by: a field of a trial, or ``parameter`` and its place."""
+
+    key: str
+    name: str
+    is_text: bool = False
+
+
+FIRST = (
+    Column("trial", "trial"),
+    Column("status", "status", is_text=True),
+    Column("objective", "objective"),
+    Column("p", "P"),
+    Column("s", "S"),
+    Column("r", "retention"),
+    Column("rungs", "rungs"),
+    Column("examples", "examples"),
+    Column("seconds", "seconds"),
+)
+
+LAST = (Column("reason", "reason", is_text=True),)
+
+
+def trial_sheet(summary: Summary) -> str:
+    """The table in its scrolling box, rows in the order of ``summary.trials``."""
+    names = varied_parameters([each.trial for each in summary.trials])
+    columns = [*FIRST, *_parameter_columns(summary, names), *LAST]
+    head = "".join(_head_cell(column) for column in columns)
+    rows = "".join(_row(each, names, columns) for each in summary.trials)
+    body = f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
+    return scrolling(f'<table id="trial-sheet">{body}</table>', "Table of trials", is_long=True)
+
+
+def _parameter_columns(summary: Summary, names: Iterable[str]) -> list[Column]:
+    columns = []
+    for place, name in enumerate(names):
+        values = [each.trial.config.get(name) for each in summary.trials]
+        is_text = any(isinstance(value, str | bool) for value in values)
+        columns.append(Column(f"parameter {place}", name, is_text))
+    return columns
+
+
+def _head_cell(column: Column) -> str:
+    return f'<th scope="col" class="{_style(column)}" data-key="{column.key}">{escape(column.name)}</th>'
+
+
+def _style(column: Column) -> str:
+    return "t" if column.is_text else "n"
+
+
+def _row(each: TrialSummary, names: Sequence[str], columns: Sequence[Column]) -> str:
+    cells = [*_first_cells(each), *_values(each, names), _reason(each)]
+    shown = [f'<td class="{_style(column)}">{broken(cell)}</td>' for column, cell in zip(columns, cells, strict=True)]
+    return f"<tr>{''.join(shown)}</tr>"
+
+
+def _first_cells(each: TrialSummary) -> list[str]:
+    trial, best = each.trial, each.best
+    objective = show(each.objective) if each.is_feasible else f"({show(each.objective)})"
+    scores = [ABSENT] * 4
+    if best is not None:
+        scores = [objective, show(best.polarity), show(best.similarity), show(best.retention)]
+    examples = f"{each.rungs[-1].examples_seen:,}" if each.rungs else ABSENT
+    return [
+        str(trial.trial),
+        with_sign(trial.status),
+        *scores,
+        str(len(each.rungs)),
+        examples,
+        f"{trial.seconds:,.0f}",
+    ]
+
+
+def _values(each: TrialSummary, names: Iterable[str]) -> list[str]:
+    values = [each.trial.config.get(name) for name in names]
+    return [ABSENT if value is None else short(value) for value in values]
+
+
+def _reason(each: TrialSummary) -> str:
+    trial = each.trial
+    if trial.replicate_of is None:
+        return trial.reason
+    repeats = f"repeats trial {trial.replicate_of}"
+    return f"{repeats}; {trial.reason}" if trial.reason else repeats

@@ -1,0 +1,269 @@
+"""The page of a report in a real browser: by mouse, by keyboard, on a phone, in the dark, and with hostile texts."""
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raysweep.report import figures
+from raysweep.report.write import write
+from support.chromium import PHONE, Opened, address_of, axe_violations, chromium, opened
+from support.ledgers import (
+    INFO,
+    StoredSweep,
+    StoredTrial,
+    baseline,
+    dev_front,
+    trials_of_every_status,
+    write_ledger,
+)
+from support.pictures import blank_png
+
+HOSTILE = "</script><img src=x onerror=alert(1)>\u2028\u202eabc\x00" + "w" * 400
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 40 trials of every status, with baselines, whose front was scored on test."""
+    folder = tmp_path_factory.mktemp("run")
+    trials = trials_of_every_status(40)
+    baselines = [
+        baseline("dev", "probe", 0.70, 0.44, value=0.3),
+        baseline("test", "probe", 0.69, 0.43, value=0.3),
+        baseline("test", "published", 0.83, 0.30, label="elsewhere", width=None),
+    ]
+    write_ledger(folder, trials, StoredSweep(test_of=dev_front(trials), baselines=baselines))
+    return report_of(folder)
+
+
+def report_of(folder: Path) -> Path:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(figures, "front_figure", lambda _: blank_png())
+        patched.setattr(figures, "progress_figure", lambda _: blank_png())
+        return write(folder).folder / "report.html"
+
+
+@pytest.fixture
+def view(browser: Any, folder: Path) -> Iterator[Opened]:
+    """The page on a desktop; nothing may have been complained of when a test is done with it."""
+    with opened(browser, address_of(folder)) as found:
+        yield found
+        found.check_quiet()
+
+
+def members(page: Any) -> list[dict[str, Any]]:
+    return page.evaluate("run.members")
+
+
+def place_of(page: Any, member: dict[str, Any]) -> tuple[float, float]:
+    """Where a member's mark is in the window."""
+    page.locator("#front-canvas").scroll_into_view_if_needed()
+    return page.evaluate(
+        """(place) => {
+            const holder = document.getElementById("front-canvas");
+            const box = holder.getBoundingClientRect();
+            const chart = echarts.getInstanceByDom(holder);
+            const [x, y] = chart.convertToPixel({xAxisIndex: 0, yAxisIndex: 0}, position(place, selection.split));
+            return [box.x + x, box.y + y];
+        }""",
+        member["point"],
+    )
+
+
+def shown_trials(page: Any) -> list[int]:
+    """Those of the table that are not hidden, in its order."""
+    cells = page.locator("#trial-sheet tbody tr:not([hidden]) td:first-child")
+    return [int(text) for text in cells.all_inner_texts()]
+
+
+def column(page: Any, key: str) -> list[str]:
+    place = page.locator(f'#trial-sheet th[data-key="{key}"]').evaluate("head => head.cellIndex + 1")
+    return page.locator(f"#trial-sheet tbody tr:not([hidden]) td:nth-child({place})").all_inner_texts()
+
+
+def test_a_mark_shows_its_configuration_and_a_click_pins_it(view: Opened) -> None:
+    page = view.page
+    assert "knee" in page.locator("#pinned").inner_text(), "the knee is pinned at first"
+    member = next(each for each in members(page) if not each["knee"])
+    x, y = place_of(page, member)
+    page.mouse.move(x - 30, y - 30)
+    page.mouse.move(x, y, steps=4)
+    shown = page.locator(".tip").inner_text()
+    trial, step = member["name"].split(":")[:2]
+    assert f"Trial {trial}, rung {step}" in shown and "learning_rate" in shown and "retention" in shown
+    page.mouse.click(x, y)
+    assert f"Trial {trial}, rung {step}" in page.locator("#pinned").inner_text()
+    assert page.locator("#export-command").inner_text().endswith(f"--point {member['name']}")
+    pinned = page.locator("#trial-sheet tr.pinned td:first-child")
+    assert pinned.inner_text() == trial
+
+
+def test_the_command_is_copied(browser: Any, folder: Path) -> None:
+    with opened(browser, address_of(folder)) as found:
+        page = found.page
+        page.evaluate("document.addEventListener('copy', () => (window.copied = String(getSelection())))")
+        page.evaluate(
+            "navigator.clipboard && (navigator.clipboard.writeText = async (text) => { window.copied = text; })"
+        )
+        page.get_by_role("button", name="Copy").click()
+        page.get_by_role("button", name="Copied").wait_for()
+        assert page.evaluate("window.copied").startswith("raysweep export ")
+
+
+def test_an_area_narrows_everything_else(view: Opened) -> None:
+    page = view.page
+    all_trials = shown_trials(page)
+    best = max(members(page), key=lambda each: each["test"]["p"])
+    x, y = place_of(page, best)
+    page.mouse.move(x - 25, y - 25)
+    page.mouse.down()
+    page.mouse.move(x + 5, y + 5, steps=4)
+    page.mouse.move(x + 25, y + 25, steps=4)
+    page.mouse.up()
+    page.locator("#selection-bar").wait_for(state="visible")
+    shown = shown_trials(page)
+    area = page.evaluate("selection.area")
+    expected = page.evaluate(
+        """({s, p}) => [...new Set(points.trial.filter((_, i) => points.s[i] >= s[0] && points.s[i] <= s[1]
+            && points.p[i] >= p[0] && points.p[i] <= p[1]))].sort((a, b) => a - b)""",
+        area,
+    )
+    assert shown == expected and 0 < len(shown) < len(all_trials)
+    assert f"{len(shown)} of 40 trials" in page.locator("#selection-bar").inner_text()
+    page.locator("#curves-chart .chart").scroll_into_view_if_needed()
+    page.locator("#curves-chart canvas").wait_for()
+    drawn = page.evaluate(
+        """() => echarts.getInstanceByDom(document.querySelector("#curves-chart .chart")).getOption().series
+            .find((series) => series.id === "ends").data.map((mark) => trials[mark.trial].trial)"""
+    )
+    assert sorted(drawn) == shown
+    page.get_by_role("button", name="Show all").click()
+    assert shown_trials(page) == all_trials
+
+
+def test_the_same_by_keyboard_alone(view: Opened) -> None:
+    page = view.page
+    page.locator("#front-canvas").focus()
+    knee = next(each["name"] for each in members(page) if each["knee"])
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    second = sorted(members(page), key=lambda each: page.evaluate("points.s")[each["point"]])[1]["name"]
+    assert second != knee and page.locator("#export-command").inner_text().endswith(f"--point {second}")
+    assert "Pinned: Trial" in page.locator("div[aria-live]").inner_text()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Escape")
+    assert "Nothing is pinned" in page.locator("#pinned").inner_text()
+    page.get_by_text("Select an area by numbers").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.type("80")
+    page.keyboard.press("Tab")
+    trials = shown_trials(page)
+    assert trials and all(
+        page.evaluate("(n) => pointsOfTrial.get(n).some((place) => points.p[place] >= 80)", number) for number in trials
+    )
+
+
+def test_the_table_is_sorted_and_filtered(view: Opened) -> None:
+    page = view.page
+    head = page.get_by_role("button", name="objective", exact=True)
+    head.focus()
+    page.keyboard.press("Enter")
+    shown = [float(text) for text in column(page, "objective") if re.match(r"[\d.]+$", text)]
+    assert shown == sorted(shown, reverse=True) and len(shown) > 30
+    assert page.locator('th[data-key="objective"]').get_attribute("aria-sort") == "descending"
+    head.click()
+    assert [float(text) for text in column(page, "objective") if re.match(r"[\d.]+$", text)] == shown[::-1]
+    page.locator("#filter").fill("loss=triplet P>=75")
+    page.locator("#selection-bar").wait_for(state="visible")
+    assert shown_trials(page) and set(column(page, "parameter 0")) == {"triplet"}
+    assert all(float(text) >= 75 for text in column(page, "p"))
+    num_held = page.evaluate("trials.filter((trial) => trial.status === 'held').length")
+    page.locator("#filter").fill("status=held")
+    page.locator("#selection-bar", has_text=f"{num_held} of 40").wait_for()
+    assert {text[2:] for text in column(page, "status")} == {"held"}
+    page.locator("#filter").fill("colour=red")
+    page.get_by_text("There is no column colour.").wait_for()
+
+
+def test_dev_and_test_are_switched(view: Opened) -> None:
+    page = view.page
+    count = (
+        "echarts.getInstanceByDom(document.getElementById('front-canvas')).getOption().series"
+        ".find((each) => each.id === 'points').data.length"
+    )
+    page.locator("#front-canvas canvas").wait_for()
+    assert page.evaluate(count) == page.evaluate("points.trial.length")
+    page.locator(".choices input[value=dev]").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("selection.split") == "test"
+    assert page.evaluate(count) == 0 and "published" in page.locator(".legend").first.inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("device", ["desktop", "phone"])
+def test_contrast_names_and_width(browser: Any, folder: Path, scheme: str, device: str) -> None:
+    settings = PHONE if device == "phone" else {}
+    with opened(browser, address_of(folder), color_scheme=scheme, **settings) as found:
+        assert axe_violations(found.page) == []
+        width = found.page.evaluate("document.documentElement.scrollWidth")
+        assert width <= found.page.viewport_size["width"], "nothing but boxes scrolls sideways"
+        found.check_quiet()
+
+
+def test_the_colours_are_switched(view: Opened) -> None:
+    page = view.page
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(ground)
+    page.get_by_label("Colours").select_option("dark")
+    assert page.evaluate(ground) != light
+    page.get_by_label("Colours").select_option("light")
+    assert page.evaluate(ground) == light
+
+
+def test_hostile_texts_show_as_text(browser: Any, tmp_path: Path) -> None:
+    names: dict[str, Any] = dict.fromkeys(("name", "dataset", "model", "reference"), HOSTILE)
+    info = dataclasses.replace(INFO, **names, label_names=(HOSTILE, "b"))
+    trials = [
+        StoredTrial({"loss": HOSTILE, HOSTILE: 1}, "stopped", HOSTILE, [(0.7, 0.4)]),
+        StoredTrial({"loss": "b", HOSTILE: HOSTILE}, "completed", "", [(0.75, 0.35)]),
+    ]
+    points = [baseline("dev", "setfit", 0.7, 0.44, label=HOSTILE)]
+    write_ledger(tmp_path, trials, StoredSweep(info=info, baselines=points))
+    with opened(browser, address_of(report_of(tmp_path)), **PHONE) as found:
+        page = found.page
+        assert page.locator("h1").inner_text().startswith("</script><img src=x onerror=alert(1)>[U+2028][U+202E]abc")
+        page.locator("#front-canvas").focus()
+        page.locator(".tip").wait_for()
+        assert "<img src=x" in page.locator(".tip").inner_text()
+        assert "<img src=x" in page.locator("#trial-sheet").inner_text()
+        assert page.locator("img").count() == 0
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        found.check_quiet()
+
+
+def test_a_run_without_a_rung_opens(browser: Any, tmp_path: Path) -> None:
+    write_ledger(tmp_path, [StoredTrial({"loss": "triplet"}, "failed", "out of memory", [])])
+    with opened(browser, address_of(report_of(tmp_path))) as found:
+        assert "No rung finished" in found.page.locator("main").inner_text()
+        assert found.page.locator("#trial-sheet tbody tr").count() == 1
+        found.check_quiet()
+
+
+def test_without_scripts_tables_and_pictures_are_there(browser: Any, folder: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address_of(folder))
+    assert page.locator("noscript img").count() + page.locator("figure img").count() >= 2
+    assert page.locator("#trial-sheet tbody tr").count() == 40
+    context.close()

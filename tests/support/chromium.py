@@ -1,0 +1,77 @@
+"""A real Chromium without a window, and pages in it that tell of errors and of what they ask the network for."""
+
+import contextlib
+import hashlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.paths import ROOT
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+VENDOR = ROOT / "tests" / "support" / "vendor"
+
+DESKTOP = {"viewport": {"width": 1280, "height": 900}}
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Any]:
+    """The browser of this machine; a test is skipped where there is none."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, of the extra test")
+    found = [path for name in NAMES if (path := shutil.which(name))]
+    if not found:
+        pytest.skip("needs Chromium, as of Debian's package chromium")
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=found[0])
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Opened:
+    """A page that is ready, the messages of its console and its errors, and the addresses that it asked for."""
+
+    page: Any
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def check_quiet(self) -> None:
+        """Nothing was complained of, and no request left the file."""
+        assert self.complaints == []
+        assert [request for request in self.requests if not request.startswith("data:")][1:] == []
+
+
+@contextlib.contextmanager
+def opened(browser: Any, address: str, **settings: Any) -> Iterator[Opened]:
+    """The page at an address, in a context of its own; ``settings`` are those of such a context."""
+    context = browser.new_context(**{**DESKTOP, **settings})
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    found = Opened(page)
+    page.on("console", lambda message: found.complaints.append(message.text))
+    page.on("pageerror", lambda error: found.complaints.append(str(error)))
+    page.on("request", lambda request: found.requests.append(request.url))
+    page.goto(address)
+    page.wait_for_selector("html[data-ready]", state="attached")
+    yield found
+    context.close()
+
+
+def axe_violations(page: Any) -> list[str]:
+    """What axe-core finds wrong with a page, contrast of colours included."""
+    source = (VENDOR / "axe.min.js").read_text(encoding="utf-8")
+    recorded = (VENDOR / "checksums.txt").read_text(encoding="utf-8")
+    assert hashlib.sha256(source.encode()).hexdigest() in recorded, "axe.min.js is not the one that is recorded"
+    page.evaluate(source + "\n;0")  # past the page's policy, as the debugger's protocol is
+    result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [f"{each['id']}: {node['html'][:200]}" for each in result["violations"] for node in each["nodes"]]
+
+
+def address_of(page: Path) -> str:
+    return page.resolve().as_uri()

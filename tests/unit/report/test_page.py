@@ -1,0 +1,211 @@
+"""The page of a report, as a browser would read it: markup, data, policy, and what it is put together from."""
+
+import base64
+import hashlib
+import html.parser
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raysweep.report import write
+from raysweep.report.page.assets import SCRIPTS, Assets, assets
+from raysweep.report.page.embedded import embedded_json
+from raysweep.report.page.origin import Origin
+from raysweep.report.page.points import MAX_POINTS, ShownPoints
+from raysweep.report.page.visible import visible
+from raysweep.report.summary import summarise
+from raysweep.results.reader import load
+from raysweep.storage.folder import LocalFolder
+from support.ledgers import MARKUP, StoredSweep, dev_front, random_trials, write_ledger, write_run_with_markup
+
+
+class Page(html.parser.HTMLParser):
+    """Collects what a browser would load, run and show."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.links, self.shown, self.open = [], [], [], []
+        self.handlers, self.scripts, self.ids, self.names = [], [], [], []
+        self.policy = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        given = dict(attributes)
+        self.links += [value for name, value in attributes if name in ("src", "href", "srcset", "data", "action")]
+        self.handlers += [value for name, value in attributes if name.startswith("on") or name == "style"]
+        self.ids += [value for name, value in attributes if name == "id"]
+        self.names += [value for name, value in attributes if name == "aria-labelledby"]
+        if given.get("http-equiv") == "Content-Security-Policy":
+            self.policy = given["content"]
+        if tag == "script":
+            self.scripts.append((given.get("type"), ""))
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "script":
+            kind, text = self.scripts.pop()
+            self.scripts.append((kind, text + data))
+        elif self.open and self.open[-1] != "style":
+            self.shown.append(data)
+
+    @property
+    def data(self):
+        (text,) = [text for kind, text in self.scripts if kind == "application/json"]
+        return json.loads(text)
+
+
+def read_page(folder):
+    text = (folder / "report" / "report.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert not page.open
+    return text, page
+
+
+def test_page_needs_nothing_else_and_its_policy_lets_it_fetch_nothing(run):
+    write.write(run.folder)
+    text, page = read_page(run.folder)
+    assert page.links and all(link.startswith("data:image/png;base64,") for link in page.links)
+    assert not {"link", "iframe", "object", "embed", "base", "form"} & set(page.tags)
+    assert page.handlers == []
+    assert not re.search(r"url\(|@import", text.split("</style>")[0])
+    assert "prefers-color-scheme: dark" in text and text.count("<noscript>") == 2
+    assert page.policy.startswith("default-src 'none'; ")
+    for kind, script in page.scripts:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert kind == "application/json" or f"'sha256-{digest}'" in page.policy
+    assert "unsafe" not in page.policy and "http" not in page.policy
+    assert len(page.ids) == len(set(page.ids)) and set(page.names) <= set(page.ids)
+
+
+def test_the_library_is_the_one_whose_checksum_is_recorded():
+    vendor = assets() / "vendor"
+    lines = (vendor / "checksums.txt").read_text(encoding="utf-8").splitlines()
+    recorded = {name: digest for digest, name in (line.split() for line in lines if not line.startswith("#"))}
+    found = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in vendor.iterdir()}
+    del found["checksums.txt"]
+    assert found == recorded
+    assert {"echarts.min.js", "LICENSE", "NOTICE"} <= set(found)
+    assert "Apache License" in (vendor / "LICENSE").read_text(encoding="utf-8")
+
+
+def test_every_script_is_used_and_none_can_end_its_element():
+    own = {file.name.removesuffix(".js") for file in assets().iterdir() if file.name.endswith(".js")}
+    assert own == set(SCRIPTS)
+    carried = Assets.read()
+    for content in (carried.library, carried.script):
+        assert not re.search(r"</script|<!--|<script", content, re.IGNORECASE)
+    assert "innerHTML" not in carried.script and "eval(" not in carried.script
+    assert "</style" not in carried.style and "http" not in carried.style
+
+
+def test_text_of_the_run_is_escaped(tmp_path):
+    write_run_with_markup(tmp_path)
+    write.write(tmp_path)
+    text, page = read_page(tmp_path)
+    assert page.tags.count("script") == 3 and "<script>alert" not in text
+    assert any(MARKUP in shown for shown in page.shown)
+    assert page.data["run"]["name"] == MARKUP
+
+
+ANY_TEXT = st.text(st.characters(codec=None), max_size=40)
+
+
+@given(ANY_TEXT)
+def test_any_text_is_carried_whole_and_without_markup(text):
+    carried = embedded_json({"text": text})
+    assert json.loads(carried) == {"text": text}
+    assert carried.isascii() and not set(carried) & set("<>&\n")
+
+
+@given(ANY_TEXT)
+def test_what_is_shown_has_no_invisible_or_reordering_character(text):
+    shown = visible(text)
+    shown.encode()
+    assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\u2028\u2029]", shown)
+    ordinary = all(character.isprintable() for character in text)
+    assert shown == text or not ordinary
+
+
+def test_hostile_characters_are_named():
+    assert visible("a\x00b\u202ec\u2028d\té") == "a\N{SYMBOL FOR NULL}b[U+202E]c[U+2028]d\té"
+
+
+def test_sweep_without_any_trial_reports(tmp_path):
+    write_ledger(tmp_path, [], StoredSweep(reference=False, oracle=False, finish=None))
+    write.write(tmp_path)
+    text, page = read_page(tmp_path)
+    assert "No trial was proposed." in text and "No rung finished" in text
+    assert page.data["trials"] == page.data["members"] == [] and page.data["isRunning"]
+
+
+def test_the_data_are_those_of_the_summary(run):
+    summary = write.write(run.folder).summary
+    _, page = read_page(run.folder)
+    data = page.data
+    points = data["points"]
+    stored = [point for point in summary.results.points if point.split == "dev" and point.trial is not None]
+    assert points["stored"] == len(points["trial"]) == len(stored)
+    assert points["p"] == [round(100 * point.polarity, 3) for point in stored]
+    for member, shown in zip(summary.members, data["members"], strict=True):
+        place = shown["point"]
+        assert (points["trial"][place], points["step"][place]) == (member.dev.trial, member.dev.step)
+        assert shown["test"]["p"] == round(100 * member.test.polarity, 3)
+        assert shown["command"].endswith(f"--point {member.dev.name}") and str(run.folder) in shown["command"]
+        width = 100 * 1.959964 * member.dev.polarity_std / 900**0.5
+        low, high = shown["intervals"]["dev"]["p"]
+        assert (high - low) / 2 == pytest.approx(width, abs=1e-3)
+    for each, shown in zip(summary.trials, data["trials"], strict=True):
+        assert [rung[0] for rung in shown["rungs"]] == [rung.examples_seen for rung in each.rungs]
+        assert [rung[1] for rung in shown["rungs"]] == [round(100 * value, 3) for value in each.objectives]
+
+
+def test_of_very_many_points_the_front_and_each_trials_best_are_kept(tmp_path, monkeypatch):
+    trials = random_trials(60)
+    write_ledger(tmp_path, trials)
+    monkeypatch.setattr("raysweep.report.page.points.MAX_POINTS", 80)
+    summary = summarise(load(tmp_path))
+    shown = ShownPoints.of(summary)
+    assert MAX_POINTS > 80
+    assert 70 <= len(shown.points) <= 80 < shown.num_stored
+    assert {member.dev for member in summary.members} <= set(shown.points)
+    assert {each.best for each in summary.trials if each.best} <= set(shown.points)
+    assert list(shown.points) == sorted(shown.points, key=lambda point: (point.trial, point.step))
+
+
+def test_a_thousand_trials_make_a_page_of_less_than_five_megabytes(tmp_path):
+    trials = random_trials(1200)
+    write_ledger(tmp_path, trials, StoredSweep(test_of=dev_front(trials[:20])))
+    write.write(tmp_path)
+    text, page = read_page(tmp_path)
+    assert page.tags.count("tr") > 1200
+    assert len(text.encode()) < 3e6
+
+
+def test_the_page_tells_what_the_run_was_made_from_and_no_credentials(run):
+    (run.folder / "config.yaml").write_text("data:\n  train: https://user:secret@example.org/a.csv\n")
+    prepared = {
+        "sentences": "sentences-1f",
+        "examples": {"triplet": "examples-2e"},
+        "model": {},
+        "model_identity": "3d",
+    }
+    (run.folder / "prepared.json").write_text(json.dumps(prepared))
+    write.write(run.folder)
+    text, _ = read_page(run.folder)
+    assert "sentences-1f" in text and "examples-2e" in text
+    assert "example.org/a.csv" in text and "secret" not in text
+
+
+@pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"\xff\xfe", b"[" * 100_000])
+def test_a_damaged_account_of_its_origin_is_left_out(tmp_path, content):
+    (tmp_path / "prepared.json").write_bytes(content)
+    (tmp_path / "config.yaml").write_bytes(content)
+    assert Origin.read(LocalFolder(tmp_path)).identities == ()
