@@ -57,6 +57,8 @@ class StudyFile:
         polarity, similarity = objective.best_point(trial.front)
         stored.set_user_attr("best point", {"P": round(100 * polarity, 2), "S": round(100 * similarity, 2)})
         stored.set_user_attr("examples seen", examples_seen)
+        if missed := shortfalls(objective, (polarity, similarity)):
+            self._set_constraints(number, missed)
 
     def end(self, number: int, status: TrialStatus, reason: str, front: tuple[Pair, ...]) -> None:
         """A trial will not go on."""
@@ -65,7 +67,28 @@ class StudyFile:
         values = self._proposer.values(front) if is_complete else None
         self._study.tell(number, values, OPTUNA_STATES[status])
 
+    def _set_constraints(self, number: int, missed: dict[str, float]) -> None:
+        """Store by how much a trial's best point misses each constraint, in place of what was stored before.
+
+        As the list that Optuna stored before it named constraints: it reads that too, and optuna-dashboard only that.
+        """
+        self._storage.set_trial_system_attr(self._trial_id(number), "constraints", list(missed.values()))
+        self._trial(number).set_user_attr("constraints on", list(missed))
+
     def _trial(self, number: int) -> Trial:
+        return Trial(self._study, self._trial_id(number))
+
+    def _trial_id(self, number: int) -> int:
         study_id = self._storage.get_study_id_from_name(self._study.study_name)
-        trial_id = self._storage.get_trial_id_from_study_id_trial_number(study_id, number)
-        return Trial(self._study, trial_id)
+        return self._storage.get_trial_id_from_study_id_trial_number(study_id, number)
+
+
+def shortfalls(objective: Objective, point: Pair) -> dict[str, float]:
+    """The constraints of a sweep as Optuna has them: by how much a point misses each, 0 or less where it meets it."""
+    polarity, similarity = point
+    found = {}
+    if objective.min_polarity:
+        found["P"] = objective.min_polarity - polarity
+    if objective.min_similarity:  # that a constraint on retention comes to
+        found["S"] = objective.min_similarity - similarity
+    return found

@@ -503,6 +503,30 @@ def test_the_study_on_disk_tells_every_trial_as_what_it_is(tmp_path: Path) -> No
     assert {len(t.intermediate_values) for t in study.trials if t.state.name == "COMPLETE"} == {4}
 
 
+def test_the_study_on_disk_has_the_constraints_as_optuna_and_its_dashboard_read_them(tmp_path: Path) -> None:
+    import optuna
+
+    constraints = {"objective__constraints__polarity": "0.7", "objective__constraints__retention": "0.9"}
+    sweep, _ = make(tmp_path, early_stopping__policy="none", **constraints)
+    play(sweep)
+    backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "study.journal"))
+    study = optuna.load_study(study_name=None, storage=optuna.storages.JournalStorage(backend))
+    results = load(tmp_path)
+    are_feasible = set()
+    for trial in study.trials:
+        points = [point for point in results.points if point.trial == trial.number]
+        # Of the best point: one that misses nothing, or else the one that misses least in all.
+        missed = [(max(0, 0.7 - each.polarity), max(0, 0.9 * REFERENCE[1] - each.similarity)) for each in points]
+        polarity, similarity = trial.system_attrs["constraints"]  # the key that the dashboard reads
+        assert max(0, polarity) + max(0, similarity) == pytest.approx(min(map(sum, missed)))
+        assert list(trial.constraints.values()) == [polarity, similarity]
+        assert trial.user_attrs["constraints on"] == ["P", "S"]
+        are_feasible.add(max(polarity, similarity) <= 0)
+    assert are_feasible == {True, False}
+    feasible = [trial for trial in study.trials if max(trial.system_attrs["constraints"]) <= 0]
+    assert study.best_trial.number in {trial.number for trial in feasible}
+
+
 @pytest.mark.ray
 def test_a_driver_killed_at_five_random_moments_loses_and_repeats_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "support.killed_sweep"]
