@@ -188,6 +188,7 @@ def quiet() -> Iterator[tuple[Display, Log]]:
     try:
         yield ConsoleDisplay(Console(file=stream, **options)), log
     finally:
+        sys.stdout.flush()  # what libraries printed is to go where the rest of it went
         log.close()
         stream.close()
         os.close(stdout)

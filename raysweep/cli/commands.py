@@ -467,6 +467,37 @@ def tables(
     typer.echo(f"tables: {to}")
 
 
+@app.command(cls=SeveralValues)
+def track(
+    run: Run,
+    to: Annotated[
+        list[str],
+        typer.Option(metavar="TRACKER...", help="tensorboard, mlflow, wandb or trackio; several separated by spaces."),
+    ],
+    folder: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Of tensorboard and wandb: where to write.")
+    ] = None,
+    uri: Annotated[str | None, typer.Option(metavar="URI", help="Of mlflow: its tracking URI.")] = None,
+    project: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of mlflow, wandb and trackio: project or experiment.")
+    ] = None,
+    mode: Annotated[str | None, typer.Option(metavar="MODE", help="Of wandb: offline or online.")] = None,
+) -> None:
+    """Write a run, finished or not, to trackers: a run for each trial, a step for each rung, and the front.
+
+    What they have of it already is not written twice. Settings that are not given are those of the run's own file.
+    """
+    from raysweep.terminal import working
+    from raysweep.trackers import tracking
+
+    options = {"folder": folder, "uri": uri, "project": project, "mode": mode}
+    given = {key: value for key, value in options.items() if value is not None}
+    place = run_folder("RUN", run)
+    with working():
+        filled = tracking.fill(tracking.settings(place, to, given), place)
+    typer.echo(f"tracked: {', '.join(filled)}")
+
+
 @app.command()
 def replay(  # noqa: PLR0913 (the options of a command)
     table: Annotated[str, typer.Argument(metavar="TABLE", help="A recorded table, or the folder or URI of a run.")],

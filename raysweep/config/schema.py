@@ -10,6 +10,7 @@ from typing import Any
 from raysweep.config.freezing import FIXED_LEVELS
 from raysweep.config.losses import LOSSES
 from raysweep.config.sweep import EncoderConfig, SweepConfig
+from raysweep.config.trackers import TRACKERS, TrackersConfig
 from raysweep.config.trial import LOSS_PARAMETERS, SCHEDULES, TrialConfig
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -36,6 +37,11 @@ def sweep_schema() -> Schema:
     definitions[EncoderConfig.__name__] = {
         "description": encoder["description"],
         "anyOf": [by_name, encoder],
+    }
+    trackers = definitions[TrackersConfig.__name__]
+    definitions[TrackersConfig.__name__] = {
+        "description": trackers["description"],
+        "anyOf": [{"type": "array", "items": {"enum": list(TRACKERS)}}, trackers],
     }
     definitions["Parameters"] = _parameters()
     space = schema["properties"]["space"]

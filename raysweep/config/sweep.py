@@ -14,6 +14,7 @@ from pydantic import (
 
 from raysweep.config.document import Document, KeyPath
 from raysweep.config.strict import Frozen, explain
+from raysweep.config.trackers import Trackers, TrackersConfig
 from raysweep.storage import location
 
 
@@ -438,6 +439,10 @@ class SweepConfig(Frozen):
     )
     resources: ResourcesConfig = Field(ResourcesConfig(), description="what the sweep runs on")
     storage: StorageConfig = Field(default_factory=StorageConfig, description="where runs and artifacts are kept")
+    trackers: Trackers = Field(
+        TrackersConfig(),
+        description="where the sweep is also tracked: a list of names, or a mapping of them to settings",
+    )
 
     @property
     def reference_encoder(self) -> EncoderConfig:

@@ -54,6 +54,7 @@ class Ledger:
     take_over: bool = False
     on_lost: Callable[[], None] = field(default=lambda: None, repr=False)  # called when another process takes the run
     on_close: Callable[[], None] = field(default=lambda: None, repr=False)  # called before the run is let go
+    on_append: Callable[[Event], None] = field(default=lambda event: None, repr=False)  # called with what is durable
     unfinished: bytes = b""  # a last line that a crash cut short; the first event that is appended sets it aside
     failure: str | None = None  # why an event could not be written; no other is written after it
     _log: LineLog | None = field(default=None, repr=False)
@@ -133,6 +134,7 @@ class Ledger:
                 f"raysweep run --resume {self.run.location}"
             )
             raise InputError(self.failure) from None
+        self.on_append(event)
 
     def _set_aside(self, num_bytes: int, position: Position) -> None:
         if self.unfinished:

@@ -19,6 +19,7 @@ from raysweep.prepare.build import prepare
 from raysweep.prepare.plan import Plan, make_plan
 from raysweep.results.account import account_of, sentence
 from raysweep.results.bill import bill_of, bill_text
+from raysweep.results.ledger import events_of
 from raysweep.results.reader import load
 from raysweep.runner.baselines import Baselines
 from raysweep.runner.node_watch import metered
@@ -31,6 +32,8 @@ from raysweep.storage.uploader import uploaded
 from raysweep.sweep.resume import Resumed
 from raysweep.sweep.sweep import Sweep
 from raysweep.terminal import Display, Log, in_main_thread, interrupt
+from raysweep.trackers import opening
+from raysweep.trackers.tracking import Tracking
 
 
 class Ending(NamedTuple):
@@ -127,6 +130,7 @@ def run(  # noqa: PLR0913 (one argument for each way in which a run begins)
         limit_gib()  # refused now rather than after minutes
         check_writable("storage.runs", config.storage.runs, display)
         check_writable("storage.artifacts", config.storage.artifacts_location, display)
+        opening.check(config.trackers, config.storage.runs)
         if resumed is None:
             Baselines.check(config.baselines)
         older = [load(each) for each in warm_start]
@@ -141,6 +145,7 @@ def run(  # noqa: PLR0913 (one argument for each way in which a run begins)
 
 def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session], Sweep]) -> RunOutcome:
     sweep: Sweep | None = None
+    tracking: Tracking | None = None
     ending = FAILED
     with contextlib.ExitStack() as uploads:
         try:
@@ -152,6 +157,7 @@ def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session
                 sweep = begin(session)
                 sweep.meter = meter
                 sweep.ledger.on_lost = _interrupt_main_thread
+                tracking = _tracked(sweep, display)
                 growing = ["study.journal", *([log.path.name] if log is not None else [])]
                 uploads.enter_context(uploaded(sweep.run, growing))
                 sweep.ledger.on_close = uploads.close  # afterwards the run may be another driver's
@@ -173,10 +179,23 @@ def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session
             if sweep is not None:  # Ray is down by now, so no trial writes any more
                 sweep.finish(*ending)
                 _tell_costs(sweep)
+            if tracking is not None:
+                tracking.finish()
     if ending == INTERRUPTED or sweep.cause is not None:
         more_budget = f" --{sweep.cause.key} MORE" if sweep.cause else ""
         display.line(f"run: to go on: raysweep run --resume {sweep.run.location}{more_budget}")
     return RunOutcome(sweep.run, ending)
+
+
+def _tracked(sweep: Sweep, display: Display) -> Tracking | None:
+    """What feeds the sweep's trackers from now on, once they were given what its ledger holds; None where it has none."""
+    config = sweep.config
+    if not config.trackers.named:
+        return None
+    tracking = Tracking(config.trackers, sweep.run, config.name, display.warn)
+    tracking.take_all(events_of(sweep.run))
+    sweep.ledger.on_append = tracking.take
+    return tracking
 
 
 def _tell_costs(sweep: Sweep) -> None:

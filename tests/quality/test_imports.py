@@ -38,12 +38,13 @@ ALLOWED: dict[str, set[str]] = {
     "sweep": REPLAY | {"data.prepared"},
     "report": {"metrics", "results", "uncertainty"},
     "tables": {"config", "replay", "report", "results"},
+    "trackers": {"config", "metrics", "report", "results"},
     "evaluation": EVALUATION,
     "transfer": {"config", "data", "encoders", "metrics"},
     "training": TRAINING,
     "prepare": {"config", "data", "encoders", "metrics", "cluster", "waiting"},
     "export": {"config", "data", "encoders", "evaluation", "training", "results", "report"},
-    "runner": TRAINING | {"training", "search", "sweep", "prepare", "cluster", "waiting"},
+    "runner": TRAINING | {"training", "search", "sweep", "prepare", "cluster", "waiting", "trackers"},
 }
 EDGE = {"cli", "api", "__init__", "__main__"}  # the commands and the public API may import everything
 

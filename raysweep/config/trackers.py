@@ -1,0 +1,111 @@
+"""Where a sweep is also tracked, by clients of other projects. The ledger stays the only source of truth."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from raysweep.config.strict import Frozen
+from raysweep.storage import location
+
+
+def _local(folder: str) -> str:
+    """The absolute path of a folder of this machine, since clients write to no bucket."""
+    if not folder or location.is_uri(folder):
+        raise ValueError(f"must be a folder of this machine, not {folder!r}")
+    return location.absolute(folder)
+
+
+def _without_password(uri: str) -> str:
+    """A URI as it is: the run's files keep it, so it may hold no secret."""
+    if not uri:
+        raise ValueError(
+            "must be a URI that mlflow takes, such as http://host:5000 or sqlite:///mlflow.db; it is empty"
+        )
+    if urlsplit(uri).password:
+        raise ValueError("must hold no password; mlflow reads MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD")
+    return uri
+
+
+LocalFolder = Annotated[str, AfterValidator(_local)]
+
+Project = Annotated[str, Field(min_length=1, max_length=120)]
+
+
+class TensorBoardConfig(Frozen):
+    """TensorBoard's event files, in a folder for each trial."""
+
+    folder: LocalFolder | None = Field(
+        None, description="folder that gets a folder of the run; the run's own folder tensorboard if not given"
+    )
+
+
+class MLflowConfig(Frozen):
+    """A run of MLflow for each trial, in one experiment."""
+
+    uri: Annotated[str, AfterValidator(_without_password)] | None = Field(
+        None,
+        description="tracking URI; MLFLOW_TRACKING_URI if not given, and without that the file mlflow.db beside the runs",
+    )
+    project: Project | None = Field(None, description="name of the experiment; the sweep's name if not given")
+
+
+class WandbConfig(Frozen):
+    """A run of Weights & Biases for each trial, in one group."""
+
+    project: Project | None = Field(None, description="name of the project; the sweep's name if not given")
+    mode: Literal["offline", "online"] = Field(
+        "offline",
+        description="offline: files for wandb sync; online: sent as the sweep runs, with the key of wandb login",
+    )
+    folder: LocalFolder | None = Field(
+        None, description="folder that gets the client's folder wandb; the folder of runs if not given"
+    )
+
+
+class TrackioConfig(Frozen):
+    """A run of Trackio for each trial, in one group; in the folder or space that TRACKIO_DIR or TRACKIO_SPACE_ID names."""
+
+    project: Project | None = Field(None, description="name of the project; the sweep's name if not given")
+
+
+class TrackersConfig(Frozen):
+    """Trackers that get a run for each trial, a step for each rung, and the front in the end. None of them stops a sweep."""
+
+    tensorboard: TensorBoardConfig | None = Field(None, description="TensorBoard; off if not given")
+    mlflow: MLflowConfig | None = Field(None, description="MLflow; off if not given")
+    wandb: WandbConfig | None = Field(None, description="Weights & Biases; off if not given")
+    trackio: TrackioConfig | None = Field(None, description="Trackio; off if not given")
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Those that are on."""
+        return tuple(name for name in TRACKERS if getattr(self, name) is not None)
+
+
+TRACKERS = tuple(TrackersConfig.model_fields)
+
+
+SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "tensorboard": tuple(TensorBoardConfig.model_fields),
+    "mlflow": tuple(MLflowConfig.model_fields),
+    "wandb": tuple(WandbConfig.model_fields),
+    "trackio": tuple(TrackioConfig.model_fields),
+}
+"""The keys of each tracker."""
+
+
+def _listed(value: Any) -> Any:
+    """A list of names stands for trackers with nothing set."""
+    if isinstance(value, list):
+        for name in value:
+            if name not in TRACKERS:
+                raise ValueError(
+                    f"names {name!r}; allowed: {', '.join(TRACKERS)}, or a mapping of them to their settings"
+                )
+        return {name: {} for name in value}
+    return value
+
+
+Trackers = Annotated[TrackersConfig, BeforeValidator(_listed)]

@@ -1,0 +1,124 @@
+"""MLflow: a run for each trial, found again by its tags."""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
+from raysweep.trial_status import TrialStatus
+
+RUN, TRIAL, STATUS, REASON = "raysweep.run", "raysweep.trial", "raysweep.status", "raysweep.reason"  # tags
+FRONT = "front"  # stands for a trial's number in the run that holds the front
+
+MOST_CHARACTERS = 500  # of a parameter and of a tag, which every version takes
+
+ENDINGS = {
+    TrialStatus.COMPLETED: "FINISHED",
+    TrialStatus.STOPPED: "KILLED",
+    TrialStatus.FAILED: "FAILED",
+}
+"""MLflow's names for how a trial may end. A trial that may still go on is running there."""
+
+
+class MLflowTracker(Tracker):
+    """Writes to the experiment ``project`` of a tracking server, or of a database on this machine.
+
+    ``artifacts`` is where an experiment that is new keeps files, None where the server decides.
+    """
+
+    name = "mlflow"
+
+    def __init__(self, uri: str | None, project: str, run: str, artifacts: Path | None = None) -> None:
+        from mlflow.tracking import MlflowClient
+
+        self._client = MlflowClient(tracking_uri=uri)
+        self._run = run
+        self._experiment = self._find_experiment(project, artifacts)
+        self._runs = self._find_runs()  # ids by the tag of the trial
+        self._last_steps: dict[str, int] = {}  # by run
+
+    def _find_experiment(self, project: str, artifacts: Path | None) -> str:
+        found = self._client.get_experiment_by_name(project)
+        if found is not None:
+            return str(found.experiment_id)
+        location = None if artifacts is None else (artifacts / project).as_uri()
+        return str(self._client.create_experiment(project, artifact_location=location))
+
+    def _find_runs(self) -> dict[str, str]:
+        """What an earlier session has made."""
+        found: dict[str, str] = {}
+        token: str | None = None
+        while True:
+            wanted = f"tags.`{RUN}` = '{self._run}'"
+            page = self._client.search_runs([self._experiment], wanted, max_results=1000, page_token=token)
+            found |= {each.data.tags[TRIAL]: each.info.run_id for each in page}
+            token = page.token
+            if not token:
+                return found
+
+    def step(self, trial: TrackedTrial, step: Step) -> None:
+        from mlflow.entities import Metric
+
+        run_id = self._run_of(trial)
+        if step.number <= self._last_step(run_id):
+            return
+        self._last_steps[run_id] = step.number
+        milliseconds = round(1000 * time.time())
+        metrics = [Metric(name, value, milliseconds, step.number) for name, value in step.metrics.items()]
+        self._client.log_batch(run_id, metrics=metrics)
+
+    def _run_of(self, trial: TrackedTrial) -> str:
+        """The id of a trial's run, which is made where it is not there."""
+        from mlflow.entities import Param
+
+        key = str(trial.number)
+        if key not in self._runs:
+            self._runs[key] = self._begin(key, trial.name)
+            self._last_steps[self._runs[key]] = 0
+            parameters = [Param(name, _short(value)) for name, value in trial.settings.items()]
+            self._client.log_batch(self._runs[key], params=parameters)
+        return self._runs[key]
+
+    def _begin(self, key: str, name: str) -> str:
+        tags = {RUN: self._run, TRIAL: key}
+        begun: Any = self._client.create_run(self._experiment, tags=tags, run_name=f"{self._run} {name}")
+        return str(begun.info.run_id)
+
+    def _last_step(self, run_id: str) -> int:
+        """The last rung that a run has."""
+        if run_id not in self._last_steps:
+            history = self._client.get_metric_history(run_id, "examples_seen")
+            self._last_steps[run_id] = max((metric.step for metric in history), default=0)
+        return self._last_steps[run_id]
+
+    def rest(self, trial: TrackedTrial) -> None:
+        run_id = self._run_of(trial)
+        self._client.set_tag(run_id, STATUS, str(trial.status))
+        self._client.set_tag(run_id, REASON, _short(trial.reason))
+        if trial.is_over:
+            self._client.set_terminated(run_id, ENDINGS[trial.status])
+
+    def front(self, front: FrontPage) -> None:
+        from mlflow.entities import Metric
+
+        if FRONT not in self._runs:
+            self._runs[FRONT] = self._begin(FRONT, FRONT)
+        run_id = self._runs[FRONT]
+        with tempfile.TemporaryDirectory() as folder:
+            for name, content in (("front.md", front.markdown.encode()), ("front.png", front.png)):
+                path = Path(folder, name)
+                path.write_bytes(content)
+                self._client.log_artifact(run_id, str(path))
+        milliseconds = round(1000 * time.time())
+        metrics = [Metric(name, value, milliseconds, 0) for name, value in front.metrics.items()]
+        self._client.log_batch(run_id, metrics=metrics)
+        self._client.set_terminated(run_id, "FINISHED")
+
+    def close(self, trials: Sequence[TrackedTrial]) -> None:
+        """Do nothing: each call is stored before it returns."""
+
+
+def _short(value: Any) -> str:
+    return str(value)[:MOST_CHARACTERS]

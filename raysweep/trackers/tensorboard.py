@@ -1,0 +1,102 @@
+"""TensorBoard: event files in a folder for each trial, which a session writes anew."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
+
+FRONT = "front"
+EVENT_FILES = "events.out.tfevents.*"
+
+
+class TensorBoardTracker(Tracker):
+    """Writes through the client's own summaries, without TensorFlow. The folder of the run's trials is ``folder``.
+
+    Event files cannot be gone on with, so those of an earlier session are replaced by files that hold all of it.
+    """
+
+    name = "tensorboard"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._writers: dict[str, Any] = {}
+        for kind in ("trial-*", FRONT):
+            for old in folder.glob(f"{kind}/{EVENT_FILES}"):
+                old.unlink()
+
+    def step(self, trial: TrackedTrial, step: Step) -> None:
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        writer = self._writer_of(trial)
+        values = [Summary.Value(tag=name, simple_value=value) for name, value in step.metrics.items()]
+        writer.add_event(_event(Summary(value=values), step.number))
+        writer.flush()
+
+    def rest(self, trial: TrackedTrial) -> None:
+        writer = self._writer_of(trial)
+        text = f"{trial.status}: {trial.reason}" if trial.reason else str(trial.status)
+        writer.add_event(_event(_text("status", text), len(trial.steps)))
+        writer.flush()
+        if trial.is_over:  # a file that is open for each of a thousand trials is too many
+            self._writers.pop(trial.name).close()
+
+    def _writer_of(self, trial: TrackedTrial) -> Any:
+        """A trial's file, which begins with its configuration."""
+        is_new = trial.name not in self._writers
+        writer = self._writer(trial.name)
+        if is_new:
+            writer.add_event(_event(_text("configuration", _bullets(trial.settings)), 0))
+        return writer
+
+    def front(self, front: FrontPage) -> None:
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        writer = self._writer(FRONT)
+        writer.add_event(_event(_text("front", front.markdown), 0))
+        height, width = _size(front.png)
+        image = Summary.Image(height=height, width=width, colorspace=4, encoded_image_string=front.png)
+        writer.add_event(_event(Summary(value=[Summary.Value(tag="front", image=image)]), 0))
+        values = [Summary.Value(tag=name, simple_value=value) for name, value in front.metrics.items()]
+        writer.add_event(_event(Summary(value=values), 0))
+
+    def close(self, trials: Sequence[TrackedTrial]) -> None:
+        for writer in self._writers.values():
+            writer.close()
+
+    def _writer(self, name: str) -> Any:
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+        if name not in self._writers:
+            self._writers[name] = EventFileWriter(str(self._folder / name))
+        return self._writers[name]
+
+
+def _event(summary: Any, step: int) -> Any:
+    from tensorboard.compat.proto.event_pb2 import Event
+
+    return Event(wall_time=time.time(), step=step, summary=summary)
+
+
+def _text(tag: str, text: str) -> Any:
+    """A text of the plugin for texts, which shows Markdown."""
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.compat.proto.tensor_pb2 import TensorProto
+    from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
+    from tensorboard.plugins.text.metadata import create_summary_metadata
+
+    shape = TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)])
+    tensor = TensorProto(dtype="DT_STRING", string_val=[text.encode()], tensor_shape=shape)
+    metadata = create_summary_metadata(display_name=tag, description="")
+    return Summary(value=[Summary.Value(tag=tag, metadata=metadata, tensor=tensor)])
+
+
+def _bullets(settings: Mapping[str, Any]) -> str:
+    return "\n".join(f"- {name}: {value}" for name, value in settings.items())
+
+
+def _size(png: bytes) -> tuple[int, int]:
+    """Height and width of a PNG picture in pixels, which stand in its first chunk."""
+    width, height = (int.from_bytes(png[start : start + 4], "big") for start in (16, 20))
+    return height, width

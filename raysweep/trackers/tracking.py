@@ -1,0 +1,143 @@
+"""Trackers that are fed while a sweep runs, each in a thread of its own: one that fails or hangs holds up nothing."""
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from raysweep.config.document import Document
+from raysweep.config.strict import explain
+from raysweep.config.trackers import SETTINGS, TRACKERS, TrackersConfig
+from raysweep.errors import InputError
+from raysweep.results.events import Event
+from raysweep.results.ledger import events_of
+from raysweep.results.reader import load
+from raysweep.storage.folder import Folder
+from raysweep.trackers.opening import Destination, check, openers
+from raysweep.trackers.sweep_events import SweepEvents
+from raysweep.trackers.tracker import Tracker
+
+FINISH_SECONDS = 60.0  # for which the end of a sweep waits for trackers that do not come on
+
+Warn = Callable[[str], None]
+
+_END = object()  # the last thing that a tracker's thread is given
+
+
+class Tracking:
+    """Feeds the trackers of a run's session. :meth:`take` and :meth:`finish` return soon, whatever the trackers do."""
+
+    def __init__(self, config: TrackersConfig, run: Folder, sweep: str, warn: Warn) -> None:
+        opened = openers(config, Destination(run, sweep))
+        self._feeds = [_Feed(name, opener, run, warn) for name, opener in opened.items()]
+
+    def take_all(self, events: Iterable[Event]) -> None:
+        """Take the events that the run has had so far."""
+        for event in events:
+            self.take(event)
+
+    def take(self, event: Event) -> None:
+        """Take the next event."""
+        for feed in self._feeds:
+            feed.put(event)
+
+    def finish(self) -> None:
+        """Have the trackers close, with the front as it is now. It warns of those that do not come to an end."""
+        for feed in self._feeds:
+            feed.put(_END)
+        for feed in self._feeds:
+            feed.wait()
+
+
+class _Feed:
+    """One tracker and its thread. What goes wrong in it is told once, and it is left out from then on."""
+
+    def __init__(self, name: str, opener: Callable[[], Tracker], run: Folder, warn: Warn) -> None:
+        self._name, self._opener, self._run, self._warn = name, opener, run, warn
+        self._waiting: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._moved_at = time.monotonic()
+        self._thread = threading.Thread(target=self._work, name=f"tracker-{name}", daemon=True)
+        self._thread.start()
+
+    def put(self, event: object) -> None:
+        if self._thread.is_alive():
+            self._waiting.put(event)
+
+    def _work(self) -> None:
+        try:
+            events = SweepEvents(self._opener(), self._run)
+            while (event := self._waiting.get()) is not _END:
+                assert isinstance(event, Event)
+                events.take(event)
+                self._moved_at = time.monotonic()
+            events.finish()
+        except Exception as error:  # clients let through whatever their layers raise
+            self._warn(f"trackers: {self._name} is left out from now on: {_one_line(error)}; {self._hint}")
+
+    @property
+    def _hint(self) -> str:
+        return f"later: raysweep track {self._run.location} --to {self._name}"
+
+    def wait(self) -> None:
+        """Until the thread ends, or has not come on for long."""
+        self._moved_at = time.monotonic()
+        while self._thread.is_alive():
+            left = self._moved_at + FINISH_SECONDS - time.monotonic()
+            if left <= 0:
+                self._warn(f"trackers: {self._name} does not come to an end and is left alone; {self._hint}")
+                return
+            self._thread.join(min(left, 0.5))
+
+
+def fill(config: TrackersConfig, run: Folder) -> Sequence[str]:
+    """Give the trackers all that a run's ledger holds, here and now; their names. InputError where one of them fails."""
+    check(config, run.location)
+    sweep = load(run).info.name
+    opened = openers(config, Destination(run, sweep))
+    for name, opener in opened.items():
+        try:
+            events = SweepEvents(opener(), run)
+            for event in events_of(run):
+                events.take(event)
+            events.finish()
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"{name}: {_one_line(error)}") from None
+    return tuple(opened)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def settings(run: Folder, names: Sequence[str], given: Mapping[str, str]) -> TrackersConfig:
+    """The settings of these trackers: those of the run's own file, with what is ``given`` for each that has such a key.
+
+    InputError where a name is none, where none of them has a key that is given, and for a value that is refused.
+    """
+    own = TrackersConfig()
+    if run.exists("config.yaml"):
+        with contextlib.suppress(InputError, OSError, ValidationError):
+            own = TrackersConfig.model_validate(Document.read(run.fetch("config.yaml")).values.get("trackers", {}))
+    values: dict[str, dict[str, Any]] = {}
+    for name in names:
+        if name not in TRACKERS:
+            raise InputError(f"--to is {name!r}; allowed: {', '.join(TRACKERS)}")
+        before = getattr(own, name)
+        values[name] = {} if before is None else before.model_dump()
+    for key, value in given.items():
+        takers = [name for name in values if key in SETTINGS[name]]
+        if not takers:
+            raise InputError(f"--{key} goes with none of {', '.join(names)}")
+        for name in takers:
+            values[name][key] = value
+    try:
+        return TrackersConfig.model_validate(values)
+    except ValidationError as error:
+        first: dict[str, Any] = dict(error.errors()[0])
+        raise InputError(f"--{first['loc'][-1]}: {explain(first, tuple(first['loc']), TrackersConfig)}") from None

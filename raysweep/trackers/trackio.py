@@ -1,0 +1,85 @@
+"""Trackio: a run for each trial, in a group of the sweep's run."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
+
+FRONT = "front"
+
+
+class TrackioTracker(Tracker):
+    """Writes to the database of the client, on this machine unless its environment names a space.
+
+    One run is open at a time, that of the trial which was last at a rung; the others go on after their last step.
+    """
+
+    name = "trackio"
+
+    def __init__(self, project: str, run: str) -> None:
+        self._project, self._run = project, run
+        self._open: Any = None
+        self._open_name = ""
+        self._next_steps: dict[str, int] = {}  # by run, as it was when it was first opened
+
+    def step(self, trial: TrackedTrial, step: Step) -> None:
+        run = self._run_of(trial.name, trial.settings)
+        if step.number >= self._next_steps[trial.name]:
+            run.log(dict(step.metrics), step=step.number)
+            self._next_steps[trial.name] = step.number + 1
+
+    def rest(self, trial: TrackedTrial) -> None:
+        """Do nothing: a run of Trackio has no status."""
+
+    def front(self, front: FrontPage) -> None:
+        import pandas
+        import trackio
+
+        run = self._run_of(FRONT, {})
+        with tempfile.TemporaryDirectory() as folder:
+            picture = Path(folder, "front.png")
+            picture.write_bytes(front.png)
+            frame = pandas.DataFrame(list(front.rows), columns=list(front.columns))
+            run.log(
+                {"front": trackio.Table(dataframe=frame), "picture": trackio.Image(str(picture)), **front.metrics},
+                step=self._next_steps[FRONT],
+            )
+            self._finish()
+
+    def close(self, trials: Sequence[TrackedTrial]) -> None:
+        self._finish()
+
+    def _run_of(self, name: str, settings: dict[str, Any]) -> Any:
+        import trackio
+
+        if name != self._open_name:
+            self._finish()
+            self._open = trackio.init(
+                project=self._project,
+                name=f"{self._run} {name}",
+                group=self._run,
+                config=settings,
+                resume="allow",
+                embed=False,
+                auto_log_gpu=False,
+                auto_log_cpu=False,
+            )
+            self._open_name = name
+            self._next_steps.setdefault(name, self._stored_steps(name))
+        return self._open
+
+    def _stored_steps(self, name: str) -> int:
+        """The step after the last that an earlier session has stored, 0 where it has none."""
+        from trackio.sqlite_storage import SQLiteStorage
+
+        last = SQLiteStorage.get_max_step_for_run(self._project, f"{self._run} {name}")
+        return 0 if last is None else int(last) + 1
+
+    def _finish(self) -> None:
+        if self._open is not None:
+            import trackio
+
+            trackio.finish()
+        self._open, self._open_name = None, ""

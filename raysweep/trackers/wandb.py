@@ -1,0 +1,104 @@
+"""Weights & Biases: a run for each trial, in a group of the sweep's run."""
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
+
+FRONT = "front"
+
+
+class WandbTracker(Tracker):
+    """Writes runs whose ids are the same in every session.
+
+    Online a run is open while its trial is on a worker, and goes on after the last step that the server has. Offline runs
+    cannot be gone on with: one is written whole when its trial is over or the session ends, in place of an older one.
+    """
+
+    name = "wandb"
+
+    def __init__(self, project: str, run: str, folder: Path, mode: Literal["offline", "online"]) -> None:
+        import wandb
+
+        folder.mkdir(parents=True, exist_ok=True)
+        self._project, self._run, self._folder, self._mode = project, run, folder, mode
+        self._open: dict[int, Any] = {}
+        self._written: set[int] = set()
+        self._settings = wandb.Settings(
+            silent=True, console="off", disable_git=True, disable_code=True, x_disable_stats=True
+        )
+        if mode == "online" and not wandb.login(prompt=False):
+            raise RuntimeError("there is no key: wandb login, or WANDB_API_KEY")
+
+    def step(self, trial: TrackedTrial, step: Step) -> None:
+        if self._mode == "offline":
+            return
+        if trial.number not in self._open:
+            self._open[trial.number] = self._init(trial.name, trial.settings)
+        run = self._open[trial.number]
+        if step.number >= run.step:  # where it goes on, the next one
+            run.log(dict(step.metrics), step=step.number)
+
+    def rest(self, trial: TrackedTrial) -> None:
+        if self._mode == "offline":
+            if trial.is_over:
+                self._write_whole(trial)
+            return
+        run = self._open.pop(trial.number, None)
+        if run is not None:
+            _close(run, trial)
+
+    def _write_whole(self, trial: TrackedTrial) -> None:
+        run = self._init(trial.name, trial.settings)
+        for step in trial.steps:
+            run.log(dict(step.metrics), step=step.number)
+        _close(run, trial)
+        self._written.add(trial.number)
+
+    def front(self, front: FrontPage) -> None:
+        import wandb
+
+        run = self._init(FRONT, {})
+        with tempfile.TemporaryDirectory() as folder:
+            picture = Path(folder, "front.png")
+            picture.write_bytes(front.png)
+            table = wandb.Table(columns=list(front.columns), data=[list(row) for row in front.rows])
+            run.log({"front": table, "picture": wandb.Image(str(picture)), **front.metrics})
+            run.finish()
+
+    def close(self, trials: Sequence[TrackedTrial]) -> None:
+        for trial in trials:
+            if trial.number in self._open:
+                _close(self._open.pop(trial.number), trial)
+            elif self._mode == "offline" and trial.number not in self._written:
+                self._write_whole(trial)
+
+    def _init(self, name: str, settings: dict[str, Any]) -> Any:
+        import wandb
+
+        run_id = hashlib.sha256(f"{self._run}/{name}".encode()).hexdigest()[:24]
+        if self._mode == "offline":
+            for old in (self._folder / "wandb").glob(f"offline-run-*-{run_id}"):
+                shutil.rmtree(old)
+        return wandb.init(
+            project=self._project,
+            group=self._run,
+            id=run_id,
+            name=f"{self._run} {name}",
+            config=settings,
+            dir=self._folder,
+            mode=self._mode,
+            resume="allow" if self._mode == "online" else None,
+            reinit="create_new",
+            settings=self._settings,
+        )
+
+
+def _close(run: Any, trial: TrackedTrial) -> None:
+    run.summary["status"] = str(trial.status)
+    run.summary["reason"] = trial.reason
+    run.finish()
