@@ -10,6 +10,7 @@ from typing import Any
 
 from raysweep.errors import InputError
 from raysweep.report import figures
+from raysweep.report.importance import importances
 from raysweep.report.markdown import markdown
 from raysweep.report.page.document import render
 from raysweep.report.page.origin import Origin
@@ -17,6 +18,7 @@ from raysweep.report.page.sections import Material
 from raysweep.report.summary import SPLITS, Summary, summarise
 from raysweep.results.account import Account
 from raysweep.results.reader import load
+from raysweep.results.readings import Readings, load_readings
 from raysweep.results.types import Point, Trial
 from raysweep.storage.folder import Folder, LocalFolder, as_folder
 
@@ -46,8 +48,10 @@ def write(place: Path | Folder, to: Path | None = None) -> Report:
     folder = report.path
     if to is None and folder.is_symlink():
         raise InputError(f"{folder}: is a symbolic link; a run's folders lie in the run itself, and --to names another")
-    summary = summarise(load(run))
-    contents = _contents(summary, Origin.read(run))
+    results = load(run)
+    readings = load_readings(run, results)
+    summary = summarise(results)
+    contents = _contents(summary, Origin.read(run), readings)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _replace_files(folder, contents)
@@ -69,12 +73,13 @@ def _replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
             (Path(unfinished) / name).replace(folder / name)
 
 
-def _contents(summary: Summary, origin: Origin) -> dict[str, bytes]:
+def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> dict[str, bytes]:
     """What each file holds, by its name."""
     results = summary.results
     front_png, progress_png = figures.front_figure(summary), figures.progress_figure(summary)
     points = [_point_row(point) for point in results.points]
     rungs = [dataclasses.asdict(rung) for rung in results.rungs]
+    material = Material(summary, front_png, progress_png, origin, importances(summary), readings)
     return {
         "front.json": _json(_front_rows(summary)),
         "points.json": _json(points),
@@ -85,7 +90,7 @@ def _contents(summary: Summary, origin: Origin) -> dict[str, bytes]:
         "front.md": markdown(summary).encode(),
         "front.png": front_png,
         "progress.png": progress_png,
-        "report.html": render(Material(summary, front_png, progress_png, origin)),
+        "report.html": render(material),
     }
 
 

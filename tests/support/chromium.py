@@ -63,13 +63,14 @@ def opened(browser: Any, address: str, **settings: Any) -> Iterator[Opened]:
     context.close()
 
 
-def axe_violations(page: Any) -> list[str]:
-    """What axe-core finds wrong with a page, contrast of colours included."""
+def axe_violations(page: Any, *rules: str) -> list[str]:
+    """What axe-core finds wrong with a page, by all of its rules or by those given; contrast of colours is one of them."""
     source = (VENDOR / "axe.min.js").read_text(encoding="utf-8")
     recorded = (VENDOR / "checksums.txt").read_text(encoding="utf-8")
     assert hashlib.sha256(source.encode()).hexdigest() in recorded, "axe.min.js is not the one that is recorded"
     page.evaluate(source + "\n;0")  # past the page's policy, as the debugger's protocol is
-    result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
+    result = page.evaluate("(options) => axe.run(document, options)", options)
     return [f"{each['id']}: {node['html'][:200]}" for each in result["violations"] for node in each["nodes"]]
 
 

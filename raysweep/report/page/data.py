@@ -4,15 +4,17 @@ import shlex
 
 from raysweep.report.page.limits import limits
 from raysweep.report.page.points import ShownPoints, member_values
+from raysweep.report.page.readings import reading_values
 from raysweep.report.page.scores import Json, query_intervals
 from raysweep.report.page.trials import common_values, parameters, statuses, trial_values
 from raysweep.report.page.visible import visible
 from raysweep.report.style import DARK_PALETTE, PALETTE
 from raysweep.report.summary import SPLITS, Member, Summary
 from raysweep.report.texts import constraints_text, objective_formula
+from raysweep.results.readings import Readings
 
 
-def page_data(summary: Summary) -> Json:
+def page_data(summary: Summary, readings: Readings | None = None) -> Json:
     """Scores are x100; texts of users are as the page may show them."""
     results = summary.results
     shown = ShownPoints.of(summary)
@@ -29,6 +31,7 @@ def page_data(summary: Summary) -> Json:
         "trials": trial_values(summary, places),
         "members": [_member(member, places[member.dev], summary) for member in summary.members],
         "limits": {split: limits(summary, split) for split in SPLITS},
+        "readings": None if readings is None else _readings(readings, summary),
         "isRunning": results.status == "running",
     }
 
@@ -50,6 +53,11 @@ def _member(member: Member, place: int, summary: Summary) -> Json:
         "command": visible(export_command(summary, member)),
         "intervals": {split: query_intervals(member, split, num_queries.get(split)) for split in summary.splits},
     }
+
+
+def _readings(readings: Readings, summary: Summary) -> Json:
+    members = [member.dev for member in summary.members]
+    return reading_values(readings, members, summary.results.info.label_names)
 
 
 def export_command(summary: Summary, member: Member) -> str:

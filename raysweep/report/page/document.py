@@ -14,7 +14,7 @@ def render(material: Material) -> bytes:
     assets = Assets.read()
     title = escape(f"raysweep: {summary.results.info.name}")
     body = joined(sections(material))
-    data = embedded_json(page_data(summary))
+    data = embedded_json(page_data(summary, material.readings))
     parts = [
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{assets.policy}">',

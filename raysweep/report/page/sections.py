@@ -1,10 +1,11 @@
 """The page's sections. Their tables and sentences need no script; the places of charts are empty until one fills them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from raysweep.report.comparison import probe_sentences
 from raysweep.report.notes import notes
+from raysweep.report.page.importance_table import IMPORTANCE_TEXT, importance_table
 from raysweep.report.page.markup import explained_table, figure, folded, joined, paragraph, section, table
 from raysweep.report.page.origin import Origin
 from raysweep.report.page.stopping import stopping_table, stopping_text
@@ -31,6 +32,7 @@ from raysweep.report.texts import (
     cost_text,
     objective_text,
 )
+from raysweep.results.readings import Readings
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Material:
     front_png: bytes
     progress_png: bytes
     origin: Origin = field(default_factory=Origin)
+    importances: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by target, by parameter
+    readings: Readings | None = None
 
 
 def sections(material: Material) -> list[str]:
@@ -50,12 +54,13 @@ def sections(material: Material) -> list[str]:
         _note_list(notes(summary)),
         tiles(summary),
         _front(material),
-        _readings(),
+        _readings(material),
         _baselines(summary),
         explained_table("replicates", "Replicates", MEANS_TEXT, mean_table(summary)),
         explained_table("hypervolume", "Hypervolume", HYPERVOLUME_TEXT, area_table(summary)),
         _curves(material),
         _hyperparameters(summary),
+        section("importance", "Importance", *_importance(material)),
         _trials(summary),
         _early_stopping(summary),
         _costs(summary),
@@ -108,8 +113,24 @@ def _front_list(summary: Summary) -> str:
     return table(front_table(summary), "The front's members", "members")
 
 
-def _readings() -> str:
-    return '<div id="readings-place"></div>'
+def _readings(material: Material) -> str:
+    """The place of the reading panel, of a run that has readings."""
+    readings = material.readings
+    if readings is None or not readings.shown or not material.summary.members:
+        return ""
+    text = (
+        f"What the reference and the pinned point retrieve for a query of {readings.split}, best first; queries come first "
+        "for which points differ most. ✓ marks sentences that have the query's label, ✗ others."
+    )
+    if not readings.texts:
+        text += " The run stores no texts (report.texts is false)."
+    return _scripted_section("readings", "Readings", _place("readings-panel", text))
+
+
+def _scripted_section(name: str, title: str, content: str) -> str:
+    """A section that is seen only where a script fills it."""
+    heading = f'<h2 id="{name}-title">{title}</h2>'
+    return f'<section id="{name}" class="scripted" hidden aria-labelledby="{name}-title">\n{heading}\n{content}\n</section>'
 
 
 def _baselines(summary: Summary) -> str:
@@ -139,14 +160,18 @@ def _hyperparameters(summary: Summary) -> str:
         "table of trials does the same by keyboard.",
     )
     slices = _place("slices-chart", "Each trial's best point on dev, against one parameter at a time.")
-    return joined(
-        [
-            f'<section id="parallel" class="scripted" hidden aria-labelledby="parallel-title">'
-            f'<h2 id="parallel-title">Parallel coordinates</h2>{parallel}</section>',
-            f'<section id="slices" class="scripted" hidden aria-labelledby="slices-title">'
-            f'<h2 id="slices-title">Slices</h2>{slices}</section>',
-        ]
-    )
+    sections = [
+        _scripted_section("parallel", "Parallel coordinates", parallel),
+        _scripted_section("slices", "Slices", slices),
+    ]
+    return joined(sections)
+
+
+def _importance(material: Material) -> Iterator[str]:
+    content = importance_table(material.importances)
+    if content:
+        yield paragraph(IMPORTANCE_TEXT)
+        yield content
 
 
 def _trials(summary: Summary) -> str:

@@ -1,7 +1,11 @@
 """The page of a report in a real browser: by mouse, by keyboard, on a phone, in the dark, and with hostile texts."""
 
+import contextlib
 import dataclasses
+import functools
+import http.server
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +14,9 @@ import pytest
 
 from raysweep.report import figures
 from raysweep.report.write import write
+from raysweep.results.reader import load
+from raysweep.results.readings import REFERENCE, load_readings
+from raysweep.storage.folder import LocalFolder
 from support.chromium import PHONE, Opened, address_of, axe_violations, chromium, opened
 from support.ledgers import (
     INFO,
@@ -21,6 +28,7 @@ from support.ledgers import (
     write_ledger,
 )
 from support.pictures import blank_png
+from support.query_scores import invented_readings, write_readings
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u2028\u202eabc\x00" + "w" * 400
 
@@ -42,7 +50,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         baseline("test", "published", 0.83, 0.30, label="elsewhere", width=None),
     ]
     write_ledger(folder, trials, StoredSweep(test_of=dev_front(trials), baselines=baselines))
+    write_readings(folder, invented_readings(load(folder)))
     return report_of(folder)
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of a server of this folder."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 def report_of(folder: Path) -> Path:
@@ -159,7 +178,7 @@ def test_the_same_by_keyboard_alone(view: Opened) -> None:
     page.keyboard.press("Enter")
     second = sorted(members(page), key=lambda each: page.evaluate("points.s")[each["point"]])[1]["name"]
     assert second != knee and page.locator("#export-command").inner_text().endswith(f"--point {second}")
-    assert "Pinned: Trial" in page.locator("div[aria-live]").inner_text()
+    assert "Pinned: Trial" in page.locator("body > div[aria-live]").inner_text()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Escape")
     assert "Nothing is pinned" in page.locator("#pinned").inner_text()
@@ -210,14 +229,61 @@ def test_dev_and_test_are_switched(view: Opened) -> None:
     assert page.evaluate(count) == 0 and "published" in page.locator(".legend").first.inner_text()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("device", ["desktop", "phone"])
-def test_contrast_names_and_width(browser: Any, folder: Path, scheme: str, device: str) -> None:
-    settings = PHONE if device == "phone" else {}
+def test_what_is_retrieved_is_read_side_by_side(view: Opened, folder: Path) -> None:
+    page = view.page
+    run = LocalFolder(folder.parents[1])
+    readings = load_readings(run, load(run))
+    assert readings is not None
+    page.locator("#query").focus()
+    page.keyboard.press("ArrowDown")
+    query = readings.shown[1]
+    member = next(each for each in members(page) if not each["knee"])
+    page.evaluate("(place) => pin(place)", member["point"])
+    trial, step = (int(number) for number in member["name"].split(":")[:2])
+    lists = page.locator(".readings ol")
+    for column, name in enumerate([REFERENCE, (trial, step, "plain", None)]):
+        retrieved = readings.retrieved[name]
+        items = lists.nth(column).locator("li").all_inner_texts()
+        for text, sentence, cosine in zip(items, retrieved.ids[query], retrieved.cosines[query], strict=True):
+            assert f"sentence {sentence} <b>&[U+202E]\N{SYMBOL FOR BELL}" in text and f"{cosine:.3f}" in text
+            label = readings.labels[int(sentence)]
+            is_same = label == readings.query_labels[query]
+            assert f"{'✓' if is_same else '✗'} {INFO.label_names[label]}" in text
+    assert f"Trial {trial}, rung {step}" in page.locator(".readings h3").nth(1).inner_text()
+    page.get_by_role("button", name="Next").click()
+    assert page.locator("#query").input_value() == "2"
+
+
+def test_a_served_page_of_a_run_that_goes_on_is_loaded_again(browser: Any, tmp_path: Path) -> None:
+    trials = trials_of_every_status(8)
+    write_ledger(tmp_path, trials, StoredSweep(finish=None))
+    page_file = report_of(tmp_path)
+    with served(page_file.parent) as address, opened(browser, f"{address}/report.html") as found:
+        page = found.page
+        other = next(each for each in members(page) if not each["knee"])
+        page.evaluate("(place) => pin(place)", other["point"])
+        page.locator("#filter").fill("rungs>=1")
+        page.locator("#selection-bar").wait_for(state="visible")
+        page.locator("#filter").blur()
+        assert page.get_by_label("follow the run").is_checked()
+        with page.expect_navigation():
+            page.evaluate("reloadIfWanted()")
+        page.wait_for_selector("html[data-ready]", state="attached")
+        assert page.locator("#export-command").inner_text().endswith(f"--point {other['name']}")
+        assert page.locator("#filter").input_value() == "rungs>=1"
+    with opened(browser, address_of(page_file)) as found:
+        assert found.page.get_by_label("follow the run").count() == 0
+
+
+@pytest.mark.parametrize(("scheme", "settings"), [("light", {}), ("dark", PHONE)], ids=["light desktop", "dark phone"])
+def test_contrast_names_and_width(browser: Any, folder: Path, scheme: str, settings: dict[str, Any]) -> None:
     with opened(browser, address_of(folder), color_scheme=scheme, **settings) as found:
-        assert axe_violations(found.page) == []
-        width = found.page.evaluate("document.documentElement.scrollWidth")
-        assert width <= found.page.viewport_size["width"], "nothing but boxes scrolls sideways"
+        page = found.page
+        assert axe_violations(page) == []
+        page.get_by_label("Colours").select_option("light" if scheme == "dark" else "dark")
+        assert axe_violations(page, "color-contrast") == []
+        width = page.evaluate("document.documentElement.scrollWidth")
+        assert width <= page.viewport_size["width"], "nothing but boxes scrolls sideways"
         found.check_quiet()
 
 

@@ -1,6 +1,7 @@
 """The page of a report, as a browser would read it: markup, data, policy, and what it is put together from."""
 
 import base64
+import dataclasses
 import hashlib
 import html.parser
 import json
@@ -13,13 +14,18 @@ from hypothesis import strategies as st
 from raysweep.report import write
 from raysweep.report.page.assets import SCRIPTS, Assets, assets
 from raysweep.report.page.embedded import embedded_json
+from raysweep.report.page.importance_table import importance_table
 from raysweep.report.page.origin import Origin
 from raysweep.report.page.points import MAX_POINTS, ShownPoints
+from raysweep.report.page.readings import reading_values
 from raysweep.report.page.visible import visible
 from raysweep.report.summary import summarise
+from raysweep.results.query_scores import name_of_point
 from raysweep.results.reader import load
+from raysweep.results.readings import REFERENCE
 from raysweep.storage.folder import LocalFolder
 from support.ledgers import MARKUP, StoredSweep, dev_front, random_trials, write_ledger, write_run_with_markup
+from support.query_scores import invented_readings, write_readings
 
 
 class Page(html.parser.HTMLParser):
@@ -209,3 +215,45 @@ def test_a_damaged_account_of_its_origin_is_left_out(tmp_path, content):
     (tmp_path / "prepared.json").write_bytes(content)
     (tmp_path / "config.yaml").write_bytes(content)
     assert Origin.read(LocalFolder(tmp_path)).identities == ()
+
+
+@pytest.mark.parametrize("with_texts", [True, False])
+def test_readings_are_those_that_are_stored(run, with_texts):
+    stored = invented_readings(load(run.folder), with_texts=with_texts)
+    write_readings(run.folder, stored)
+    summary = write.write(run.folder).summary
+    _, page = read_page(run.folder)
+    data = page.data["readings"]
+    assert data["split"] == "test" and len(data["queries"]) == len(stored.shown) and data["hasTexts"] == with_texts
+    names = {member.dev.name: name_of_point(member.dev) for member in summary.members} | {"reference": REFERENCE}
+    assert set(data["retrieved"]) == set(names)
+    for name, key in names.items():
+        for (places, cosines), query in zip(data["retrieved"][name], stored.shown, strict=True):
+            ids = stored.retrieved[key].ids[query].tolist()
+            texts = [visible(stored.texts[each]) if with_texts else f"sentence {each}" for each in ids]
+            assert [data["texts"][place] for place in places] == texts
+            assert [data["labels"][place] for place in places] == [("negative", "positive")[each % 2] for each in ids]
+            assert cosines == pytest.approx(1000 * stored.retrieved[key].cosines[query], abs=0.6)
+
+
+def test_long_readings_are_cut(run, monkeypatch):
+    stored = invented_readings(load(run.folder))
+    long = dataclasses.replace(stored, texts=dict.fromkeys(stored.texts, "word " * 1000))
+    members = [member.dev for member in summarise(load(run.folder)).members]
+    data = reading_values(long, members, ("negative", "positive"))
+    assert len(data["queries"]) == len(stored.shown) and {len(text) for text in data["texts"]} == {400}
+    monkeypatch.setattr("raysweep.report.page.readings.MAX_TOTAL_CHARACTERS", 5000)
+    assert len(reading_values(long, members, ("negative", "positive"))["queries"]) == 1, "the first is shown anyway"
+
+
+def test_a_label_beyond_those_of_the_run_is_shown_by_its_number(run):
+    stored = invented_readings(load(run.folder))
+    members = [member.dev for member in summarise(load(run.folder)).members]
+    assert set(reading_values(stored, members, ("negative",))["labels"]) == {"negative", "1"}
+
+
+def test_importance_has_a_bar_a_share():
+    shares = {"polarity": {"margin": 0.75, "<b>": 0.25}, "similarity": {}, "objective": {"<b>": 0.6, "margin": 0.4}}
+    page = Page(importance_table(shares))
+    assert [text for text in page.shown if text.strip()][4:] == ["<b>", "25%", "–", "60%", "margin", "75%", "–", "40%"]  # noqa: RUF001
+    assert page.tags.count("svg") == 4 and importance_table({"polarity": {}}) == ""

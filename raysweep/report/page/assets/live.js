@@ -7,10 +7,12 @@ function beginLive() {
   if (!run.isRunning || !location.protocol.startsWith("http")) return null;
   const box = element("input", { type: "checkbox", checked: recall("live") !== false });
   box.addEventListener("change", () => remember("live", box.checked));
-  setInterval(() => {
-    if (box.checked && !document.hidden && !isBusy()) location.reload();
-  }, RELOAD_SECONDS * 1000);
+  setInterval(reloadIfWanted, RELOAD_SECONDS * 1000);
   return element("label", {}, box, "follow the run");
+}
+
+function reloadIfWanted() {
+  if (recall("live") !== false && !document.hidden && !isBusy()) location.reload();
 }
 
 /** Whether the reader is typing: a reload would take the words away. */

@@ -36,9 +36,18 @@ function parameterAxis(parameter, place) {
 
 function numberAxis(key, name, isLog) {
   const values = trials.map((trial) => trialValue(trial, key)).filter((value) => value != null);
-  const extent = values.length ? { min: Math.min(...values), max: Math.max(...values) } : {};
-  if (extent.min === extent.max) delete extent.min, delete extent.max;
+  const extent = values.length ? roundExtent(Math.min(...values), Math.max(...values), isLog) : {};
   return { key, name, type: isLog ? "log" : "value", extent, coordinate: (value) => value };
+}
+
+/** Round numbers around all values, so that the axis stays as it is whatever is selected. */
+function roundExtent(low, high, isLog) {
+  if (low === high) return {};
+  if (isLog) return { min: 10 ** Math.floor(Math.log10(low)), max: 10 ** Math.ceil(Math.log10(high)) };
+  const size = 10 ** Math.floor(Math.log10((high - low) / 4));
+  const interval = size * [1, 2, 5, 10].find((factor) => (high - low) / (size * factor) <= 6);
+  const rounded = (number) => Number(number.toPrecision(12));
+  return { min: rounded(Math.floor(low / interval) * interval), max: rounded(Math.ceil(high / interval) * interval), interval };
 }
 
 const LONGEST_NAME = 14;
