@@ -1,17 +1,22 @@
-"""The commands that look at what runs have stored, to choose from it."""
+"""The commands that look at what runs have stored, to choose from it: ``show`` and ``compare``."""
 
-from typing import TYPE_CHECKING, Annotated, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from raysweep.cli.options import one_of, run_folder
+from raysweep.cli.options import here, one_of, run_folder
+from raysweep.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import rich.table
 
+    from raysweep.report.side_by_side import Side, SideBySide
+    from raysweep.report.tables import TextTable
     from raysweep.results.types import ScoredSplit
+    from raysweep.storage.folder import Folder
 
 FORMATS = ("table", "json")
 
@@ -21,6 +26,7 @@ Run = Annotated[str, typer.Argument(metavar="RUN", help="The folder or URI of a 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     app.command()(show)
+    app.command()(compare)
 
 
 def show(  # noqa: PLR0913 (the options of a command)
@@ -83,6 +89,112 @@ def show(  # noqa: PLR0913 (the options of a command)
     if not chosen.candidates:
         typer.echo(chosen.why_none, err=format == "json")
         raise typer.Exit(1)
+
+
+def compare(
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN...", help="Folders or URIs of two runs or more; others beside the first."),
+    ],
+    to: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Also write compare.md, compare.png with all fronts, and compare.json."),
+    ] = None,
+    format: Annotated[str, typer.Option(help="table, or json with scores in [0, 1].")] = "table",
+) -> None:
+    """Put runs over the same data side by side: fronts, hypervolumes, which points dominate which, other settings.
+
+    Differences of hypervolume have an interval where the runs have stored what they score on each query.
+    """
+    from raysweep.report import side_by_side, side_by_side_texts
+
+    one_of("--format", format, FORMATS)
+    folder = None if to is None else here("--to", to)
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise InputError(f"--to {folder}: is a file, not a folder")
+    folders = [run_folder("RUN", run) for run in runs]
+    found = side_by_side.compare_runs(list(_sides(folders)))
+    if format == "json":
+        _print_json(side_by_side_texts.as_json(found))
+    else:
+        for title, table in side_by_side_texts.sections(found):
+            typer.echo(f"{title}:")
+            _print_widest([_rich_table(table)])
+        for note in side_by_side_texts.notes(found):
+            typer.echo(f"note: {note}")
+    if folder is not None:
+        _write_comparison(found, folder)
+        typer.echo(f"compared: {folder / 'compare.md'}", err=format == "json")
+
+
+def _sides(folders: "Sequence[Folder]") -> "Iterator[Side]":
+    """Each run with what it has stored, under a name of its own."""
+    from raysweep.report.side_by_side import Side, labels
+    from raysweep.report.summary import summarise
+    from raysweep.results import reader
+    from raysweep.results.query_scores import load_query_scores
+
+    for folder, label in zip(folders, labels([folder.location for folder in folders]), strict=True):
+        results = reader.load(folder)
+        summary = summarise(results)
+        settings = _settings_of(folder)
+        try:
+            yield Side(label, summary, settings, load_query_scores(folder, results))
+        except InputError as error:
+            yield Side(label, summary, settings, problem=str(error))
+
+
+def _settings_of(folder: "Folder") -> "Mapping[str, Any]":
+    """What the run's file says, by dotted key; nothing where the file is gone or damaged, which costs no result."""
+    from raysweep.config.document import Document
+
+    if not folder.exists("config.yaml"):
+        return {}
+    try:
+        values = Document.read(folder.fetch("config.yaml")).values
+    except (InputError, OSError):
+        return {}
+    return {name: value for name, value in _dotted(values, "") if name != "name" and not name.startswith("storage.")}
+
+
+def _dotted(values: "Mapping[str, Any]", prefix: str) -> "Iterator[tuple[str, Any]]":
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from _dotted(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _write_comparison(found: "SideBySide", folder: Path) -> None:
+    import json
+
+    from raysweep.report.side_by_side_figure import fronts_figure
+    from raysweep.report.side_by_side_texts import PICTURE, as_json, markdown
+    from raysweep.report.write import replace_files
+
+    contents = {
+        "compare.md": markdown(found).encode(),
+        "compare.json": json.dumps(as_json(found), indent=1).encode(),
+        PICTURE: fronts_figure(found),
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_files(folder, contents)
+    except OSError as error:
+        raise InputError(f"--to {folder}: cannot be written to ({error.strerror})") from None
+
+
+def _rich_table(table: "TextTable") -> "rich.table.Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in table.columns:
+        shown.add_column(Text(column), justify="left" if column in table.text else "right", no_wrap=True)
+    for row in table.rows:
+        shown.add_row(*map(Text, row))
+    return shown
 
 
 def _splits() -> "Sequence[ScoredSplit]":

@@ -70,10 +70,11 @@ def _failures(summary: Summary) -> list[str]:
 
 def _section(title: str, table: TextTable, text: str = "") -> list[str]:
     paragraph = [text, ""] if text else []
-    return ["", f"## {title}", "", *paragraph, *_table_lines(table)]
+    return ["", f"## {title}", "", *paragraph, *table_lines(table)]
 
 
-def _table_lines(table: TextTable) -> list[str]:
+def table_lines(table: TextTable) -> list[str]:
+    """A table as Markdown."""
     rule = ["---" if column in table.text else "---:" for column in table.columns]
     rows = [[plain(cell) for cell in row] for row in table.rows]
     return ["| " + " | ".join(cells) + " |" for cells in (table.columns, rule, *rows)]

@@ -54,7 +54,7 @@ def write(place: Path | Folder, to: Path | None = None) -> Report:
     contents = _contents(summary, Origin.read(run), readings)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _replace_files(folder, contents)
+        replace_files(folder, contents)
         for name in contents:
             report.store(name)
     except OSError as error:
@@ -65,7 +65,8 @@ def write(place: Path | Folder, to: Path | None = None) -> Report:
     return Report(report.location, folder, files, summary)
 
 
-def _replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
+def replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write files into a folder over those that are there, each whole: none takes its place before all are written."""
     with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=folder) as unfinished:
         for name, content in contents.items():
             (Path(unfinished) / name).write_bytes(content)

@@ -1,12 +1,15 @@
-"""``show`` on runs in every state: a result, or one clear line."""
+"""``show`` and ``compare`` on runs in every state: a result, or one clear line."""
 
 import json
 from pathlib import Path
 
 import pytest
 
+from raysweep.report import side_by_side_figure
+from raysweep.results.reader import load
 from support.command_line import raysweep_here
 from support.ledgers import StoredSweep, StoredTrial, dev_front, random_trials, read_lines, write_ledger, write_lines
+from support.query_scores import write_query_scores
 
 
 def write_run(folder: Path, state: str) -> Path:
@@ -35,6 +38,12 @@ def write_run(folder: Path, state: str) -> Path:
         write_ledger(run, trials)
         (run / "ledger.jsonl").write_text("{}\n")
     return run
+
+
+@pytest.fixture(autouse=True)
+def quick_figures(monkeypatch):
+    """Drawing takes most of the time of ``compare --to``; the tests of the figure draw."""
+    monkeypatch.setattr(side_by_side_figure, "fronts_figure", lambda _: b"png")
 
 
 RESULTS = ("finished", "running", "killed", "cut off", "resumed")
@@ -100,6 +109,95 @@ def test_show_without_a_match_says_so_and_exits_with_1(tmp_path, format, shown):
 def test_misuse_of_show_is_one_line(tmp_path, arguments, said):
     run = write_run(tmp_path, "finished")
     done = raysweep_here(tmp_path, "show", str(run), *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert said in line
+
+
+@pytest.mark.parametrize("state", RESULTS)
+def test_compare_of_a_run_with_rungs_is_a_result(tmp_path, state):
+    first, run = write_run(tmp_path, "finished"), write_run(tmp_path, state) if state != "finished" else None
+    other = run or tmp_path / "other"
+    if run is None:
+        other.mkdir()
+        write_ledger(other, random_trials(12, seed=1))
+    done = raysweep_here(tmp_path, "compare", str(first), str(other), "--to", "compared")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{other.name} - finished" in done.stdout
+    assert "has no interval: " in done.stdout
+    assert sorted(path.name for path in (tmp_path / "compared").iterdir()) == [
+        "compare.json",
+        "compare.md",
+        "compare.png",
+    ]
+    found = json.loads((tmp_path / "compared" / "compare.json").read_text())
+    assert [each["label"] for each in found["runs"]] == ["finished", other.name]
+
+
+@pytest.mark.parametrize("state", ["empty", "failed"])
+def test_compare_with_a_run_without_rungs_says_so(tmp_path, state):
+    first, other = write_run(tmp_path, "finished"), write_run(tmp_path, state)
+    done = raysweep_here(tmp_path, "compare", str(first), str(other))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"note: {state}: no trial finished a rung, so there is no front." in done.stdout
+    alone = raysweep_here(tmp_path, "compare", str(other), str(write_run(tmp_path, "no run")))
+    assert alone.returncode == 2 and len(alone.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("state", ["damaged", "no run"])
+def test_compare_with_a_run_that_cannot_be_read_is_one_line(tmp_path, state):
+    first, other = write_run(tmp_path, "finished"), write_run(tmp_path, state)
+    done = raysweep_here(tmp_path, "compare", str(first), str(other), "--to", "compared")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert LINES[state] in line
+    assert not (tmp_path / "compared").exists()
+
+
+def test_compare_does_without_damaged_scores_and_settings_and_says_so(tmp_path):
+    first, other = write_run(tmp_path, "finished"), tmp_path / "other"
+    other.mkdir()
+    write_ledger(other, random_trials(12, seed=1))
+    for run in (first, other):
+        write_query_scores(run, load(run))
+        (run / "config.yaml").write_text("seed: 0\nsampler: mfgp\n")
+    whole = raysweep_here(tmp_path, "compare", str(first), str(other))
+    assert " to " in whole.stdout and "has no interval" not in whole.stdout
+    (other / "config.yaml").write_text("seed: [")
+    damaged = next((other / "scores" / "dev").glob("trial-*.npz"))
+    damaged.write_bytes(b"PK")
+    done = raysweep_here(tmp_path, "compare", str(first), str(other))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"has no interval: {damaged}: is damaged: " in done.stdout
+
+
+def test_compare_as_json_and_settings_by_dotted_key(tmp_path):
+    first, other = write_run(tmp_path, "finished"), write_run(tmp_path, "killed")
+    (first / "config.yaml").write_text(
+        "name: one\nbudget: {trials: 12}\nspace: {loss: triplet}\nstorage: {runs: here}\n"
+    )
+    (other / "config.yaml").write_text(
+        "name: two\nbudget: {trials: 24}\nspace: {loss: triplet}\nstorage: {runs: there}\n"
+    )
+    done = raysweep_here(tmp_path, "compare", str(first), str(other), "--format", "json")
+    assert json.loads(done.stdout)["settings"] == {"budget.trials": [12, 24]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "compare needs two runs or more"),
+        (["finished"], "is named twice; compare needs different runs"),
+        (["other", "--to", "file"], "--to file: is a file, not a folder"),
+        (["other", "--to", "s3://bucket/to"], "--to: must be a path of this machine, not a URI"),
+        (["other", "--format", "yaml"], "--format is 'yaml'; allowed: table, json"),
+    ],
+)
+def test_misuse_of_compare_is_one_line(tmp_path, arguments, said):
+    write_run(tmp_path, "finished")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "file").touch()
+    done = raysweep_here(tmp_path, "compare", "finished", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert said in line

@@ -1,0 +1,369 @@
+"""Several runs side by side: hypervolumes above one reference point, who dominates whom, what was configured otherwise."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from raysweep.errors import InputError
+from raysweep.metrics.arrays import Float64Array
+from raysweep.metrics.objective import Pair
+from raysweep.metrics.pareto import hypervolume
+from raysweep.report.baselines import dominates
+from raysweep.report.summary import SPLITS, Member, Summary
+from raysweep.results.query_scores import QueryScores, name_of_point
+from raysweep.results.types import Point, RunInfo, ScoredSplit
+from raysweep.uncertainty.areas import FrontArea, Gain
+from raysweep.uncertainty.interval import LEVEL, Interval
+from raysweep.uncertainty.noise import Noise
+
+MOST_DIFFERENCE = 1e-3  # between the scores of one encoder in two runs: processors round otherwise
+
+REFERENCE = (None, None, "reference", None)
+
+SEED = 0  # of the bootstrap: the same runs give the same interval
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the runs. ``settings`` are those of its file, by dotted key; ``scores`` what is stored of each query, by split.
+
+    ``problem`` says why there are no scores, where there could be some.
+    """
+
+    label: str
+    summary: Summary
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    scores: Mapping[ScoredSplit, QueryScores] = field(default_factory=dict)
+    problem: str = ""
+
+    def members_on(self, split: ScoredSplit) -> list[Member]:
+        """Those of the front that were scored there."""
+        return [member for member in self.summary.members if member.on(split)]
+
+    def front_on(self, split: ScoredSplit) -> list[Point]:
+        return self.summary.front_on(split)
+
+    @property
+    def best(self) -> Point | None:
+        """The front's best point under the run's own objective."""
+        return next((member.dev for member in self.summary.members if member.is_best), None)
+
+    @property
+    def best_config(self) -> Mapping[str, Any]:
+        """The configuration of :attr:`best`; empty without a front."""
+        best = self.best
+        configs = {trial.trial: trial.config for trial in self.summary.results.trials}
+        return {} if best is None or best.trial is None else configs[best.trial]
+
+
+@dataclass(frozen=True)
+class AreaDifference:
+    """By how much the hypervolume of ``label`` exceeds that of ``other`` on a split.
+
+    Where there is no ``interval``, ``why_none`` says why.
+    """
+
+    split: ScoredSplit
+    label: str
+    other: str
+    estimate: float
+    interval: Interval | None
+    why_none: str = ""
+
+
+@dataclass(frozen=True)
+class Domination:
+    """Which points of the front of ``other``, by name, a point of ``label``'s dominates on a split, of ``num_points``."""
+
+    split: ScoredSplit
+    label: str
+    other: str
+    names: tuple[str, ...]
+    num_points: int
+
+
+@dataclass(frozen=True)
+class SettingDifference:
+    """A setting, or a parameter of the best configurations, that is not the same in all runs: its ``values`` by run."""
+
+    name: str
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """What :func:`compare_runs` finds. Hypervolumes are of scores in [0, 1], above ``reference_points``."""
+
+    sides: tuple[Side, ...]
+    splits: tuple[ScoredSplit, ...]
+    reference_points: Mapping[ScoredSplit, Pair]
+    areas: Mapping[ScoredSplit, tuple[float, ...]]  # by run
+    differences: tuple[AreaDifference, ...]  # of each run from the first
+    level: float  # of the intervals of all differences together
+    dominations: tuple[Domination, ...]
+    settings: tuple[SettingDifference, ...]
+    best_configs: tuple[SettingDifference, ...]
+    notes: tuple[str, ...]
+
+
+def labels(locations: Sequence[str]) -> list[str]:
+    """Names for runs: the last parts of their locations, as many as tell them apart. InputError where two are the same."""
+    parts = [location.rstrip("/").split("/") for location in locations]
+    for number, each in enumerate(parts):
+        if each in parts[:number]:
+            raise InputError(f"{locations[number]} is named twice; compare needs different runs")
+    length = 1
+    while len({tuple(each[-length:]) for each in parts}) < len(parts):
+        length += 1
+    return ["/".join(each[-length:]) for each in parts]
+
+
+def compare_runs(sides: Sequence[Side]) -> SideBySide:
+    """Put runs side by side, each beside the first and its front beside every other.
+
+    InputError where there are fewer than two, where none has a front, or where they cannot be compared: then one line says
+    what differs.
+    """
+    if len(sides) < 2:
+        raise InputError("compare needs two runs or more")
+    _check_same_task(sides)
+    if not any(side.summary.members for side in sides):
+        folders = ", ".join(side.summary.results.folder for side in sides)
+        raise InputError(f"{folders}: in none of them a trial finished a rung, so there are no fronts to compare")
+    splits, notes = _comparable_splits(sides)
+    reference_points = _reference_points(sides, splits)
+    counting = _counting(sides)
+    areas = {
+        split: tuple(_area(counting(side, split), begin) for side in sides) for split, begin in reference_points.items()
+    }
+    level = 1 - (1 - LEVEL) / (len(sides) - 1)
+    differences = [
+        _difference(side, sides[0], split, counting, (areas[split][number], areas[split][0]), level)
+        for split in areas
+        for number, side in enumerate(sides[1:], 1)
+        if side.summary.members and sides[0].summary.members
+    ]
+    return SideBySide(
+        sides=tuple(sides),
+        splits=splits,
+        reference_points=reference_points,
+        areas=areas,
+        differences=tuple(differences),
+        level=LEVEL,
+        dominations=tuple(_dominations(sides, splits)),
+        settings=tuple(_settings(sides)),
+        best_configs=tuple(_best_configs(sides)),
+        notes=(*_notes(sides, splits), *notes),
+    )
+
+
+# Whether runs can be compared
+
+
+def _check_same_task(sides: Sequence[Side]) -> None:
+    """InputError names what differs of what has to be the same, in the first run that is not like the first of all."""
+    first = sides[0]
+    for side in sides[1:]:
+        for name, wanted, found in _unlike_tasks(first.summary.results.info, side.summary.results.info):
+            raise InputError(
+                f"{side.label} cannot be compared with {first.label}: its {name} is {found}, not {wanted}; scores are "
+                "comparable with the same dataset, reference encoder, k and rank weights alone"
+            )
+
+
+def _unlike_tasks(first: RunInfo, other: RunInfo) -> Iterator[tuple[str, object, object]]:
+    names = {"dataset": "dataset", "reference": "reference encoder", "k": "k", "rank_weights": "rank weights"}
+    for field_name, name in names.items():
+        wanted, found = getattr(first, field_name), getattr(other, field_name)
+        if wanted != found:
+            yield name, wanted, found
+
+
+def _comparable_splits(sides: Sequence[Side]) -> tuple[tuple[ScoredSplit, ...], list[str]]:
+    """Those on which every front was scored, on the same queries and pool, and why others are not.
+
+    InputError where there is none.
+    """
+    reasons = {split: _why_incomparable(sides, split) for split in SPLITS}
+    comparable = tuple(split for split in SPLITS if not reasons[split])
+    if not comparable:
+        raise InputError(f"the runs cannot be compared: {reasons['dev']}")
+    return comparable, [f"Not compared on {split}: {reason}." for split, reason in reasons.items() if reason]
+
+
+def _why_incomparable(sides: Sequence[Side], split: ScoredSplit) -> str:
+    with_front = [side for side in sides if side.summary.members]
+    for side in with_front:
+        if not side.front_on(split):
+            return f"the front of {side.label} was not scored on {split}"
+    first = with_front[0]
+    for side in with_front[1:]:
+        for name in ("num_queries", "num_pool"):
+            wanted, found = (getattr(each.summary.results.info, name).get(split) for each in (first, side))
+            if wanted != found:
+                what = "queries" if name == "num_queries" else "sentences in the retrieval pool"
+                return f"{side.label} has {found} {what} on {split}, and {first.label} {wanted}"
+        references = [each.summary.references[split] for each in (first, side) if split in each.summary.references]
+        if len(references) == 2 and _farthest(*references) > MOST_DIFFERENCE:
+            return (
+                f"the reference encoder scores {_scores(references[1])} on {split} in {side.label} and "
+                f"{_scores(references[0])} in {first.label}, so that queries or pool are others"
+            )
+    return ""
+
+
+def _farthest(one: Point, other: Point) -> float:
+    return max(abs(one.polarity - other.polarity), abs(one.similarity - other.similarity))
+
+
+def _scores(point: Point) -> str:
+    return f"P {100 * point.polarity:.2f}, S {100 * point.similarity:.2f}"
+
+
+# Hypervolumes
+
+
+_Counting = Callable[[Side, ScoredSplit], list[Point]]
+"""The points of a run's front on a split that count for its hypervolume."""
+
+
+def _counting(sides: Sequence[Side]) -> _Counting:
+    """Those that meet the constraints, where all runs have the same; else all of them."""
+
+    def feasible(side: Side, split: ScoredSplit) -> list[Point]:
+        return [point for member in side.members_on(split) if member.is_feasible and (point := member.on(split))]
+
+    return feasible if _have_same_constraints(sides) else Side.front_on
+
+
+def _have_same_constraints(sides: Sequence[Side]) -> bool:
+    constraints = [dict(side.summary.results.info.constraints) for side in sides]
+    return all(each == constraints[0] for each in constraints)
+
+
+def _reference_points(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> dict[ScoredSplit, Pair]:
+    """P of the reference encoder and half its S, of the first run that has stored them; none where none has."""
+    found = {}
+    for split in splits:
+        references = [side.summary.references[split] for side in sides if split in side.summary.references]
+        if references:
+            found[split] = (references[0].polarity, references[0].similarity / 2)
+    return found
+
+
+def _area(points: Sequence[Point], begin: Pair) -> float:
+    return hypervolume([(point.polarity, point.similarity) for point in points], begin)
+
+
+def _difference(
+    side: Side, first: Side, split: ScoredSplit, counting: _Counting, areas: Pair, level: float
+) -> AreaDifference:
+    """``areas`` are those of the side and of the first."""
+    points = counting(side, split), counting(first, split)
+    interval, why_none = _interval((side, first), points, split, level)
+    return AreaDifference(split, side.label, first.label, areas[0] - areas[1], interval, why_none)
+
+
+def _interval(
+    sides: tuple[Side, Side], points: tuple[list[Point], list[Point]], split: ScoredSplit, level: float
+) -> tuple[Interval | None, str]:
+    """Of the difference between two hypervolumes, by a paired bootstrap over queries; or why there is none."""
+    scores = []
+    for side, counting in zip(sides, points, strict=True):
+        if side.problem:
+            return None, side.problem
+        stored = side.scores.get(split)
+        names = [name_of_point(point) for point in counting]
+        if stored is None or REFERENCE not in stored:
+            return None, f"{side.label} has not stored its scores on each query"
+        missing = [name for name in names if name not in stored]
+        if missing:
+            return None, f"{side.label} has not stored the scores of {len(missing)} of its points on each query"
+        scores.append(_stacked(stored, [*names, REFERENCE]))
+    if not _are_same_queries(scores[0][-1], scores[1][-1]):
+        return None, f"{sides[0].label} and {sides[1].label} were not scored on the same queries, or in another order"
+    num_first = len(points[0])
+    noise = Noise.of_queries(np.concatenate(scores), SEED)
+    fronts = (
+        FrontArea(range(num_first), reference=num_first),
+        FrontArea(range(num_first + 1, num_first + 1 + len(points[1])), reference=num_first),
+    )
+    return noise.interval(Gain(*fronts), level), ""
+
+
+def _stacked(stored: QueryScores, names: Sequence[Any]) -> Float64Array:
+    """Scores (points, 2, queries)."""
+    rows = stored.rows(names)
+    return np.stack([stored.polarity[rows], stored.similarity[rows]], axis=1)
+
+
+def _are_same_queries(one: Float64Array, other: Float64Array) -> bool:
+    """Whether the reference encoder's S of (2, queries) is the same query by query, but for a few that rounding moved."""
+    return one.shape == other.shape and bool(np.median(np.abs(one[1] - other[1])) <= MOST_DIFFERENCE)
+
+
+# Points and settings
+
+
+def _dominations(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> Iterator[Domination]:
+    for split in splits:
+        for side in sides:
+            for other in sides:
+                front, theirs = side.front_on(split), other.members_on(split)
+                if other is side or not front or not theirs:
+                    continue
+                dominated = [
+                    member.dev.name
+                    for member in theirs
+                    if (point := member.on(split)) and any(dominates(mine, point) for mine in front)
+                ]
+                yield Domination(split, side.label, other.label, tuple(dominated), len(theirs))
+
+
+_INFO = ("model", "polarity_weight", "similarity", "constraints", "num_trials", "seed", "version")
+
+
+def _settings(sides: Sequence[Side]) -> Iterator[SettingDifference]:
+    """Of the runs' files where all have one, of what their ledgers say where not."""
+    if all(side.settings for side in sides):
+        versions = {"version": [side.summary.results.info.version for side in sides]}
+        yield from _differing([side.settings for side in sides])
+        yield from _unlike(versions)
+    else:
+        infos = [side.summary.results.info for side in sides]
+        yield from _unlike({name: [getattr(info, name) for info in infos] for name in _INFO})
+
+
+def _best_configs(sides: Sequence[Side]) -> Iterator[SettingDifference]:
+    bests = [side.best for side in sides]
+    yield SettingDifference("best point", tuple(None if best is None else best.name for best in bests))
+    yield from _differing([side.best_config for side in sides])
+
+
+def _differing(mappings: Sequence[Mapping[str, Any]]) -> Iterator[SettingDifference]:
+    names = dict.fromkeys(name for each in mappings for name in each)
+    yield from _unlike({name: [each.get(name) for each in mappings] for name in names})
+
+
+def _unlike(values: Mapping[str, Sequence[Any]]) -> Iterator[SettingDifference]:
+    for name, by_run in values.items():
+        if any(value != by_run[0] for value in by_run):
+            yield SettingDifference(name, tuple(by_run))
+
+
+def _notes(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> Iterator[str]:
+    """What a reader has to know before the numbers."""
+    for side in sides:
+        results = side.summary.results
+        if not side.summary.members:
+            yield f"{side.label}: no trial finished a rung, so there is no front."
+        elif results.status == "running":
+            yield f"{side.label} is still running, or it was killed: this is what it has stored so far."
+    if not _have_same_constraints(sides):
+        yield "The runs have different constraints, so that points count for hypervolumes whether they meet them or not."
+    if splits == ("dev",):
+        yield "On dev fronts were also chosen, which flatters them."
+    if not any(split in side.summary.references for side in sides for split in splits):
+        yield "The reference encoder's scores are not stored, so there are no hypervolumes."

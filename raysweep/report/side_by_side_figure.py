@@ -1,0 +1,70 @@
+"""The fronts of several runs in one picture, as PNG bytes."""
+
+from typing import TYPE_CHECKING, Any
+
+from raysweep.metrics.pareto import non_dominated
+from raysweep.report.side_by_side import Side, SideBySide
+from raysweep.report.style import FAINT, INK, PALETTE, STYLE, add_legend, png
+from raysweep.results.types import Point, ScoredSplit
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MARKERS = ("o", "s", "^", "v", "D", "P", "X", "h")  # so that runs are told apart without colours too
+
+TITLES = {"dev": "Dev: the fronts", "test": "Test: the fronts chosen on dev"}
+
+ORACLE: dict[str, Any] = {"color": FAINT, "linestyle": (0, (4, 2)), "linewidth": 1.2}
+KNEE: dict[str, Any] = {"marker": "*", "s": 150, "edgecolors": INK, "linewidths": 0.8}
+REFERENCE: dict[str, Any] = {"marker": "X", "color": INK, "linestyle": "none", "markersize": 8}
+
+
+def fronts_figure(found: SideBySide) -> bytes:
+    """P against S of each front, a panel for each split on which they are compared; knees are stars."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(9.6 if len(found.splits) > 1 else 6.4, 5.0), layout="constrained")
+        axes = figure.subplots(1, len(found.splits), sharex=True, sharey=True, squeeze=False)[0]
+        axes[0].set_ylabel("polarity P (x100)")
+        for axis, split in zip(axes, found.splits, strict=True):
+            axis.set_title(TITLES[split], fontsize=9.5)
+            axis.set_xlabel("similarity S (x100)")
+            _draw_limits(axis, found, split)
+            for number, side in enumerate(found.sides):
+                _draw_front(axis, side, split, number)
+        axes[0].scatter([], [], label="knees", color=FAINT, **KNEE)
+        add_legend(figure)
+        return png(figure)
+
+
+def _xy(points: list[Point]) -> tuple[list[float], list[float]]:
+    return [100 * point.similarity for point in points], [100 * point.polarity for point in points]
+
+
+def _draw_limits(axis: "Axes", found: SideBySide, split: ScoredSplit) -> None:
+    """The oracle and the reference of the first run that has stored them: they are the same in all."""
+    oracles = [side.summary.oracles[split] for side in found.sides if side.summary.oracles[split]]
+    if oracles:
+        axis.plot(*_xy(list(oracles[0])), label="oracle front (limit)", zorder=1, **ORACLE)
+    references = [side.summary.references[split] for side in found.sides if split in side.summary.references]
+    if references:
+        axis.plot(*_xy(references[:1]), label="reference encoder R", zorder=4, **REFERENCE)
+
+
+def _staircase(points: list[Point]) -> list[Point]:
+    """The points that no other dominates, by falling similarity. On test the front chosen on dev may hold others."""
+    kept = [points[index] for index in non_dominated([(point.polarity, point.similarity) for point in points])]
+    return sorted(kept, key=lambda point: -point.similarity)
+
+
+def _draw_front(axis: "Axes", side: Side, split: ScoredSplit, number: int) -> None:
+    points = side.front_on(split)
+    colour, marker = PALETTE[number % len(PALETTE)], MARKERS[number % len(MARKERS)]
+    axis.step(*_xy(_staircase(points)), where="post", color=colour, linewidth=1.0, zorder=2)
+    x, y = _xy(points)
+    axis.plot(x, y, label=side.label, color=colour, marker=marker, markersize=4.5, linestyle="none", zorder=3)
+    knees = [point for member in side.summary.members if member.is_knee and (point := member.on(split))]
+    x, y = _xy(knees)
+    axis.scatter(x, y, color=colour, zorder=5, **KNEE)

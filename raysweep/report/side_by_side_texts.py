@@ -1,0 +1,158 @@
+"""Runs side by side as tables, for a terminal and as Markdown, and as JSON. Scores are shown x100, in JSON in [0, 1]."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from raysweep.report.markdown import plain, table_lines
+from raysweep.report.side_by_side import AreaDifference, Domination, SettingDifference, SideBySide
+from raysweep.report.tables import ABSENT, TextTable, short, show, show_area
+
+PICTURE = "compare.png"
+
+MAX_NAMES = 5  # of points, in a table; JSON has all
+
+
+def run_table(found: SideBySide) -> TextTable:
+    """A row a run: its trials, its front, and on each split its hypervolume."""
+    columns = ["run", "status", "trials", "front"]
+    for split, (polarity, similarity) in found.reference_points.items():
+        columns.append(f"{split} hypervolume above ({show(polarity)}, {show(similarity)})")
+    rows = []
+    for number, side in enumerate(found.sides):
+        results = side.summary.results
+        cells = [side.label, results.status, str(len(results.trials)), str(len(side.summary.members))]
+        cells += [show_area(areas[number]) if side.summary.members else ABSENT for areas in found.areas.values()]
+        rows.append(tuple(cells))
+    return TextTable(tuple(columns), tuple(rows), frozenset({"run", "status"}))
+
+
+def difference_table(found: SideBySide) -> TextTable:
+    """By how much hypervolumes exceed the first run's, with intervals."""
+    rows = [
+        (each.split, f"{each.label} - {each.other}", show_area(each.estimate), _interval(each))
+        for each in found.differences
+    ]
+    interval = f"{100 * found.level:.0f}% interval"
+    return TextTable(
+        ("split", "hypervolumes", "difference", interval), tuple(rows), frozenset({"split", "hypervolumes"})
+    )
+
+
+def _interval(each: AreaDifference) -> str:
+    if each.interval is None:
+        return ABSENT
+    return f"{show_area(each.interval.low)} to {show_area(each.interval.high)}"
+
+
+def domination_table(found: SideBySide) -> TextTable:
+    """How many points of each front another one dominates, and which."""
+    rows = [
+        (each.split, f"{each.label} over {each.other}", f"{len(each.names)} of {each.num_points}", _names(each))
+        for each in found.dominations
+    ]
+    text = frozenset({"split", "domination", "points"})
+    return TextTable(("split", "domination", "dominated", "points"), tuple(rows), text)
+
+
+def _names(each: Domination) -> str:
+    names = list(each.names[:MAX_NAMES])
+    num_others = len(each.names) - len(names)
+    if num_others:
+        names.append(f"{num_others} more")
+    return ", ".join(names) or ABSENT
+
+
+def setting_table(found: SideBySide) -> TextTable:
+    """Settings of the sweeps that are not the same in all runs."""
+    return _by_run(found, "setting", found.settings)
+
+
+def best_table(found: SideBySide) -> TextTable:
+    """The best point of each run under its own objective, and parameters of its configuration that are not the same."""
+    return _by_run(found, "best of", found.best_configs)
+
+
+def _by_run(found: SideBySide, heading: str, differences: tuple[SettingDifference, ...]) -> TextTable:
+    columns = (heading, *(side.label for side in found.sides))
+    rows = [(each.name, *(ABSENT if value is None else short(value) for value in each.values)) for each in differences]
+    return TextTable(columns, tuple(rows), frozenset(columns))
+
+
+def sections(found: SideBySide) -> Iterator[tuple[str, TextTable]]:
+    """Titles and tables, without those that have no rows."""
+    tables = {
+        "Runs": run_table(found),
+        "Difference of hypervolumes": difference_table(found),
+        "Dominated points": domination_table(found),
+        "Settings that differ": setting_table(found),
+        "Best configurations": best_table(found),
+    }
+    yield from ((title, table) for title, table in tables.items() if table.rows)
+
+
+def notes(found: SideBySide) -> Iterator[str]:
+    """What the runs are like, then what is absent, and what the intervals are."""
+    yield from found.notes
+    absent = {each.why_none for each in found.differences if each.interval is None}
+    for why in sorted(absent):
+        yield f"The difference of hypervolumes has no interval: {why}."
+    if any(each.interval for each in found.differences):
+        yield _what_intervals_are(found)
+
+
+def _what_intervals_are(found: SideBySide) -> str:
+    text = "Intervals are of a paired bootstrap over queries; other seeds of training are not in them"
+    if len(found.sides) > 2:
+        text += f", and they hold together with {100 * found.level:.0f}% (Bonferroni)"
+    return f"{text}."
+
+
+def markdown(found: SideBySide) -> str:
+    """``compare.md``: the picture, then the tables."""
+    names = ", ".join(side.label for side in found.sides)
+    lines = [f"# {plain(names)}", "", f"![Fronts of the runs]({PICTURE})"]
+    for note in notes(found):
+        lines += ["", f"> {plain(note)}"]
+    for title, table in sections(found):
+        lines += ["", f"## {title}", "", *table_lines(table)]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(found: SideBySide) -> dict[str, Any]:
+    """Everything that the tables have, and the fronts."""
+    return {
+        "runs": [_run_as_json(found, number) for number in range(len(found.sides))],
+        "reference_points": {split: list(point) for split, point in found.reference_points.items()},
+        "differences": [_difference_as_json(each, found.level) for each in found.differences],
+        "dominations": [dataclasses.asdict(each) for each in found.dominations],
+        "settings": {each.name: list(each.values) for each in found.settings},
+        "best_configurations": {each.name: list(each.values) for each in found.best_configs},
+        "notes": list(notes(found)),
+    }
+
+
+def _run_as_json(found: SideBySide, number: int) -> dict[str, Any]:
+    side = found.sides[number]
+    results = side.summary.results
+    areas = {split: areas[number] if side.summary.members else None for split, areas in found.areas.items()}
+    fronts = {
+        split: [
+            {
+                "point": point.name,
+                "polarity": point.polarity,
+                "similarity": point.similarity,
+                "retention": point.retention,
+            }
+            for point in side.front_on(split)
+        ]
+        for split in found.splits
+    }
+    status = {"label": side.label, "run": results.folder, "status": results.status, "num_trials": len(results.trials)}
+    return {**status, "hypervolume": areas, "front": fronts}
+
+
+def _difference_as_json(each: AreaDifference, level: float) -> dict[str, Any]:
+    interval = None if each.interval is None else [each.interval.low, each.interval.high]
+    values = {"split": each.split, "label": each.label, "other": each.other, "estimate": each.estimate}
+    return {**values, "interval": interval, "level": level, "why_no_interval": each.why_none or None}

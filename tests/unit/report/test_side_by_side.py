@@ -1,0 +1,263 @@
+"""Runs side by side against brute force, and what is said where they cannot be compared."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from raysweep.errors import InputError
+from raysweep.report.side_by_side import Side, compare_runs, labels
+from raysweep.report.side_by_side_figure import fronts_figure
+from raysweep.report.side_by_side_texts import as_json, markdown, notes, sections
+from raysweep.report.summary import summarise
+from raysweep.results.query_scores import load_query_scores
+from raysweep.results.reader import load
+from raysweep.storage.folder import LocalFolder
+from support.ledgers import INFO, REFERENCE, StoredSweep, StoredTrial, dev_front, random_trials, write_ledger
+from support.query_scores import scores_of, write_query_scores
+
+
+def side(folder, name="run", trials=None, *, scores=True, tested=True, has_reference=True, **changes):
+    """A run in a folder of its own; ``changes`` are those of its info."""
+    trials = random_trials(20) if trials is None else trials
+    info = dataclasses.replace(INFO, **changes)
+    run = folder / name
+    run.mkdir()
+    write_ledger(
+        run, trials, StoredSweep(info=info, test_of=dev_front(trials) if tested else (), reference=has_reference)
+    )
+    results = load(run)
+    if scores:
+        write_query_scores(run, results)
+    return Side(name, summarise(results), {}, load_query_scores(LocalFolder(run), results))
+
+
+@pytest.fixture
+def two(tmp_path):
+    return side(tmp_path, "a", random_trials(20, 0)), side(tmp_path, "b", random_trials(20, 1))
+
+
+def exact_area(points, begin):
+    """The area that points dominate above ``begin``, by strips of falling P."""
+    area, highest = 0.0, begin[1]
+    for polarity, similarity in sorted(map(tuple, points), reverse=True):
+        if polarity > begin[0] and similarity > highest:
+            area += (polarity - begin[0]) * (similarity - highest)
+            highest = similarity
+    return area
+
+
+def pairs(front):
+    return [(point.polarity, point.similarity) for point in front]
+
+
+def test_hypervolumes_are_above_one_reference_point(two):
+    found = compare_runs(two)
+    assert found.splits == ("dev", "test")
+    for split in found.splits:
+        begin = REFERENCE[split][0], REFERENCE[split][1] / 2
+        assert found.reference_points[split] == pytest.approx(begin)
+        expected = [exact_area(pairs(each.front_on(split)), begin) for each in two]
+        assert found.areas[split] == pytest.approx(expected)
+        (difference,) = [each for each in found.differences if each.split == split]
+        assert (difference.label, difference.other) == ("b", "a")
+        assert difference.estimate == pytest.approx(found.areas[split][1] - found.areas[split][0])
+
+
+def test_dominated_points_are_those_found_pair_by_pair(two):
+    found = compare_runs(two)
+    assert len(found.dominations) == 4
+    for each in found.dominations:
+        mine, theirs = two if each.label == "a" else two[::-1]
+        expected = []
+        for member in theirs.summary.members:
+            point = member.on(each.split)
+            for other in mine.front_on(each.split):
+                as_good = other.polarity >= point.polarity and other.similarity >= point.similarity
+                if as_good and pairs([other]) != pairs([point]):
+                    expected.append(member.dev.name)
+                    break
+        assert list(each.names) == expected
+        assert each.num_points == len(theirs.summary.members)
+
+
+def test_the_interval_is_that_of_a_paired_bootstrap(two):
+    """Against resamples drawn here one by one, with every score of both runs averaged over the same queries."""
+    difference = next(each for each in compare_runs(two).differences if each.split == "test")
+    points = [each.front_on("test") for each in two]
+    reference = two[0].summary.references["test"]
+    per_query = [np.array([scores_of(point, 400) for point in front]) for front in points]
+    of_reference = np.array(scores_of(reference, 400))
+    rng = np.random.default_rng(5)
+    drawn = []
+    for _ in range(300):
+        queries = rng.integers(400, size=400)
+        begin = of_reference[:, queries].mean(axis=1) * [1, 0.5]
+        areas = [exact_area(scores[:, :, queries].mean(axis=2), begin) for scores in per_query]
+        drawn.append(areas[1] - areas[0])
+    half_width = 1.645 * np.std(drawn)
+    interval = difference.interval
+    assert interval.contains(difference.estimate)
+    assert (interval.high - interval.low) / 2 == pytest.approx(half_width, rel=0.25)
+
+
+def test_two_copies_of_a_run_do_not_differ(tmp_path):
+    found = compare_runs([side(tmp_path, "a"), side(tmp_path, "b")])
+    for each in found.differences:
+        assert (each.estimate, each.interval.low, each.interval.high) == (0, 0, 0)
+    assert not any(each.names for each in found.dominations if each.split == "dev")
+    assert found.settings == ()
+    assert [each.name for each in found.best_configs] == ["best point"]
+
+
+def test_intervals_of_several_runs_hold_together(tmp_path):
+    """By Bonferroni's correction each is wider than it is alone."""
+    sides = [side(tmp_path, name, random_trials(20, seed)) for seed, name in enumerate("abc")]
+    alone = {each.split: each for each in compare_runs(sides[:2]).differences}
+    found = compare_runs(sides)
+    assert [each.label for each in found.differences] == ["b", "c", "b", "c"]
+    for each in found.differences[::2]:
+        assert each.interval.half_width > 1.1 * alone[each.split].interval.half_width
+    assert any("hold together with 90%" in note for note in notes(found))
+    assert len(found.dominations) == 12
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"dataset": "mails.csv"}, "its dataset is mails.csv, not reviews.csv"),
+        ({"reference": "e5-small"}, "its reference encoder is e5-small, not all-MiniLM-L6-v2"),
+        ({"k": 8}, "its k is 8, not 16"),
+        ({"rank_weights": "linear"}, "its rank weights is linear, not uniform"),
+    ],
+)
+def test_runs_of_other_tasks_are_refused_with_what_differs(tmp_path, changes, said):
+    sides = [side(tmp_path, "a"), side(tmp_path, "b", **changes)]
+    with pytest.raises(InputError) as error:
+        compare_runs(sides)
+    assert str(error.value).startswith(f"b cannot be compared with a: {said}; ")
+    assert "\n" not in str(error.value)
+
+
+def test_runs_with_another_dev_are_compared_on_test_alone(tmp_path):
+    sides = [side(tmp_path, "a"), side(tmp_path, "b", num_queries={"dev": 800, "test": 400})]
+    found = compare_runs(sides)
+    assert found.splits == ("test",)
+    assert "Not compared on dev: b has 800 queries on dev, and a 900." in found.notes
+
+
+def test_runs_that_share_no_split_are_refused(tmp_path):
+    sides = [side(tmp_path, "a"), side(tmp_path, "b", num_pool={"dev": 1, "test": 2})]
+    with pytest.raises(InputError, match="b has 1 sentences in the retrieval pool on dev, and a 4500"):
+        compare_runs(sides)
+
+
+def test_reference_scores_tell_other_queries(tmp_path, monkeypatch):
+    first = side(tmp_path, "a", tested=False)
+    monkeypatch.setitem(REFERENCE, "dev", (0.64, 0.47))
+    second = side(tmp_path, "b", tested=False)
+    with pytest.raises(InputError, match=r"scores P 64.00, S 47.00 on dev in b and P 63.00, S 47.00 in a, so that"):
+        compare_runs([first, second])
+
+
+@pytest.mark.parametrize("which", ["a", "b"])
+def test_without_scores_of_queries_there_is_no_interval_and_it_says_so(tmp_path, which):
+    sides = [side(tmp_path, "a", scores=which != "a"), side(tmp_path, "b", scores=which != "b")]
+    found = compare_runs(sides)
+    assert all(each.interval is None for each in found.differences)
+    expected = f"The difference of hypervolumes has no interval: {which} has not stored its scores on each query."
+    assert expected in list(notes(found))
+
+
+def test_other_queries_with_the_same_means_have_no_interval(tmp_path):
+    first, second = side(tmp_path, "a"), side(tmp_path, "b", scores=False)
+    results = second.summary.results
+    write_query_scores(tmp_path / "b", results, lambda point, num_queries: scores_of(point, num_queries, seed=1))
+    second = dataclasses.replace(second, scores=load_query_scores(LocalFolder(tmp_path / "b"), results))
+    found = compare_runs([first, second])
+    assert {each.why_none for each in found.differences} == {
+        "b and a were not scored on the same queries, or in another order"
+    }
+
+
+def test_an_empty_run_beside_others_has_no_front(tmp_path):
+    found = compare_runs([side(tmp_path, "a"), side(tmp_path, "empty", [], tested=False)])
+    assert found.splits == ("dev", "test")
+    assert not found.differences and not found.dominations
+    assert "empty: no trial finished a rung, so there is no front." in found.notes
+    rows = dict(sections(found))["Runs"].rows
+    assert rows[1][3:] == ("0", "–", "–")  # noqa: RUF001
+    assert as_json(found)["runs"][1]["hypervolume"] == {"dev": None, "test": None}
+
+
+def test_runs_without_any_front_are_one_line(tmp_path):
+    failed = [StoredTrial({"loss": "triplet"}, "failed", "it broke", [])]
+    sides = [side(tmp_path, "a", failed, tested=False), side(tmp_path, "b", [], tested=False)]
+    with pytest.raises(InputError, match="in none of them a trial finished a rung"):
+        compare_runs(sides)
+
+
+def test_runs_without_the_references_scores_have_no_hypervolume(tmp_path):
+    sides = [side(tmp_path, name, random_trials(9, seed), has_reference=False) for seed, name in enumerate("ab")]
+    found = compare_runs(sides)
+    assert not found.areas and not found.differences and found.dominations
+    assert "The reference encoder's scores are not stored, so there are no hypervolumes." in found.notes
+
+
+def test_constraints_count_where_they_are_shared(tmp_path):
+    least = {"polarity": 0.8}
+    sides = [side(tmp_path, name, random_trials(20, seed), constraints=least) for seed, name in enumerate("ab")]
+    found = compare_runs(sides)
+    expected = [each.summary.areas["test"].front for each in sides]
+    assert found.areas["test"] == pytest.approx(expected)
+    mixed = compare_runs([sides[0], side(tmp_path, "c")])
+    assert mixed.areas["test"][0] > found.areas["test"][0]
+    assert any("different constraints" in note for note in mixed.notes)
+
+
+def test_settings_that_differ_and_no_others_are_listed(tmp_path):
+    common = {"k": 16, "budget.trials": 20}
+    one, other = side(tmp_path, "a"), side(tmp_path, "b", version="0.2.0")
+    one = dataclasses.replace(one, settings={**common, "sampler": "mfgp", "seed": 0})
+    other = dataclasses.replace(other, settings={**common, "sampler": "tpe", "space.loss": "triplet", "seed": 0})
+    found = compare_runs([one, other])
+    assert {each.name: each.values for each in found.settings} == {
+        "sampler": ("mfgp", "tpe"),
+        "space.loss": (None, "triplet"),
+        "version": ("0.1.0", "0.2.0"),
+    }
+    without_file = compare_runs([one, side(tmp_path, "c", seed=3)])
+    assert {each.name: each.values for each in without_file.settings} == {"seed": (7, 3)}
+
+
+def test_markdown_has_every_table_and_the_picture(two):
+    found = compare_runs(two)
+    text = markdown(found)
+    assert "![Fronts of the runs](compare.png)" in text
+    for title, table in sections(found):
+        assert f"## {title}" in text
+        assert text.count("\n| ") >= len(table.rows)
+    assert json.loads(json.dumps(as_json(found)))["runs"][0]["label"] == "a"
+
+
+def test_the_picture_is_one_also_of_an_empty_run(tmp_path):
+    sides = [side(tmp_path, "$a$", random_trials(9)), side(tmp_path, "b", [], tested=False)]
+    assert fronts_figure(compare_runs(sides)).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("locations", "expected"),
+    [
+        (["runs/a", "runs/b"], ["a", "b"]),
+        (["old/a", "new/a"], ["old/a", "new/a"]),
+        (["s3://bucket/x/a", "a/"], ["x/a", "a"]),
+    ],
+)
+def test_names_of_runs_tell_them_apart(locations, expected):
+    assert labels(locations) == expected
+
+
+def test_a_run_is_not_compared_with_itself():
+    with pytest.raises(InputError, match="runs/a/ is named twice"):
+        labels(["runs/a", "runs/b", "runs/a/"])
