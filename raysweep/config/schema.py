@@ -50,6 +50,7 @@ def sweep_schema() -> Schema:
         **_PARAMETERS,
         "required": ["loss"],
     }
+    schema["properties"]["first"]["items"] = _preset(definitions["Parameters"]["properties"])
     return {
         "$schema": DIALECT,
         "title": "raysweep sweep",
@@ -81,6 +82,22 @@ def _parameters() -> Schema:
         "properties": {name: _parameter(name, field) for name, field in fields.items()},
         "additionalProperties": False,
     }
+
+
+def _preset(parameters: Schema) -> Schema:
+    """One configuration, whole or in part: parameters with plain values."""
+    return {
+        "description": "Values of a trial's parameters; the sampler proposes those that are left out.",
+        "type": "object",
+        "properties": {name: _plain(parameter) for name, parameter in parameters.items()},
+        "additionalProperties": False,
+    }
+
+
+def _plain(parameter: Schema) -> Schema:
+    """A parameter without its ranges and choices."""
+    plain = [each for each in parameter["anyOf"] if each.get("type") != "object"]
+    return {"description": parameter["description"], "anyOf": plain}
 
 
 def _parameter(name: str, field: Schema) -> Schema:

@@ -8,6 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from raysweep.config.document import Document, KeyPath, unknown_key
 from raysweep.config.losses import LOSSES
+from raysweep.config.preset import PresetError, preset_of
 from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Scalar, Space, branches, find, values_of
 from raysweep.config.sweep import SweepConfig
 from raysweep.config.trial import LOSS_PARAMETERS, TrialConfig, trial_config
@@ -38,6 +39,7 @@ def parse(document: Document, config: SweepConfig) -> Space:
     if config.sampler == "grid":
         space.grid()
     _check_budgets(document, config, space)
+    _check_first(document, config, space)
     return space
 
 
@@ -227,6 +229,24 @@ def _check_first_examples(document: Document, config: SweepConfig, rung_size: in
         raise document.error(
             ("early_stopping", "first_examples"), f"{problem}, so trials could not be compared at equal budgets"
         )
+
+
+def _check_first(document: Document, config: SweepConfig, space: Space) -> None:
+    """What is to be tried first lies in the space, within the budget, and is not the same twice."""
+    if len(config.first) > config.budget.trials:
+        problem = f"holds {len(config.first)} configurations, but budget.trials is {config.budget.trials}"
+        raise document.error(("first",), f"{problem}; allowed: that many or fewer")
+    whole: list[Mapping[str, Any]] = []
+    for index, values in enumerate(config.first):
+        try:
+            preset = preset_of(space, values)
+        except PresetError as error:
+            raise document.error(("first", index, error.key), error.problem) from None
+        if not preset.is_whole:
+            continue
+        if preset.params in whole:
+            raise document.error(("first", index), "stands twice: the same configuration scores the same again")
+        whole.append(preset.params)
 
 
 def _possible_values(space: Space, name: str) -> list[Any]:

@@ -429,6 +429,11 @@ class SweepConfig(Frozen):
     space: dict[str, Any] = Field(
         description="parameters of a trial, each a plain value, a range {low, high, log} or {choices: ...}"
     )
+    first: list[dict[str, Any]] = Field(
+        [],
+        description="configurations to try before any other, such as a baseline: each a mapping of parameters to values of "
+        "the space, of which the sampler proposes those that are left out. They count in budget.trials",
+    )
     objective: ObjectiveConfig = Field(ObjectiveConfig(), description="what a trial is judged by")
     early_stopping: EarlyStoppingConfig = Field(
         EarlyStoppingConfig(), description="when trials and the sweep end early"

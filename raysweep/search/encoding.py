@@ -106,19 +106,25 @@ def _is_freezing_level(option: Scalar) -> bool:
 
 
 class RandomSuggester:
-    """A Suggester that draws uniformly, and keeps what it drew in ``params``."""
+    """A Suggester that draws uniformly, but for the values that are ``given``, and keeps all of them in ``params``."""
 
-    def __init__(self, random: np.random.Generator) -> None:
+    def __init__(self, random: np.random.Generator, given: Mapping[str, Any] | None = None) -> None:
         self._random = random
+        self._given = given or {}
         self.params: Params = {}
 
     def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
-        self.params[name] = min(max(self._uniform(low, high, log), low), high)
+        if name in self._given:
+            self.params[name] = self._given[name]
+        else:
+            self.params[name] = min(max(self._uniform(low, high, log), low), high)
         return float(self.params[name])
 
     def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
-        # Each whole number stands for the range half a unit around it.
-        self.params[name] = min(max(round(self._uniform(low - 0.5, high + 0.5, log)), low), high)
+        if name in self._given:
+            self.params[name] = self._given[name]
+        else:  # each whole number stands for the range half a unit around it
+            self.params[name] = min(max(round(self._uniform(low - 0.5, high + 0.5, log)), low), high)
         return int(self.params[name])
 
     def _uniform(self, low: float, high: float, log: bool) -> float:
@@ -127,5 +133,8 @@ class RandomSuggester:
         return float(self._random.uniform(low, high))
 
     def suggest_categorical(self, name: str, choices: Any) -> Any:
-        self.params[name] = choices[int(self._random.integers(len(choices)))]
+        if name in self._given:
+            self.params[name] = self._given[name]
+        else:
+            self.params[name] = choices[int(self._random.integers(len(choices)))]
         return self.params[name]

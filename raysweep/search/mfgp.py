@@ -8,7 +8,8 @@ configurations that compete, and the choice among them.
 
 import heapq
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -74,24 +75,36 @@ class MultiFidelitySampler:
         self._renew_pool()
         if not self._pool:
             return None
-        num_with_rungs = sum(map(bool, self._values.values()))
-        model_is_asked = num_with_rungs >= NUM_STARTUP_TRIALS
-        best = self._most_promising() if model_is_asked else self._least_tried()
+        best = self._best_of(self._pool_codes())
         params, _ = self._pool.pop(best)
         return params
 
-    def _most_promising(self) -> int:
-        """The place in the pool of the highest upper confidence bound at the largest budget seen."""
+    def complete(self, given: Mapping[str, Any]) -> Params:
+        """The configuration to try next of those that have the given values, by the sampler's names."""
+        drawn = [self._draw(given) for _ in range(NUM_RENEWED)]
+        untried = [params for params in drawn if self._code(params) not in self._tried]
+        candidates = untried or drawn
+        best = self._best_of([self._code(params) for params in candidates])
+        return candidates[best]
+
+    def _best_of(self, candidates: list[Code]) -> int:
+        """The place of the candidate to try next."""
+        num_with_rungs = sum(map(bool, self._values.values()))
+        model_is_asked = num_with_rungs >= NUM_STARTUP_TRIALS
+        return self._most_promising(candidates) if model_is_asked else self._least_tried(candidates)
+
+    def _most_promising(self, candidates: list[Code]) -> int:
+        """The place of the highest upper confidence bound at the largest budget seen."""
         training = self._training_set()
-        queries = Queries(training, self._as_array(self._pending_codes()), self._as_array(self._pool_codes()))
+        queries = Queries(training, self._as_array(self._pending_codes()), self._as_array(candidates))
         mean, deviation = predict(self._fitter.fit(training), queries)
         return int(np.argmax(mean + UCB_DEVIATIONS * deviation))
 
-    def _least_tried(self) -> int:
-        """The place in the pool of the first whose choices have been tried least, so that a few trials see each of them."""
+    def _least_tried(self, candidates: list[Code]) -> int:
+        """The place of the first whose choices have been tried least, so that a few trials see each of them."""
         tried = self._as_array(list(self._codes.values()))[:, self._categorical]
-        pool = self._as_array(self._pool_codes())[:, self._categorical]
-        num_alike = (pool[:, None] == tried[None]).sum(axis=(1, 2))
+        competing = self._as_array(candidates)[:, self._categorical]
+        num_alike = (competing[:, None] == tried[None]).sum(axis=(1, 2))
         return int(np.argmin(num_alike))
 
     def _pending_codes(self) -> list[Code]:
@@ -121,8 +134,8 @@ class MultiFidelitySampler:
                 known.add(code)
                 self._pool.append((params, code))
 
-    def _draw(self) -> Params:
-        suggester = RandomSuggester(self._random)
+    def _draw(self, given: Mapping[str, Any] | None = None) -> Params:
+        suggester = RandomSuggester(self._random, given)
         self._space.draw(suggester)
         return suggester.params
 

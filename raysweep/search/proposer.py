@@ -18,6 +18,7 @@ import optuna
 from optuna.trial import TrialState
 
 from raysweep.config.load import LoadedSweep
+from raysweep.config.preset import Preset
 from raysweep.config.space import Space
 from raysweep.config.sweep import SAMPLERS, Aim
 from raysweep.errors import InputError
@@ -154,8 +155,12 @@ class ScalarisedStudy:
         """What ``mfgp`` would try next; None where that is left to the study's sampler."""
         return self._mfgp.propose() if self._mfgp else None
 
+    def complete(self, given: Params) -> Params:
+        """What ``mfgp`` would try with these values; they alone where the study's sampler proposes the others."""
+        return self._mfgp.complete(given) if self._mfgp else given
+
     def ask(self, number: int, params: Params | None) -> tuple[KnownTrial, dict[str, Any]]:
-        """A trial with these parameters, or those of the study's sampler; also the values of its configuration."""
+        """A trial with these parameters and, where they are not all, the sampler's; also its configuration's values."""
         if params is not None:
             self.study.enqueue_trial(params)
         trial = self.study.ask()
@@ -273,11 +278,35 @@ class Proposer:
         """Propose what the adopted trial ``number`` had, before any of the sampler's own."""
         self._queue.append(self._known[number].params)
 
-    def ask(self, number: int) -> dict[str, Any]:
-        """The configuration of the sweep's trial ``number``."""
+    def ask(self, number: int, preset: Preset | None = None) -> dict[str, Any]:
+        """The configuration of the sweep's trial ``number``, with the values of a preset where one is given."""
         view = self.views[int(self._random.integers(len(self.views)))]
-        params = self._queue.popleft() if self._queue else view.propose()
+        queued = self._next_queued(preset)
+        if queued is not None:
+            params: Params | None = queued
+        elif preset is None:
+            params = view.propose()
+        else:
+            given = dict(preset.params)
+            params = given if preset.is_whole else view.complete(given)
         return self._ask(view, number, params)
+
+    def _next_queued(self, preset: Preset | None) -> Params | None:
+        """The next of the queue, which is no longer in it: with a preset the first that has its values, if any."""
+        wanted = {} if preset is None else preset.params
+        for params in self._queue:
+            if not wanted.items() <= params.items():
+                continue
+            self._queue.remove(params)
+            return params
+        return None
+
+    def trial_with(self, preset: Preset) -> int | None:
+        """The first trial of the sweep that has a preset's values, where the preset leaves none to the sampler."""
+        if not preset.is_whole:
+            return None
+        own = ((number, known.params) for number, known in self._known.items() if number >= 0)
+        return next((number for number, params in own if params == preset.params), None)
 
     def amend(self, number: int, values: Mapping[str, Any]) -> None:
         """Trial ``number``, just asked for, runs with these values in place of those proposed."""

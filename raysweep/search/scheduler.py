@@ -8,6 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from raysweep.config.preset import preset_of
 from raysweep.config.space import Space
 from raysweep.config.sweep import ObjectiveConfig, PlateauConfig, SweepConfig
 from raysweep.metrics.objective import Objective, Pair, front_of
@@ -15,6 +16,7 @@ from raysweep.search.proposer import Proposer
 from raysweep.search.replicates import Replicates
 from raysweep.search.stopping.base import EarlyStopper, Standing
 from raysweep.search.stopping.factory import make_early_stopper
+from raysweep.search.wishes import Wish, Wishes
 from raysweep.trial_status import TrialStatus
 
 AT_REST = (TrialStatus.HELD, TrialStatus.COMPLETED, TrialStatus.STOPPED)
@@ -31,6 +33,7 @@ class TrialState:
     reason: str = ""  # why it is held
     replicate_of: int | None = None
     run: int = 0  # of its configuration: 0 of an original, from 1 of its replicates
+    wish: str | None = None  # the name of the one that it was begun for, where a person wanted it
 
 
 @dataclass
@@ -46,6 +49,7 @@ class Scheduler:
     num_trials: int
     plateau: PlateauConfig | None = None
     replicates: Replicates = field(default_factory=Replicates)
+    wishes: Wishes = field(default_factory=Wishes)
     trials: dict[int, TrialState] = field(default_factory=dict)
     front: tuple[Pair, ...] = ()  # of the whole search
     _num_rests: int = 0  # how often a trial was held or ended
@@ -85,7 +89,9 @@ class Scheduler:
         return trial
 
     def _ask_search(self) -> TrialState | None:
-        """A trial of the search itself."""
+        """A trial of the search itself. What a person wants tried begins before a held trial goes on."""
+        if self.wishes and self.may_begin:
+            return self.propose()
         resumed = self.early_stopper.next_to_resume(self.may_begin)
         if resumed is not None:
             return self.go_on(resumed)
@@ -102,23 +108,41 @@ class Scheduler:
         return trial
 
     def propose(self) -> TrialState:
-        """Begin a new trial."""
+        """Begin a new trial: of the next wish, or of what the sampler proposes."""
         number = len(self.trials)
-        return self._begin(number, self.proposer.ask(number))
+        wish = self._next_wish()
+        if wish is None:
+            return self._begin(number, self.proposer.ask(number))
+        return self._begin(number, self.proposer.ask(number, wish.preset), wish.name)
+
+    def try_next(self, name: str, values: Mapping[str, Any]) -> None:
+        """Have a configuration, whole or in part, be the next new trial. PresetError where it does not lie in the space."""
+        preset = preset_of(self.proposer.space, values)
+        self.wishes.ask_for(Wish(name, preset))
+
+    def _next_wish(self) -> Wish | None:
+        """The next one, without those whose very configuration has been tried since: it would score the same."""
+        while self.wishes:
+            wish = self.wishes.take()
+            if self.proposer.trial_with(wish.preset) is None:
+                return wish
+        return None
 
     def amend(self, number: int, values: Mapping[str, Any]) -> None:
         """A trial just proposed runs with these values instead, where a recorded table lacks those proposed."""
         self.proposer.amend(number, values)
         self._begin(number, values)
 
-    def adopt(self, values: Mapping[str, Any]) -> TrialState:
-        """Begin a trial that was proposed elsewhere. ValueError when it does not lie in the space."""
+    def adopt(self, values: Mapping[str, Any], wish: str | None = None) -> TrialState:
+        """Begin a trial that was proposed elsewhere, for a wish perhaps. ValueError when it does not lie in the space."""
         number = len(self.trials)
         self.proposer.adopt(number, values)
-        return self._begin(number, values)
+        if wish is not None:
+            self.wishes.drop(wish)
+        return self._begin(number, values, wish)
 
-    def _begin(self, number: int, values: Mapping[str, Any]) -> TrialState:
-        trial = self.trials[number] = TrialState(number, values)
+    def _begin(self, number: int, values: Mapping[str, Any], wish: str | None = None) -> TrialState:
+        trial = self.trials[number] = TrialState(number, values, wish=wish)
         params = self.proposer.known_trial(number).params
         self.replicates.original(number, tuple(sorted(params.items())))
         return trial
@@ -255,4 +279,5 @@ def make_scheduler(config: SweepConfig, space: Space, reference: Pair, *, seed_o
         num_trials=config.budget.trials,
         plateau=config.early_stopping.plateau,
         replicates=Replicates(config.replicates.trials, config.replicates.runs),
+        wishes=Wishes.of(preset_of(space, values) for values in config.first),
     )

@@ -1,0 +1,119 @@
+"""Configurations that a person wants tried: what lies in a space, what is left to the sampler, and what is refused."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raysweep.config.preset import PresetError, preset_of
+from raysweep.config.space import Choices, Fixed, Range, Space
+from raysweep.errors import InputError
+from support.landscape import MIXED, RANGES
+from support.sweep_files import MINIMAL, read
+
+SPACE = Space(
+    {
+        "loss": Choices({"triplet": {"margin": Range(0.01, 1.0, True, False)}, "softmax": {}}),
+        "learning_rate": Range(1e-6, 1e-3, True, False),
+        "batch_size": Range(16, 64, False, True),
+        "fresh_optimizer": Choices({False: {}, True: {}}),
+        "optimizer": Fixed("adamw"),
+    }
+)
+
+
+def test_a_whole_configuration_and_parts_of_one() -> None:
+    whole = {"loss": "triplet", "margin": 0.1, "learning_rate": 1e-4, "batch_size": 32, "fresh_optimizer": False}
+    preset = preset_of(SPACE, whole)
+    assert preset.is_whole
+    names = {"loss": "loss", "margin": "loss=triplet.margin"}
+    assert preset.params == {names.get(name, name): value for name, value in whole.items()}
+    assert preset_of(SPACE, {**whole, "optimizer": "adamw"}).params == preset.params
+    part = preset_of(SPACE, {"loss": "triplet"})
+    assert (part.params, part.is_whole) == ({"loss": "triplet"}, False)
+    assert preset_of(SPACE, {}).params == {}
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 2**31), st.data())
+def test_what_a_sampler_draws_is_a_preset_and_so_is_each_part_that_names_its_choices(seed: int, data: Any) -> None:
+    """Against what the space itself says of the values: :meth:`Space.suggest_fixed`."""
+    import numpy as np
+
+    from raysweep.search.encoding import RandomSuggester
+
+    for space in (RANGES, MIXED):
+        values = space.draw(RandomSuggester(np.random.default_rng(seed)))
+        preset = preset_of(space, values)
+        assert preset.is_whole
+        assert preset.params == space.suggest_fixed(values).params
+        kept = data.draw(st.sets(st.sampled_from(sorted(values)))) | {"loss"}
+        part = preset_of(space, {name: value for name, value in values.items() if name in kept})
+        assert part.params.items() <= preset.params.items()
+        free = {name for name in values if not isinstance(space.parameters.get(name), Fixed)}
+        assert part.is_whole == (free <= kept)
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"loss": "hinge"}, "loss: is 'hinge'; allowed: triplet, softmax"),
+        ({"loss": ["triplet"]}, "loss: must be one plain value, not ['triplet']"),
+        ({"loss": {"choices": ["triplet"]}}, "loss: must be one plain value"),
+        ({"loss": "triplet", "margin": 2}, "margin: is 2; allowed: a number from 0.01 to 1 (log)"),
+        ({"loss": "triplet", "margin": True}, "margin: is True; allowed: a number"),
+        ({"loss": "triplet", "margin": "0.1"}, "margin: is '0.1'; allowed: a number"),
+        ({"loss": "triplet", "margin": float("nan")}, "margin: is nan; allowed: a number"),
+        ({"loss": "triplet", "margin": 10**400}, "margin: is 1000"),
+        ({"batch_size": 32.5}, "batch_size: is 32.5; allowed: a whole number from 16 to 64"),
+        ({"fresh_optimizer": 1}, "fresh_optimizer: is 1; allowed: False, True"),
+        ({"optimizer": "sgd"}, "optimizer: is 'sgd'; the space fixes it at 'adamw'"),
+        ({"margin": 0.1}, "margin: exists only under loss: triplet, which {'margin': 0.1} does not say"),
+        ({"loss": "softmax", "margin": 0.1}, "margin: exists only under loss: triplet, which"),
+        ({"los": "triplet"}, "los: unknown key (did you mean loss?); allowed: batch_size, "),
+        ({"freezing": "none"}, "freezing: is no parameter of this space; allowed: batch_size, "),
+    ],
+)
+def test_what_does_not_lie_in_the_space_is_refused_by_name(values: dict[str, Any], problem: str) -> None:
+    with pytest.raises(PresetError, match=re.escape(problem)):
+        preset_of(SPACE, values)
+
+
+def test_a_file_may_say_what_comes_first(tmp_path: Path) -> None:
+    config, _ = read(tmp_path, MINIMAL + "first:\n- {loss: triplet, margin: 0.1}\n- loss: contrastive\n")
+    assert config.first == [{"loss": "triplet", "margin": 0.1}, {"loss": "contrastive"}]
+    config, _ = read(tmp_path, MINIMAL, first="[{loss: cosine_similarity}]")
+    assert config.first == [{"loss": "cosine_similarity"}]
+
+
+@pytest.mark.parametrize(
+    ("first", "problem"),
+    [
+        (
+            "- loss: triplet\n  margin: 7\n",
+            "sweep.yaml: line 15: first[0].margin: is 7; allowed: a number from 0.01 to 1",
+        ),
+        ("- loss: triplet\n- los: triplet\n", "line 15: first[1].los: unknown key (did you mean loss?)"),
+        ("- triplet\n", "line 14: first[0]: "),
+        ("  loss: triplet\n", "line 13: first: should be a valid list"),
+        (
+            2 * "- {loss: cosine_similarity, learning_rate: 1e-5, freezing: none}\n",
+            "line 15: first[1]: stands twice: the same configuration scores the same again",
+        ),
+        (
+            21 * "- {loss: triplet}\n",
+            "line 13: first: holds 21 configurations, but budget.trials is 20; allowed: that many",
+        ),
+    ],
+)
+def test_what_comes_first_is_checked_when_the_file_is_read(tmp_path: Path, first: str, problem: str) -> None:
+    with pytest.raises(InputError, match=re.escape(problem)):
+        read(tmp_path, f"{MINIMAL}first:\n{first}")
+
+
+def test_an_override_is_named_as_one(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=re.escape("--first[0].margin: is 7; allowed")):
+        read(tmp_path, MINIMAL, first="[{loss: triplet, margin: 7}]")

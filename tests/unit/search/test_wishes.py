@@ -1,0 +1,111 @@
+"""What a person wants tried, with every sampler: first and in order, within the budget, and restored the same."""
+
+from typing import Any
+
+import pytest
+
+from raysweep.config.preset import preset_of
+from raysweep.search.scheduler import Scheduler
+from raysweep.search.wishes import Wishes
+from support.landscape import ANY_SAMPLER, CHOICES, RANGES, Player, make
+
+FIRST: tuple[dict[str, Any], ...] = ({"loss": "b", "scale": 20, "learning_rate": 1e-4}, {"loss": "a"}, {})
+TRIED: tuple[dict[str, Any], ...] = ({"loss": "c", "learning_rate": 1e-5}, {"loss": "a", "margin": 0.5})
+
+
+def wishing(sampler: str, num_trials: int = 12) -> Scheduler:
+    scheduler = make(sampler, "growth", num_trials=num_trials)
+    space = CHOICES if sampler == "grid" else RANGES
+    scheduler.wishes = Wishes.of(preset_of(space, values) for values in FIRST)
+    return scheduler
+
+
+@pytest.mark.parametrize("sampler", ANY_SAMPLER)
+def test_wishes_come_in_order_count_in_the_budget_and_what_they_leave_out_is_proposed(sampler: str) -> None:
+    scheduler = wishing(sampler)
+    player = Player(scheduler, 2).play(stop_after=9)
+    for name, values in zip("xy", TRIED, strict=True):
+        scheduler.try_next(name, values)
+    begun = len(scheduler.trials)
+    player.play()
+    assert len(scheduler.trials) == 12
+    expected = [*enumerate(FIRST), *enumerate(TRIED, begun)]
+    for number, values in expected:
+        trial = scheduler.trials[number]
+        assert values.items() <= trial.values.items()
+        scheduler.proposer.space.suggest_fixed(trial.values)
+    wished = {number: trial.wish for number, trial in scheduler.trials.items() if trial.wish}
+    assert wished == {0: "first[0]", 1: "first[1]", 2: "first[2]", begun: "x", begun + 1: "y"}
+    if sampler == "grid":
+        assert len({str(trial.values) for trial in scheduler.trials.values()}) == 12, "each combination once"
+    # The sampler knows of them as of its own.
+    assert all(scheduler.proposer.known_trial(number).fronts for number, _ in expected)
+
+
+@pytest.mark.parametrize("sampler", ANY_SAMPLER)
+def test_a_search_with_wishes_that_is_restored_in_the_middle_goes_on_the_same(sampler: str) -> None:
+    def played(stop_after: int) -> tuple[list[Any], Scheduler]:
+        scheduler = wishing(sampler)
+        player = Player(scheduler, 1).play(stop_after=6)
+        scheduler.try_next("x", TRIED[0])
+        player.play(stop_after)
+        return player.events, scheduler
+
+    events, whole = played(30)
+    restored = wishing(sampler)
+    for index, (kind, number, what) in enumerate(events):
+        if index == 6:
+            restored.try_next("x", TRIED[0])
+        if kind == "ask":
+            trial = restored.trials.get(number)
+            trial = restored.propose() if trial is None else restored.go_on(number)
+            assert (trial.number, dict(trial.values)) == (number, what)
+        elif kind == "rung":
+            step = sum(each[:2] == ("rung", number) for each in events[: index + 1])
+            restored.rung(number, 10 * step, what, [10 * later for later in range(step + 1, 5)])
+        elif kind == "hold":
+            restored.hold(number)
+        else:
+            restored.end(number, "completed")  # type: ignore[arg-type]
+    assert {number: trial.wish for number, trial in restored.trials.items()} == {
+        number: trial.wish for number, trial in whole.trials.items()
+    }
+
+
+def test_a_configuration_that_was_tried_meanwhile_is_not_tried_again() -> None:
+    scheduler = wishing("tpe")
+    scheduler.try_next("x", FIRST[0])
+    assert scheduler.propose().wish == "x"
+    assert scheduler.propose().wish == "first[1]", "first[0] is what x was"
+
+
+def test_adopted_trials_use_up_the_wishes_that_they_were_begun_for() -> None:
+    scheduler = wishing("tpe")
+    scheduler.try_next("x", TRIED[0])
+    scheduler.adopt(TRIED[0], "x")
+    scheduler.adopt({"loss": "a", "margin": 0.3, "learning_rate": 1e-5}, "first[1]")
+    scheduler.adopt({"loss": "c", "learning_rate": 1e-6})
+    assert [scheduler.propose().wish for _ in range(3)] == ["first[0]", "first[2]", None]
+
+
+def test_a_warm_starts_configurations_come_after_and_complete_what_fits() -> None:
+    scheduler = wishing("mfgp")
+    proposer = scheduler.proposer
+    older = {"loss": "a", "margin": 0.7, "learning_rate": 2e-5}
+    proposer.adopt(-1, older)
+    proposer.report(-1, 10, ((0.7, 0.4),))
+    proposer.adopt(-2, FIRST[0])
+    proposer.try_first(-1)
+    proposer.try_first(-2)
+    trials = [scheduler.propose() for _ in range(4)]
+    assert [trial.wish for trial in trials] == ["first[0]", "first[1]", "first[2]", None]
+    assert trials[1].values == older, "the best guess at the rest of a part is what the older run found"
+    assert FIRST[0] not in [trial.values for trial in trials[1:]]
+
+
+def test_mfgp_completes_a_part_with_what_its_model_promises() -> None:
+    """Among many completions the one of the best learning rate is found about as well as without a wish."""
+    scheduler = make("mfgp", "none", num_trials=30)
+    Player(scheduler, 1).play()
+    proposed = [scheduler.proposer.views[0].complete({"loss": "a"})["learning_rate"] for _ in range(5)]
+    assert all(3e-5 < rate < 3e-4 for rate in proposed), "the landscape peaks at 1e-4"
