@@ -342,6 +342,64 @@ def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) ->
 
 
 @app.command()
+def control(  # noqa: PLR0913 (the options of a command)
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The folder or URI of a run that is under way.")],
+    pause: Annotated[
+        bool, typer.Option("--pause", help="Begin no trial and no rung; trials that run end their rung first.")
+    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on after a pause.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Run at most N trials at a time from now on.")
+    ] = None,
+    stop_trial: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Stop trial N for good; what it has scored stays.")
+    ] = None,
+    try_: Annotated[
+        str | None,
+        typer.Option(
+            "--try",
+            metavar="CONFIGURATION",
+            help="Try this configuration next, such as '{loss: triplet, margin: 0.1}'; the sampler proposes what it leaves "
+            "out. It counts in budget.trials.",
+        ),
+    ] = None,
+    wait: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long to wait for the answer.")] = 30,
+) -> None:
+    """Steer a sweep that is running: one of --pause, --resume, --workers, --stop-trial and --try.
+
+    Leaves a request in the run, waits for its driver to act, and prints its answer. What was asked for holds for a resumed
+    sweep too. What cannot be done is refused with exit code 2, and no answer in time is exit code 1.
+    """
+    from raysweep.control import command
+    from raysweep.control.request import Request, plain
+
+    asked = {"--pause": pause, "--resume": resume, "--workers": workers, "--stop-trial": stop_trial, "--try": try_}
+    given = [flag for flag, value in asked.items() if value is not None and value is not False]
+    if len(given) != 1:
+        raise InputError(f"give one of {', '.join(asked)}; given: {', '.join(given) or 'none'}")
+    if try_ is not None:
+        request = command.try_request(try_)
+    elif workers is not None:
+        request = Request(action="workers", workers=workers)
+    elif stop_trial is not None:
+        request = Request(action="stop-trial", trial=stop_trial)
+    else:
+        request = Request(action="pause" if pause else "resume")
+    folder = run_folder("RUN", run)
+    try:
+        answer = command.ask(folder, request, wait)
+    except KeyboardInterrupt:
+        typer.echo("interrupted; the request was taken back, unless it was done by then", err=True)
+        raise typer.Exit(130) from None
+    if answer is None:
+        typer.echo(f"{folder.location}: no answer within {wait:g} s; the request is left for the driver", err=True)
+        raise typer.Exit(1)
+    if not answer.accepted:
+        raise InputError(plain(answer.text))
+    typer.echo(plain(answer.text))
+
+
+@app.command()
 def lint(
     file: Annotated[
         Path,

@@ -14,6 +14,7 @@ kind of event; the other keys are the fields of its class:
 ``mean``    :class:`ReplicatesAveraged`
 ``points``  :class:`PointsScored`
 ``nodes``   :class:`NodesCounted`
+``steer``   :class:`SweepSteered`
 ``finish``  :class:`SessionFinished`
 """
 
@@ -21,7 +22,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -86,7 +87,8 @@ class TrialStarted(Event):
 
     ``num_rungs`` is how many the trial has if it runs to its end; 0 where an older ledger does not say. A replicate, which
     runs a configuration again with another seed, has ``replicate_of``, the trial it repeats, and ``run``, from 1, which
-    its seed derives from.
+    its seed derives from. ``wish`` is why a configuration was tried that a person wanted: its place under ``first``, or the
+    identity of a request.
     """
 
     kind = "trial"
@@ -96,13 +98,12 @@ class TrialStarted(Event):
     num_rungs: int = 0
     replicate_of: int | None = None
     run: int | None = None
+    wish: str | None = None
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         event = super().from_json(values)
-        for name, value in event.config.items():
-            if not isinstance(value, str | int | float | None):
-                raise ValueError(f"config.{name} is a {type(value).__name__}, not a plain value")
+        _check_plain(event.config)
         return event
 
 
@@ -251,6 +252,32 @@ class NodesCounted(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SweepSteered(Event):
+    """A person asked something of the running sweep, which does it from here on.
+
+    ``request`` is the identity of what was asked, by which it is done once. ``workers`` is how many trials run at a time,
+    ``trial`` the one that is stopped, ``config`` what is tried next, in whole or in part.
+    """
+
+    kind = "steer"
+
+    request: str
+    action: Literal["pause", "resume", "workers", "stop-trial", "try"]
+    workers: int | None = None
+    trial: int | None = None
+    config: Mapping[str, Any] | None = None
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        event = super().from_json(values)
+        needed = {"workers": event.workers, "stop-trial": event.trial, "try": event.config}
+        if needed.get(event.action, "") is None:
+            raise ValueError(f"{event.action} is asked for, but not with what")
+        _check_plain(event.config or {})
+        return event
+
+
+@dataclass(frozen=True, kw_only=True)
 class SessionFinished(Event):
     """The sweep ended. ``status`` is completed, interrupted, budget, plateau or failed."""
 
@@ -281,6 +308,7 @@ EVENTS: Mapping[str, type[Event]] = {
         ReplicatesAveraged,
         PointsScored,
         NodesCounted,
+        SweepSteered,
         SessionFinished,
     )
 }
@@ -316,6 +344,12 @@ def _objects_in(values: Mapping[str, Any], key: str, **shared: Any) -> list[dict
     if not isinstance(objects, list) or not all(isinstance(each, Mapping) for each in objects):
         raise ValueError(f"{key} is {objects!r}, not a list of objects")
     return [{**each, **shared} for each in objects]
+
+
+def _check_plain(config: Mapping[str, Any]) -> None:
+    for name, value in config.items():
+        if not isinstance(value, str | int | float | None):
+            raise ValueError(f"config.{name} is a {type(value).__name__}, not a plain value")
 
 
 def _check_scores(points: tuple[Point, ...]) -> None:

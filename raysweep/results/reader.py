@@ -16,6 +16,7 @@ from raysweep.results.events import (
     SessionFinished,
     SessionStarted,
     StatusChange,
+    SweepSteered,
     TrialEnded,
     TrialStarted,
 )
@@ -60,6 +61,8 @@ def results_of(events: Iterable[Event], run: Folder) -> Results:
         seconds=tables.seconds,
         means=tables.all_means(),
         nodes=tuple(tables.nodes.values()),
+        is_paused=tables.is_paused,
+        workers=tables.workers,
     )
 
 
@@ -76,6 +79,8 @@ class _Tables:
     status: str = "running"
     reason: str = ""
     seconds: float = 0.0
+    is_paused: bool = False
+    workers: int | None = None
 
     def add(self, event: Event) -> None:
         match event:
@@ -91,6 +96,8 @@ class _Tables:
                 self.points += event.points
             case NodesCounted():
                 self._add_nodes(event)
+            case SweepSteered():
+                self._steer(event)
         if isinstance(event, StatusChange):
             self._change_status(event)
         if isinstance(event, PaidEvent) and event.cost is not None:
@@ -129,6 +136,14 @@ class _Tables:
             boot_seconds = before.boot_seconds + node.boot_seconds
             up_seconds = before.up_seconds + node.up_seconds
             self.nodes[key] = dataclasses.replace(node, boot_seconds=boot_seconds, up_seconds=up_seconds)
+
+    def _steer(self, event: SweepSteered) -> None:
+        if event.action in ("pause", "resume"):
+            self.is_paused = event.action == "pause"
+        if event.trial is not None:
+            self._check_begun(event.trial)
+        if event.workers is not None:
+            self.workers = event.workers
 
     def _change_status(self, event: StatusChange) -> None:
         self._check_begun(event.trial)

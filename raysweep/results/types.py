@@ -206,6 +206,8 @@ class Results:
     seconds: float
     means: tuple[Mean, ...] = ()  # of trials that have replicates
     nodes: tuple[NodeTime, ...] = ()  # by type and price, where the sweep had prices
+    is_paused: bool = False  # by a person: no trial is begun
+    workers: int | None = None  # most trials at a time, where a person has said so
 
 
 @dataclass(frozen=True)

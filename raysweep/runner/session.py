@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import datetime
 import hashlib
+import shlex
 import time
 import uuid
 from collections import defaultdict
@@ -127,6 +128,7 @@ class Session:
         if baselines:
             sweep.ledger.append(PointsScored(points=baselines))
         self._announce(sweep.scheduler)
+        self._announce_steering(sweep)
         return sweep
 
     def search(self, sweep: Sweep) -> None:
@@ -193,7 +195,7 @@ class Session:
     def _sweep(self, scheduler: Scheduler, ledger: Ledger) -> Sweep:
         study = StudyFile(ledger.folder / "study.journal", self.config.name, scheduler.proposer)
         costs = CostTracker(self.config.budget, self.request.cpus, self.request.gpus)
-        return Sweep(self.config, scheduler, ledger, self.display, costs, study)
+        return Sweep(self.config, scheduler, ledger, self.display, costs, study, num_workers=self.request.count)
 
     @property
     def _has_test(self) -> bool:
@@ -278,6 +280,14 @@ class Session:
         if request.memory_bytes:
             parts.append(f"with {request.memory_bytes / GIB:.1f} GiB of memory")
         self.display.line(f"search: {', '.join(parts)}")
+
+    def _announce_steering(self, sweep: Sweep) -> None:
+        """Tell what people asked of an earlier session, where it holds for this one."""
+        steering, run = sweep.steering, shlex.quote(sweep.run.location)
+        if steering.workers is not None:
+            self.display.line(f"search: at most {steering.workers} at a time, as raysweep control asked for")
+        if steering.is_paused:
+            self.display.warn(f"search: paused, as it was left; to let it go on: raysweep control {run} --resume")
 
 
 def _new_run(config: SweepConfig, display: Display) -> Folder:

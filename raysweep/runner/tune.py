@@ -29,6 +29,7 @@ from ray.tune.search import Searcher
 from raysweep.cluster import address_of
 from raysweep.config.sweep import BudgetConfig
 from raysweep.config.trial import TrialConfig
+from raysweep.control.mailbox import Inbox, Mailbox, watched
 from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.results.ledger import checkpoint_folder, point_folder, point_name
@@ -42,6 +43,7 @@ from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.storage.scratch import process_folder
 from raysweep.sweep.failures import Blame, Loss
 from raysweep.sweep.front_scores import FrontRung, FrontScores
+from raysweep.sweep.request_desk import RequestDesk
 from raysweep.sweep.status import describe_progress
 from raysweep.sweep.sweep import Sweep
 from raysweep.terminal import uninterrupted
@@ -326,14 +328,18 @@ class TuneSearcher(_NotInSnapshots, Searcher):
     When the sweep has no more, and no worker is busy, the rungs of its front follow, to be scored.
     """
 
-    def __init__(self, sweep: Sweep, scores: FrontScores) -> None:
+    def __init__(self, sweep: Sweep, scores: FrontScores, desk: RequestDesk) -> None:
         super().__init__()
         self._sweep = sweep
         self._scores = scores
+        self._desk = desk
 
     @_ends_the_sweep()
     @uninterrupted()
     def suggest(self, trial_id: str) -> Any:
+        self._desk.serve()  # here too: while nothing runs, as where the sweep is paused, Tune does nothing but ask
+        if self._sweep.steering.is_paused:
+            return None
         if self._scores.have_begun:
             return self._rung_to_score()
         was_paused = self._sweep.is_paused
@@ -346,6 +352,7 @@ class TuneSearcher(_NotInSnapshots, Searcher):
         return _as_tune_config(Leg(number, config, run, number in self._sweep.short_of_memory))
 
     def _rung_to_score(self) -> Any:
+        self._sweep.is_over = True
         rung = None if self._sweep.is_paused else self._scores.next()
         if rung is None:
             return None if self._sweep.is_paused or self._scores.are_under_way else Searcher.FINISHED
@@ -427,12 +434,13 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
 class _Watch(_NotInSnapshots, tune.Callback):
     """Sees to trials between Tune's steps: those that got a worker, those that hang; and to the status line."""
 
-    def __init__(self, sweep: Sweep, scores: FrontScores, listener: Listener) -> None:
+    def __init__(self, sweep: Sweep, scores: FrontScores, desk: RequestDesk, listener: Listener) -> None:
         self._begun: set[str] = set()  # trials that have come to a worker, by Tune's ids
         self._reasons: dict[str, str] = {}  # for which trials were killed
         self._killed_at: dict[str, float] = {}
         self._sweep = sweep
         self._scores = scores
+        self._desk = desk
         self._pulses = PulseWatch(listener)
         self._waiting = WaitingWatch(lambda text: sweep.display.line(f"search: {text}"))
         self._moved_at = time.monotonic()  # when a trial was last on a worker
@@ -453,6 +461,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
 
     @_ends_the_sweep()
     def on_step_end(self, iteration: int, trials: list[TuneTrial], **info: Any) -> None:
+        self._serve()
         self._scores.show()
         self._sweep.count_nodes()
         statuses = {trial.status for trial in trials if trial.status in (TuneTrial.RUNNING, TuneTrial.PENDING)}
@@ -469,6 +478,10 @@ class _Watch(_NotInSnapshots, tune.Callback):
             since_kill = time.monotonic() - self._killed_at.get(trial_id, -math.inf)
             if trial_id in running and since_kill > KILL_AGAIN_SECONDS:
                 self._check(running[trial_id], silence)
+
+    @uninterrupted()
+    def _serve(self) -> None:
+        self._desk.serve()
 
     def _check(self, trial: TuneTrial, silence: Silence) -> None:
         """Kill the process of a trial that is silent, or takes too long for its rung."""
@@ -548,14 +561,17 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
     listener = listen(config.resources.silent_seconds)
     task = SweepTask(bench, config.budget, sweep.run, config.seed, config.resources.checkpoint_seconds, listener)
     scores = FrontScores(sweep, has_test=has_test)
-    watch = _Watch(sweep, scores, listener)
+    mailbox = Mailbox(sweep.run)
+    inbox = Inbox()
+    desk = RequestDesk(sweep, mailbox, inbox.take)
+    watch = _Watch(sweep, scores, desk, listener)
     # Of this process alone: no file of Tune's is ever read from where others may write.
     snapshots = tempfile.TemporaryDirectory(prefix="tune-", dir=process_folder())
     tuner = tune.Tuner(
         tune.with_resources(tune.with_parameters(actor, sweep=task), request.resources),
         tune_config=tune.TuneConfig(
             num_samples=-1,  # the sweep says when it is over
-            search_alg=TuneSearcher(sweep, scores),
+            search_alg=TuneSearcher(sweep, scores, desk),
             scheduler=TuneScheduler(sweep, scores, watch),
             max_concurrent_trials=request.count,
             reuse_actors=True,
@@ -571,7 +587,7 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
         ),
     )
-    with snapshots, sweep.display.live():
+    with snapshots, watched(mailbox, inbox), sweep.display.live():
         try:
             tuner.fit()
         except BaseException as error:

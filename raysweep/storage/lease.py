@@ -224,6 +224,19 @@ def read_note(bucket: Bucket, name: str) -> dict[str, Any] | None:
     return noted
 
 
+def is_live(bucket: Bucket, name: str) -> bool:
+    """Whether a process holds a lease, or held it so lately that it may. Nothing is written: this machine's clock tells."""
+    try:
+        found = bucket.read_version(name)
+    except FileNotFoundError:
+        return False
+    lease = _parsed(found)
+    seconds = lease.get("seconds")
+    if lease.get("released") or not isinstance(seconds, int | float) or not 0 < seconds <= MOST_SECONDS:
+        return False
+    return datetime.now(found.modified.tzinfo) < found.modified + timedelta(seconds=seconds + CLOCK_SECONDS)
+
+
 def _parsed(found: Stored) -> dict[str, Any]:
     """What a lease says; a note of None where it is damaged."""
     damaged = {"note": None}

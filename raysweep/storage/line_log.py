@@ -9,6 +9,7 @@ import dataclasses
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Callable, Iterable
 from io import FileIO
 from pathlib import Path
@@ -18,7 +19,10 @@ from raysweep.errors import InputError
 from raysweep.storage import location
 from raysweep.storage.bucket import LEASE, StorageError
 from raysweep.storage.folder import BucketFolder, Folder, LocalFolder
-from raysweep.storage.lease import Lease, read_note
+from raysweep.storage.lease import Lease, is_live, read_note
+
+LOCK_ATTEMPTS = 4
+LOCK_PAUSE_SECONDS = 0.05
 
 
 class LineLog(Protocol):
@@ -83,6 +87,32 @@ def read_noted(folder: Folder) -> dict[str, Any] | None:
     return read_note(folder.bucket, folder.object_name(LEASE)) if isinstance(folder, BucketFolder) else {}
 
 
+def is_held(folder: Folder, name: str) -> bool | None:
+    """Whether a process has this log open; None where that cannot be told. Nothing is taken.
+
+    In an object store a process that was killed counts until its lease ends.
+    """
+    if isinstance(folder, BucketFolder):
+        return is_live(folder.bucket, folder.object_name(LEASE))
+    try:
+        descriptor = os.open(folder.path / f"{name}.jsonl", os.O_RDONLY | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        fcntl.flock(
+            descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB
+        )  # let go at once: the log's own process asks more than once
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return None
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _whole_lines(content: bytes) -> bytes:
     """The lines but for a last one that was cut short: where lines follow, it never counted."""
     return content[: content.rfind(b"\n") + 1]
@@ -119,12 +149,17 @@ class LineFile:
         return content
 
     def _lock(self, file: FileIO) -> None:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"{self.path}: another process is running this sweep") from None
-        except OSError:  # a file system without locks
-            pass
+        for is_last in (*(False,) * (LOCK_ATTEMPTS - 1), True):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if is_last:
+                    raise InputError(f"{self.path}: another process is running this sweep") from None
+                time.sleep(LOCK_PAUSE_SECONDS)  # one that only looks whether there is another has it for a moment
+            except OSError:  # a file system without locks
+                return
+            else:
+                return
 
     def append(self, line: bytes, offset: int, number: int) -> None:
         self._write(self._copied + line, offset - len(self._copied))

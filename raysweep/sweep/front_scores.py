@@ -49,12 +49,14 @@ class FrontScores:
         return bool(self._under_way)
 
     def next(self) -> FrontRung | None:
-        """The next rung to be scored; None when all are handed out."""
+        """The next rung to be scored; None when all are handed out, or as many as a person allows at a time."""
         if self._began is None:
             self._began = time.monotonic()
             self._waiting.extend(_untested(self._sweep) if self._has_test else ())
             self._num_rungs = len(self._waiting)
-        if not self._waiting:
+        most = self._sweep.steering.workers
+        is_full = most is not None and len(self._under_way) >= most
+        if is_full or not self._waiting:
             return None
         rung = self._waiting.popleft()
         self._under_way.append(rung)

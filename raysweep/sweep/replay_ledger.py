@@ -9,6 +9,7 @@ from raysweep.results.events import (
     PaidEvent,
     PointsScored,
     RungFinished,
+    SweepSteered,
     TrialContinued,
     TrialEnded,
     TrialHeld,
@@ -19,11 +20,12 @@ from raysweep.results.events import (
 from raysweep.search.scheduler import Scheduler
 from raysweep.sweep.budget import CostTracker
 from raysweep.sweep.progress import Progress, Verdict
+from raysweep.sweep.steering import Steering
 from raysweep.trial_status import TrialStatus
 
 
 class LedgerReplay:
-    """Feeds the events of a ledger to a scheduler, a progress and accounts that are new.
+    """Feeds the events of a ledger to a scheduler, a progress and accounts that are new. ``steering`` is what people asked.
 
     With ``adopt`` old trials count as they stand in the ledger, for a space that has grown. Without, the sampler proposes
     them all over again, so that it goes on as if it had never stopped; ReplayError when it does not give the same.
@@ -31,6 +33,7 @@ class LedgerReplay:
 
     def __init__(self, scheduler: Scheduler, progress: Progress, costs: CostTracker, *, adopt: bool) -> None:
         self.seconds = 0.0  # that the sweep had run at the last event
+        self.steering = Steering()
         self.unfinished: dict[int, Verdict | None] = {}  # trials on a worker, with what their last rung meant for them
         self._scheduler, self._progress, self._costs, self._adopt = scheduler, progress, costs, adopt
 
@@ -63,13 +66,20 @@ class LedgerReplay:
             case PointsScored():
                 tested = [point for point in event.points if point.split == "test"]
                 self._progress.tested |= {(point.trial, point.step, *point.key) for point in tested}
+            case SweepSteered():
+                self._steer(event)
+
+    def _steer(self, event: SweepSteered) -> None:
+        self.steering.take(event)
+        if event.config is not None:
+            self._scheduler.try_next(event.request, event.config)
 
     def _start(self, event: TrialStarted) -> None:
         config = trial_config(dict(event.config))
         if event.replicate_of is not None:
             trial = self._scheduler.replicate(event.replicate_of)
         elif self._adopt:
-            trial = self._scheduler.adopt(event.config)
+            trial = self._scheduler.adopt(event.config, event.wish)
         else:
             trial = self._scheduler.propose()
         is_same = self._adopt or trial_config(dict(trial.values)) == config

@@ -23,6 +23,8 @@ class SweepStatus:
     seconds: float
     limit_seconds: float | None  # of the budget's wall-clock time
     underway: Sequence[RungProgress] = ()  # of the trials that are within a rung, as far as they have said
+    is_paused: bool = False  # by a person
+    max_workers: int | None = None  # at a time, where a person has said so
 
     @property
     def fraction_begun(self) -> float:
@@ -32,7 +34,10 @@ class SweepStatus:
     @property
     def text(self) -> str:
         """How many trials have begun, run, are held and have ended; the best point; the front; the time left."""
-        parts = [f"search: {self._begun_text}, {self._counts_text}"]
+        paused = "paused, " if self.is_paused else ""
+        parts = [f"search: {paused}{self._begun_text}, {self._counts_text}"]
+        if self.max_workers is not None:
+            parts.append(f"at most {self.max_workers} at a time")
         if self.best is not None:
             polarity, similarity = self.best
             parts.append(f"best P {100 * polarity:.2f} S {100 * similarity:.2f}")
@@ -56,7 +61,7 @@ class SweepStatus:
 
     @property
     def _time_text(self) -> str:
-        left = self._seconds_left
+        left = 0.0 if self.is_paused else self._seconds_left
         return f"about {duration(left)} left" if left >= 1 else f"{duration(self.seconds)} so far"
 
     @property

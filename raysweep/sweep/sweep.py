@@ -21,6 +21,7 @@ from raysweep.results.events import (
     ReplicatesAveraged,
     RungFinished,
     SessionFinished,
+    SweepSteered,
     TrialContinued,
     TrialEnded,
     TrialHeld,
@@ -41,11 +42,14 @@ from raysweep.sweep.optuna_study import StudyFile
 from raysweep.sweep.progress import PointName, Progress, Verdict
 from raysweep.sweep.replay_ledger import LedgerReplay
 from raysweep.sweep.status import SweepStatus
+from raysweep.sweep.steering import Steering
 from raysweep.terminal import Display, duration
 from raysweep.trial_status import TrialStatus
 
 SLOWEST_RUNGS = 10  # so many times the slowest rung so far is too long for a rung
 LEAST_RUNG_LIMIT_SECONDS = 1800.0
+PAUSED = Verdict(TrialStatus.INTERRUPTED, "the sweep is paused")
+STOPPED = Verdict(TrialStatus.STOPPED, "a person asked for it, with raysweep control")
 NODES_COUNTED_SECONDS = 300.0  # between two events that say how long nodes were there; a kill loses so much of the bill
 
 
@@ -73,6 +77,9 @@ class Sweep:
     assignments: dict[int, Assignment] = field(default_factory=dict)
     cause: ReachedLimit | None = None  # why no more trials are handed out before all are done
     given_up: str | None = None  # the same, where too many trials failed
+    num_workers: int | None = None  # most trials that this session can run at a time, where that is known
+    steering: Steering = field(default_factory=Steering)
+    is_over: bool = False  # the search: its front is being scored
 
     def __post_init__(self) -> None:
         self.progress = Progress(self.config.budget, self.scheduler, self.study)
@@ -83,6 +90,7 @@ class Sweep:
         self.short_of_memory: set[int] = set()  # trials that lost a process of this session for want of it
         self._num_defects = 0  # trials that failed in this session, but for those that diverged
         self._started_at = time.monotonic()  # as if all sessions had run without a break
+        self._stopped_at: float | None = None  # since when the sweep's clock stands still, on the same clock
         self.meter = NodeMeter(self.config.budget)  # of the cluster's nodes; whoever joins one has it look there
         self._nodes_counted_at = time.monotonic()
         self._interrupted: deque[int] = deque()  # trials that a budget or a crash cut off: they go on first
@@ -99,8 +107,17 @@ class Sweep:
 
     @property
     def seconds(self) -> float:
-        """How long the sweep has run, all its sessions together."""
-        return time.monotonic() - self._started_at
+        """How long the sweep has run, all its sessions together. The time does not count in which it is paused and idle."""
+        now = time.monotonic() if self._stopped_at is None else self._stopped_at
+        return now - self._started_at
+
+    def _stop_or_start_clock(self) -> None:
+        now, is_idle = time.monotonic(), self.steering.is_paused and not self.assignments
+        if is_idle and self._stopped_at is None:
+            self._stopped_at = now
+        if not is_idle and self._stopped_at is not None:
+            self._started_at += now - self._stopped_at
+            self._stopped_at = None
 
     @property
     def front(self) -> list[Point]:
@@ -120,6 +137,8 @@ class Sweep:
 
     def ask(self) -> tuple[int, TrialConfig] | None:
         """The next trial to run or to go on with; None when there is none, at least while others run or storage fails."""
+        if self.steering.is_paused or self.has_all_workers:
+            return None
         self.cause = self.cause or self.costs.reached_limit(self.seconds)
         if self.cause is not None or self.given_up is not None or self.is_paused:
             return None
@@ -135,6 +154,11 @@ class Sweep:
             self._begin(trial)
         self.assignments[number] = Assignment(self.costs.last_node)
         return number, self.progress.configs[number]
+
+    @property
+    def has_all_workers(self) -> bool:
+        """Whether as many trials are handed out as a person allows at a time."""
+        return self.steering.workers is not None and len(self.assignments) >= self.steering.workers
 
     @property
     def is_paused(self) -> bool:
@@ -153,12 +177,15 @@ class Sweep:
         self.progress.begin(trial, config)
         if original is not None:
             self.display.line(f"trial {number}: repeats trial {original} with another seed")
+        if trial.wish is not None:
+            self.display.line(f"trial {number}: begins, as {describe_wish(trial.wish)}")
         event = TrialStarted(
             trial=number,
             config=config.model_dump(mode="json", exclude_none=True),
             num_rungs=self.progress.num_rungs[number],
             replicate_of=original,
             run=None if original is None else trial.run,
+            wish=trial.wish,
         )
         self._log(event)
 
@@ -181,7 +208,7 @@ class Sweep:
             assignment.verdict = Verdict(TrialStatus.FAILED, f"rung {step} gave {problem}")
             return True
         event = RungFinished.from_json({**rung, "trial": number})
-        assignment.verdict = self._take_rung(event) or self._verdict_of_budget()
+        assignment.verdict = self._verdict_after(event)
         self.show()
         return assignment.verdict is not None
 
@@ -190,10 +217,19 @@ class Sweep:
         assignment = self.assignments[number]
         assignment.progress = progress
         limit = self.costs.reached_limit(self.seconds)
-        if limit is not None and limit.key == "budget.minutes":
+        if number in self.steering.stopping:
+            assignment.verdict = STOPPED
+        elif limit is not None and limit.key == "budget.minutes":
             assignment.verdict = Verdict(TrialStatus.INTERRUPTED, limit.reason)
+        elif self._began_while_paused(assignment):
+            assignment.verdict = PAUSED
         self.show()
         return assignment.verdict is not None
+
+    def _began_while_paused(self, assignment: Assignment) -> bool:
+        """Whether a trial that had to wait for its worker came to it too late to begin a rung."""
+        paused_at, began = self.steering.paused_at, assignment.rung_began
+        return paused_at is not None and began is not None and began > paused_at
 
     def overdue(self, number: int) -> str | None:
         """The reason to end the process of a trial whose rung takes too long; None where it does not."""
@@ -211,6 +247,16 @@ class Sweep:
         if not self._slowest_rung_seconds:
             return None
         return max(SLOWEST_RUNGS * self._slowest_rung_seconds, LEAST_RUNG_LIMIT_SECONDS)
+
+    def _verdict_after(self, rung: RungFinished) -> Verdict | None:
+        """Take a rung. Whether its trial is to leave its worker, for what it has shown or for what people asked."""
+        verdict = self._take_rung(rung)
+        may_go_on = verdict is None or verdict.status == TrialStatus.HELD
+        if may_go_on and rung.trial in self.steering.stopping:
+            return STOPPED
+        if verdict is None and self.steering.is_paused:
+            return PAUSED
+        return verdict or self._verdict_of_budget()
 
     def _take_rung(self, rung: RungFinished) -> Verdict | None:
         """Log a rung and let it count; what that means for its trial."""
@@ -266,6 +312,7 @@ class Sweep:
             self._num_defects += not diverged
         verdict = verdict or Verdict(TrialStatus.FAILED, "its process ended before its last rung")
         self._settle(number, verdict, traceback)
+        self._stop_or_start_clock()
         self.given_up = self.given_up or self._failures.too_many(self._num_defects, len(self.progress.configs))
         self.show()
 
@@ -274,7 +321,10 @@ class Sweep:
 
         Storage that fails pauses the sweep; InputError where it has failed for long.
         """
-        if self.assignments[number].verdict is not None:  # it was about to leave
+        assignment = self.assignments[number]
+        if number in self.steering.stopping:
+            assignment.verdict = assignment.verdict or STOPPED
+        if assignment.verdict is not None:  # it was about to leave
             self.rest(number)
             return
         if loss.needs_memory:
@@ -289,6 +339,7 @@ class Sweep:
         self.display.line(f"trial {number}: {loss.reason}; it goes on from its checkpoint")
         if loss.blame == Blame.STORAGE:
             self.pause(loss.reason)
+        self._stop_or_start_clock()
         self.show()
 
     def pause(self, reason: str) -> None:
@@ -333,6 +384,29 @@ class Sweep:
         num_runs = max((mean.runs for mean in means), default=1)
         self._log(ReplicatesAveraged(trial=original, runs=num_runs, points=means))
 
+    # What people ask of it while it runs.
+
+    def steer(self, event: SweepSteered) -> None:
+        """Do what a person asked for, once it is in the ledger; :mod:`raysweep.sweep.request_desk` has checked it."""
+        event = replace(event, at=self.seconds)
+        self.ledger.append(event)
+        self.steering.take(event)
+        if event.config is not None:
+            self.scheduler.try_next(event.request, event.config)
+        if event.trial is not None:
+            self._stop_at_rest(event.trial)
+        self._stop_or_start_clock()
+        self.show()
+
+    def _stop_at_rest(self, number: int) -> None:
+        """End a trial that is to stop, unless it is on a worker, which it leaves at its next sign of life."""
+        is_held = self.scheduler.trials[number].status == TrialStatus.HELD
+        if number in self._interrupted:
+            self._interrupted.remove(number)
+        elif not is_held:
+            return
+        self._settle(number, STOPPED)
+
     # The sweep's beginning and end.
 
     def replay(self, events: Iterable[Event], *, adopt: bool = False) -> None:
@@ -344,11 +418,15 @@ class Sweep:
             if trial.status in self.progress.ended and Path(checkpoint_folder(number)).name in kept:
                 self._remove_checkpoint(number)  # a kill has left it
         self._started_at = time.monotonic() - replayed.seconds
+        self.steering = replayed.steering
         for number, verdict in replayed.unfinished.items():
             if verdict is None:
                 self._interrupted.append(number)
             else:  # the driver died between a rung and what followed from it
                 self._settle(number, verdict)
+        for number in self.steering.stopping:  # or between being told to stop a trial and its end
+            self._stop_at_rest(number)
+        self._stop_or_start_clock()
 
     def finish(self, status: str, reason: str) -> None:
         """The sweep's last event, at least of this session. Unless all trials are done, what a resume needs stays.
@@ -447,11 +525,18 @@ class Sweep:
             seconds=self.seconds,
             limit_seconds=None if minutes is None else 60 * minutes,
             underway=[each.progress for each in self.assignments.values() if each.progress is not None],
+            is_paused=self.steering.is_paused,
+            max_workers=self.steering.workers,
         )
 
     def _best_of(self, points: Sequence[Point]) -> Pair:
         """P and S of the best of the points."""
         return self.scheduler.objective.best_point([(point.polarity, point.similarity) for point in points])
+
+
+def describe_wish(name: str) -> str:
+    """Why a configuration is tried that the sampler did not propose."""
+    return f"{name} of the sweep's file says" if name.startswith("first[") else "raysweep control asked for"
 
 
 def mean_points(original: int, means: Mapping[int, Mapping[Any, MeanScores]]) -> tuple[Mean, ...]:

@@ -35,7 +35,8 @@ ALLOWED: dict[str, set[str]] = {
     "search": {"config", "metrics"},
     "encoders": {"config", "data"},
     "replay": REPLAY,
-    "sweep": REPLAY | {"data.prepared"},
+    "control": {"config", "results"},
+    "sweep": REPLAY | {"control", "data.prepared"},
     "report": {"metrics", "results", "uncertainty"},
     "tables": {"config", "replay", "report", "results"},
     "trackers": {"config", "metrics", "report", "results"},
@@ -44,7 +45,7 @@ ALLOWED: dict[str, set[str]] = {
     "training": TRAINING,
     "prepare": {"config", "data", "encoders", "metrics", "cluster", "waiting"},
     "export": {"config", "data", "encoders", "evaluation", "training", "results", "report"},
-    "runner": TRAINING | {"training", "search", "sweep", "prepare", "cluster", "waiting", "trackers"},
+    "runner": TRAINING | {"training", "search", "sweep", "prepare", "cluster", "waiting", "control", "trackers"},
 }
 EDGE = {"cli", "api", "__init__", "__main__"}  # the commands and the public API may import everything
 

@@ -16,6 +16,7 @@ from raysweep.results.events import (
     RungFinished,
     SessionFinished,
     SessionStarted,
+    SweepSteered,
     TrialContinued,
     TrialEnded,
     TrialHeld,
@@ -62,6 +63,10 @@ EXAMPLES: list[tuple[Event, list[str]]] = [
     ),
     (PointsScored(points=(REFERENCE,)), ["event", "points"]),
     (NodesCounted(nodes=(NodeTime("gpu_spot", 600.0, 90.0, 0.4), NodeTime("head", 0.0, 690.0)), at=9.0), ["event", "nodes", "at"]),
+    (SweepSteered(request="1", action="pause", at=9.0), ["event", "request", "action", "at"]),
+    (SweepSteered(request="1", action="workers", workers=2, at=9.0), ["event", "request", "action", "workers", "at"]),
+    (SweepSteered(request="1", action="stop-trial", trial=0, at=9.0), ["event", "request", "action", "trial", "at"]),
+    (SweepSteered(request="1", action="try", config={"loss": "a"}, at=9.0), ["event", "request", "action", "config", "at"]),
     (SessionFinished(status="budget", reason="", seconds=9.0, at=9.0), ["event", "status", "reason", "seconds", "at"]),
 ]  # fmt: skip
 

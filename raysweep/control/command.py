@@ -1,0 +1,84 @@
+"""The command ``control``: leave a request for the driver of a run, and wait for what becomes of it."""
+
+import shlex
+import time
+
+from raysweep.config.document import parse_value
+from raysweep.control.mailbox import Mailbox
+from raysweep.control.request import Answer, Request, plain
+from raysweep.errors import InputError
+from raysweep.results.events import SweepSteered
+from raysweep.results.ledger import NAME as LEDGER
+from raysweep.results.ledger import events_of
+from raysweep.results.reader import load
+from raysweep.results.types import Results
+from raysweep.storage.folder import BucketFolder, Folder
+from raysweep.storage.line_log import is_held
+
+LOCAL_SECONDS = 0.2  # between two looks for an answer
+BUCKET_SECONDS = 2.0  # the same, in a bucket
+
+
+def try_request(text: str) -> Request:
+    """The request to try a configuration that stands on a command line as YAML. InputError where it is none."""
+    values = parse_value(text)
+    if not isinstance(values, dict):
+        raise InputError(f"--try is {text!r}; it is a mapping such as '{{loss: triplet, margin: 0.1}}'")
+    for name, value in values.items():
+        if not isinstance(name, str) or not isinstance(value, str | int | float | None):
+            raise InputError(f"--try: {name}: must be one plain value, not {value!r}")
+    return Request(action="try", config=values)
+
+
+def ask(run: Folder, request: Request, seconds: float) -> Answer | None:
+    """Ask the driver of a run for something; its answer, None where it gives none within so many seconds.
+
+    What is not answered by then is left for it. InputError where no driver is running, for which nothing is left.
+    """
+    check_driver(run)
+    mailbox = Mailbox(run)
+    identity = mailbox.leave(request)
+    deadline = time.monotonic() + seconds
+    pause = BUCKET_SECONDS if isinstance(run, BucketFolder) else LOCAL_SECONDS
+    try:
+        while time.monotonic() < deadline:
+            has_driver = is_held(run, LEDGER) is not False
+            if (answer := mailbox.answer_to(identity)) is not None:
+                return answer
+            if not has_driver:
+                mailbox.withdraw(identity)
+                return _answer_of_the_ledger(run, identity)
+            time.sleep(pause)
+    except KeyboardInterrupt:
+        mailbox.withdraw(identity)
+        raise
+    return None
+
+
+def _answer_of_the_ledger(run: Folder, identity: str) -> Answer:
+    """Whether a driver that has ended did what it was asked for. InputError where it did not."""
+    asked = (event.request for event in events_of(run) if isinstance(event, SweepSteered))
+    if identity in asked:
+        return Answer(accepted=True, text="it is in the ledger, and holds when the sweep goes on; its driver has ended")
+    raise InputError(no_driver(load(run)))
+
+
+def check_driver(run: Folder) -> None:
+    """InputError where no process drives this run."""
+    if is_held(run, LEDGER) is False:
+        raise InputError(no_driver(load(run)))
+
+
+def no_driver(results: Results) -> str:
+    """Why a run has no driver, and how it gets one."""
+    run = shlex.quote(results.folder)
+    if results.status == "completed":
+        more = f"for a longer one: {_resumed(run)} --trials N"
+        return f"{results.folder}: no driver is running: the sweep is completed; {more}"
+    how = "it was killed" if results.status == "running" else f"the sweep ended: {results.status}"
+    reason = f" ({plain(results.reason)})" if results.reason else ""
+    return f"{results.folder}: no driver is running: {how}{reason}; to go on: {_resumed(run)}"
+
+
+def _resumed(run: str) -> str:
+    return f"raysweep run --resume {run}"
