@@ -400,6 +400,29 @@ def control(  # noqa: PLR0913 (the options of a command)
 
 
 @app.command()
+def watch(
+    run: Run,
+    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.2, help="Seconds between two looks.")] = 5,
+    once: Annotated[bool, typer.Option("--once", help="Show the run as it is now, and end.")] = False,
+) -> None:
+    """Show a run while it grows: its trials, its front as a table and as a plot of characters.
+
+    Ends when the sweep does, or where no driver is alive, and says how the run goes on. Into a file or another command
+    it prints a line for each change, and the whole view at the end. Writes nothing to the run.
+    """
+    from raysweep.watch import command
+
+    folder, console = run_folder("RUN", run), command.console_for_output()
+    try:
+        if once:
+            command.watch_once(folder, console)
+        else:
+            command.watch(folder, console, every)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+@app.command()
 def lint(
     file: Annotated[
         Path,

@@ -16,7 +16,7 @@ from raysweep.errors import InputError
 from raysweep.results.events import Event, read_event
 from raysweep.storage import location
 from raysweep.storage.folder import BucketFolder, Folder, as_folder, flush
-from raysweep.storage.line_log import LineLog, line_log, read_log, read_noted
+from raysweep.storage.line_log import LineLog, line_log, read_log, read_log_after, read_noted
 from raysweep.terminal import uninterrupted
 
 NAME = "ledger"
@@ -194,12 +194,43 @@ def read_positions(path: Path) -> list[Position]:
     return [position for _, position in _read(path.read_bytes(), path)]
 
 
-def _read(content: bytes, path: Path | str) -> Iterator[tuple[Event, Position]]:
-    """Each event of a ledger's whole lines, and the position with it."""
-    position = Position()
+class GrowingLedger:
+    """The events of a run's ledger while somebody may write them: each line is read and checked once."""
+
+    def __init__(self, run: Folder) -> None:
+        self.run = run
+        self.events: list[Event] = []  # as of the last time
+        self._content = b""
+        self._position = Position()
+
+    def read(self) -> bool:
+        """Read what has come since; whether that is anything.
+
+        FileNotFoundError where there is no ledger; InputError names the line that is no event or out of place.
+        """
+        try:
+            content = read_log_after(self.run, NAME, self._content)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise InputError(f"{name_of(self.run)}: cannot be read: {error.strerror}") from None
+        if not content.startswith(self._content):
+            self.events, self._content, self._position = [], b"", Position()
+        fresh = content[len(self._content) :]
+        entries = list(_read(fresh, name_of(self.run), self._position))
+        self.events += [event for event, _ in entries]
+        self._content = content
+        if entries:
+            self._position = entries[-1][1]
+        return bool(entries)
+
+
+def _read(content: bytes, path: Path | str, after: Position | None = None) -> Iterator[tuple[Event, Position]]:
+    """Each event of a ledger's whole lines, and the position with it. They follow ``after``, if that is given."""
+    position = after or Position()
     numbered = False  # lines of older versions have no numbers; a resumed run's newer lines go on from there
     *lines, _ = content.split(b"\n")
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines, position.number + 1):
         try:
             values = json.loads(line)
             values["event"]

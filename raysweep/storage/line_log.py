@@ -82,6 +82,15 @@ def read_log(folder: Folder, name: str) -> bytes:
     return b"".join([_whole_lines(base or b"") if lines else base or b"", *lines])
 
 
+def read_log_after(folder: Folder, name: str, known: bytes) -> bytes:
+    """A log's whole lines, of which those that are ``known`` need not be fetched again from an object store."""
+    if not known or not isinstance(folder, BucketFolder):
+        return _whole_lines(read_log(folder, name))
+    later = _later(known, folder.names(name))
+    lines = folder.read([f"{name}/{each}" for each in later])
+    return b"".join([known, *lines])
+
+
 def read_noted(folder: Folder) -> dict[str, Any] | None:
     """What the holder of the folder's log has noted so far, as :attr:`LineLog.noted`. Nothing is taken."""
     return read_note(folder.bucket, folder.object_name(LEASE)) if isinstance(folder, BucketFolder) else {}

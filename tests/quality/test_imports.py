@@ -38,6 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "control": {"config", "results"},
     "sweep": REPLAY | {"control", "data.prepared"},
     "report": {"metrics", "results", "uncertainty"},
+    "watch": {"control", "report", "results"},
     "tables": {"config", "replay", "report", "results"},
     "trackers": {"config", "metrics", "report", "results"},
     "evaluation": EVALUATION,

@@ -1,0 +1,75 @@
+"""Points of P against S as lines of characters, for terminals."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+Pair = tuple[float, float]  # P and S, in [0, 1]
+
+LABEL_WIDTH = 6  # of the numbers beside the axis of P
+LEAST_RANGE = 0.002  # of an axis, so that equal scores do not fill it
+MARGIN = 0.04  # of an axis, beyond its outermost points
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Points that look alike. ``sign`` is one character."""
+
+    sign: str
+    legend: str
+    points: Sequence[Pair]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The scores from ``low`` to ``high`` over so many cells."""
+
+    low: float
+    high: float
+    num_cells: int
+
+    @classmethod
+    def of(cls, scores: Iterable[float], num_cells: int) -> "Axis":
+        """An axis on which all these scores lie, of which there is at least one."""
+        found = list(scores)
+        low, high = min(found), max(found)
+        beyond = max(LEAST_RANGE, high - low) * MARGIN
+        missing = max(0.0, LEAST_RANGE - (high - low)) / 2
+        return cls(low - beyond - missing, high + beyond + missing, num_cells)
+
+    def cell(self, score: float) -> int:
+        """The cell that a score lies in, from 0."""
+        share = (score - self.low) / (self.high - self.low)
+        return min(self.num_cells - 1, max(0, int(share * self.num_cells)))
+
+
+def scatter(layers: Sequence[Layer], width: int, height: int) -> list[str]:
+    """The lines of a plot, ``width`` characters wide and ``height`` lines high: P upwards, S to the right, both x100.
+
+    Of points in one cell that of the last layer is shown. No lines where there is no point.
+    """
+    points = [point for layer in layers for point in layer.points]
+    if not points:
+        return []
+    rows = Axis.of((polarity for polarity, _ in points), max(2, height - 3))
+    columns = Axis.of((similarity for _, similarity in points), max(8, width - LABEL_WIDTH - 2))
+    cells = [[" "] * columns.num_cells for _ in range(rows.num_cells)]
+    for layer in layers:
+        for polarity, similarity in layer.points:
+            cells[rows.cell(polarity)][columns.cell(similarity)] = layer.sign
+    lines = ["P".rjust(LABEL_WIDTH)]
+    for index in reversed(range(rows.num_cells)):
+        is_end = index in (0, rows.num_cells - 1)
+        label = _shown(rows.low if index == 0 else rows.high) if is_end else ""
+        lines.append(f"{label.rjust(LABEL_WIDTH)} |{''.join(cells[index])}".rstrip())
+    lines.append(f"{' ' * LABEL_WIDTH} +{'-' * columns.num_cells}")
+    return [*lines, _label_of_columns(columns)]
+
+
+def _label_of_columns(columns: Axis) -> str:
+    low, high = _shown(columns.low), f"{_shown(columns.high)} S"
+    gap = columns.num_cells - len(low) - len(high)
+    return f"{' ' * (LABEL_WIDTH + 2)}{low}{' ' * max(1, gap)}{high}"
+
+
+def _shown(score: float) -> str:
+    return f"{100 * score:.1f}"

@@ -1,0 +1,132 @@
+"""A run at one moment as a person sees it: a line, and below it the trials, the front and a plot."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from raysweep.control.request import plain
+from raysweep.report.statuses import STATUS_STYLES
+from raysweep.report.summary import Member, Summary, summarise
+from raysweep.report.tables import describe, kind_name, show, show_area, show_share
+from raysweep.results.types import Results
+from raysweep.results.views import varied_parameters
+from raysweep.terminal import duration
+from raysweep.watch.moment import Moment
+from raysweep.watch.scatter import Layer, scatter
+
+PLOT_HEIGHT = 16
+LEAST_PLOT_HEIGHT = 8
+MOST_PLOT_WIDTH = 72
+FEWEST_MEMBERS = 3
+LINES_AROUND = 8  # of what stands above, between and below the table and the plot
+
+
+class View:
+    """What there is to show of a moment."""
+
+    def __init__(self, moment: Moment) -> None:
+        self.moment = moment
+        self._summary = None if moment.results is None else summarise(moment.results)
+
+    @property
+    def line(self) -> str:
+        """The moment in one line: its state, its trials, its front."""
+        if self._summary is None:
+            return "beginning: the sweep has no trial yet"
+        parts = [f"{self.moment.state}, {duration(self.moment.seconds)}", *_trials_and_front(self._summary)]
+        return plain(f"{self._summary.results.info.name}: {' | '.join(parts)}")
+
+    def whole(self, width: int, height: int | None = None) -> RenderableType:
+        """All of it; no more lines than ``height``, where that is given and enough for anything."""
+        if self._summary is None:
+            return Text(self.line)
+        plot_height, num_members = _heights(height, len(self._summary.members))
+        parts: list[RenderableType] = [Text(self.line), Text("")]
+        if self._summary.members:
+            parts.append(_table(self._summary, num_members))
+            parts += [Text(line, no_wrap=True) for line in _plot(self._summary, width, plot_height)]
+        if self.moment.ending:
+            parts += [Text(""), Text(plain(self.moment.ending))]
+        return Group(*parts)
+
+
+def _heights(height: int | None, num_members: int) -> tuple[int, int]:
+    """How many lines the plot has, and how many members of the front the table shows."""
+    if height is None:
+        return PLOT_HEIGHT, num_members
+    plot_height = min(PLOT_HEIGHT, max(LEAST_PLOT_HEIGHT, height - LINES_AROUND - num_members))
+    return plot_height, max(FEWEST_MEMBERS, height - LINES_AROUND - plot_height)
+
+
+def _trials_and_front(summary: Summary) -> Iterator[str]:
+    results = summary.results
+    yield f"{_num_begun(results)} of {results.info.num_trials} trials begun: {_counted(results)}"
+    if results.workers is not None:
+        yield f"at most {results.workers} at a time"
+    if best := next((member.dev for member in summary.members if member.is_best), None):
+        yield f"front {len(summary.members)}, best P {show(best.polarity)} S {show(best.similarity)}"
+    if area := summary.areas.get("dev"):
+        share = "" if area.share is None else f", {show_share(area.share)} of the oracle's"
+        yield f"hypervolume {show_area(area.front)}{share}"
+
+
+def _num_begun(results: Results) -> int:
+    """Trials of the search, replicates aside."""
+    return sum(trial.replicate_of is None for trial in results.trials)
+
+
+def _counted(results: Results) -> str:
+    counts = Counter(str(trial.status) for trial in results.trials)
+    found = [f"{counts[status]} {status}" for status in reversed(list(STATUS_STYLES)) if counts[status]]
+    return ", ".join(found) or "none"
+
+
+def _table(summary: Summary, num_members: int) -> Table:
+    """The front by falling similarity: of many members the knee, the best, and then those from the top."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, show_edge=False)
+    for column in ("", "trial", "rung", "kind", "P", "S", "retention"):
+        table.add_column(column, justify="left" if column in ("", "kind") else "right", no_wrap=True)
+    table.add_column("configuration", no_wrap=True, overflow="ellipsis")
+    varied = varied_parameters(summary.results.trials)
+    configurations = {trial.trial: describe(trial.config, varied) for trial in summary.results.trials}
+    for member in _shown_members(summary.members, num_members):
+        point = member.dev
+        scores = (show(point.polarity), show(point.similarity), show(point.retention))
+        configuration = configurations.get(point.trial or 0, "")
+        cells = (_mark(member), str(point.trial), str(point.step), kind_name(point), *scores, configuration)
+        table.add_row(*(Text(plain(cell)) for cell in cells))
+    num_left = len(summary.members) - num_members
+    if num_left > 0:
+        table.add_row("", *[""] * 6, Text(f"and {num_left} more"))
+    return table
+
+
+def _shown_members(members: Sequence[Member], num_members: int) -> list[Member]:
+    """So many of the members, in their order."""
+    by_worth = sorted(members, key=lambda member: not (member.is_knee or member.is_best))
+    chosen = [id(member) for member in by_worth[:num_members]]
+    return [member for member in members if id(member) in chosen]
+
+
+def _mark(member: Member) -> str:
+    marks = {"★": member.is_knee, "◆": member.is_best}
+    return "".join(mark for mark, applies in marks.items() if applies)
+
+
+def _plot(summary: Summary, width: int, height: int) -> list[str]:
+    """P against S on dev: all rungs of all trials, the front, its knee and the reference encoder."""
+    points = [point for point in summary.results.points if point.split == "dev" and point.trial is not None]
+    reference = summary.references.get("dev")
+    knee = [member.dev for member in summary.members if member.is_knee]
+    layers = [
+        Layer("·", "rungs", [(point.polarity, point.similarity) for point in points]),
+        Layer("R", "reference encoder", [] if reference is None else [(reference.polarity, reference.similarity)]),
+        Layer("●", "front", [(member.dev.polarity, member.dev.similarity) for member in summary.members]),
+        Layer("★", "knee", [(point.polarity, point.similarity) for point in knee]),
+    ]
+    lines = scatter(layers, min(width, MOST_PLOT_WIDTH), height)
+    return [*lines, "  ".join(f"{layer.sign} {layer.legend}" for layer in layers if layer.points)]
