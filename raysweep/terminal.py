@@ -105,7 +105,9 @@ class ConsoleDisplay(Display):
         self._last_line_at = 0.0  # by the monotonic clock
 
     def line(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        # What it is redirected to may be full or gone. The work goes on without the line, and the ledger has what matters.
+        with contextlib.suppress(OSError):
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def status(self, text: str, fraction: float = 0.0) -> None:
         if self._live is not None:
@@ -149,16 +151,14 @@ class Log:
 
     def _point_at(self, path: Path) -> None:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _flush()
         for descriptor in self._saved:
             os.dup2(file, descriptor)
         os.close(file)
 
     def move(self, path: Path) -> None:
         """Go on in the file ``path``, which first gets what was written so far."""
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _flush()
         shutil.copyfile(self.path, path)
         self._point_at(path)
         self.path.unlink()
@@ -166,10 +166,16 @@ class Log:
 
     def close(self) -> None:
         """Let standard output and standard error go where they went before."""
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _flush()
         for descriptor, saved in self._saved.items():
             os.dup2(saved, descriptor)
+
+
+def _flush() -> None:
+    """What the standard streams hold goes where they lead, as far as there is room."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
 
 
 @contextlib.contextmanager
@@ -190,7 +196,8 @@ def quiet() -> Iterator[tuple[Display, Log]]:
     finally:
         sys.stdout.flush()  # what libraries printed is to go where the rest of it went
         log.close()
-        stream.close()
+        with contextlib.suppress(OSError):  # of lines that found no room
+            stream.close()
         os.close(stdout)
         os.close(stderr)
         temporary.unlink(missing_ok=True)

@@ -53,6 +53,11 @@ class Plan:
     def run(self) -> Path:
         return self.folder / "chaos"
 
+    @property
+    def output(self) -> Path:
+        """What the driver prints, beside the folder, whose disk may be full."""
+        return self.folder.with_name(f"{self.folder.name}.log")
+
 
 class SweepProcess:
     """A driver. As a context, its whole tree of processes is gone at the end."""
@@ -60,7 +65,7 @@ class SweepProcess:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         plan.folder.mkdir(parents=True, exist_ok=True)
-        self._output = (plan.folder / "output.log").open("ab")
+        self._output = plan.output.open("ab")
         streams: dict[str, Any] = {"stdout": self._output, "stderr": self._output}
         self.process = subprocess.Popen(plan.command, start_new_session=True, **streams)
 
@@ -88,7 +93,7 @@ class SweepProcess:
 
     @property
     def tail(self) -> str:
-        return (self.plan.folder / "output.log").read_text()[-600:]
+        return self.plan.output.read_text()[-600:]
 
     @property
     def tree(self) -> list[psutil.Process]:

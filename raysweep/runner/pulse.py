@@ -8,7 +8,9 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ray
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     import torch
 
 KILL_SECONDS = 10.0
+LOOK_SECONDS = 5.0  # for which a process that does nothing is watched
 MOST_BEAT_SECONDS = 5.0
 BEATS_IN_SILENCE = 6  # that must fail to come before a trial counts as silent
 
@@ -178,14 +181,61 @@ class PulseWatch:
         return found
 
 
+class FrozenWatch:
+    """Tells processes that are frozen from those that are silent because they load, without waiting for the answer."""
+
+    def __init__(self) -> None:
+        self._looks: dict[tuple[str, int], Any] = {}
+
+    def is_frozen(self, beat: Beat) -> bool:
+        """Whether a look at the process, since an earlier call, found that it does nothing. Each call may begin a look."""
+        look = self._looks.get(beat.process)
+        if look is None:
+            self._looks[beat.process] = _on_its_node(does_nothing, beat)
+            return False
+        if not ray.wait([look], timeout=0)[0]:
+            return False
+        del self._looks[beat.process]
+        try:
+            found: bool = ray.get(look)
+        except ray.exceptions.RayError:  # the node went away
+            return False
+        return found
+
+
+def does_nothing(pid: int) -> bool:
+    """Whether a process of this machine neither computes nor reads for some seconds. False where that cannot be told."""
+    before = _done_so_far(pid)
+    time.sleep(LOOK_SECONDS)
+    return before is not None and before == _done_so_far(pid)
+
+
+def _done_so_far(pid: int) -> tuple[list[str], str] | None:
+    """A process's time on CPUs, of user and system, and what it has read and written; None where /proc has none of it."""
+    folder = Path("/proc") / str(pid)
+    try:
+        status = (folder / "stat").read_text()
+        transferred = (folder / "io").read_text()
+    except OSError:
+        return None
+    _, _, after_name = status.rpartition(") ")  # a name may hold blanks and parentheses
+    cpu_times = after_name.split()[11:13]
+    return cpu_times, transferred
+
+
 def kill(beat: Beat) -> Any:
     """End a process on its node, whatever it is doing. Nothing happens where it has ended, or the node has.
 
     The task that does it is returned, and not waited for.
     """
+    return _on_its_node(_kill, beat)
+
+
+def _on_its_node(function: Callable[[int], Any], beat: Beat) -> Any:
+    """The task that calls this with a process's number, on the node of that process."""
     there = NodeAffinitySchedulingStrategy(beat.node_id, soft=False)
-    killing: Any = ray.remote(_kill).options(num_cpus=0, scheduling_strategy=there, max_retries=0)
-    return killing.remote(beat.pid)
+    task: Any = ray.remote(function).options(num_cpus=0, scheduling_strategy=there, max_retries=0)
+    return task.remote(beat.pid)
 
 
 def kill_all(listener: Listener) -> None:

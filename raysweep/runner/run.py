@@ -25,8 +25,8 @@ from raysweep.runner.baselines import Baselines
 from raysweep.runner.node_watch import metered
 from raysweep.runner.session import Session
 from raysweep.storage import location
-from raysweep.storage.bucket import StorageError
 from raysweep.storage.cache import limit_gib
+from raysweep.storage.failure import storage_problem
 from raysweep.storage.folder import BucketFolder, Folder, open_folder
 from raysweep.storage.uploader import uploaded
 from raysweep.sweep.resume import Resumed
@@ -172,7 +172,8 @@ def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session
             ending = INTERRUPTED
             display.line("run: interrupted; the rungs that were finished are reported")
         except Exception as error:
-            if sweep is not None and (problem := sweep.ledger.failure or _storage_problem(error)):
+            failure = None if sweep is None else sweep.ledger.failure
+            if problem := failure or _problem_of_storage(error):
                 raise InputError(problem) from None  # Tune wraps what its callbacks raise
             raise
         finally:
@@ -212,13 +213,13 @@ def _interrupt_main_thread() -> None:
         signal.pthread_kill(main, signal.SIGINT)
 
 
-def _storage_problem(error: BaseException | None) -> str | None:
-    """What a storage refused, where that is behind an error."""
-    while error is not None:
-        if isinstance(error, StorageError):
-            return f"{error}; once it answers: raysweep run --resume RUN"
-        error = error.__cause__ or error.__context__
-    return None
+def _problem_of_storage(error: Exception) -> str | None:
+    """What a storage refused, where that is behind an error, and how to go on."""
+    problem = storage_problem(error)
+    return (
+        problem
+        and f"{problem}; once it can be written to: raysweep run --resume RUN, or if no run began the same command"
+    )
 
 
 def _ending_of(sweep: Sweep) -> Ending:

@@ -7,7 +7,6 @@ the search is over, the actors score the front on test: to Tune that is one more
 
 import contextlib
 import dataclasses
-import errno
 import functools
 import json
 import math
@@ -36,9 +35,9 @@ from raysweep.results.ledger import checkpoint_folder, point_folder, point_name
 from raysweep.results.types import Node, RungProgress
 from raysweep.runner.node_watch import node_type
 from raysweep.runner.preemption import DrainWatch, watch_for_notices
-from raysweep.runner.pulse import Listener, Pulse, PulseWatch, Silence, kill, kill_all, listen
+from raysweep.runner.pulse import FrozenWatch, Listener, Pulse, PulseWatch, Silence, kill, kill_all, listen
 from raysweep.runner.workers import WorkbenchSpec, open_workbench, score_on_test
-from raysweep.storage.bucket import StorageError
+from raysweep.storage.failure import is_of_storage
 from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.storage.scratch import process_folder
 from raysweep.sweep.failures import Blame, Loss
@@ -58,7 +57,6 @@ MAX_TRACEBACK_CHARACTERS = 10_000
 LOADING_SILENCES = 10  # a process that loads its libraries may be silent so many times as long as others
 KILL_AGAIN_SECONDS = 30.0
 NEVER_SECONDS = "1e9"  # between two snapshots of Tune's; it takes one at the beginning and one at the end all the same
-STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT)
 NODE_GOES = Loss(Blame.NODE, "its node is about to go away")
 REMOVED = "removed before it began"
 NODE_DIED = "its node has died"  # in what Ray says of an actor
@@ -121,15 +119,6 @@ class ScoredRung:
 
 def _do_nothing() -> None:
     """For trials that nobody listens to."""
-
-
-def _is_of_storage(error: Exception) -> bool:
-    """Whether a disk or a store is to blame, which may pass."""
-    if isinstance(error, StorageError):
-        return True
-    if isinstance(error, OSError):
-        return error.errno in STORAGE_ERRORS
-    return "(os error 28)" in str(error)  # a full disk, as safetensors has it
 
 
 @functools.cache
@@ -242,7 +231,7 @@ class TrialActor(tune.Trainable):
         except TrialDivergedError as error:
             return {"failure": str(error), "diverged": True, "done": True}
         except Exception as error:
-            if _is_of_storage(error):
+            if is_of_storage(error):
                 return _as_result(Loss(Blame.STORAGE, " ".join(str(error).split())))
             if isinstance(error, InputError):
                 return {"failure": str(error), "done": True}
@@ -442,6 +431,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
         self._scores = scores
         self._desk = desk
         self._pulses = PulseWatch(listener)
+        self._frozen = FrozenWatch()
         self._waiting = WaitingWatch(lambda text: sweep.display.line(f"search: {text}"))
         self._moved_at = time.monotonic()  # when a trial was last on a worker
 
@@ -485,11 +475,8 @@ class _Watch(_NotInSnapshots, tune.Callback):
 
     def _check(self, trial: TuneTrial, silence: Silence) -> None:
         """Kill the process of a trial that is silent, or takes too long for its rung."""
-        limit = self._sweep.config.resources.silent_seconds
-        if silence.beat.is_loading:
-            limit *= LOADING_SILENCES
         reason = None
-        if silence.seconds > limit:
+        if self._is_lost(silence):
             reason = f"it gave no sign of life for {silence.seconds:.0f} s, and was killed"
         job = _job(trial.config)
         if isinstance(job, Leg):
@@ -498,6 +485,15 @@ class _Watch(_NotInSnapshots, tune.Callback):
             self._reasons[trial.trial_id] = reason
             self._killed_at[trial.trial_id] = time.monotonic()
             kill(silence.beat)
+
+    def _is_lost(self, silence: Silence) -> bool:
+        """Whether nothing is to be expected of a process. One that loads may be silent for longer, unless it is frozen."""
+        limit = self._sweep.config.resources.silent_seconds
+        if silence.seconds <= limit:
+            return False
+        if not silence.beat.is_loading or silence.seconds > LOADING_SILENCES * limit:
+            return True
+        return self._frozen.is_frozen(silence.beat)
 
 
 def _number(trial: TuneTrial) -> int:

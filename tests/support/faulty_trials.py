@@ -123,6 +123,17 @@ class AlwaysRefusing(FaultyTrials):
         raise InputError("no trial can be")
 
 
+class FrozenWhileLoading(FaultyTrials):
+    """The first attempt freezes before its process has computed anything."""
+
+    def _rungs(self) -> Iterator[RungResult | RungProgress]:
+        self.bench = InventedScores()
+        if self._count("attempts") == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        for step in range(1, NUM_RUNGS + 1):
+            yield self._result(step)
+
+
 class KilledWhenIdle(FaultyTrials):
     """The first attempt finds storage full, and ends its own process some moments after it has left it."""
 

@@ -108,3 +108,18 @@ def test_an_error_within_counts_before_an_interruption() -> None:
         fail()
     with pytest.raises(KeyboardInterrupt), uninterrupted():
         pass
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_lines_that_find_no_room_do_not_end_the_work(capfd: pytest.CaptureFixture[str]) -> None:
+    saved = os.dup(2)
+    full = os.open("/dev/full", os.O_WRONLY)
+    try:
+        os.dup2(full, 2)
+        with working() as (display, _):
+            display.line("this finds no room")
+            os.dup2(full, 2)
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(full)

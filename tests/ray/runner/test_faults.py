@@ -1,6 +1,7 @@
 """Trials whose processes raise, die, freeze and hang on Ray Tune: each is accounted for once, and the others go on."""
 
 import gc
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,14 @@ from raysweep.runner import tune
 from raysweep.runner.preemption import mark_as_draining
 from raysweep.runner.workers import WorkbenchSpec
 from raysweep.sweep.sweep import Sweep
-from support.faulty_trials import NUM_RUNGS, AlwaysRefusing, FaultyTrials, KilledWhenIdle, WatchfulTrials
+from support.faulty_trials import (
+    NUM_RUNGS,
+    AlwaysRefusing,
+    FaultyTrials,
+    FrozenWhileLoading,
+    KilledWhenIdle,
+    WatchfulTrials,
+)
 from support.paths import TESTS
 from support.sweeps import make
 
@@ -106,6 +114,18 @@ def test_an_idle_process_that_died_costs_the_next_trial_nothing(cluster: Cluster
     (trial,) = load(tmp_path).trials
     assert str(trial.status) == "completed"
     assert "trial 0: the process that was to run it had died; it goes on from its checkpoint" in printed
+    assert (tmp_path / "attempts-0").stat().st_size == 2
+
+
+def test_a_process_that_freezes_while_it_loads_is_not_waited_for_as_if_it_loaded(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    _, printed = search(tmp_path, actor=FrozenWhileLoading, budget__trials="1")
+    (trial,) = load(tmp_path).trials
+    assert str(trial.status) == "completed"
+    silence = re.search(r"trial 0: it gave no sign of life for (\d+) s", printed)
+    assert silence is not None
+    assert int(silence[1]) < tune.LOADING_SILENCES * SILENT_SECONDS
     assert (tmp_path / "attempts-0").stat().st_size == 2
 
 
