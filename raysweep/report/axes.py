@@ -117,16 +117,16 @@ def _range(name: str, values: Sequence[Any]) -> Axis:
     """The least number at 0, the greatest at 1. None is below, and stands for the share of configurations that have it."""
     present = [value for value in values if value is not None]
     low, high = min(present), max(present)
-    is_log = low > 0 and high / low >= LOG_RATIO
-
-    def place(value: Any) -> float:
-        if value is None:
-            return ABSENT
-        return math.log(value / low) / math.log(high / low) if is_log else (value - low) / (high - low)
-
     absent_share = 1 - len(present) / len(values)
+    places = np.array([ABSENT if value is None else _place(value, low, high) for value in values])
     cells = (np.arange(NUM_CELLS) + 0.5) / NUM_CELLS
     weights = np.full(NUM_CELLS, (1 - absent_share) / NUM_CELLS)
     if absent_share:
         cells, weights = np.append(ABSENT, cells), np.append(absent_share, weights)
-    return Axis(name, np.array([place(value) for value in values]), cells, weights)
+    return Axis(name, places, cells, weights)
+
+
+def _place(value: float, low: float, high: float) -> float:
+    if low > 0 and high / low >= LOG_RATIO:
+        return math.log(value / low) / math.log(high / low)
+    return (value - low) / (high - low)

@@ -48,9 +48,9 @@ def scores_at_the_end(curves: Sequence[Curve], places: FloatArray) -> FloatArray
     examples_per_rung = np.array([curve.examples_per_rung for curve in curves])
     gains = _Gains.learned(curves, places, planned)
     while gains is not None and len(short := np.flatnonzero(steps < ends)):
-        now = steps[short]
-        examples = now * examples_per_rung[short]
-        features = _features(places[short], now / planned[short], examples, scores[short])
+        progress = steps[short] / planned[short]
+        examples = steps[short] * examples_per_rung[short]
+        features = _features(places[short], progress, examples, scores[short])
         scores[short] += gains.predict(features)
         steps[short] += 1
     return scores

@@ -73,23 +73,32 @@ def _fitted_trees(axes: Sequence[Axis], scores: FloatArray) -> list[_Leaves]:
 
 
 def _leaves(tree: Any, axes: Sequence[Axis]) -> _Leaves:
-    """The leaves of scikit-learn's ``tree``. A child's box is its parent's, cut at the parent's threshold."""
-    lows = np.full((tree.node_count, len(axes)), -np.inf)
-    highs = np.full((tree.node_count, len(axes)), np.inf)
-    level = np.array([0])
-    while len(level := level[tree.children_left[level] >= 0]):
-        left, right = tree.children_left[level], tree.children_right[level]
-        for child in (left, right):
-            lows[child] = lows[level]
-            highs[child] = highs[level]
-        highs[left, tree.feature[level]] = tree.threshold[level]
-        lows[right, tree.feature[level]] = tree.threshold[level]
-        level = np.concatenate([left, right])
+    """The leaves of scikit-learn's ``tree``."""
     is_leaf = tree.children_left < 0
+    lows, highs = _boxes(tree, len(axes))
     lows, highs = lows[is_leaf], highs[is_leaf]
     shares = [axis.shares(lows[:, index], highs[:, index]) for index, axis in enumerate(axes)]
     values = LEARNING_RATE * tree.value[is_leaf, 0, 0]
     return _Leaves(lows, highs, np.column_stack(shares), values)
+
+
+def _boxes(tree: Any, num_axes: int) -> tuple[FloatArray, FloatArray]:
+    """Where the box of each node begins and ends, both (nodes, d): a child's is its parent's, cut at its threshold."""
+    lows = np.full((tree.node_count, num_axes), -np.inf)
+    highs = np.full((tree.node_count, num_axes), np.inf)
+    level = np.array([0])
+    while True:
+        parents = level[tree.children_left[level] >= 0]
+        if not len(parents):
+            return lows, highs
+        left, right = tree.children_left[parents], tree.children_right[parents]
+        for child in (left, right):
+            lows[child] = lows[parents]
+            highs[child] = highs[parents]
+        axis, threshold = tree.feature[parents], tree.threshold[parents]
+        highs[left, axis] = threshold
+        lows[right, axis] = threshold
+        level = np.concatenate([left, right])
 
 
 def _effect(trees: Sequence[_Leaves], index: int, axis: Axis) -> float:

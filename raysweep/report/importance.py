@@ -34,7 +34,8 @@ def importances(summary: Summary) -> Mapping[str, Mapping[str, float]]:
         return {target: {} for target in TARGETS}
     info = summary.results.info
     places = np.column_stack([axis.places for axis in axes])
-    scores = scores_at_the_end([_curve(each, info) for each in trials], places)
+    curves = [_curve(each, info) for each in trials]
+    scores = scores_at_the_end(curves, places)
     return {target: _shares(axes, scores[:, column]) for column, target in enumerate(TARGETS)}
 
 

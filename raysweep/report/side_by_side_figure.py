@@ -60,11 +60,13 @@ def _staircase(points: list[Point]) -> list[Point]:
 
 
 def _draw_front(axis: "Axes", side: Side, split: ScoredSplit, number: int) -> None:
+    colour = PALETTE[number % len(PALETTE)]
     points = side.front_on(split)
-    colour, marker = PALETTE[number % len(PALETTE)], MARKERS[number % len(MARKERS)]
-    axis.step(*_xy(_staircase(points)), where="post", color=colour, linewidth=1.0, zorder=2)
+    x, y = _xy(_staircase(points))
+    axis.step(x, y, where="post", color=colour, linewidth=1.0, zorder=2)
     x, y = _xy(points)
+    marker = MARKERS[number % len(MARKERS)]
     axis.plot(x, y, label=side.label, color=colour, marker=marker, markersize=4.5, linestyle="none", zorder=3)
-    knees = [point for member in side.summary.members if member.is_knee and (point := member.on(split))]
-    x, y = _xy(knees)
+    knees = [member.on(split) for member in side.summary.members if member.is_knee]
+    x, y = _xy([knee for knee in knees if knee is not None])
     axis.scatter(x, y, color=colour, zorder=5, **KNEE)

@@ -20,9 +20,10 @@ def run_table(found: SideBySide) -> TextTable:
         columns.append(f"{split} hypervolume above ({show(polarity)}, {show(similarity)})")
     rows = []
     for number, side in enumerate(found.sides):
-        results = side.summary.results
-        cells = [side.label, results.status, str(len(results.trials)), str(len(side.summary.members))]
-        cells += [show_area(areas[number]) if side.summary.members else ABSENT for areas in found.areas.values()]
+        results, num_members = side.summary.results, len(side.summary.members)
+        cells = [side.label, results.status, str(len(results.trials)), str(num_members)]
+        for areas in found.areas.values():
+            cells.append(show_area(areas[number]) if num_members else ABSENT)
         rows.append(tuple(cells))
     return TextTable(tuple(columns), tuple(rows), frozenset({"run", "status"}))
 
