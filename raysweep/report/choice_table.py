@@ -1,7 +1,8 @@
 """Chosen points for a terminal and as JSON: their scores on dev and test, their configurations, how each is exported."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from raysweep.report.choice import BY, Candidate
@@ -9,6 +10,7 @@ from raysweep.report.summary import Summary, half_width
 from raysweep.report.tables import ABSENT, MISSES, describe, show
 from raysweep.results.types import Point, ScoredSplit
 from raysweep.results.views import varied_parameters
+from raysweep.uncertainty.interval import Interval
 
 if TYPE_CHECKING:
     import rich.table
@@ -42,25 +44,40 @@ def _scores_as_json(summary: Summary, point: Point | None) -> dict[str, Any] | N
     if point is None:
         return None
     scores: dict[str, Any] = {name: getattr(point, name) for name in _SCORES}
-    for name, width in _half_widths(summary, point).items():
-        scores[f"{name}_interval"] = [scores[name] - width, scores[name] + width]
-    return scores
+    intervals = intervals_of(summary, point)
+    if intervals is None:
+        return scores
+    bounds = {name: [interval.low, interval.high] for name, interval in intervals.of.items()}
+    return {**scores, "intervals": {"level": intervals.level, **bounds}}
 
 
-def _half_widths(summary: Summary, point: Point) -> dict[str, float]:
-    """Of the 95% intervals of P and S over queries; of neither where only means are known."""
+@dataclass(frozen=True)
+class Intervals:
+    """Of a point's scores, by the scores' names, over the queries that might have been drawn."""
+
+    level: float
+    of: Mapping[str, Interval]
+
+
+def intervals_of(summary: Summary, point: Point) -> Intervals | None:
+    """The plain intervals of the means; None where only means are known."""
     num_queries = summary.results.info.num_queries.get(point.split)
     if not num_queries or not (point.polarity_std or point.similarity_std):
-        return {}
+        return None
     deviations = {"polarity": point.polarity_std, "similarity": point.similarity_std}
-    return {name: half_width(deviation, num_queries) for name, deviation in deviations.items()}
+    found = {}
+    for name, deviation in deviations.items():
+        width, score = half_width(deviation, num_queries), getattr(point, name)
+        found[name] = Interval(score - width, score + width)
+    return Intervals(0.95, found)
 
 
 def choice_tables(
     summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]
 ) -> Iterator["rich.table.Table"]:
-    """The points as tables, each narrower than the one before: without intervals, then without accuracy and width."""
+    """The points as tables, each narrower than the one before: with and without intervals, accuracy and width."""
     yield _table(summary, chosen, splits, intervals=True, details=True)
+    yield _table(summary, chosen, splits, intervals=True, details=False)
     yield _table(summary, chosen, splits, intervals=False, details=True)
     yield _table(summary, chosen, splits, intervals=False, details=False)
 
@@ -75,6 +92,7 @@ def _table(
 ) -> "rich.table.Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column("point", no_wrap=True)
@@ -87,7 +105,9 @@ def _table(
         cells = [each.dev.name, _marks(each), show(each.objective)]
         for split in splits:
             cells += _score_cells(summary, each.on(split), intervals)[: len(names)]
-        table.add_row(*cells, *([str(each.dev.width)] if details else []))
+        if details:
+            cells.append(str(each.dev.width))
+        table.add_row(*map(Text, cells))
     return table
 
 
@@ -97,17 +117,18 @@ def _marks(each: Candidate) -> str:
     return " ".join(marks if each.is_feasible else [*marks, MISSES])
 
 
-def _score_cells(summary: Summary, point: Point | None, intervals: bool) -> list[str]:
+def _score_cells(summary: Summary, point: Point | None, with_intervals: bool) -> list[str]:
     """P, S, retention and accuracy."""
     if point is None:
         return [ABSENT] * 4
-    widths = _half_widths(summary, point) if intervals else {}
-    polarity, similarity = show(point.polarity), show(point.similarity)
-    if widths:
-        polarity += f" ± {show(widths['polarity'])}"
-        similarity += f" ± {show(widths['similarity'])}"
-    accuracy = ABSENT if point.accuracy is None else show(point.accuracy)
-    return [polarity, similarity, show(point.retention), accuracy]
+    intervals = intervals_of(summary, point) if with_intervals else None
+    cells = []
+    for name in _SCORES:
+        score = getattr(point, name)
+        interval = None if intervals is None else intervals.of.get(name)
+        bounds = "" if interval is None else f" ({show(interval.low)} to {show(interval.high)})"
+        cells.append(ABSENT if score is None else f"{show(score)}{bounds}")
+    return cells
 
 
 def lines_below(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> Iterator[str]:
@@ -116,7 +137,7 @@ def lines_below(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[
     configs = {each.dev.trial: each.config for each in chosen}
     for trial, config in configs.items():
         yield f"trial {trial}: {describe(config, varied)}"
-    yield _what_scores_are(chosen, splits)
+    yield _what_scores_are(summary, chosen, splits)
     members = [each.dev.name for each in chosen if each.is_member]
     blank = ["POINT"]
     for name in members if len(members) <= MAX_COMMANDS else blank:
@@ -125,8 +146,13 @@ def lines_below(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[
         yield "Points that are not on the front cannot be exported: their weights are not kept."
 
 
-def _what_scores_are(chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> str:
+def _what_scores_are(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> str:
     text = "Scores x100, chosen on dev"
+    points = [point for each in chosen for split in splits if (point := each.on(split))]
+    levels = {intervals.level for point in points if (intervals := intervals_of(summary, point))}
+    if levels:
+        percents = " or ".join(f"{100 * level:.0f}%" for level in sorted(levels))
+        text += f"; intervals, where there is room for them, are of {percents} over queries"
     if "test" in splits and not any(each.test for each in chosen):
         text += "; none of these points was scored on test"
     return f"{text}."

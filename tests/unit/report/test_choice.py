@@ -123,7 +123,8 @@ def test_json_has_scores_in_the_unit_interval_and_the_command_that_exports(summa
     (row,) = rows_as_json(summary, chosen, ("dev", "test"))
     point = chosen[0].dev
     assert row["dev"]["polarity"] == point.polarity
-    low, high = row["dev"]["polarity_interval"]
+    low, high = row["dev"]["intervals"]["polarity"]
+    assert row["dev"]["intervals"]["level"] == 0.95
     assert (low + high) / 2 == pytest.approx(point.polarity)
     assert row["test"]["similarity"] == pytest.approx(point.similarity - 0.01)
     assert row["marks"][-1] == "best"
@@ -138,7 +139,10 @@ def test_tables_get_narrower(summary):
     assert widths == sorted(widths, reverse=True) and widths[-1] < 80
     for text in texts:
         assert all(each.dev.name in text for each in chosen)
-    assert "±" in texts[0] and "±" not in texts[1]
+    first = chosen[0].dev
+    half_width = 1.959964 * first.polarity_std / 900**0.5
+    interval = f"({100 * (first.polarity - half_width):.1f} to {100 * (first.polarity + half_width):.1f})"
+    assert interval in texts[0] and interval in texts[1] and "(" not in texts[2]
 
 
 def test_what_is_not_on_the_front_has_no_command_to_export_it(summary):
