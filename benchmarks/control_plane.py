@@ -158,7 +158,7 @@ def _sweep(folder: Path, num_trials: int, *, num_rungs: int, sampler: str) -> wo
     scheduler = make_scheduler(config, space, REFERENCE)
     study = StudyFile(folder / "study.journal", config.name, scheduler.proposer)
     display = terminal.ConsoleDisplay(Console(quiet=True))
-    return workless.WatchedSweep(config, scheduler, ledger, display, CostTracker(config.budget, 1, 0), study)
+    return workless.WatchedSweep(config, scheduler, ledger, display, CostTracker(config.budget, 1, 0), study, 1000)
 
 
 @contextlib.contextmanager

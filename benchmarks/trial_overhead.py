@@ -182,7 +182,7 @@ def _ours(folder: Path, count: int, data: sst2.Data, prepared: Prepared, *, writ
     display = terminal.ConsoleDisplay(Console(file=io.StringIO()))
     scheduler = make_scheduler(config, space, (0.5, 0.5))
     study = StudyFile(folder / "study.journal", config.name, scheduler.proposer)
-    sweep = TimedSweep(config, scheduler, ledger, display, CostTracker(config.budget, 1, 0), study)
+    sweep = TimedSweep(config, scheduler, ledger, display, CostTracker(config.budget, 1, 0), study, 1000)
     before = dict(os.environ)
     bench = WorkbenchSpec(prepared, config.evaluation, Request(cpus=1, gpus=0, count=SLOTS))
     began = time.perf_counter()

@@ -205,6 +205,15 @@ class BaselinesConfig(Frozen):
     )
 
 
+class ReportConfig(Frozen):
+    """What the report may show of the data."""
+
+    texts: bool = Field(
+        True,
+        description="whether the run holds texts of the data, for the report: some queries, and what is retrieved for them",
+    )
+
+
 SAMPLERS = ("mfgp", "tpe", "gp", "nsga2", "random", "grid")
 
 
@@ -394,8 +403,8 @@ class StorageConfig(Frozen):
     max_gib: float = Field(
         20,
         gt=0,
-        description="limit in GiB of a run's weights and checkpoints; beyond it, the weights that the front needs least "
-        "are dropped",
+        description="limit in GiB of a run's weights, checkpoints and per-query scores; beyond it, the weights that the "
+        "front needs least are dropped",
     )
 
     @property
@@ -443,6 +452,7 @@ class SweepConfig(Frozen):
         ReplicatesConfig(), description="repeated runs of good configurations with other seeds"
     )
     resources: ResourcesConfig = Field(ResourcesConfig(), description="what the sweep runs on")
+    report: ReportConfig = Field(ReportConfig(), description="what the report may show of the data")
     storage: StorageConfig = Field(default_factory=StorageConfig, description="where runs and artifacts are kept")
     trackers: Trackers = Field(
         TrackersConfig(),

@@ -1,6 +1,7 @@
 """Scoring a candidate encoder by retrieval: queries of one split against a pool of training sentences."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy.typing as npt
 from raysweep.config.sweep import EvaluationConfig
 from raysweep.data.prepared import Prepared
 from raysweep.metrics import retrieval
+from raysweep.results.query_scores import PointName
+from raysweep.results.readings import Reading, readable_rows
 from raysweep.results.types import Point, ScoredSplit
 
 
@@ -72,9 +75,23 @@ class EvaluationSet:
 
     def score_found(self, found: npt.NDArray[np.int64]) -> retrieval.Scores:
         """Scores of what was retrieved: ``found`` holds (q, k) positions in the pool, best first."""
-        return retrieval.score(
+        scores = retrieval.score(
             found, self.query_labels, self.pool_labels, self.reference_queries, self.reference_pool, self.weights
         )
+        retrieved = found[self.readable].astype(np.int32)
+        return replace(scores, retrieved=retrieved)
+
+    @cached_property
+    def readable(self) -> npt.NDArray[np.int64]:
+        """Rows of the queries whose readings are stored."""
+        return readable_rows(len(self.queries))
+
+    def reading(self, scores: Mapping[PointName, retrieval.Scores]) -> Reading:
+        """What points retrieve for the readable queries. Their scores must say what was retrieved."""
+        found = np.stack([each.retrieved for each in scores.values() if each.retrieved is not None])
+        queries = self.reference_queries[self.readable]
+        cosines = np.stack([retrieval.cosines_of_retrieved(each, queries, self.reference_pool) for each in found])
+        return Reading(tuple(scores), self.pool[found], cosines.astype(np.float32))
 
     def point(self, scores: retrieval.Scores, **where: Any) -> Point:
         """The operating point of these scores; ``where`` gives trial, step, kind, value and width."""

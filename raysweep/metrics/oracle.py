@@ -31,38 +31,47 @@ def oracle_front(
     the query's label, ``weights`` (k,) are the rank weights, k <= pool. Each query retrieves its k greatest sums, in
     falling order, of equal sums the earlier in the pool. Bonus 0 is the reference encoder itself.
     """
+    means: Float64Array = oracle_scores(cosines, same_label, weights, bonuses).mean(axis=1)
+    return means
+
+
+def oracle_scores(
+    cosines: NDArray[np.floating],
+    same_label: NDArray[np.bool_],
+    weights: ArrayLike,
+    bonuses: Sequence[float] = DEFAULT_BONUSES,
+) -> Float64Array:
+    """P and S of each query (bonuses, queries, 2) of the retrieval that :func:`oracle_front` has the means of."""
     rank_weights = np.asarray(weights, dtype=np.float64)
     k = len(rank_weights)
     num_queries, num_pool = cosines.shape
     same_shape = same_label.shape == cosines.shape
     if not 1 <= k <= num_pool or not same_shape or num_queries == 0:
         raise ValueError(f"k is {k}, cosines are {cosines.shape}, same_label is {same_label.shape}")
-    totals: Float64Array = np.zeros((len(bonuses), 2))
+    scores: Float64Array = np.empty((len(bonuses), num_queries, 2))
     num_rows = max(1, BLOCK_ELEMENTS // num_pool)
     for start in range(0, num_queries, num_rows):
         rows = slice(start, start + num_rows)
         block = np.asarray(cosines[rows], dtype=np.float64)
         is_own_class = np.asarray(same_label[rows])
         nearest, in_class = _candidates(block, is_own_class, k)
-        totals += _totals(nearest, in_class, rank_weights, bonuses)
-    totals /= num_queries
-    return totals
+        scores[:, rows] = _scores(nearest, in_class, rank_weights, bonuses)
+    return scores
 
 
-def _totals(
+def _scores(
     nearest: Float64Array, in_class: NDArray[np.bool_], rank_weights: Float64Array, bonuses: Sequence[float]
 ) -> Float64Array:
-    """The sums (bonuses, 2) over a block of queries of P and S, retrieved from their candidates (queries, 2k)."""
+    """P and S (bonuses, queries, 2) of a block of queries, retrieved from their candidates (queries, 2k)."""
     k = len(rank_weights)
-    totals: Float64Array = np.empty((len(bonuses), 2))
+    scores: Float64Array = np.empty((len(bonuses), len(nearest), 2))
     for index, bonus in enumerate(bonuses):
         sums = nearest + bonus * in_class
         falling = np.argsort(-sums, axis=1, kind="stable")
         retrieved = falling[:, :k]
-        polarity = _weighted_total(in_class, retrieved, rank_weights)
-        similarity = _weighted_total(nearest, retrieved, rank_weights)
-        totals[index] = polarity, similarity
-    return totals
+        scores[index, :, 0] = _weighted(in_class, retrieved, rank_weights)
+        scores[index, :, 1] = _weighted(nearest, retrieved, rank_weights)
+    return scores
 
 
 def _candidates(cosines: Float64Array, same_label: NDArray[np.bool_], k: int) -> tuple[Float64Array, NDArray[np.bool_]]:
@@ -87,7 +96,8 @@ def _nearest(cosines: Float64Array, allowed: NDArray[np.bool_], k: int) -> tuple
     return columns, np.take_along_axis(allowed_cosines, columns, axis=1)
 
 
-def _weighted_total(values: NDArray[Any], retrieved: NDArray[np.int64], rank_weights: Float64Array) -> float:
-    """The sum over all queries of what they retrieved, weighted by rank."""
+def _weighted(values: NDArray[Any], retrieved: NDArray[np.int64], rank_weights: Float64Array) -> Float64Array:
+    """For each query (queries,) the sum of what it retrieved, weighted by rank."""
     by_rank = np.take_along_axis(values, retrieved, axis=1)
-    return float((by_rank @ rank_weights).sum())
+    total: Float64Array = by_rank @ rank_weights
+    return total

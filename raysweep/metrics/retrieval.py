@@ -22,12 +22,14 @@ class Scores:
     """Per-query scores of one retrieval: ``polarity`` and ``similarity``, each of shape (queries,).
 
     ``accuracy`` (queries,) is 1 where the retrieved sentences vote for the query's label and else 0; None of what
-    retrieves nothing, such as the oracle, and of what an older version stored.
+    retrieves nothing, such as the oracle, and of what an older version stored. ``retrieved`` (readable queries, k) are
+    positions in the pool, best first, of the queries that readers may be shown; None where that is not known.
     """
 
     polarity: npt.NDArray[np.float64]
     similarity: npt.NDArray[np.float64]
     accuracy: npt.NDArray[np.float64] | None = None
+    retrieved: npt.NDArray[np.int32] | None = None
 
 
 def rank_weights(kind: RankWeights, k: int) -> npt.NDArray[np.float64]:
@@ -108,7 +110,7 @@ def score(
     """
     labels = pool_labels[retrieved]
     same_label = labels == query_labels[:, None]
-    cosines = _cosines_of_retrieved(retrieved, reference_queries, reference_pool)
+    cosines = cosines_of_retrieved(retrieved, reference_queries, reference_pool)
     is_right = vote(labels, weights) == query_labels
     return Scores(same_label @ weights, cosines @ weights, is_right.astype(np.float64))
 
@@ -132,8 +134,8 @@ def vote(labels: npt.NDArray[np.integer], weights: npt.NDArray[np.float64]) -> n
     return won
 
 
-def _cosines_of_retrieved(
-    retrieved: npt.NDArray[np.int64], reference_queries: Float32Array, reference_pool: Float32Array
+def cosines_of_retrieved(
+    retrieved: npt.NDArray[np.integer], reference_queries: Float32Array, reference_pool: Float32Array
 ) -> npt.NDArray[np.float64]:
     """The cosines (queries, k) of each query with the pool rows that were retrieved for it."""
     cosines = np.empty(retrieved.shape, np.float64)

@@ -41,6 +41,9 @@ REFERENCE: PointName = (None, None, "reference", None)
 
 MOST_SHOWN = 48
 
+MOST_QUERIES = 5000
+"""Of a split that readings are stored of; of more some stand for all."""
+
 _STEPS = 32767  # of a cosine, from 0 to 1
 _ERRORS = (OSError, EOFError, ValueError, TypeError, AttributeError, MemoryError, zipfile.BadZipFile, zlib.error)
 
@@ -135,9 +138,14 @@ class Reading:
         return {name: Retrieved(ids, cosines) for name, ids, cosines in rows}
 
 
-def rung_file(folder: str, split: ScoredSplit) -> str:
-    """The file of a front rung's :class:`Reading`, by its name within the run; ``folder`` is that of the rung's weights."""
-    return f"{folder}/retrieved-{split}.npz"
+def readable_rows(num_queries: int) -> npt.NDArray[np.int64]:
+    """Rows of the queries that readings are stored of: all, or of very many some, evenly spaced."""
+    return np.linspace(0, num_queries - 1, min(num_queries, MOST_QUERIES)).astype(np.int64)
+
+
+def reading_file(split: ScoredSplit) -> str:
+    """The file of a front rung's :class:`Reading`, by its name within the folder of the rung's weights."""
+    return f"retrieved-{split}.npz"
 
 
 def load_readings(run: Folder, results: Results) -> Readings | None:

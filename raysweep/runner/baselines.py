@@ -6,7 +6,7 @@ trained. ``published``: scores of a table that ships with raysweep.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,45 +19,59 @@ from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.evaluation.published_scores import TABLES
 from raysweep.metrics import retrieval
 from raysweep.metrics.arrays import Float64Array
-from raysweep.metrics.oracle import DEFAULT_BONUSES, oracle_front
+from raysweep.metrics.oracle import DEFAULT_BONUSES, oracle_scores
 from raysweep.results.types import Point
 
 NO_TRIAL: dict[str, Any] = {"trial": None, "step": None}
+
+OnScores = Callable[[Point, retrieval.Scores], None]
+"""Takes a point's per-query scores: those of the reference, of the oracle and of the probe."""
+
+
+def _pass_over(point: Point, scores: retrieval.Scores) -> None:
+    """For callers that need means alone."""
+
 
 MOST_DIFFERENCE = 0.02
 """Between S of R and a published table's: pools of one size differ by less, and other encoders or sizes by more."""
 
 
-def limit_points(evaluation: EvaluationSet) -> Iterator[Point]:
+def limit_points(evaluation: EvaluationSet, on_scores: OnScores = _pass_over) -> Iterator[Point]:
     """The reference encoder's point on this split, then the oracle's, one for each of its bonuses."""
     width = evaluation.reference_queries.shape[1]
-    yield evaluation.point(evaluation.reference_scores, kind="reference", value=None, width=width, **NO_TRIAL)
-    for bonus, (polarity, similarity) in zip(DEFAULT_BONUSES, _oracle_means(evaluation), strict=True):
-        # Means only: the oracle is no encoder, so there is nothing whose spread over queries could be asked for.
-        scores = retrieval.Scores(np.full(1, polarity), np.full(1, similarity))
-        yield evaluation.point(scores, kind="oracle", value=bonus, width=None, **NO_TRIAL)
+    reference_scores = evaluation.reference_scores
+    reference = evaluation.point(reference_scores, kind="reference", value=None, width=width, **NO_TRIAL)
+    on_scores(reference, reference_scores)
+    yield reference
+    for bonus, (polarity, similarity) in zip(DEFAULT_BONUSES, _oracle_scores(evaluation), strict=True):
+        # The point has means only: the oracle is no encoder, whose spread over queries could be asked for.
+        means = retrieval.Scores(polarity.mean(keepdims=True), similarity.mean(keepdims=True))
+        point = evaluation.point(means, kind="oracle", value=bonus, width=None, **NO_TRIAL)
+        on_scores(point, retrieval.Scores(polarity, similarity))
+        yield point
 
 
-def _oracle_means(evaluation: EvaluationSet) -> Float64Array:
-    """Mean P and S of the oracle over all queries, (bonuses, 2), computed block by block of queries."""
+def _oracle_scores(evaluation: EvaluationSet) -> Float64Array:
+    """P and S of the oracle for each query, (bonuses, 2, queries), computed block by block of queries."""
     num_queries = len(evaluation.queries)
-    totals = np.zeros((len(DEFAULT_BONUSES), 2))
+    found = np.empty((len(DEFAULT_BONUSES), 2, num_queries))
     for start in range(0, num_queries, retrieval.QUERIES_PER_BLOCK):
         stop = start + retrieval.QUERIES_PER_BLOCK
         queries = evaluation.reference_queries[start:stop]
         labels = evaluation.query_labels[start:stop]
         cosines = queries @ evaluation.reference_pool.T
         same_label = labels[:, None] == evaluation.pool_labels
-        means = oracle_front(cosines, same_label, evaluation.weights)
-        totals += len(queries) * means
-    return totals / num_queries
+        scores = oracle_scores(cosines, same_label, evaluation.weights)
+        found[:, :, start:stop] = scores.transpose(0, 2, 1)
+    return found
 
 
 @dataclass(frozen=True)
 class Baselines:
     """What ``config`` names, scored on ``evaluations``, by the driver itself: no trial, no worker and no artifact.
 
-    ``stored`` are points that the run has already, which are not scored again. ``seed`` is the sweep's.
+    ``stored`` are points that the run has already, which are not scored again. ``seed`` is the sweep's. ``on_scores`` takes
+    the per-query scores of the probe's points.
     """
 
     config: BaselinesConfig
@@ -66,6 +80,7 @@ class Baselines:
     seed: int
     warn: Callable[[str], None]
     stored: Collection[Point] = ()
+    on_scores: OnScores = field(default=_pass_over, repr=False)
 
     @classmethod
     def check(cls, config: BaselinesConfig) -> None:
@@ -100,7 +115,9 @@ class Baselines:
         width = embeddings.shape[1] + len(head.bias)
         for evaluation in self.evaluations:
             for value, scores in probe.score(head, evaluation, values).items():
-                yield evaluation.point(scores, kind="probe", value=value, width=width, **NO_TRIAL)
+                point = evaluation.point(scores, kind="probe", value=value, width=width, **NO_TRIAL)
+                self.on_scores(point, scores)
+                yield point
 
     def _setfit(self) -> Iterator[Point]:
         config = self.config.setfit

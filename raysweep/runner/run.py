@@ -146,6 +146,7 @@ def run(  # noqa: PLR0913 (one argument for each way in which a run begins)
 def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session], Sweep]) -> RunOutcome:
     sweep: Sweep | None = None
     tracking: Tracking | None = None
+    session: Session | None = None
     ending = FAILED
     with contextlib.ExitStack() as uploads:
         try:
@@ -178,6 +179,8 @@ def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session
             raise
         finally:
             if sweep is not None:  # Ray is down by now, so no trial writes any more
+                if session is not None and sweep.ledger.failure is None:
+                    session.keep_readings(sweep)
                 sweep.finish(*ending)
                 _tell_costs(sweep)
             if tracking is not None:

@@ -25,8 +25,10 @@ from raysweep.prepare.build import prepare
 from raysweep.prepare.plan import Plan
 from raysweep.results.events import PointsScored, SessionStarted
 from raysweep.results.ledger import Ledger
+from raysweep.results.readings import REFERENCE, REFERENCE_FILE
 from raysweep.results.types import Point, Results, RunInfo, ScoredSplit
-from raysweep.runner.baselines import Baselines, limit_points
+from raysweep.runner.baseline_scores import BaselineScores
+from raysweep.runner.baselines import Baselines, OnScores, limit_points
 from raysweep.search.scheduler import Scheduler, make_scheduler
 from raysweep.storage import location
 from raysweep.storage.cache import check_room
@@ -34,6 +36,7 @@ from raysweep.storage.folder import BucketFolder, Folder, open_folder
 from raysweep.sweep import warm_start
 from raysweep.sweep.budget import CostTracker
 from raysweep.sweep.optuna_study import StudyFile
+from raysweep.sweep.readings import ReadingsWriter
 from raysweep.sweep.resume import Resumed, check_links, has_begun
 from raysweep.sweep.sweep import Sweep
 from raysweep.terminal import Display, Log
@@ -91,8 +94,11 @@ class Session:
         self._write_settings(ledger.run)
         self.display.line(f"run: {ledger.run.location}")
         evaluation_sets = self._evaluation_sets()
-        limits = [point for one in evaluation_sets.values() for point in limit_points(one)]
-        baselines = self._baselines(evaluation_sets)
+        scores = BaselineScores(ledger.run)
+        limits = [point for one in evaluation_sets.values() for point in limit_points(one, scores.take)]
+        baselines = self._baselines(evaluation_sets, scores.take)
+        scores.keep()
+        self._keep_reference_reading(ledger.run, evaluation_sets)
         reference_scores = evaluation_sets["dev"].reference_scores
         reference = float(reference_scores.polarity.mean()), float(reference_scores.similarity.mean())
         scheduler = make_scheduler(self.config, self.space, reference)
@@ -121,10 +127,17 @@ class Session:
             self.display.warn(f"resume: {error}: the sampler starts afresh from the trials that there are")
             sweep = self._replayed(resumed, adopt=True)
         evaluation_sets = self._evaluation_sets()
-        baselines = self._baselines(evaluation_sets, resumed.points)
+        scores = BaselineScores(resumed.run)
+        baselines = self._baselines(evaluation_sets, scores.take, resumed.points)
+        self._rescore(scores.lacking(_with_scores(resumed.points)), evaluation_sets, scores.take)
         # Now that nothing is refused any more. The event comes first: config.yaml must always be one that a session had.
         self._record_info(sweep, evaluation_sets)
         self._write_settings(resumed.run)
+        scores.keep()
+        if not resumed.run.exists(REFERENCE_FILE):
+            self._keep_reference_reading(resumed.run, evaluation_sets)
+        if not self.config.report.texts:
+            self._readings_writer(resumed.run).remove_texts()
         if baselines:
             sweep.ledger.append(PointsScored(points=baselines))
         self._announce(sweep.scheduler)
@@ -139,6 +152,46 @@ class Session:
 
         bench = WorkbenchSpec(self.prepared, self.config.evaluation, self.request)
         tune.search(sweep, bench, has_test=self._has_test)
+
+    def keep_readings(self, sweep: Sweep) -> None:
+        """Store what the front's members retrieve. What goes wrong is warned of, since the run has its results without."""
+        try:
+            self._readings_writer(sweep.run).write(sweep.front)
+        except (OSError, InputError) as error:
+            self.display.warn(f"run: what the front's members retrieve could not be stored: {error}")
+
+    def _readings_writer(self, run: Folder) -> ReadingsWriter:
+        return ReadingsWriter(
+            run, self.prepared, self._shown_split, self.config.seed, self.config.report.texts, self.display.warn
+        )
+
+    @property
+    def _shown_split(self) -> ScoredSplit:
+        return "test" if self._has_test else "dev"
+
+    def _keep_reference_reading(self, run: Folder, evaluation_sets: Mapping[ScoredSplit, EvaluationSet]) -> None:
+        shown = evaluation_sets[self._shown_split]
+        run.keep(REFERENCE_FILE, shown.reading({REFERENCE: shown.reference_scores}).content())
+
+    def _rescore(
+        self, points: Sequence[Point], evaluation_sets: Mapping[ScoredSplit, EvaluationSet], on_scores: OnScores
+    ) -> None:
+        """Score points of no trial again, of which a run of an older version has no per-query scores."""
+        for split in {point.split for point in points if point.kind != "probe"}:
+            for _ in limit_points(evaluation_sets[split], on_scores):
+                pass
+        values = sorted({point.value for point in points if point.kind == "probe" and point.value is not None})
+        probes = self.config.baselines.model_copy(update={"probe": values, "setfit": None, "published": None})
+        again = Baselines(
+            probes,
+            self.prepared,
+            list(evaluation_sets.values()),
+            self.config.seed,
+            self.display.warn,
+            on_scores=on_scores,
+        )
+        for _ in again.points():
+            pass
 
     def _packed(self) -> "Session":
         """The session with as many trials on each GPU as the space's most demanding ones leave room for."""
@@ -195,7 +248,10 @@ class Session:
     def _sweep(self, scheduler: Scheduler, ledger: Ledger) -> Sweep:
         study = StudyFile(ledger.folder / "study.journal", self.config.name, scheduler.proposer)
         costs = CostTracker(self.config.budget, self.request.cpus, self.request.gpus)
-        return Sweep(self.config, scheduler, ledger, self.display, costs, study, num_workers=self.request.count)
+        num_queries = len(self.prepared.sentences.ids("dev"))
+        return Sweep(
+            self.config, scheduler, ledger, self.display, costs, study, num_queries, num_workers=self.request.count
+        )
 
     @property
     def _has_test(self) -> bool:
@@ -206,12 +262,12 @@ class Session:
         return {split: EvaluationSet.of(self.prepared, split, self.config.evaluation) for split in splits}
 
     def _baselines(
-        self, evaluation_sets: Mapping[ScoredSplit, EvaluationSet], stored: Sequence[Point] = ()
+        self, evaluation_sets: Mapping[ScoredSplit, EvaluationSet], on_scores: OnScores, stored: Sequence[Point] = ()
     ) -> tuple[Point, ...]:
         """The points of the baselines that a run has not stored yet. InputError where one of them cannot be scored."""
         evaluations = list(evaluation_sets.values())
         baselines = Baselines(
-            self.config.baselines, self.prepared, evaluations, self.config.seed, self.display.warn, stored
+            self.config.baselines, self.prepared, evaluations, self.config.seed, self.display.warn, stored, on_scores
         )
         points: list[Point] = []
         seconds: dict[str, float] = defaultdict(float)  # by kind
@@ -288,6 +344,11 @@ class Session:
             self.display.line(f"search: at most {steering.workers} at a time, as raysweep control asked for")
         if steering.is_paused:
             self.display.warn(f"search: paused, as it was left; to let it go on: raysweep control {run} --resume")
+
+
+def _with_scores(points: Sequence[Point]) -> list[Point]:
+    """Those of no trial whose per-query scores a run keeps."""
+    return [point for point in points if point.kind in ("reference", "oracle", "probe")]
 
 
 def _new_run(config: SweepConfig, display: Display) -> Folder:

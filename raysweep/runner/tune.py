@@ -32,11 +32,12 @@ from raysweep.control.mailbox import Inbox, Mailbox, watched
 from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.results.ledger import checkpoint_folder, point_folder, point_name
+from raysweep.results.readings import Reading
 from raysweep.results.types import Node, RungProgress
 from raysweep.runner.node_watch import node_type
 from raysweep.runner.preemption import DrainWatch, watch_for_notices
 from raysweep.runner.pulse import FrozenWatch, Listener, Pulse, PulseWatch, Silence, kill, kill_all, listen
-from raysweep.runner.workers import WorkbenchSpec, open_workbench, score_on_test
+from raysweep.runner.workers import WorkbenchSpec, keep_scores, open_workbench, score_on_test
 from raysweep.storage.failure import is_of_storage
 from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.storage.scratch import process_folder
@@ -272,10 +273,22 @@ class TrialActor(tune.Trainable):
 
     def save_weights(self, result: RungResult) -> None:
         """Keep the rung's weights and scores in the run's folder."""
-        run, name = self.task.sweep.run, point_folder(self.task.leg.number, result.step)
-        save_point(run.path / name, self.bench.model, self.bench.head, result.points)
+        run, trial, step = self.task.sweep.run, self.task.leg.number, result.step
+        keep_scores(run, "dev", trial, step, result.points)
+        name = point_folder(trial, step)
+        save_point(run.path / name, self.bench.model, self.bench.head, self.reading(result))
         run.store(name)
         run.let_go(name)
+
+    def reading(self, result: RungResult) -> Reading | None:
+        """What the rung's points retrieve on dev, where that is the split that is shown."""
+        if self.bench.shown_split != "dev":
+            return None
+        points = result.points
+        if any(scores.retrieved is None for scores in points.values()):  # of a checkpoint, which does not hold it
+            points = self.bench.measure(self.bench.dev, list(points))
+        trial = self.task.leg.number
+        return self.bench.dev.reading({(trial, result.step, *key): scores for key, scores in points.items()})
 
 
 @functools.cache

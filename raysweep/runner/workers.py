@@ -1,9 +1,10 @@
 """Work on the cluster beside trials: measuring memory, scoring the test split, each process's workbench."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import ray
 
 from raysweep.cluster import Request
@@ -11,10 +12,14 @@ from raysweep.config.sweep import EvaluationConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
+from raysweep.metrics.retrieval import Scores
 from raysweep.results.ledger import point_folder
+from raysweep.results.query_scores import PackedScores, rung_file
+from raysweep.results.readings import reading_file
+from raysweep.results.types import PointKey, ScoredSplit
 from raysweep.storage.folder import Folder
 from raysweep.sweep.front_scores import FrontRung
-from raysweep.training.weights import read_point, save_scores
+from raysweep.training.weights import read_point
 from raysweep.training.workbench import Workbench
 
 
@@ -73,14 +78,28 @@ def _measure_memory(spec: WorkbenchSpec, trials: Sequence[TrialConfig]) -> GpuMe
     return GpuMemory(peak, torch.cuda.get_device_properties(0).total_memory)
 
 
+def keep_scores(run: Folder, split: ScoredSplit, trial: int, step: int, scores: Mapping[PointKey, Scores]) -> None:
+    """Store the per-query scores of a rung's points in the run's folder."""
+    names = [(trial, step, *key) for key in scores]
+    polarity = np.stack([each.polarity for each in scores.values()])
+    similarity = np.stack([each.similarity for each in scores.values()])
+    packed = PackedScores.pack(names, polarity, similarity)
+    run.keep(rung_file(split, trial, step), packed.content())
+
+
 def score_on_test(bench: Workbench, run: Folder, rung: FrontRung) -> list[dict[str, Any]]:
-    """A front rung's points on the test split, as an event holds them; its per-query scores go into the run's folder."""
+    """A front rung's points on the test split, as an event holds them.
+
+    Their per-query scores, and what they retrieve, go into the run's folder.
+    """
     name = point_folder(rung.trial, rung.step)
     weights, head = read_point(run.fetch(name))
     bench.reset(weights, head)
     scores = bench.measure(bench.test, rung.keys)
-    run.store(f"{name}/{save_scores(run.path / name, 'test', scores)}")
     run.let_go(name)
+    keep_scores(run, "test", rung.trial, rung.step, scores)
+    reading = bench.test.reading({(rung.trial, rung.step, *key): each for key, each in scores.items()})
+    run.keep(f"{name}/{reading_file('test')}", reading.content())
     return bench.describe(bench.test, scores)
 
 

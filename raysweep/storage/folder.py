@@ -47,6 +47,9 @@ class Folder(Protocol):
     def put(self, name: str, content: bytes) -> None:
         """Store a file of this content, whole or not at all, in place of one that is there."""
 
+    def keep(self, name: str, content: bytes) -> None:
+        """As :meth:`put`, and the file outlives a power failure once this returns."""
+
     def store(self, name: str = "") -> None:
         """Have what is under ``path`` stored, whole, before this returns; it outlives a power failure then."""
 
@@ -115,11 +118,19 @@ class LocalFolder:
         return found
 
     def put(self, name: str, content: bytes) -> None:
+        self._put(name, content, lambda temporary: None)
+
+    def keep(self, name: str, content: bytes) -> None:
+        self._put(name, content, flush)
+        self.store(name)
+
+    def _put(self, name: str, content: bytes, before_it_has_its_name: Callable[[Path], None]) -> None:
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
         try:
             temporary.write_bytes(content)
+            before_it_has_its_name(temporary)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -231,6 +242,9 @@ class BucketFolder:
 
     def put(self, name: str, content: bytes) -> None:
         self.bucket.write(self.object_name(name), content)
+
+    def keep(self, name: str, content: bytes) -> None:
+        self.put(name, content)
 
     def store(self, name: str = "") -> None:
         path = self.path / name

@@ -13,7 +13,10 @@ CHECKPOINTS = "checkpoints"
 
 
 class WeightStore:
-    """The folders of a run's points, one a rung, that hold weights. ``limit`` bytes bound them and the checkpoints."""
+    """The folders of a run's points, one a rung, that hold weights.
+
+    ``limit`` bytes bound them, the checkpoints, and what else the run keeps, which callers name as ``others``, in bytes.
+    """
 
     def __init__(self, run: Path | Folder, limit: int) -> None:
         self._run, self._limit = as_folder(run), limit
@@ -34,11 +37,11 @@ class WeightStore:
         for name in candidates - needed:
             self._run.remove(f"{POINTS}/{name}")
 
-    def is_full(self, front: Sequence[Point]) -> bool:
-        """Whether the front's weights and the checkpoints take more than the bound."""
-        return self._num_bytes(self._present(front)) > self._limit
+    def is_full(self, front: Sequence[Point], others: int = 0) -> bool:
+        """Whether the front's weights, the checkpoints and the others take more than the bound."""
+        return self._num_bytes(self._present(front)) + others > self._limit
 
-    def shrink(self, front: Sequence[Point]) -> list[Point]:
+    def shrink(self, front: Sequence[Point], others: int = 0) -> list[Point]:
         """While there is too much on disk, remove the weights that the front loses least hypervolume by.
 
         One rung's weights always stay. Returns a point of each rung whose weights were removed.
@@ -49,7 +52,7 @@ class WeightStore:
 
         lost = []
         present = self._present(front)
-        while len(present) > 1 and self._num_bytes(present) > self._limit:
+        while len(present) > 1 and self._num_bytes(present) + others > self._limit:
             least = min(present, key=hypervolume_and_name)
             self._run.remove(f"{POINTS}/{least}")
             present.remove(least)

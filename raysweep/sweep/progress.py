@@ -10,14 +10,12 @@ from typing import Any, NamedTuple, cast
 from raysweep.config.sweep import BudgetConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.results.events import RungFinished
+from raysweep.results.query_scores import PointName
 from raysweep.results.types import Point
 from raysweep.results.views import front_members
 from raysweep.search.scheduler import Scheduler, TrialState
 from raysweep.sweep.optuna_study import StudyFile
 from raysweep.trial_status import TrialStatus
-
-PointName = tuple[int | None, int | None, str, float | None]
-"""A point's trial, step, kind and value."""
 
 
 class Verdict(NamedTuple):

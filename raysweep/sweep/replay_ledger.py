@@ -17,6 +17,7 @@ from raysweep.results.events import (
     TrialRevived,
     TrialStarted,
 )
+from raysweep.results.types import Point
 from raysweep.search.scheduler import Scheduler
 from raysweep.sweep.budget import CostTracker
 from raysweep.sweep.progress import Progress, Verdict
@@ -35,6 +36,7 @@ class LedgerReplay:
         self.seconds = 0.0  # that the sweep had run at the last event
         self.steering = Steering()
         self.unfinished: dict[int, Verdict | None] = {}  # trials on a worker, with what their last rung meant for them
+        self.points: list[Point] = []  # of all rungs
         self._scheduler, self._progress, self._costs, self._adopt = scheduler, progress, costs, adopt
 
     def take_all(self, events: Iterable[Event]) -> None:
@@ -92,6 +94,7 @@ class LedgerReplay:
         self._resume_if_held(event.trial)
         if event.node is not None:
             self._costs.last_node = event.node
+        self.points += event.points
         self.unfinished[event.trial] = self._progress.count(event)
 
     def _resume_if_held(self, number: int) -> None:

@@ -30,6 +30,7 @@ from raysweep.results.events import (
     TrialStarted,
 )
 from raysweep.results.ledger import Ledger, checkpoint_folder, point_folder, write_dependence
+from raysweep.results.query_scores import PointName
 from raysweep.results.types import Mean, Node, Point, RungProgress, point_problem
 from raysweep.search.replicates import MeanScores
 from raysweep.search.scheduler import Scheduler, TrialState
@@ -37,9 +38,10 @@ from raysweep.storage.folder import Folder
 from raysweep.sweep.budget import CostTracker, ReachedLimit
 from raysweep.sweep.disk import WeightStore
 from raysweep.sweep.failures import Blame, Failures, Loss
+from raysweep.sweep.kept_scores import KeptScores
 from raysweep.sweep.node_meter import NodeMeter
 from raysweep.sweep.optuna_study import StudyFile
-from raysweep.sweep.progress import PointName, Progress, Verdict
+from raysweep.sweep.progress import Progress, Verdict
 from raysweep.sweep.replay_ledger import LedgerReplay
 from raysweep.sweep.status import SweepStatus
 from raysweep.sweep.steering import Steering
@@ -74,6 +76,7 @@ class Sweep:
     display: Display
     costs: CostTracker
     study: StudyFile
+    num_queries: int  # of dev
     assignments: dict[int, Assignment] = field(default_factory=dict)
     cause: ReachedLimit | None = None  # why no more trials are handed out before all are done
     given_up: str | None = None  # the same, where too many trials failed
@@ -85,6 +88,7 @@ class Sweep:
         self.progress = Progress(self.config.budget, self.scheduler, self.study)
         max_bytes = int(self.config.storage.max_gib * 2**30)
         self._weights = WeightStore(self.run, max_bytes)
+        self._scores = KeptScores(self.run, self.num_queries)
         self._failures = Failures(self.config.resources)
         self._slowest_rung_seconds = 0.0  # of this session
         self.short_of_memory: set[int] = set()  # trials that lost a process of this session for want of it
@@ -271,6 +275,7 @@ class Sweep:
             write_dependence(self.run, name, self.ledger.position)
         front_before = self.front
         verdict = self.progress.count(rung)
+        self._scores.take(rung.points, self.front, self.scheduler.trials[rung.trial].replicate_of)
         self._bound_disk([*front_before, *rung.points])
         self._announce(rung)
         return verdict
@@ -413,6 +418,9 @@ class Sweep:
         """Come to where these events of a ledger led; :class:`LedgerReplay` says what ``adopt`` means, and what may fail."""
         replayed = LedgerReplay(self.scheduler, self.progress, self.costs, adopt=adopt)
         replayed.take_all(events)
+        original_of = {number: trial.replicate_of for number, trial in self.scheduler.trials.items()}
+        repeats = {number: original for number, original in original_of.items() if original is not None}
+        self._scores.restore(replayed.points, self.front, repeats)
         kept = self.run.names("checkpoints")
         for number, trial in self.scheduler.trials.items():
             if trial.status in self.progress.ended and Path(checkpoint_folder(number)).name in kept:
@@ -443,7 +451,10 @@ class Sweep:
                 self._pay(number)
                 self._interrupt(number, reason)
             self._weights.keep_only(self.front)  # all others, also a rung cut off between its weights and its report
-            self._weights.shrink(self.front)
+            self._weights.shrink(self.front, self._scores.num_bytes)
+            self._scores.tidy()
+            if status not in ("interrupted", "failed"):  # which may have to be over soon
+                self._scores.pack(self.display.warn)
             self.count_nodes(at_once=True)
             self._log(SessionFinished(status=status, reason=reason, seconds=self.seconds))
         finally:
@@ -484,10 +495,11 @@ class Sweep:
         """
         reached = f"storage.max_gib, {self.config.storage.max_gib:g}, is reached"
         self._weights.keep_only(self.front, among=points)
-        held = self._held_from_the_worst() if self._weights.is_full(self.front) else []
-        while held and self._weights.is_full(self.front):
+        others = self._scores.num_bytes
+        held = self._held_from_the_worst() if self._weights.is_full(self.front, others) else []
+        while held and self._weights.is_full(self.front, others):
             self._end(held.pop(0), Verdict(TrialStatus.STOPPED, f"{reached}, and it was the worst held trial"))
-        for point in self._weights.shrink(self.front):
+        for point in self._weights.shrink(self.front, others):
             self.display.warn(
                 f"{reached}: the weights of {point.name}, which adds least to the front, are removed; its scores stay"
             )

@@ -1,16 +1,14 @@
-"""The weights and per-query scores of a rung, kept while one of its points may be on the front."""
+"""The weights of a rung, and what its points retrieve, kept while one of them may be on the front."""
 
 import uuid
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from raysweep.evaluation.operating_points import Head
-from raysweep.metrics.retrieval import Scores
-from raysweep.results.types import PointKey, key_name
+from raysweep.results.readings import Reading, reading_file
 from raysweep.storage.folder import flush
 
 if TYPE_CHECKING:
@@ -18,10 +16,11 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-def save_point(
-    folder: Path, model: "SentenceTransformer", head: Head | None, scores: Mapping[PointKey, Scores]
-) -> None:
-    """Write the trained weights (frozen ones are the base model's), the head and dev scores, whole or not at all."""
+def save_point(folder: Path, model: "SentenceTransformer", head: Head | None, reading: Reading | None = None) -> None:
+    """Write the trained weights (frozen ones are the base model's) and the head, whole or not at all.
+
+    With them the ``reading`` on dev, of a run that has no test split.
+    """
     from safetensors.torch import save_file
 
     if folder.is_dir():  # a trial that went on from its checkpoint repeats its last rung
@@ -35,19 +34,10 @@ def save_point(
     save_file(trained, temporary / "trained.safetensors")
     if head is not None:
         np.savez(temporary / "head.npz", weight=head.weight, bias=head.bias)
-    save_scores(temporary, "dev", scores)
+    if reading is not None:
+        (temporary / reading_file("dev")).write_bytes(reading.content())
     flush(temporary)
     temporary.rename(folder)
-
-
-def save_scores(folder: Path, split: str, scores: Mapping[PointKey, Scores]) -> str:
-    """Write per-query scores: for each point an array (2, queries), polarity above similarity. The file, ``SPLIT.npz``."""
-    arrays: dict[str, Any] = {}
-    for key, each in scores.items():
-        arrays[key_name(key)] = np.stack([each.polarity, each.similarity])
-    name = f"{split}.npz"
-    np.savez(folder / name, **arrays)
-    return name
 
 
 def read_point(folder: Path) -> "tuple[dict[str, torch.Tensor], Head | None]":

@@ -16,7 +16,7 @@ from raysweep.evaluation import operating_points
 from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.evaluation.operating_points import Head, TunedEncoder
 from raysweep.metrics import retrieval
-from raysweep.results.types import PointKey, point_values
+from raysweep.results.types import PointKey, ScoredSplit, point_values
 
 if TYPE_CHECKING:
     import torch
@@ -92,6 +92,11 @@ class Workbench:
     def test(self) -> EvaluationSet:
         """The split that the front is reported on."""
         return EvaluationSet.of(self.prepared, "test", self.evaluation)
+
+    @property
+    def shown_split(self) -> ScoredSplit:
+        """The split whose readings a report shows: test, or dev where there is no test."""
+        return "test" if len(self.prepared.sentences.ids("test")) else "dev"
 
     def reset(self, weights: "dict[str, torch.Tensor] | None" = None, head: Head | None = None) -> None:
         """Put the base weights back, then ``weights`` (a subset) over them."""

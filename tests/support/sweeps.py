@@ -53,7 +53,7 @@ def assemble(config: SweepConfig, space: Space, ledger: Ledger) -> tuple[Sweep, 
     scheduler = make_scheduler(config, space, REFERENCE)
     study = StudyFile(ledger.folder / "study.journal", "s", scheduler.proposer)
     costs = CostTracker(config.budget, cpus=2, gpus=0.5)
-    return Sweep(config, scheduler, ledger, ConsoleDisplay(Console(file=out, width=300)), costs, study), out
+    return Sweep(config, scheduler, ledger, ConsoleDisplay(Console(file=out, width=300)), costs, study, 9), out
 
 
 def rung(config: TrialConfig, step: int) -> dict[str, Any]:

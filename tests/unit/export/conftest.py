@@ -68,7 +68,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> t
         )
         ledger.append(TrialStarted(trial=number, config=trial.model_dump(exclude_none=True)))
         (result,) = engine.rungs(trial, bench, seed=number, num_rungs=1)
-        save_point(folder / "points" / point_name(number, 1), bench.model, bench.head, result.points)
+        save_point(folder / "points" / point_name(number, 1), bench.model, bench.head)
         points = [Point(**{**p, "trial": number, "step": 1}) for p in bench.describe(bench.dev, result.points)]
         rung = {"trial": number, "step": 1, "examples_seen": 96, "seconds": 1.0, "loss": result.loss}
         ledger.append(RungFinished(**rung, stop=None, points=tuple(points)))

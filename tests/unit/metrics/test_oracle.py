@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raysweep.metrics import oracle
-from raysweep.metrics.oracle import DEFAULT_BONUSES, oracle_front
+from raysweep.metrics.oracle import DEFAULT_BONUSES, oracle_front, oracle_scores
 
 
 def naive_oracle(cosines, same_label, weights, bonuses):
@@ -64,3 +64,14 @@ def test_no_retrieval_passes_the_oracle():
 def test_oracle_refuses_shapes_that_do_not_fit():
     with pytest.raises(ValueError, match="k is 4"):
         oracle_front(np.zeros((2, 3)), np.zeros((2, 3), dtype=bool), np.full(4, 0.25))
+
+
+def test_the_scores_of_each_query_are_those_of_its_own_oracle():
+    rng = np.random.default_rng(3)
+    cosines, same_label = rng.uniform(-1, 1, (7, 30)), rng.random((7, 30)) < 0.4
+    weights = np.array([0.5, 0.3, 0.2])
+    scores = oracle_scores(cosines, same_label, weights, (0.0, 0.3))
+    assert scores.shape == (2, 7, 2)
+    for query in range(7):
+        own = oracle_front(cosines[query, None], same_label[query, None], weights, (0.0, 0.3))
+        np.testing.assert_allclose(scores[:, query], own, rtol=1e-12)

@@ -9,22 +9,22 @@ import pytest
 import torch
 
 from raysweep.evaluation.operating_points import Head
-from raysweep.metrics.retrieval import Scores
+from raysweep.results.readings import Reading
 from raysweep.training.weights import read_point, save_point
 from support.flushes import note_flushes
 
 MODEL: Any = torch.nn.Linear(3, 2)
 HEAD = Head(np.ones((2, 3), np.float32), np.zeros(2, np.float32))
-SCORES = {("plain", None): Scores(np.zeros(4), np.ones(4))}
+READING = Reading(((0, 1, "plain", None),), np.zeros((1, 4, 2), np.int64), np.ones((1, 4, 2), np.float32))
 
 
 def test_a_rung_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a power failure could leave the name with empty files, and the trial that goes on would keep them."""
     flushed = note_flushes(monkeypatch)
     folder = tmp_path / "points" / "trial-0000-step-001"
-    save_point(folder, MODEL, HEAD, SCORES)
+    save_point(folder, MODEL, HEAD, READING)
     within = re.compile(rf"{folder.parent}/\.{folder.name}\.[0-9a-f]{{8}}/?(.*)")
     names = {found[1] for each in flushed if (found := within.fullmatch(each))}
-    assert names == {"", "trained.safetensors", "head.npz", "dev.npz"}
+    assert names == {"", "trained.safetensors", "head.npz", "retrieved-dev.npz"}
     weights, head = read_point(folder)
     assert weights.keys() == {"weight", "bias"} and head is not None
