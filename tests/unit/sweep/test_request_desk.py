@@ -306,6 +306,32 @@ def test_each_request_acts_once_though_the_driver_dies_before_it_answers(tmp_pat
     assert again.mailbox.waiting() == []
 
 
+def test_a_letter_that_comes_twice_is_answered_once(tmp_path: Path) -> None:
+    """The thread that looks for letters may have read one just before it was answered."""
+    desk = Desk.begin(tmp_path)
+    identity = desk.mailbox.leave(Request(action="stop-trial", trial=0))
+    (letter,) = desk.mailbox.waiting()
+    letters = [letter, letter]
+    RequestDesk(desk.sweep, desk.mailbox, lambda: letters).serve()
+    assert not (desk.mailbox.answer_to(identity) or pytest.fail("none")).accepted
+    assert (desk.mailbox.answer_to(identity), desk.out.getvalue().count("refused")) == (None, 1)
+
+
+def test_nothing_is_tried_once_the_search_is_over(tmp_path: Path) -> None:
+    desk = Desk.begin(tmp_path, early_stopping__plateau="{trials: 1, growth: 0.5}")
+    desk.sweep.is_over = True
+    assert "the search is over" in desk.refused("try", config={"loss": "softmax"})
+    desk.sweep.is_over = False
+    for _ in range(3):
+        number = desk.next()
+        for step in range(1, 5):
+            desk.rung(number, step)
+        desk.sweep.rest(number)
+        if desk.sweep.scheduler.on_plateau:
+            break
+    assert "the search is over" in desk.refused("try", config={"loss": "softmax"})
+
+
 def test_storage_that_fails_to_take_an_answer_does_not_end_the_sweep(tmp_path: Path) -> None:
     desk = Desk.begin(tmp_path)
     answer_of = desk.mailbox.answer
