@@ -6,6 +6,7 @@ from dataclasses import dataclass
 Pair = tuple[float, float]  # P and S, in [0, 1]
 
 LABEL_WIDTH = 6  # of the numbers beside the axis of P
+NUM_LABEL_LINES = 3  # above and below the points
 LEAST_RANGE = 0.002  # of an axis, so that equal scores do not fill it
 MARGIN = 0.04  # of an axis, beyond its outermost points
 
@@ -50,19 +51,33 @@ def scatter(layers: Sequence[Layer], width: int, height: int) -> list[str]:
     points = [point for layer in layers for point in layer.points]
     if not points:
         return []
-    rows = Axis.of((polarity for polarity, _ in points), max(2, height - 3))
-    columns = Axis.of((similarity for _, similarity in points), max(8, width - LABEL_WIDTH - 2))
+    polarities = [polarity for polarity, _ in points]
+    similarities = [similarity for _, similarity in points]
+    rows = Axis.of(polarities, max(2, height - NUM_LABEL_LINES))
+    columns = Axis.of(similarities, max(8, width - LABEL_WIDTH - 2))
+    margin = " " * LABEL_WIDTH
+    return [
+        "P".rjust(LABEL_WIDTH),
+        *_lines(layers, rows, columns),
+        f"{margin} +{'-' * columns.num_cells}",
+        _label_of_columns(columns),
+    ]
+
+
+def _lines(layers: Sequence[Layer], rows: Axis, columns: Axis) -> list[str]:
+    """The points between the axes, from the highest P down, with the ends of its axis beside them."""
     cells = [[" "] * columns.num_cells for _ in range(rows.num_cells)]
     for layer in layers:
         for polarity, similarity in layer.points:
-            cells[rows.cell(polarity)][columns.cell(similarity)] = layer.sign
-    lines = ["P".rjust(LABEL_WIDTH)]
-    for index in reversed(range(rows.num_cells)):
-        is_end = index in (0, rows.num_cells - 1)
-        label = _shown(rows.low if index == 0 else rows.high) if is_end else ""
-        lines.append(f"{label.rjust(LABEL_WIDTH)} |{''.join(cells[index])}".rstrip())
-    lines.append(f"{' ' * LABEL_WIDTH} +{'-' * columns.num_cells}")
-    return [*lines, _label_of_columns(columns)]
+            row = cells[rows.cell(polarity)]
+            row[columns.cell(similarity)] = layer.sign
+    labels = [""] * rows.num_cells
+    labels[0], labels[-1] = _shown(rows.low), _shown(rows.high)
+    lines = []
+    for label, row in zip(labels, cells, strict=True):
+        text = "".join(row)
+        lines.append(f"{label.rjust(LABEL_WIDTH)} |{text}".rstrip())
+    return lines[::-1]
 
 
 def _label_of_columns(columns: Axis) -> str:

@@ -1,7 +1,7 @@
 """A run at one moment as a person sees it: a line, and below it the trials, the front and a plot."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -12,11 +12,14 @@ from raysweep.control.request import plain
 from raysweep.report.statuses import STATUS_STYLES
 from raysweep.report.summary import Member, Summary, summarise
 from raysweep.report.tables import describe, kind_name, show, show_area, show_share
-from raysweep.results.types import Results
+from raysweep.results.types import Point, Results
 from raysweep.results.views import varied_parameters
 from raysweep.terminal import duration
 from raysweep.watch.moment import Moment
-from raysweep.watch.scatter import Layer, scatter
+from raysweep.watch.scatter import Layer, Pair, scatter
+
+COLUMNS = ("", "trial", "rung", "kind", "P", "S", "retention", "configuration")
+TEXT_COLUMNS = ("", "kind", "configuration")
 
 PLOT_HEIGHT = 16
 LEAST_PLOT_HEIGHT = 8
@@ -63,13 +66,16 @@ def _heights(height: int | None, num_members: int) -> tuple[int, int]:
 
 
 def _trials_and_front(summary: Summary) -> Iterator[str]:
-    results = summary.results
-    yield f"{_num_begun(results)} of {results.info.num_trials} trials begun: {_counted(results)}"
+    results, members = summary.results, summary.members
+    num_trials = results.info.num_trials
+    yield f"{_num_begun(results)} of {num_trials} trials begun: {_counted(results)}"
     if results.workers is not None:
         yield f"at most {results.workers} at a time"
-    if best := next((member.dev for member in summary.members if member.is_best), None):
-        yield f"front {len(summary.members)}, best P {show(best.polarity)} S {show(best.similarity)}"
-    if area := summary.areas.get("dev"):
+    for best in (member.dev for member in members if member.is_best):
+        scores = f"P {show(best.polarity)} S {show(best.similarity)}"
+        yield f"front {len(members)}, best {scores}"
+    area = summary.areas.get("dev")
+    if area is not None:
         share = "" if area.share is None else f", {show_share(area.share)} of the oracle's"
         yield f"hypervolume {show_area(area.front)}{share}"
 
@@ -88,21 +94,29 @@ def _counted(results: Results) -> str:
 def _table(summary: Summary, num_members: int) -> Table:
     """The front by falling similarity: of many members the knee, the best, and then those from the top."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, show_edge=False)
-    for column in ("", "trial", "rung", "kind", "P", "S", "retention"):
-        table.add_column(column, justify="left" if column in ("", "kind") else "right", no_wrap=True)
-    table.add_column("configuration", no_wrap=True, overflow="ellipsis")
-    varied = varied_parameters(summary.results.trials)
-    configurations = {trial.trial: describe(trial.config, varied) for trial in summary.results.trials}
+    for column in COLUMNS:
+        is_text = column in TEXT_COLUMNS
+        table.add_column(column, justify="left" if is_text else "right", no_wrap=True, overflow="ellipsis")
+    trials = summary.results.trials
+    varied = varied_parameters(trials)
+    configurations = {trial.trial: describe(trial.config, varied) for trial in trials}
     for member in _shown_members(summary.members, num_members):
-        point = member.dev
-        scores = (show(point.polarity), show(point.similarity), show(point.retention))
-        configuration = configurations.get(point.trial or 0, "")
-        cells = (_mark(member), str(point.trial), str(point.step), kind_name(point), *scores, configuration)
-        table.add_row(*(Text(plain(cell)) for cell in cells))
+        cells = _cells(member, configurations)
+        table.add_row(*map(Text, cells))
     num_left = len(summary.members) - num_members
     if num_left > 0:
-        table.add_row("", *[""] * 6, Text(f"and {num_left} more"))
+        empty = [""] * (len(COLUMNS) - 1)
+        table.add_row(*empty, f"and {num_left} more")
     return table
+
+
+def _cells(member: Member, configurations: Mapping[int, str]) -> list[str]:
+    """The row of a member of the front."""
+    point = member.dev
+    scores = (point.polarity, point.similarity, point.retention)
+    configuration = configurations.get(point.trial or 0, "")
+    names = (_mark(member), str(point.trial), str(point.step), kind_name(point))
+    return [plain(cell) for cell in (*names, *map(show, scores), configuration)]
 
 
 def _shown_members(members: Sequence[Member], num_members: int) -> list[Member]:
@@ -119,14 +133,21 @@ def _mark(member: Member) -> str:
 
 def _plot(summary: Summary, width: int, height: int) -> list[str]:
     """P against S on dev: all rungs of all trials, the front, its knee and the reference encoder."""
-    points = [point for point in summary.results.points if point.split == "dev" and point.trial is not None]
-    reference = summary.references.get("dev")
+    on_dev = [point for point in summary.results.points if point.split == "dev"]
+    rungs = [point for point in on_dev if point.trial is not None]
+    reference = [point for point in on_dev if point.kind == "reference"]
+    front = [member.dev for member in summary.members]
     knee = [member.dev for member in summary.members if member.is_knee]
     layers = [
-        Layer("·", "rungs", [(point.polarity, point.similarity) for point in points]),
-        Layer("R", "reference encoder", [] if reference is None else [(reference.polarity, reference.similarity)]),
-        Layer("●", "front", [(member.dev.polarity, member.dev.similarity) for member in summary.members]),
-        Layer("★", "knee", [(point.polarity, point.similarity) for point in knee]),
+        Layer("·", "rungs", _pairs(rungs)),
+        Layer("R", "reference encoder", _pairs(reference)),
+        Layer("●", "front", _pairs(front)),
+        Layer("★", "knee", _pairs(knee)),
     ]
     lines = scatter(layers, min(width, MOST_PLOT_WIDTH), height)
-    return [*lines, "  ".join(f"{layer.sign} {layer.legend}" for layer in layers if layer.points)]
+    legends = [f"{layer.sign} {layer.legend}" for layer in layers if layer.points]
+    return [*lines, "  ".join(legends)]
+
+
+def _pairs(points: Iterable[Point]) -> list[Pair]:
+    return [(point.polarity, point.similarity) for point in points]
