@@ -10,7 +10,7 @@ from raysweep.report.summary import Member, Summary
 from raysweep.report.tables import kind_name
 from raysweep.results.types import Point
 
-MAX_POINTS = 12_000  # beyond the front's; more can be told apart on no screen, and each costs 20 bytes
+MAX_POINTS = 6_000  # beyond the front's; more can be told apart on no screen, and each costs 20 bytes
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ def query_intervals(member: Member, split: ScoredSplit, num_queries: int | None)
     if not point.polarity_std and not point.similarity_std:
         return None
     return {
+        "level": 0.95,
         "p": _around(point.polarity, half_width(point.polarity_std, num_queries)),
         "s": _around(point.similarity, half_width(point.similarity_std, num_queries)),
     }

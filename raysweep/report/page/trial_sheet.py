@@ -10,6 +10,8 @@ from raysweep.report.summary import Summary, TrialSummary
 from raysweep.report.tables import ABSENT, short, show
 from raysweep.results.views import varied_parameters
 
+MANY_TRIALS = 200  # the table of more is laid out once it comes into view
+
 
 @dataclass(frozen=True)
 class Column:
@@ -42,7 +44,8 @@ def trial_sheet(summary: Summary) -> str:
     head = "".join(_head_cell(column) for column in columns)
     rows = "".join(_row(each, names, columns) for each in summary.trials)
     body = f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
-    return scrolling(f'<table id="trial-sheet">{body}</table>', "Table of trials", is_long=True)
+    box = scrolling(f'<table id="trial-sheet">{body}</table>', "Table of trials", is_long=True)
+    return f'<div class="late">{box}</div>' if len(summary.trials) > MANY_TRIALS else box
 
 
 def _parameter_columns(summary: Summary, names: Iterable[str]) -> list[Column]:

@@ -309,7 +309,7 @@ function intervalSeries(members, scheme) {
   const data = [];
   for (const member of members) {
     const interval = member.intervals[selection.split];
-    if (interval && isShown(member) && isPointSelected(member.point)) {
+    if (interval && interval.p && isShown(member) && isPointSelected(member.point)) {
       const [s, p] = position(member.point, selection.split);
       data.push([s, p, ...interval.s, ...interval.p]);
     }

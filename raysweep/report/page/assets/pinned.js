@@ -58,8 +58,17 @@ function scoreTable(place) {
     });
     return element("tr", {}, element("th", { scope: "row" }, name), ...cells);
   });
+  const certainties = splits.map((split) => (member ? member.intervals[split] : {}) || {});
+  if (certainties.some((certainty) => certainty.stability != null)) {
+    const cells = certainties.map(({ stability }) => element("td", { class: "n" }, stability == null ? ABSENT : shownShare(stability)));
+    rows.push(element("tr", {}, element("th", { scope: "row" }, "stability"), ...cells));
+  }
   const table = element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
-  return element("div", { class: "scroll" }, table);
+  const level = certainties.map((certainty) => certainty.level).find((each) => each != null);
+  const words = level == null ? "" : `Small: ${shownShare(level)} intervals over queries.`;
+  const stable = rows.length > names.length ? " Stability: the share of resamples of the queries in which it is on the front." : "";
+  const told = words ? element("p", { class: "hint" }, words + stable) : null;
+  return element("div", { class: "scroll" }, table, told);
 }
 
 function exportParts(member) {

@@ -10,6 +10,7 @@ function marksOf(place) {
   const marks = ["on the front"];
   if (member.knee) marks.push("★ knee");
   if (member.best) marks.push("◆ best objective");
+  if (Object.values(member.intervals).some((certainty) => certainty && certainty.inKneeRegion)) marks.push("in the knee's region");
   if (!member.feasible) marks.push("misses a constraint");
   return marks;
 }
@@ -32,9 +33,11 @@ function scorePairs(place, split) {
   const pairs = [
     ["P", shownScore(scores.p) + intervalText(member, split, "p")],
     ["S", shownScore(scores.s) + intervalText(member, split, "s")],
-    ["retention", shownScore(scores.r)],
+    ["retention", shownScore(scores.r) + intervalText(member, split, "r")],
   ];
   if (scores.a != null) pairs.push(["accuracy", shownScore(scores.a)]);
+  const certainty = member && member.intervals[split];
+  if (certainty && certainty.stability != null) pairs.push(["stability", shownShare(certainty.stability)]);
   return pairs;
 }
 

@@ -27,6 +27,10 @@ function shownScore(score) {
   return score == null ? ABSENT : score.toFixed(1);
 }
 
+function shownShare(share) {
+  return `${Math.round(100 * share)}%`;
+}
+
 /** A number in few characters. */
 function shortNumber(value) {
   if (value == null) return ABSENT;
