@@ -21,6 +21,9 @@ from raysweep.watch.scatter import Layer, Pair, scatter
 COLUMNS = ("", "trial", "rung", "kind", "P", "S", "retention", "configuration")
 TEXT_COLUMNS = ("", "kind", "configuration")
 
+GAP = 2  # between two columns
+LEAST_CONFIGURATION = 10  # characters of a configuration
+
 PLOT_HEIGHT = 16
 LEAST_PLOT_HEIGHT = 8
 MOST_PLOT_WIDTH = 72
@@ -50,7 +53,7 @@ class View:
         plot_height, num_members = _heights(height, len(self._summary.members))
         parts: list[RenderableType] = [Text(self.line), Text("")]
         if self._summary.members:
-            parts.append(_table(self._summary, num_members))
+            parts.append(_table(self._summary, num_members, width))
             parts += [Text(line, no_wrap=True) for line in _plot(self._summary, width, plot_height)]
         if self.moment.ending:
             parts += [Text(""), Text(plain(self.moment.ending))]
@@ -91,18 +94,23 @@ def _counted(results: Results) -> str:
     return ", ".join(found) or "none"
 
 
-def _table(summary: Summary, num_members: int) -> Table:
-    """The front by falling similarity: of many members the knee, the best, and then those from the top."""
+def _table(summary: Summary, num_members: int, width: int) -> Table:
+    """The front by falling similarity: of many members the knee, the best, and then those from the top.
+
+    Where the table would be wider than ``width``, configurations are cut.
+    """
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, show_edge=False)
-    for column in COLUMNS:
-        is_text = column in TEXT_COLUMNS
-        table.add_column(column, justify="left" if is_text else "right", no_wrap=True, overflow="ellipsis")
     trials = summary.results.trials
     varied = varied_parameters(trials)
     configurations = {trial.trial: describe(trial.config, varied) for trial in trials}
-    for member in _shown_members(summary.members, num_members):
-        cells = _cells(member, configurations)
-        table.add_row(*map(Text, cells))
+    rows = [_cells(member, configurations) for member in _shown_members(summary.members, num_members)]
+    for column, *cells in zip(COLUMNS, *rows, strict=True):
+        is_text = column in TEXT_COLUMNS
+        table.add_column(column, justify="left" if is_text else "right", no_wrap=True)
+        width -= max(map(len, (column, *cells))) + GAP if column != COLUMNS[-1] else 0
+    table.columns[-1].max_width = max(LEAST_CONFIGURATION, width)
+    for row in rows:
+        table.add_row(*map(Text, row))
     num_left = len(summary.members) - num_members
     if num_left > 0:
         empty = [""] * (len(COLUMNS) - 1)

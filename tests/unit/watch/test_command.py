@@ -178,6 +178,20 @@ def test_a_terminal_is_never_overfilled_and_is_left_clean(tmp_path: Path) -> Non
     assert "night-run: completed" in last and "the sweep is completed; its report" in last
 
 
+@pytest.mark.parametrize("width", [72, 80, 100])
+def test_scores_are_shown_whole_in_a_narrow_terminal(tmp_path: Path, width: int) -> None:
+    trials = [trial._replace(config={**trial.config, "optimizer": 30 * "long"}) for trial in random_trials(30)]
+    write_ledger(tmp_path, trials)
+    where, out = console(width=width)
+    watch_once(LocalFolder(tmp_path), where)
+    rows = [line.lstrip("★◆ ").split()[3:6] for line in out.getvalue().splitlines() if " plain " in line]
+    assert len(rows) == len(dev_front(trials))
+    for point, row in zip(dev_front(trials), rows, strict=True):
+        scores = (point.polarity, point.similarity, point.retention)
+        assert row == [f"{100 * score:.1f}" for score in scores]
+    assert all(len(line) <= width for line in out.getvalue().splitlines()[3:-1])
+
+
 def test_ctrl_c_leaves_the_terminal_clean(tmp_path: Path) -> None:
     def interrupt(ledger: Ledger) -> None:
         raise KeyboardInterrupt
