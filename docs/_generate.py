@@ -102,7 +102,9 @@ def collect_paths(model: Schema, definitions: Schema, prefix: str, paths: dict[s
 
 def referred_model(value: Schema) -> str | None:
     """The name of the model that a key holds, None where it holds a plain value."""
-    references = (option["$ref"] for option in [value, *value.get("anyOf", [])] if "$ref" in option)
+    by_name = value.get("patternProperties", {})  # of a mapping of names to models
+    options = [value, *value.get("anyOf", []), *by_name.values()]
+    references = (option["$ref"] for option in options if "$ref" in option)
     return next((reference.rpartition("/")[2] for reference in references), None)
 
 

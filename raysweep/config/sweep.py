@@ -13,6 +13,7 @@ from pydantic import (
 )
 
 from raysweep.config.document import Document, KeyPath
+from raysweep.config.guards import Guards
 from raysweep.config.strict import Frozen, explain
 from raysweep.config.trackers import Trackers, TrackersConfig
 from raysweep.storage import location
@@ -454,6 +455,9 @@ class SweepConfig(Frozen):
     resources: ResourcesConfig = Field(ResourcesConfig(), description="what the sweep runs on")
     report: ReportConfig = Field(ReportConfig(), description="what the report may show of the data")
     storage: StorageConfig = Field(default_factory=StorageConfig, description="where runs and artifacts are kept")
+    guards: Guards = Field(
+        {}, description="what the front's members are also measured by when the search is over, by names of your own"
+    )
     trackers: Trackers = Field(
         TrackersConfig(),
         description="where the sweep is also tracked: a list of names, or a mapping of them to settings",

@@ -46,14 +46,8 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
     summary = summarise(load(run))
     member = _choose(run, summary, point)
     chosen = member.dev
-    weights, head = _read_weights(run, chosen)
     encoders = RunEncoders.of(run)
-    model = _tuned(encoders, chosen, weights)
-    if chosen.kind in ("concat", "class_concat"):
-        model = _joined_with_reference(encoders, chosen, model, head)
-    if chosen.kind != "class_concat":  # whatever the base model says: the point was scored by cosine
-        model.similarity_fn_name = "cosine"
-    _set_prompt(model, encoders.model.prompt)
+    model = _model(run, chosen, encoders)
     data = _data_config(run)
     facts = CardFacts(summary, member, encoders, data, _run_of(run, chosen), hub_name)
     _write(model, _provenance(run, chosen, encoders, data), facts, to)
@@ -61,6 +55,22 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
         f"{chosen.name} (dev P {100 * chosen.polarity:.2f}, S {100 * chosen.similarity:.2f}, width {chosen.width}) "
         f"written to {to}"
     )
+
+
+def model_of(run: Folder, chosen: Point) -> "SentenceTransformer":
+    """The model that would be exported of a point. InputError as of :func:`export`."""
+    return _model(run, chosen, RunEncoders.of(run))
+
+
+def _model(run: Folder, chosen: Point, encoders: RunEncoders) -> "SentenceTransformer":
+    weights, head = _read_weights(run, chosen)
+    model = _tuned(encoders, chosen, weights)
+    if chosen.kind in ("concat", "class_concat"):
+        model = _joined_with_reference(encoders, chosen, model, head)
+    if chosen.kind != "class_concat":  # whatever the base model says: the point was scored by cosine
+        model.similarity_fn_name = "cosine"
+    _set_prompt(model, encoders.model.prompt)
+    return model
 
 
 def _choose(run: Folder, summary: Summary, point: str) -> Member:

@@ -250,6 +250,7 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
         "mean's 95% interval over queries; it covers neither the choice of the point on dev nor the seed of the training. "
         "That of retention takes S of the reference encoder as it was measured.",
         _reference_sentence(summary),
+        _guard_sentence(facts.member),
         _JOINED.get(facts.point.kind, ""),
     ]
     return "".join(f"{text}\n\n" for text in paragraphs if text)
@@ -267,6 +268,15 @@ def _reference_sentence(summary: Summary) -> str:
         for split, point in summary.references.items()
     ]
     return f"The reference encoder itself: {'; '.join(terms)}." if terms else ""
+
+
+def _guard_sentence(member: Member) -> str:
+    """What the member reached under the sweep's guards."""
+    terms = []
+    for name, score in sorted(member.guards.items()):
+        limit = "" if score.at_least is None else f" (at least {score.at_least:g} was asked for)"
+        terms.append(f"{score.score:.5f} on {name}, by {score.metric}{limit}")
+    return f"Measured beside: {'; '.join(terms)}." if terms else ""
 
 
 def _queries(summary: Summary, split: ScoredSplit) -> str:

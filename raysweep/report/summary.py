@@ -3,14 +3,14 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from raysweep.metrics.objective import Objective, Pair
 from raysweep.metrics.pareto import hypervolume, knee
 from raysweep.report.baselines import Baseline, ProbeComparison, baselines_of, compare
 from raysweep.results.account import Account, account_of
 from raysweep.results.bill import Bill, bill_of
-from raysweep.results.types import Point, Results, Rung, RunInfo, ScoredSplit, Trial
+from raysweep.results.types import GuardScore, Point, Results, Rung, RunInfo, ScoredSplit, Trial
 from raysweep.results.views import front_members
 
 SPLITS: tuple[ScoredSplit, ...] = ("dev", "test")
@@ -24,7 +24,8 @@ class Member:
     test: Point | None
     is_knee: bool
     is_best: bool  # of the objective
-    is_feasible: bool  # meets the constraints, on dev
+    is_feasible: bool  # meets the constraints, on dev, and the guards that were measured
+    guards: Mapping[str, GuardScore] = field(default_factory=dict)  # by name
 
     def on(self, split: ScoredSplit) -> Point | None:
         return self.dev if split == "dev" else self.test
@@ -104,7 +105,7 @@ def summarise(results: Results) -> Summary:
     references = {point.split: point for point in results.points if point.kind == "reference"}
     oracles = {split: _oracle(results.points, split) for split in SPLITS}
     criterion = _Criterion.of(results.info, references)
-    members = _members(results.points, criterion)
+    members = _members(results, criterion)
     baselines = baselines_of(results.points)
     return Summary(
         results=results,
@@ -158,15 +159,20 @@ def _oracle(points: Iterable[Point], split: ScoredSplit) -> tuple[Point, ...]:
     return tuple(sorted(found, key=lambda point: point.value or 0.0))
 
 
-def _members(points: Sequence[Point], criterion: _Criterion) -> tuple[Member, ...]:
-    front = front_members(points)
+def _members(results: Results, criterion: _Criterion) -> tuple[Member, ...]:
+    front = front_members(results.points)
     if not front:
         return ()
-    on_test = {_encoder(point): point for point in points if point.split == "test" and point.trial is not None}
+    on_test = {_encoder(point): point for point in results.points if point.split == "test" and point.trial is not None}
+    guards: dict[tuple[object, ...], dict[str, GuardScore]] = defaultdict(dict)
+    for each in results.guards:
+        guards[each.trial, each.step, each.kind, each.value][each.guard] = each
+    guarded = {id(point): all(each.is_met for each in guards[_encoder(point)].values()) for point in front}
     # Neither weight is negative and retention is S over a constant: the best of all points has an equal on the front. So
-    # has one that meets the constraints, for what dominates it meets them too.
-    best = max(front, key=criterion.rank)
-    eligible = [point for point in front if criterion.is_feasible(point)] or front
+    # has one that meets the constraints, for what dominates it meets them too. Guards are measured of the front alone.
+    best = max(front, key=lambda point: (guarded[id(point)], criterion.rank(point)))
+    are_feasible = {id(point): guarded[id(point)] and criterion.is_feasible(point) for point in front}
+    eligible = [point for point in front if are_feasible[id(point)]] or front
     balanced = eligible[knee([_pair(point) for point in eligible])]
     return tuple(
         Member(
@@ -174,7 +180,8 @@ def _members(points: Sequence[Point], criterion: _Criterion) -> tuple[Member, ..
             test=on_test.get(_encoder(point)),
             is_knee=point is balanced,
             is_best=point is best,
-            is_feasible=criterion.is_feasible(point),
+            is_feasible=are_feasible[id(point)],
+            guards=guards[_encoder(point)],
         )
         for point in front
     )

@@ -67,16 +67,25 @@ def front_table(summary: Summary, *, intervals: bool = True) -> TextTable:
     trials = summary.results.trials
     varied = varied_parameters(trials)
     configurations = {trial.trial: describe(trial.config, varied) for trial in trials}
+    guards = sorted({name for member in summary.members for name in member.guards})
     rows = []
     for member in summary.members:
         row = _encoder_cells(member, configurations)
         for split in summary.splits:
             num_queries = summary.results.info.num_queries.get(split) if intervals else None
             row += _score_cells(member.on(split), num_queries)
-        rows.append(row)
+        rows.append((*row, *(_guard_cell(member, name) for name in guards)))
     scores = [f"{split} {score}" for split in summary.splits for score in _SCORES]
-    columns = ("mark", "trial", "step", "kind", "width", "configuration", *scores)
+    columns = ("mark", "trial", "step", "kind", "width", "configuration", *scores, *guards)
     return TextTable(columns, tuple(rows), frozenset({"kind", "configuration", "mark"}))
+
+
+def _guard_cell(member: Member, name: str) -> str:
+    """A guard's score, x100, in parentheses where it is below what the sweep asks for."""
+    measured = member.guards.get(name)
+    if measured is None:
+        return ABSENT
+    return show(measured.score) if measured.is_met else f"({show(measured.score)})"
 
 
 def _encoder_cells(member: Member, configurations: Mapping[int, str]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ kind of event; the other keys are the fields of its class:
 ``end``     :class:`TrialEnded`
 ``mean``    :class:`ReplicatesAveraged`
 ``points``  :class:`PointsScored`
+``guards``  :class:`GuardsMeasured`
 ``nodes``   :class:`NodesCounted`
 ``steer``   :class:`SweepSteered`
 ``finish``  :class:`SessionFinished`
@@ -20,6 +21,7 @@ kind of event; the other keys are the fields of its class:
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
@@ -27,7 +29,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import TypeAdapter, ValidationError
 
 from raysweep.errors import InputError
-from raysweep.results.types import SCHEMA, Cost, Mean, Node, NodeTime, Point, RunInfo, point_problem
+from raysweep.results.types import SCHEMA, Cost, GuardScore, Mean, Node, NodeTime, Point, RunInfo, point_problem
 from raysweep.trial_status import TrialStatus
 
 
@@ -243,6 +245,23 @@ class PointsScored(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GuardsMeasured(Event):
+    """Front members were measured by guards; a later score of the same member and guard replaces an earlier one."""
+
+    kind = "guards"
+
+    scores: tuple[GuardScore, ...]
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        event = super().from_json(values)
+        for each in event.scores:
+            if not math.isfinite(each.score):
+                raise ValueError(f"score of {each.guard} is {each.score}, not a finite number")
+        return event
+
+
+@dataclass(frozen=True, kw_only=True)
 class NodesCounted(Event):
     """How long the cluster's nodes were there since this was last written, prepare included, at the prices of the time."""
 
@@ -307,6 +326,7 @@ EVENTS: Mapping[str, type[Event]] = {
         TrialEnded,
         ReplicatesAveraged,
         PointsScored,
+        GuardsMeasured,
         NodesCounted,
         SweepSteered,
         SessionFinished,

@@ -8,6 +8,7 @@ from pathlib import Path
 from raysweep.errors import InputError
 from raysweep.results.events import (
     Event,
+    GuardsMeasured,
     NodesCounted,
     PaidEvent,
     PointsScored,
@@ -21,7 +22,7 @@ from raysweep.results.events import (
     TrialStarted,
 )
 from raysweep.results.ledger import events_of, name_of
-from raysweep.results.types import Cost, Mean, NodeTime, Point, Results, Rung, RunInfo, Trial
+from raysweep.results.types import Cost, GuardScore, Mean, NodeTime, Point, Results, Rung, RunInfo, Trial
 from raysweep.storage.folder import Folder, as_folder
 from raysweep.trial_status import TrialStatus
 
@@ -63,6 +64,7 @@ def results_of(events: Iterable[Event], run: Folder) -> Results:
         nodes=tuple(tables.nodes.values()),
         is_paused=tables.is_paused,
         workers=tables.workers,
+        guards=tuple(tables.guards.values()),
     )
 
 
@@ -76,6 +78,7 @@ class _Tables:
     points: list[Point] = field(default_factory=list)
     means: dict[int, tuple[Mean, ...]] = field(default_factory=dict)  # by original; a later event replaces them
     nodes: dict[tuple[str, float | None], NodeTime] = field(default_factory=dict)  # by type and price
+    guards: dict[tuple[object, ...], GuardScore] = field(default_factory=dict)  # by member and guard
     status: str = "running"
     reason: str = ""
     seconds: float = 0.0
@@ -92,8 +95,8 @@ class _Tables:
                 self._add_rung(event)
             case ReplicatesAveraged():
                 self.means[event.trial] = event.points
-            case PointsScored():
-                self.points += event.points
+            case PointsScored() | GuardsMeasured():
+                self._add_scores(event)
             case NodesCounted():
                 self._add_nodes(event)
             case SweepSteered():
@@ -128,6 +131,13 @@ class _Tables:
                 loss=event.loss,
             )
         )
+
+    def _add_scores(self, event: PointsScored | GuardsMeasured) -> None:
+        if isinstance(event, PointsScored):
+            self.points += event.points
+            return
+        for score in event.scores:
+            self.guards[score.trial, score.step, score.kind, score.value, score.guard] = score
 
     def _add_nodes(self, event: NodesCounted) -> None:
         for node in event.nodes:

@@ -175,6 +175,24 @@ class Mean:
 
 
 @dataclass(frozen=True)
+class GuardScore:
+    """A front member's score under a guard of the sweep's; ``at_least`` is what it had to reach, None without a limit."""
+
+    trial: int
+    step: int
+    kind: str
+    value: float | None
+    guard: str
+    metric: str
+    score: float
+    at_least: float | None = None
+
+    @property
+    def is_met(self) -> bool:
+        return self.at_least is None or self.score >= self.at_least
+
+
+@dataclass(frozen=True)
 class NodeTime:
     """How long nodes of one type booted and were up, all of them together; the price an hour is None where there is none."""
 
@@ -208,6 +226,7 @@ class Results:
     nodes: tuple[NodeTime, ...] = ()  # by type and price, where the sweep had prices
     is_paused: bool = False  # by a person: no trial is begun
     workers: int | None = None  # most trials at a time, where a person has said so
+    guards: tuple[GuardScore, ...] = ()  # of front members, where the sweep had guards
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,10 @@ def run(  # noqa: PLR0913 (one argument for each way in which a run begins)
         check_writable("storage.runs", config.storage.runs, display)
         check_writable("storage.artifacts", config.storage.artifacts_location, display)
         opening.check(config.trackers, config.storage.runs)
+        if config.guards:
+            from raysweep.guards import measure
+
+            measure.check(config.guards)
         if resumed is None:
             Baselines.check(config.baselines)
         older = [load(each) for each in warm_start]

@@ -23,8 +23,9 @@ from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.metrics.objective import Pair
 from raysweep.prepare.build import prepare
 from raysweep.prepare.plan import Plan
-from raysweep.results.events import PointsScored, SessionStarted
+from raysweep.results.events import GuardsMeasured, PointsScored, SessionStarted
 from raysweep.results.ledger import Ledger
+from raysweep.results.reader import load
 from raysweep.results.readings import REFERENCE, REFERENCE_FILE
 from raysweep.results.types import Point, Results, RunInfo, ScoredSplit
 from raysweep.runner.baseline_scores import BaselineScores
@@ -152,6 +153,28 @@ class Session:
 
         bench = WorkbenchSpec(self.prepared, self.config.evaluation, self.request)
         tune.search(sweep, bench, has_test=self._has_test)
+        if self.config.guards and sweep.cause is None:
+            self._measure_guards(sweep)
+
+    def _measure_guards(self, sweep: Sweep) -> None:
+        """Measure the front's members by those guards that no earlier session has measured them by, in this process."""
+        from raysweep.guards.measure import measure
+
+        stored = {(each.trial, each.step, each.kind, each.value, each.guard) for each in load(sweep.run).guards}
+        wanted: dict[Point, list[str]] = {}
+        for point in sweep.kept_front():
+            encoder = point.trial, point.step, *point.key
+            if missing := [name for name in self.config.guards if (*encoder, name) not in stored]:
+                wanted[point] = missing
+        num_done = 0
+        for found in measure(sweep.run, self.config.guards, wanted):
+            if isinstance(found, InputError):
+                self.display.warn(f"guards: {found}")
+                continue
+            sweep.ledger.append(GuardsMeasured(scores=(found,)))
+            num_done += 1
+            self.display.status(f"guards: {num_done} of {sum(map(len, wanted.values()))} scores")
+        self.display.line(f"guards: measured {num_done} scores of {len(wanted)} front members")
 
     def keep_readings(self, sweep: Sweep) -> None:
         """Store what the front's members retrieve. What goes wrong is warned of, since the run has its results without."""

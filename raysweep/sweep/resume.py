@@ -30,7 +30,7 @@ STUDY_LOCK = "study.journal.lock"  # begins the names of links that Optuna makes
 
 CHANGEABLE = (
     *("budget.trials", "budget.minutes", "budget.cpu_hours", "budget.gpu_hours", "budget.money", "budget.prices"),
-    *("replicates", "resources", "storage", "early_stopping.plateau", "baselines", "report", "trackers"),
+    *("replicates", "resources", "storage", "early_stopping.plateau", "baselines", "report", "guards", "trackers"),
 )
 """What a resumed sweep may be given anew. Anything else would make its trials incomparable."""
 

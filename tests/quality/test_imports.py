@@ -40,18 +40,20 @@ ALLOWED: dict[str, set[str]] = {
     "report": {"metrics", "results", "uncertainty"},
     "watch": {"control", "report", "results"},
     "tables": {"config", "replay", "report", "results"},
+    "guards": {"config", "data", "export", "results", "transfer"},
     "trackers": {"config", "metrics", "report", "results"},
     "evaluation": EVALUATION,
     "transfer": {"config", "data", "encoders", "metrics"},
     "training": TRAINING,
     "prepare": {"config", "data", "encoders", "metrics", "cluster", "waiting"},
     "export": {"config", "data", "encoders", "evaluation", "training", "results", "report"},
-    "runner": TRAINING | {"training", "search", "sweep", "prepare", "cluster", "waiting", "control", "trackers"},
+    "runner": TRAINING
+    | {"training", "search", "sweep", "prepare", "cluster", "waiting", "control", "guards", "trackers"},
 }
 EDGE = {"cli", "api", "__init__", "__main__"}  # the commands and the public API may import everything
 
 TORCH = {"torch", "sentence_transformers", "transformers"}
-TORCH_PACKAGES = {"encoders", "evaluation", "training", "export", "runner"}
+TORCH_PACKAGES = {"encoders", "evaluation", "training", "export", "guards", "runner"}
 RAY_PACKAGES = {"cluster", "waiting", "prepare", "runner"}
 
 

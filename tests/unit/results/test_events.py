@@ -10,6 +10,7 @@ from raysweep.errors import InputError
 from raysweep.results.events import (
     EVENTS,
     Event,
+    GuardsMeasured,
     NodesCounted,
     PointsScored,
     ReplicatesAveraged,
@@ -26,7 +27,7 @@ from raysweep.results.events import (
     read_event,
 )
 from raysweep.results.ledger import Ledger, read_events
-from raysweep.results.types import Cost, Mean, Node, NodeTime, Point, RunInfo
+from raysweep.results.types import Cost, GuardScore, Mean, Node, NodeTime, Point, RunInfo
 from raysweep.trial_status import TrialStatus
 
 INFO = RunInfo("s", "0", "d", "m", "r", 16, "uniform", 0.5, "similarity", 12, {"dev": 9}, {"dev": 9}, ("0", "1"), 0)
@@ -62,6 +63,10 @@ EXAMPLES: list[tuple[Event, list[str]]] = [
         ["event", "trial", "runs", "points", "at"],
     ),
     (PointsScored(points=(REFERENCE,)), ["event", "points"]),
+    (
+        GuardsMeasured(scores=(GuardScore(3, 2, "concat", 0.3, "sts-b", "spearman_cosine", 0.8, 0.7),), at=9.0),
+        ["event", "scores", "at"],
+    ),
     (NodesCounted(nodes=(NodeTime("gpu_spot", 600.0, 90.0, 0.4), NodeTime("head", 0.0, 690.0)), at=9.0), ["event", "nodes", "at"]),
     (SweepSteered(request="1", action="pause", at=9.0), ["event", "request", "action", "at"]),
     (SweepSteered(request="1", action="workers", workers=2, at=9.0), ["event", "request", "action", "workers", "at"]),

@@ -1,0 +1,122 @@
+"""Guards: an evaluator of the library over files, and the scores of front members under it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from raysweep.config.guards import NEEDED, GuardConfig
+from raysweep.data import sources
+from raysweep.errors import InputError
+from raysweep.export.export import model_of
+from raysweep.results.types import GuardScore, Point
+from raysweep.storage.folder import Folder
+from raysweep.transfer import scored_pairs
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A guard whose files are read. ``evaluator`` makes one for each model, since it keeps the first one's similarity."""
+
+    name: str
+    config: GuardConfig
+    evaluator: Callable[[], Any]
+
+    @classmethod
+    def open(cls, name: str, config: GuardConfig) -> "Guard":
+        """Read its files. InputError names file, row and what is wrong."""
+        evaluator = _sts(name, config) if config.kind == "sts" else _retrieval(name, config)
+        return cls(name, config, evaluator)
+
+    def score(self, model: Any) -> tuple[str, float]:
+        """The metric's name and the model's score."""
+        evaluator = self.evaluator()
+        metrics = evaluator(model)
+        metric = evaluator.primary_metric.removeprefix(f"{self.name}_")
+        return metric, float(metrics[f"{self.name}_{metric}"])
+
+
+def check(guards: Mapping[str, GuardConfig]) -> None:
+    """Read all files of the guards, so that what is wrong with one is said before anything takes long."""
+    for name, config in guards.items():
+        try:
+            Guard.open(name, config)
+        except InputError as error:
+            raise InputError(f"guards.{name}: {error}") from None
+
+
+def measure(
+    run: Folder, guards: Mapping[str, GuardConfig], wanted: Mapping[Point, list[str]]
+) -> Iterator[GuardScore | InputError]:
+    """The scores of points under the guards that are ``wanted`` of each, by its name; an InputError where there is none."""
+    opened = {name: Guard.open(name, config) for name, config in guards.items()}
+    for point, names in wanted.items():
+        assert point.trial is not None and point.step is not None
+        try:
+            model = model_of(run, point)
+        except InputError as error:
+            yield error
+            continue
+        for name in names:
+            guard = opened[name]
+            metric, score = guard.score(model)
+            yield GuardScore(
+                trial=point.trial,
+                step=point.step,
+                kind=point.kind,
+                value=point.value,
+                guard=name,
+                metric=metric,
+                score=score,
+                at_least=guard.config.at_least,
+            )
+
+
+def _sts(name: str, config: GuardConfig) -> Callable[[], Any]:
+    from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
+
+    assert config.pairs is not None
+    read = scored_pairs.read(name, sources.pieces(config.pairs), scored_pairs.PairColumns())
+    gold = read.gold.tolist()
+    return partial(EmbeddingSimilarityEvaluator, read.first, read.second, gold, name=name, write_csv=False)
+
+
+def _retrieval(name: str, config: GuardConfig) -> Callable[[], Any]:
+    from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
+
+    queries, corpus, relevant = (getattr(config, key) for key in NEEDED["retrieval"])
+    texts_of_queries, texts_of_corpus = _texts(queries), _texts(corpus)
+    documents: dict[str, set[str]] = {}
+    for row, (query, document) in enumerate(_rows(relevant, ("query", "document")), 1):
+        for key, known, where in ((query, texts_of_queries, queries), (document, texts_of_corpus, corpus)):
+            if key not in known:
+                raise InputError(f"{relevant}: row {row} names {key!r}, which is no id in {where}")
+        documents.setdefault(query, set()).add(document)
+    evaluator: Any = InformationRetrievalEvaluator
+    return partial(evaluator, texts_of_queries, texts_of_corpus, documents, name=name, write_csv=False)
+
+
+def _texts(file: str) -> dict[str, str]:
+    """Texts by their ids. InputError where an id stands twice."""
+    found: dict[str, str] = {}
+    for row, (key, text) in enumerate(_rows(file, ("id", "text")), 1):
+        if key in found:
+            raise InputError(f"{file}: row {row} has the id {key!r}, which another row has")
+        found[key] = text
+    return found
+
+
+def _rows(file: str, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
+    """The rows of two columns, as texts. InputError where a cell is empty, or there is no row."""
+    num_rows = 0
+    for piece in sources.pieces(file):
+        for block in sources.read_values(piece, columns):
+            for cells in zip(*block, strict=True):
+                num_rows += 1
+                texts = ["" if cell is None or cell != cell else str(cell) for cell in cells]
+                for column, text in zip(columns, texts, strict=True):
+                    if not text.strip():
+                        raise InputError(f"{piece.name}: row {num_rows}: {column} is empty; allowed: a text")
+                yield texts[0], texts[1]
+    if not num_rows:
+        raise InputError(f"{file}: holds no rows")

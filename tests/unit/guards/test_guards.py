@@ -1,0 +1,180 @@
+"""Guards: files that are read or refused, scores as of the library's own formulas, and what a missed one means."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from raysweep.config.guards import GuardConfig
+from raysweep.config.sweep import EncoderConfig
+from raysweep.encoders import encoder
+from raysweep.errors import InputError
+from raysweep.guards.measure import Guard, check
+from raysweep.report.markdown import markdown
+from raysweep.report.summary import summarise
+from raysweep.results.events import GuardsMeasured
+from raysweep.results.ledger import Ledger
+from raysweep.results.reader import load
+from raysweep.results.types import GuardScore
+from support.ledgers import StoredTrial, write_ledger
+
+PAIRS = [
+    ("the food was good", "the meal was great", 4.5),
+    ("the food was good", "the food was bad", 2.0),
+    ("a dog runs", "a cat sleeps", 1.0),
+    ("we left early", "we departed early", 4.8),
+    ("it rains", "shares fell today", 0.1),
+]
+QUERIES = {"q1": "good food", "q2": "a running dog"}
+CORPUS = {"d1": "the meal was great", "d2": "a dog runs in the park", "d3": "shares fell today", "d4": "it rains"}
+RELEVANT = [("q1", "d1"), ("q2", "d2"), ("q2", "d4")]
+
+
+def sts(folder: Path, **others: float) -> GuardConfig:
+    path = folder / "pairs.jsonl"
+    rows = [{"sentence1": first, "sentence2": second, "score": score} for first, second, score in PAIRS]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return GuardConfig(kind="sts", pairs=str(path), **others)
+
+
+def retrieval(folder: Path) -> GuardConfig:
+    for name, texts in (("queries", QUERIES), ("corpus", CORPUS)):
+        lines = "".join(f"{json.dumps({'id': key, 'text': text})}\n" for key, text in texts.items())
+        (folder / f"{name}.jsonl").write_text(lines)
+    lines = "".join(f"{json.dumps({'query': query, 'document': document})}\n" for query, document in RELEVANT)
+    (folder / "relevant.jsonl").write_text(lines)
+    paths = {name: str(folder / f"{name}.jsonl") for name in ("queries", "corpus", "relevant")}
+    return GuardConfig(kind="retrieval", **paths)
+
+
+def test_sts_is_spearmans_correlation_under_the_models_own_similarity(tmp_path: Path, tiny_encoder: str) -> None:
+    guard = Guard.open("sts-b", sts(tmp_path))
+    model = encoder.load(EncoderConfig(name=tiny_encoder))
+    gold = [pair[2] for pair in PAIRS]
+    cosines = model.encode([pair[0] for pair in PAIRS]) @ model.encode([pair[1] for pair in PAIRS]).T
+    metric, score = guard.score(model)
+    assert (metric, score) == ("spearman_cosine", pytest.approx(spearmanr(gold, np.diag(cosines)).statistic))
+    model.similarity_fn_name = "dot"  # as of an exported class_concat
+    assert guard.score(model)[0] == "spearman_dot"
+
+
+def test_retrieval_is_ndcg_at_ten(tmp_path: Path, tiny_encoder: str) -> None:
+    model = encoder.load(EncoderConfig(name=tiny_encoder))
+    cosines = model.encode(list(QUERIES.values())) @ model.encode(list(CORPUS.values())).T
+    expected = []
+    for query, row in zip(QUERIES, cosines, strict=True):
+        ranked = [list(CORPUS)[index] for index in np.argsort(-row)]
+        gains = [1.0 if (query, document) in RELEVANT else 0.0 for document in ranked]
+        discounts = 1 / np.log2(np.arange(2, len(gains) + 2))
+        ideal = discounts[: int(sum(gains))].sum()
+        expected.append((np.array(gains) * discounts).sum() / ideal)
+    metric, score = Guard.open("nfcorpus", retrieval(tmp_path)).score(model)
+    assert (metric, score) == ("cosine_ndcg@10", pytest.approx(np.mean(expected), abs=1e-6))
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("relevant", {"query": "q1", "document": "d9"}, "row 4 names 'd9', which is no id in "),
+        ("relevant", {"query": "q9", "document": "d1"}, "row 4 names 'q9', which is no id in "),
+        ("corpus", {"id": "d1", "text": "again"}, "row 5 has the id 'd1', which another row has"),
+        ("queries", {"id": "q3", "text": " "}, "row 3: text is empty"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused(file: str, content: dict[str, str], message: str, tmp_path: Path) -> None:
+    config = retrieval(tmp_path)
+    with (tmp_path / f"{file}.jsonl").open("a") as stream:
+        stream.write(json.dumps(content) + "\n")
+    with pytest.raises(InputError, match="guards.mine: ") as caught:
+        check({"mine": config})
+    assert message in str(caught.value)
+    assert f"{file}.jsonl" in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="guards.mine: .*nowhere.tsv"):
+        check({"mine": GuardConfig(kind="sts", pairs=str(tmp_path / "nowhere.tsv"))})
+
+
+@pytest.mark.parametrize(
+    ("guards", "message"),
+    [
+        ("{a: {kind: sts}}", "guards.a: pairs is missing; a guard of kind sts has pairs"),
+        ("{a: {kind: sts, pairs: x.tsv, corpus: y}}", "guards.a: corpus is given; a guard of kind sts has pairs"),
+        ("{a: {kind: retrieval, queries: x, corpus: y}}", "guards.a: relevant is missing"),
+        ("{a: {kind: stss, pairs: x.tsv}}", "guards.a.kind: should be 'sts' or 'retrieval'"),
+        ("{a: {kind: sts, pairs: x.tsv, at_least: 70}}", "guards.a.at_least: should be less than or equal to 1"),
+        ("{'a b': {kind: sts, pairs: x.tsv}}", "guards.a b"),
+        ("[sts]", "guards: should be a valid mapping"),
+    ],
+)
+def test_settings_that_are_none_are_refused(guards: str, message: str) -> None:
+    from raysweep.config import sweep as configuration
+    from raysweep.config.document import Document
+    from support.paths import SPACES
+
+    document = Document.read(SPACES / "smoke.yaml")
+    document.override("guards", guards)
+    with pytest.raises(InputError) as caught:
+        configuration.parse(document)
+    assert message in str(caught.value)
+
+
+SCORE = GuardScore(0, 1, "plain", None, "sts-b", "spearman_cosine", 0.8, at_least=0.7)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A front of three members, of which the middle one is the knee."""
+    write_ledger(tmp_path, [StoredTrial({"loss": "triplet"}, "completed", "", [(0.6, 0.47), (0.8, 0.46), (0.82, 0.3)])])
+    return tmp_path
+
+
+def measured(run: Path, *scores: GuardScore) -> None:
+    ledger = Ledger(run)
+    ledger.append(GuardsMeasured(scores=scores))
+    ledger.close()
+
+
+def test_a_member_that_misses_a_guard_is_marked_and_not_chosen(run: Path) -> None:
+    before = summarise(load(run))
+    assert [member.is_knee for member in before.members] == [False, True, False]
+    assert not any(member.guards for member in before.members)
+    measured(
+        run, *(dataclasses.replace(SCORE, step=step, score=score) for step, score in ((1, 0.9), (2, 0.6), (3, 0.75)))
+    )
+    after = summarise(load(run))
+    assert [member.is_feasible for member in after.members] == [True, False, True]
+    assert [member.is_knee or member.is_best for member in after.members] != [False, True, False]
+    assert not (after.members[1].is_knee or after.members[1].is_best)
+    assert [member.guards["sts-b"].score for member in after.members] == [0.9, 0.6, 0.75]
+    page = markdown(after)
+    assert "| sts-b |" in page
+    assert "(60.0)" in page
+    assert "misses" in page
+
+
+def test_where_all_miss_it_the_front_is_as_before(run: Path) -> None:
+    measured(run, *(dataclasses.replace(SCORE, step=step, score=0.1) for step in (1, 2, 3)))
+    after = summarise(load(run))
+    assert [member.is_knee for member in after.members] == [False, True, False]
+    assert not any(member.is_feasible for member in after.members)
+
+
+def test_a_later_score_replaces_an_earlier_one_and_without_a_limit_none_is_missed(run: Path) -> None:
+    measured(run, dataclasses.replace(SCORE, score=0.1))
+    measured(run, dataclasses.replace(SCORE, score=0.1, at_least=None))
+    (stored,) = load(run).guards
+    assert stored.is_met
+    assert all(member.is_feasible for member in summarise(load(run)).members)
+
+
+def test_a_score_that_is_no_number_is_refused(run: Path) -> None:
+    measured(run, SCORE)
+    path = run / "ledger.jsonl"
+    path.write_text(path.read_text().replace('"score": 0.8', '"score": NaN'))
+    with pytest.raises(InputError, match=r"line \d+: score of sts-b is nan"):
+        load(run)
