@@ -8,6 +8,7 @@ from raysweep.report.tables import (
     area_table,
     baseline_table,
     bill_table,
+    certainty_table,
     cost_table,
     front_table,
     mean_table,
@@ -16,13 +17,13 @@ from raysweep.report.tables import (
 )
 from raysweep.report.texts import (
     BASELINES_TEXT,
-    HYPERVOLUME_TEXT,
-    MEANS_TEXT,
+    CERTAINTY_TEXT,
     SCORES_TEXT,
     bill_sentences,
     cost_text,
     objective_text,
 )
+from raysweep.report.trust import area_text, means_text, trust_sentences
 
 
 def markdown(summary: Summary) -> str:
@@ -37,15 +38,19 @@ def markdown(summary: Summary) -> str:
     lines += [f"> {plain(note)}\n>" for note in notes(summary)]
     if summary.members:
         lines += _section("Front", front_table(summary), SCORES_TEXT)
+    certainty = certainty_table(summary)
+    if certainty.rows:
+        text = "\n\n".join([CERTAINTY_TEXT, *trust_sentences(summary)])
+        lines += _section("Certainty", certainty, text)
     if summary.baselines:
         text = "\n\n".join([BASELINES_TEXT, *probe_sentences(summary)])
         lines += _section("Baselines", baseline_table(summary), text)
     means = mean_table(summary)
     if means.rows:
-        lines += _section("Replicates", means, MEANS_TEXT)
+        lines += _section("Replicates", means, means_text(summary))
     areas = area_table(summary)
     if areas.rows:
-        lines += _section("Hypervolume", areas, HYPERVOLUME_TEXT)
+        lines += _section("Hypervolume", areas, area_text(summary))
     if summary.trials:
         lines += _section("Cost", cost_table(summary), cost_text(summary.account))
     bill = bill_table(summary)

@@ -5,13 +5,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from raysweep.metrics.hull import hull_area
 from raysweep.metrics.objective import Objective, Pair
 from raysweep.metrics.pareto import hypervolume, knee
 from raysweep.report.baselines import Baseline, ProbeComparison, baselines_of, compare
+from raysweep.report.certainty import NOTHING, Certainty, FrontNames, certainty_of
 from raysweep.results.account import Account, account_of
 from raysweep.results.bill import Bill, bill_of
+from raysweep.results.query_scores import PointName, QueryScores, load_query_scores, name_of_point
+from raysweep.results.reader import load
 from raysweep.results.types import GuardScore, Point, Results, Rung, RunInfo, ScoredSplit, Trial
 from raysweep.results.views import front_members
+from raysweep.storage.folder import Folder
+from raysweep.uncertainty.front import FrontUncertainty
 
 SPLITS: tuple[ScoredSplit, ...] = ("dev", "test")
 
@@ -35,7 +41,8 @@ class Member:
 class Area:
     """Hypervolumes on one split above ``reference_point``, scores in [0, 1]; ``oracle`` is None where not stored.
 
-    As for the sweep itself, points that miss a constraint count for nothing.
+    That of the oracle is of its concave hull, which chords between its points belong to. As for the sweep itself, points
+    that miss a constraint count for nothing.
     """
 
     reference_point: Pair
@@ -80,6 +87,12 @@ class Summary:
     probes: Mapping[ScoredSplit, ProbeComparison]  # where both they and the front were scored
     account: Account
     bill: Bill
+    certainty: Certainty = NOTHING  # of a run that has no per-query scores
+
+    @property
+    def uncertainty(self) -> Mapping[ScoredSplit, FrontUncertainty]:
+        """Intervals of the front on each split; empty where scores of each query are not stored."""
+        return self.certainty.fronts
 
     @property
     def has_test(self) -> bool:
@@ -100,8 +113,17 @@ def half_width(std: float, num_queries: int) -> float:
     return 1.959964 * std / math.sqrt(num_queries)
 
 
-def summarise(results: Results) -> Summary:
-    """Derive what a report shows. Selection is on dev alone; test scores are only looked up for what was selected."""
+def summary_of(run: Folder) -> Summary:
+    """What a run's folder says, with intervals where its per-query scores are stored. InputError names what is damaged."""
+    results = load(run)
+    return summarise(results, load_query_scores(run, results))
+
+
+def summarise(results: Results, scores: Mapping[ScoredSplit, QueryScores] | None = None) -> Summary:
+    """Derive what a report shows. Selection is on dev alone; test scores are only looked up for what was selected.
+
+    ``scores`` are those of each query, without which there are no intervals but the plain ones of means.
+    """
     references = {point.split: point for point in results.points if point.kind == "reference"}
     oracles = {split: _oracle(results.points, split) for split in SPLITS}
     criterion = _Criterion.of(results.info, references)
@@ -119,7 +141,28 @@ def summarise(results: Results) -> Summary:
         probes=_probes(baselines, members, criterion),
         account=account_of(results),
         bill=bill_of(results),
+        certainty=_certainty(results, members, criterion, scores or {}),
     )
+
+
+def _certainty(
+    results: Results,
+    members: Sequence[Member],
+    criterion: "_Criterion",
+    scores: Mapping[ScoredSplit, QueryScores],
+) -> Certainty:
+    if not members or not scores:
+        return NOTHING
+    front = FrontNames(
+        on={split: _names_on(members, split) for split in SPLITS},
+        feasible=frozenset(name_of_point(member.dev) for member in members if member.is_feasible),
+        knee=next(name_of_point(member.dev) for member in members if member.is_knee),
+    )
+    return certainty_of(results, front, criterion.objectives_by_split, scores)
+
+
+def _names_on(members: Iterable[Member], split: ScoredSplit) -> list[PointName]:
+    return [name_of_point(point) for point in _scored_on(members, split)]
 
 
 @dataclass(frozen=True)
@@ -202,13 +245,18 @@ def _areas(
             continue
         front = [point for member, point in scored if member.is_feasible]
         oracle = oracles[split]
-        limit = [point for point in oracle if criterion.is_feasible(point)]
         areas[split] = Area(
             reference_point=objective.reference_point,
             front=_hypervolume(front, objective),
-            oracle=_hypervolume(limit, objective) if oracle else None,
+            oracle=_limit(oracle, objective) if oracle else None,
         )
     return areas
+
+
+def _limit(oracle: Iterable[Point], objective: Objective) -> float:
+    """The hypervolume of what the oracle's concave hull has that meets the constraints."""
+    least = objective.min_polarity, objective.min_similarity
+    return hull_area([_pair(point) for point in oracle], objective.reference_point, least)
 
 
 def _probes(

@@ -1,5 +1,6 @@
 """The report's tables as text cells, the same for the terminal, Markdown and HTML. Scores are shown x100."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +11,13 @@ from raysweep.report.statuses import with_sign
 from raysweep.report.summary import SPLITS, Area, Member, Summary, TrialSummary, half_width
 from raysweep.report.texts import constraints_text, objective_formula
 from raysweep.results.account import Entry
+from raysweep.results.query_scores import name_of_point
 from raysweep.results.types import Mean, Point
 from raysweep.results.views import varied_parameters
+from raysweep.uncertainty.configurations import MeanUncertainty
+from raysweep.uncertainty.differences import Difference
+from raysweep.uncertainty.front import FrontUncertainty, PointUncertainty
+from raysweep.uncertainty.interval import Interval
 
 ABSENT = "–"  # noqa: RUF001 (an en dash reads as an empty cell)
 
@@ -40,6 +46,13 @@ def show_area(area: float) -> str:
 def show_share(share: float | None) -> str:
     """A share as a percentage, one decimal."""
     return ABSENT if share is None else f"{100 * share:.1f}%"
+
+
+def show_interval(interval: Interval | None, show_bound: Callable[[float], str] = show) -> str:
+    """An interval's bounds as readers see them; a dash where nothing can be said."""
+    if interval is None or not math.isfinite(interval.low + interval.high):
+        return ABSENT
+    return f"[{show_bound(interval.low)}, {show_bound(interval.high)}]"
 
 
 def short(value: Any) -> str:
@@ -151,7 +164,7 @@ def area_table(summary: Summary) -> TextTable:
         area = summary.areas.get(split)
         if reference is not None:
             scores = (show(reference.polarity), show(reference.similarity))
-            areas = (ABSENT,) * 4 if area is None else _area_cells(area)
+            areas = (ABSENT,) * 4 if area is None else _area_cells(area, summary.uncertainty.get(split))
             rows.append((split, *scores, *areas))
     columns = (
         "split",
@@ -165,10 +178,51 @@ def area_table(summary: Summary) -> TextTable:
     return TextTable(columns, tuple(rows), frozenset({"split"}))
 
 
-def _area_cells(area: Area) -> tuple[str, ...]:
+def _area_cells(area: Area, uncertainty: FrontUncertainty | None) -> tuple[str, ...]:
     polarity, similarity = area.reference_point
     oracle = ABSENT if area.oracle is None else show_area(area.oracle)
-    return f"({show(polarity)}, {show(similarity)})", show_area(area.front), oracle, show_share(area.share)
+    front, share = show_area(area.front), show_share(area.share)
+    if uncertainty is not None:
+        front += f" {show_interval(uncertainty.hypervolume, show_area)}"
+        share += f" {show_interval(uncertainty.share, show_share)}"
+    return f"({show(polarity)}, {show(similarity)})", front, oracle, share
+
+
+def certainty_table(summary: Summary) -> TextTable:
+    """Front members by falling similarity on dev, with their intervals; no rows where per-query scores are not stored."""
+    splits = [split for split in SPLITS if split in summary.uncertainty]
+    rows = []
+    for member in summary.members if splits else ():
+        name = name_of_point(member.dev)
+        row = [str(member.dev.trial), str(member.dev.step), kind_name(member.dev)]
+        for split in splits:
+            row += _certainty_cells(summary.uncertainty[split].members.get(name))
+        difference = summary.certainty.from_knee.get(name)
+        for score in ("polarity", "similarity"):
+            row.append(ABSENT if difference is None else _difference_cell(getattr(difference, score)))
+        rows.append(tuple(row))
+    columns = [f"{split} {name}" for split in splits for name in ("P", "S", "retention", "stability", "knee")]
+    where = summary.certainty.compared_on
+    differences = (f"{where} P less the knee's", f"{where} S less the knee's")
+    return TextTable(("trial", "step", "kind", *columns, *differences), tuple(rows), frozenset({"kind"}))
+
+
+def _certainty_cells(point: PointUncertainty | None) -> tuple[str, ...]:
+    if point is None:
+        return (ABSENT,) * 5
+    mark = " ★" if point.in_knee_region else ""
+    return (
+        show_interval(point.polarity),
+        show_interval(point.similarity),
+        show_interval(point.retention),
+        f"{point.stability:.0%}",
+        f"{point.knee_share:.0%}{mark}",
+    )
+
+
+def _difference_cell(difference: Difference) -> str:
+    asterisk = "*" if difference.is_real() else ""
+    return f"{100 * (round(difference.estimate, 3) + 0.0):+.1f}{asterisk}"  # no minus before a zero
 
 
 def trial_table(summary: Summary) -> TextTable:
@@ -246,9 +300,13 @@ def _hours(seconds: float) -> str:
 
 
 def mean_table(summary: Summary) -> TextTable:
-    """Front members whose configuration was run more than once: means over the runs on dev, ± their standard deviation."""
+    """Front members whose configuration was run more than once: means over the runs on dev, ± their standard deviation.
+
+    With the configurations' intervals where the scores of each query are stored.
+    """
     originals = {trial.trial: trial.replicate_of for trial in summary.results.trials}
     means = {(mean.trial, mean.step, mean.kind, mean.value): mean for mean in summary.results.means}
+    has_intervals = bool(summary.certainty.replicated)
     rows = []
     for member in summary.members:
         point = member.dev
@@ -259,9 +317,17 @@ def mean_table(summary: Summary) -> TextTable:
         key = (trial, point.step, point.kind, point.value)
         mean = means.get(key)
         if mean is not None:
-            rows.append(_mean_row(point, mean))
+            found = summary.certainty.replicated.get(key)
+            rows.append(_mean_row(point, mean) + (_interval_cells(found) if has_intervals else ()))
     columns = ("trial", "step", "kind", "P", "S", "runs", "mean P", "mean S")
-    return TextTable(columns, tuple(rows), frozenset({"kind"}))
+    intervals = ("P in", "S in", "retention in") if has_intervals else ()
+    return TextTable(columns + intervals, tuple(rows), frozenset({"kind"}))
+
+
+def _interval_cells(found: MeanUncertainty | None) -> tuple[str, ...]:
+    if found is None:
+        return (ABSENT,) * 3
+    return show_interval(found.polarity), show_interval(found.similarity), show_interval(found.retention)
 
 
 def _mean_row(point: Point, mean: Mean) -> tuple[str, ...]:

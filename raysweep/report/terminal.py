@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from raysweep.report.comparison import baseline_lines
-from raysweep.report.summary import SPLITS, Summary
-from raysweep.report.tables import TextTable, front_table, show, show_area, show_share
+from raysweep.report.summary import SPLITS, Area, Summary
+from raysweep.report.tables import TextTable, front_table, show, show_area, show_interval, show_share
 from raysweep.report.texts import constraints_text
+from raysweep.report.trust import trust_lines
+from raysweep.uncertainty.front import FrontUncertainty
 
 if TYPE_CHECKING:
     import rich.table
@@ -59,8 +61,16 @@ def _caption_lines(summary: Summary, front: TextTable) -> Iterator[str]:
         yield f"R on {split}: {scores}"
     yield from baseline_lines(summary)
     for split, area in summary.areas.items():
-        share = "" if area.share is None else f", {show_share(area.share)} of the oracle's"
-        yield f"hypervolume on {split}: {show_area(area.front)}{share}"
+        yield f"hypervolume on {split}: {_area(area, summary.uncertainty.get(split))}"
+    yield from trust_lines(summary)
+
+
+def _area(area: Area, uncertainty: FrontUncertainty | None) -> str:
+    front, share = show_area(area.front), show_share(area.share)
+    if uncertainty is not None:
+        front += f" {show_interval(uncertainty.hypervolume, show_area)}"
+        share += f" {show_interval(uncertainty.share, show_share)}"
+    return front if area.share is None else f"{front}, {share} of the oracle's"
 
 
 def _configuration_lines(front: TextTable) -> Iterator[str]:

@@ -5,10 +5,10 @@ from raysweep.results.bill import Bill, bill_text
 from raysweep.results.types import RunInfo
 
 HYPERVOLUME_TEXT = (
-    "The area that the front dominates above the stated point: P of the reference encoder R and half of its S, on the "
-    "same split, with scores x100. The oracle front is the limit no encoder can pass; the share is the part of its "
-    "area that the front reaches. On test it is the front chosen on dev that is measured. Points that miss a constraint of "
-    "the sweep count for nothing."
+    "The area that the front dominates above the stated point: P of the reference encoder R and half of its S, on the"
+    " same split, with scores x100. The oracle front is the limit no encoder can pass, with the chords between its "
+    "points; the share is the part of its area that the front reaches. On test it is the front chosen on dev that is "
+    "measured. Points that miss a constraint of the sweep count for nothing."
 )
 
 MEANS_TEXT = (
@@ -22,6 +22,27 @@ SCORES_TEXT = (
     "reference encoder, retention S divided by that encoder's own S; all x100, means over queries. ± is the half-width "
     "of the mean's 95% interval over queries; it does not cover the choice of the front on dev, nor training seeds. "
     "The knee is the point farthest beyond the chord between the front's ends, both objectives scaled to the front."
+)
+
+CERTAINTY_TEXT = (
+    "90% intervals over the queries that might have been drawn; all points are averaged over the same resampled queries. "
+    "They are of the encoders as they were trained, not of what other training seeds would give. Those on dev are moved "
+    "down by what choosing the front there adds to its scores, which nested resampling says. The stability of a member is "
+    "the share of resamples in which it is on the front. It is no probability that it truly is: what got there by luck is "
+    "there in many resamples too. The column knee has the share in which a member is the knee; those marked ★ hold it "
+    "together in 90%. Differences from the knee are on the same queries, with an asterisk where they are more than noise, "
+    "all of them taken together (Holm's method, at 10%)."
+)
+
+AREA_INTERVAL_TEXT = (
+    "In brackets are 90% intervals, over the queries, of what the same points are worth at their true scores. The area of "
+    "noisy points is too great on average, since of close ones the luckier counts; the intervals are corrected for that, so "
+    "that they may lie lower than the area itself."
+)
+
+REPLICATED_TEXT = (
+    "Intervals are those of what the configuration scores on average over queries and seeds: 90%, by crossed random "
+    "effects, the noise of seeds pooled over the configurations."
 )
 
 BASELINES_TEXT = (

@@ -17,6 +17,7 @@ from raysweep.report.page.origin import Origin
 from raysweep.report.page.sections import Material
 from raysweep.report.summary import SPLITS, Summary, summarise
 from raysweep.results.account import Account
+from raysweep.results.query_scores import load_query_scores
 from raysweep.results.reader import load
 from raysweep.results.readings import Readings, load_readings
 from raysweep.results.types import Point, Trial
@@ -50,7 +51,7 @@ def write(place: Path | Folder, to: Path | None = None) -> Report:
         raise InputError(f"{folder}: is a symbolic link; a run's folders lie in the run itself, and --to names another")
     results = load(run)
     readings = load_readings(run, results)
-    summary = summarise(results)
+    summary = summarise(results, load_query_scores(run, results))
     contents = _contents(summary, Origin.read(run), readings)
     try:
         folder.mkdir(parents=True, exist_ok=True)

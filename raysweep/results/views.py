@@ -32,7 +32,7 @@ def _mean_accuracies(results: Results) -> dict[tuple[int, int | None, str, float
     """Of each trial's points on dev over the runs of its configuration that count, where they are known."""
     original_of = {}  # of the runs that count
     for trial in results.trials:
-        if _counts(trial):
+        if counts(trial):
             original_of[trial.trial] = trial.trial if trial.replicate_of is None else trial.replicate_of
     found = defaultdict(list)
     for point in results.points:
@@ -43,7 +43,7 @@ def _mean_accuracies(results: Results) -> dict[tuple[int, int | None, str, float
     return {place: statistics.fmean(accuracies) for place, accuracies in found.items()}
 
 
-def _counts(trial: Trial) -> bool:
+def counts(trial: Trial) -> bool:
     """Whether means are over this run too: over no replicate that has not ended, and over none that failed."""
     has_ended = trial.status in (TrialStatus.COMPLETED, TrialStatus.STOPPED)
     return has_ended or (trial.replicate_of is None and trial.status != TrialStatus.FAILED)

@@ -11,14 +11,14 @@ from raysweep.metrics.objective import Pair
 from raysweep.uncertainty import interval
 from raysweep.uncertainty.areas import NO_CONSTRAINTS, FrontArea, Gain, HullArea, Share
 from raysweep.uncertainty.interval import LEVEL, Interval
-from raysweep.uncertainty.many_fronts import knees, memberships
+from raysweep.uncertainty.many_fronts import dominated, knees, memberships
 from raysweep.uncertainty.noise import Noise
-from raysweep.uncertainty.resamples import RESAMPLES
+from raysweep.uncertainty.resamples import RESAMPLES, Resamples
 
 PointName = tuple[int | None, int | None, str, float | None]
 """Trial, step, kind and value of a point; no trial and step of what no trial made."""
 
-_POINTS_AT_ONCE = 1 << 20  # of resamples by points, when fronts are told apart
+_RIVALS_AT_ONCE = 1000  # of a block of resamples by rivals: 16 MB
 
 
 @dataclass(frozen=True)
@@ -89,20 +89,46 @@ class FrontScores:
     floor: Sequence[int] = ()
     least: Pair = NO_CONSTRAINTS
 
+    @property
+    def judged(self) -> list[int]:
+        """The rows of all points that are more than rivals, rising."""
+        others = [] if self.reference is None else [self.reference]
+        return sorted({*self.members, *self.oracle, *self.floor, *others})
+
+    def only_judged(self) -> "FrontScores":
+        """Without those that are rivals only."""
+        rows = self.judged
+        place = {row: index for index, row in enumerate(rows)}
+        return FrontScores(
+            names=[self.names[row] for row in rows],
+            scores=self.scores[rows],
+            members=[place[row] for row in self.members],
+            counting=[place[row] for row in self.counting],
+            rivals=[place[row] for row in self.members],
+            reference=None if self.reference is None else place[self.reference],
+            oracle=[place[row] for row in self.oracle],
+            floor=[place[row] for row in self.floor],
+            least=self.least,
+        )
+
 
 def assess(front: FrontScores, seed: int, resamples: int = RESAMPLES) -> FrontUncertainty:
     """Intervals, stability, knee region and floor of a front, all from the same resamples of the queries."""
-    noise = Noise.of_queries(front.scores, seed, resamples)
-    shares = _knee_shares(front, noise)
+    drawn = Resamples(front.scores.shape[-1], seed, resamples)
+    of_all = drawn.means(front.scores[front.judged])
+    stability = _stability(front, drawn, of_all)
+    judged = front.only_judged()
+    noise = Noise(judged.scores.mean(axis=-1), of_all, drawn.num_queries)
+    shares = _knee_shares(judged, noise)
     region = _region(shares)
-    stability = _stability(front, noise)
     members = {}
-    for row in front.members:
-        polarity, similarity, retention = _score_intervals(front, row)
-        members[front.names[row]] = PointUncertainty(
-            polarity, similarity, retention, stability[row], shares.get(row, 0.0), row in region
+    for row in judged.members:
+        polarity, similarity, retention = _score_intervals(judged, row)
+        name = judged.names[row]
+        members[name] = PointUncertainty(
+            polarity, similarity, retention, stability[name], shares.get(row, 0.0), row in region
         )
-    hypervolume, share, floor = _areas(front, noise)
+    hypervolume, share, floor = _areas(judged, noise)
     return FrontUncertainty(members, hypervolume, share, floor, len(front.rivals))
 
 
@@ -114,16 +140,19 @@ def _score_intervals(front: FrontScores, row: int) -> tuple[Interval, Interval, 
     return interval.of_mean(polarity).within(0, 1), interval.of_mean(similarity).within(-1, 1), retention
 
 
-def _stability(front: FrontScores, noise: Noise) -> dict[int, float]:
-    """Of each rival."""
-    rivals = list(front.rivals)
-    counts = np.zeros(len(rivals))
-    num_resamples = len(noise.resampled)
-    at_once = max(1, _POINTS_AT_ONCE // max(1, len(rivals)))
-    for start in range(0, num_resamples, at_once):
-        counts += memberships(noise.resampled[start : start + at_once, rivals]).sum(axis=0)
-    stable = counts / num_resamples
-    return dict(zip(rivals, stable.tolist(), strict=True))
+def _stability(front: FrontScores, drawn: Resamples, of_judged: Float64Array) -> dict[PointName, float]:
+    """Of each member. There may be many thousand rivals: they are compared in blocks, each with all members."""
+    place = {row: index for index, row in enumerate(front.judged)}
+    members = np.array(front.members, dtype=np.int64)
+    of_members = of_judged[:, [place[row] for row in front.members]]
+    is_off = ~memberships(of_members)
+    others = np.array([row for row in front.rivals if row not in set(front.members)], dtype=np.int64)
+    for start in range(0, len(others), _RIVALS_AT_ONCE):
+        rows = others[start : start + _RIVALS_AT_ONCE]
+        of_rivals = drawn.means(front.scores[rows])
+        is_off |= dominated(of_members, of_rivals)
+    stable = (~is_off).mean(axis=0)
+    return {front.names[row]: float(share) for row, share in zip(members, stable, strict=True)}
 
 
 def _knee_shares(front: FrontScores, noise: Noise) -> dict[int, float]:

@@ -5,6 +5,8 @@ from numpy.typing import NDArray
 
 from raysweep.metrics.arrays import Float64Array
 
+_ROUNDING = 1e-12
+
 
 def memberships(points: Float64Array) -> NDArray[np.bool_]:
     """Which of the points (resamples, points, 2) are on their resample's front; of exactly equal points the first."""
@@ -16,6 +18,23 @@ def memberships(points: Float64Array) -> NDArray[np.bool_]:
     best_before[:, 1:] = best_so_far[:, :-1]
     found = np.empty(falling.shape, dtype=np.bool_)
     np.put_along_axis(found, order, falling > best_before, axis=-1)
+    return found
+
+
+def dominated(members: Float64Array, others: Float64Array) -> NDArray[np.bool_]:
+    """Which of ``members`` (resamples, members, 2) one of ``others`` (resamples, others, 2) of its resample dominates.
+
+    Means of the same scores that two products of matrices gave differ by rounding, and count as equal.
+    """
+    polarities, similarities = (np.ascontiguousarray(others[..., score]) for score in (0, 1))
+    found = np.empty(members.shape[:2], dtype=np.bool_)
+    for index in range(members.shape[1]):
+        polarity, similarity = (members[:, index, score, None] for score in (0, 1))
+        dominates = polarities > polarity + _ROUNDING
+        dominates |= similarities > similarity + _ROUNDING
+        dominates &= polarities >= polarity - _ROUNDING
+        dominates &= similarities >= similarity - _ROUNDING
+        found[:, index] = dominates.any(axis=1)
     return found
 
 

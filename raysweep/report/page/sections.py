@@ -18,6 +18,7 @@ from raysweep.report.tables import (
     area_table,
     baseline_table,
     bill_table,
+    certainty_table,
     cost_table,
     front_table,
     mean_table,
@@ -25,13 +26,13 @@ from raysweep.report.tables import (
 )
 from raysweep.report.texts import (
     BASELINES_TEXT,
-    HYPERVOLUME_TEXT,
-    MEANS_TEXT,
+    CERTAINTY_TEXT,
     SCORES_TEXT,
     bill_sentences,
     cost_text,
     objective_text,
 )
+from raysweep.report.trust import area_text, means_text, trust_sentences
 from raysweep.results.readings import Readings
 
 
@@ -55,9 +56,10 @@ def sections(material: Material) -> list[str]:
         tiles(summary),
         _front(material),
         _readings(material),
+        _certainty(summary),
         _baselines(summary),
-        explained_table("replicates", "Replicates", MEANS_TEXT, mean_table(summary)),
-        explained_table("hypervolume", "Hypervolume", HYPERVOLUME_TEXT, area_table(summary)),
+        explained_table("replicates", "Replicates", means_text(summary), mean_table(summary)),
+        explained_table("hypervolume", "Hypervolume", area_text(summary), area_table(summary)),
         _curves(material),
         _hyperparameters(summary),
         section("importance", "Importance", *_importance(material)),
@@ -131,6 +133,15 @@ def _scripted_section(name: str, title: str, content: str) -> str:
     """A section that is seen only where a script fills it."""
     heading = f'<h2 id="{name}-title">{title}</h2>'
     return f'<section id="{name}" class="scripted" hidden aria-labelledby="{name}-title">\n{heading}\n{content}\n</section>'
+
+
+def _certainty(summary: Summary) -> str:
+    rows = certainty_table(summary)
+    if not rows.rows:
+        return ""
+    said = [paragraph(sentence) for sentence in trust_sentences(summary)]
+    listed = table(rows, "Intervals and stability of the front's members")
+    return section("certainty", "Certainty", *said, listed, paragraph(CERTAINTY_TEXT, "soft"))
 
 
 def _baselines(summary: Summary) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from raysweep.report.page.visible import escape
 from raysweep.report.summary import Member, Summary
-from raysweep.report.tables import show, show_area, show_share, trial_counts
+from raysweep.report.tables import show, show_area, show_interval, show_share, trial_counts
 from raysweep.results.account import Entry
 
 
@@ -37,6 +37,9 @@ def tiles(summary: Summary) -> str:
     for split, area in summary.areas.items():
         name = f"of the oracle's hypervolume, {split}"
         front = f"front {show_area(area.front)}"
+        uncertainty = summary.uncertainty.get(split)
+        if uncertainty is not None and uncertainty.share is not None:
+            front = f"{show_interval(uncertainty.share, show_share)}; {front}"
         shown.append(Tile(name, show_share(area.share), front))
     content = "".join(tile.render() for tile in shown)
     return f'<dl class="tiles">{content}</dl>'

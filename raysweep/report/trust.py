@@ -1,0 +1,94 @@
+"""What a report says in words of how sure it is: the floor, the knee's region, why dev is better than test."""
+
+from collections.abc import Iterator
+
+from raysweep.report.summary import Summary
+from raysweep.report.tables import show, show_area, show_interval
+from raysweep.report.texts import AREA_INTERVAL_TEXT, HYPERVOLUME_TEXT, MEANS_TEXT, REPLICATED_TEXT
+from raysweep.results.query_scores import PointName
+from raysweep.results.types import ScoredSplit, key_name
+from raysweep.uncertainty.front import Floor, FrontUncertainty
+from raysweep.uncertainty.selection import Drop
+
+MOST_NAMED = 5  # members of the knee's region
+
+
+def area_text(summary: Summary) -> str:
+    """What the table of hypervolumes shows."""
+    return f"{HYPERVOLUME_TEXT} {AREA_INTERVAL_TEXT}" if summary.uncertainty else HYPERVOLUME_TEXT
+
+
+def means_text(summary: Summary) -> str:
+    """What the table of replicates shows."""
+    return f"{MEANS_TEXT} {REPLICATED_TEXT}" if summary.certainty.replicated else MEANS_TEXT
+
+
+def trust_sentences(summary: Summary) -> list[str]:
+    """A sentence or two each; none where scores of each query are not stored."""
+    sentences = []
+    for split, front in summary.uncertainty.items():
+        if front.floor is not None:
+            sentences.append(_floor_sentence(split, front.floor))
+    where = summary.certainty.compared_on
+    if where is not None:
+        sentences.append(_knee_sentence(where, summary.uncertainty[where]))
+    sentences += [_drop_sentence(score, drop) for score, drop in summary.certainty.drops.items()]
+    return sentences
+
+
+def _floor_sentence(split: ScoredSplit, floor: Floor) -> str:
+    amount = f"{show_area(floor.gain)} {show_interval(floor.interval, show_area)}"
+    beginning = (
+        f"The floor on {split} is the probe, which needs no training: the front's hypervolume less the probe's is "
+        f"{amount}."
+    )
+    if floor.is_beaten:
+        return f"{beginning} The lower bound is above 0: the front beats the floor."
+    return f"{beginning} The lower bound is not above 0: the front is not known to beat the floor."
+
+
+def _knee_sentence(split: ScoredSplit, front: FrontUncertainty) -> str:
+    region = front.knee_region
+    named = [f"{_short(name)} ({front.members[name].knee_share:.0%})" for name in region[:MOST_NAMED]]
+    if len(region) > MOST_NAMED:
+        named.append(f"{len(region) - MOST_NAMED} more")
+    if len(region) == 1:
+        return (
+            f"On {split} the knee is {_short(region[0])} in {front.members[region[0]].knee_share:.0%} of the resamples."
+        )
+    return (
+        f"On {split} the knee is a region of {len(region)} members, in this share of the resamples: {', '.join(named)}."
+    )
+
+
+def _short(name: PointName) -> str:
+    """Such as ``3:2`` or ``3:2:concat=0.3``, which ``export --point`` takes."""
+    trial, step, kind, value = name
+    return f"{trial}:{step}" + ("" if kind == "plain" else f":{key_name((kind, value))}")
+
+
+def _signed(score: float) -> str:
+    return show(round(score, 3) + 0.0)  # no minus before a zero
+
+
+def _drop_sentence(score: str, drop: Drop) -> str:
+    verb = "lower" if drop.total >= 0 else "higher"
+    amount = show(abs(drop.total))
+    low, high = show(drop.total_interval.low), show(drop.total_interval.high)
+    text = (
+        f"{score} of the front's members is {amount} {verb} on test than on dev in the mean (dev less test in "
+        f"[{low}, {high}]). Choosing them on dev accounts for {_signed(drop.selection)} of it; the other "
+        f"{_signed(drop.shift)} is a shift between the splits, or chance, that the same encoders show"
+    )
+    if drop.reference is not None:
+        text += f". R, which nobody chose, scores less by {show_interval(drop.reference)}"
+    return text + "."
+
+
+def trust_lines(summary: Summary) -> Iterator[str]:
+    """Short lines for a terminal: whether the front beats the floor."""
+    for split, front in summary.uncertainty.items():
+        if front.floor is not None:
+            verdict = "beaten" if front.floor.is_beaten else "not known to be beaten"
+            amount = show_interval(front.floor.interval, show_area)
+            yield f"floor (probe) on {split}: {verdict}, hypervolume more by {amount}"

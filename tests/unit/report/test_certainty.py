@@ -1,0 +1,181 @@
+"""What a report says of noise: against the functions that it is made with, and in words, on made per-query scores."""
+
+import dataclasses
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from raysweep.errors import InputError
+from raysweep.metrics.arrays import Float64Array
+from raysweep.report import write
+from raysweep.report.summary import Summary, summarise, summary_of
+from raysweep.report.tables import certainty_table, mean_table
+from raysweep.report.terminal import terminal_table
+from raysweep.report.trust import trust_sentences
+from raysweep.results.events import ReplicatesAveraged, RungFinished, TrialEnded, TrialStarted
+from raysweep.results.ledger import Ledger
+from raysweep.results.query_scores import load_query_scores, name_of_point
+from raysweep.results.reader import load
+from raysweep.results.types import Mean, Point
+from raysweep.storage.folder import LocalFolder
+from raysweep.trial_status import TrialStatus
+from raysweep.uncertainty import interval
+from raysweep.uncertainty.selection import optimism
+from support.consoles import printed
+from support.ledgers import INFO, StoredSweep, StoredTrial, baseline, dev_front, point, random_trials, write_ledger
+from support.query_scores import scores_of, write_query_scores
+
+FEW = dataclasses.replace(INFO, num_queries={"dev": 60, "test": 50})
+
+
+def made(folder: Path, *, info: object = FEW, test: bool = True, probe: float = 0.64) -> LocalFolder:
+    trials = random_trials(14)
+    probes = [
+        baseline(split, "probe", probe + 0.05 * value, 0.45, value=value)
+        for split in ("dev", "test")
+        for value in (0.1, 1.0)
+    ]
+    tested = dev_front(trials) if test else ()
+    write_ledger(folder, trials, StoredSweep(info=info, test_of=tested, baselines=probes))  # type: ignore[arg-type]
+    write_query_scores(folder, load(folder))
+    return LocalFolder(folder)
+
+
+@pytest.fixture
+def summary(tmp_path: Path) -> Summary:
+    return summary_of(made(tmp_path))
+
+
+def test_intervals_on_test_are_those_of_means_and_on_dev_less_what_selection_adds(
+    summary: Summary, tmp_path: Path
+) -> None:
+    scores = load_query_scores(LocalFolder(tmp_path), load(tmp_path))
+    dev, test = scores["dev"], scores["test"]
+    of_trials = [row for row, name in enumerate(dev.names) if name[0] is not None]
+    added = optimism(np.stack([dev.polarity, dev.similarity], axis=1)[of_trials], seed=FEW.seed)
+    assert list(summary.uncertainty) == ["dev", "test"]
+    for member in summary.members:
+        name = name_of_point(member.dev)
+        on_test = interval.of_mean(test.polarity[test.index(name)])
+        assert summary.uncertainty["test"].members[name].polarity == on_test
+        expected = interval.of_mean(dev.similarity[dev.index(name)] - added[1])
+        found = summary.uncertainty["dev"].members[name].similarity
+        assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    drop = summary.certainty.drops["P"]
+    front = summary.members
+    total = np.mean([member.dev.polarity - member.test.polarity for member in front if member.test])
+    assert drop.total == pytest.approx(total, abs=1e-4)
+    assert (drop.selection, drop.total) == pytest.approx((added[0], drop.selection + drop.shift))
+    assert drop.total_interval.contains(drop.total) and drop.reference is not None
+
+
+def test_areas_and_knee_have_their_intervals(summary: Summary) -> None:
+    for split, front in summary.uncertainty.items():
+        area = summary.areas[split]
+        assert front.hypervolume is not None and front.share is not None and area.share is not None
+        assert front.hypervolume.low < area.front
+        assert 0 < front.share.low < front.share.high
+        assert sum(point.knee_share for point in front.members.values()) == pytest.approx(1)
+    stable = summary.uncertainty["dev"].members.values()
+    assert all(0 < point.stability <= 1 for point in stable)
+    assert summary.uncertainty["dev"].num_compared > len(summary.members)
+    assert len(summary.certainty.from_knee) == len(summary.members) - 1
+
+
+def test_the_page_says_whether_the_lower_bound_beats_the_floor(tmp_path: Path) -> None:
+    for name, probe, verdict in (("low", 0.64, "beats the floor"), ("high", 0.88, "not known to beat the floor")):
+        folder = tmp_path / name
+        folder.mkdir()
+        run = made(folder, probe=probe)
+        summary = summary_of(run)
+        assert any(verdict in sentence for sentence in trust_sentences(summary))
+        write.write(run)
+        for file in ("front.md", "report.html"):
+            text = (folder / "report" / file).read_text()
+            assert verdict in text and "no probability" in text and "Certainty" in text
+        terminal = " ".join(printed(terminal_table(summary), width=160).split())
+        assert re.search(r"floor \(probe\) on test: (not known to be )?beaten", terminal)
+        assert re.search(r"hypervolume on test: [\d.]+ \[[\d.]+, [\d.]+\], [\d.]+% \[[\d.]+%, [\d.]+%\]", terminal)
+
+
+def test_a_run_without_scores_of_each_query_reports_as_before(tmp_path: Path, run: object) -> None:
+    summary = write.write(tmp_path).summary
+    assert not summary.uncertainty and not certainty_table(summary).rows and not trust_sentences(summary)
+    text = (tmp_path / "report" / "front.md").read_text() + (tmp_path / "report" / "report.html").read_text()
+    assert "Certainty" not in text and "stability" not in text and "In brackets" not in text
+
+
+def test_a_split_of_which_a_member_lacks_scores_has_no_intervals(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    member = summarise(load(tmp_path)).members[0].dev
+    (tmp_path / "scores" / "test" / f"trial-{member.trial:04d}-step-{member.step:03d}.npz").unlink()
+    assert list(summary_of(run).uncertainty) == ["dev"]
+    assert not summary_of(run).certainty.drops
+    assert summary_of(run).certainty.compared_on == "dev"
+
+
+def test_without_test_everything_is_on_dev(tmp_path: Path) -> None:
+    summary = summary_of(made(tmp_path, test=False))
+    assert list(summary.uncertainty) == ["dev"]
+    assert "dev P less the knee's" in certainty_table(summary).columns
+    assert any(sentence.startswith("On dev the knee") for sentence in trust_sentences(summary))
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    made(tmp_path)
+    file = next((tmp_path / "scores" / "dev").glob("trial-*.npz"))
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(InputError, match=file.name):
+        write.write(tmp_path)
+    assert not (tmp_path / "report").exists()
+
+
+def test_points_that_miss_a_constraint_count_for_no_area(tmp_path: Path) -> None:
+    constrained = dataclasses.replace(FEW, constraints={"polarity": 0.75})
+    summary = summary_of(made(tmp_path, info=constrained))
+    missing = {name_of_point(member.dev) for member in summary.members if not member.is_feasible}
+    assert missing
+    assert missing.isdisjoint(summary.uncertainty["test"].knee_region)
+    unlimited = summary_of(made_in(tmp_path / "other"))
+    one, other = summary.uncertainty["test"].hypervolume, unlimited.uncertainty["test"].hypervolume
+    assert one is not None and other is not None and one.high < other.high
+
+
+def made_in(folder: Path) -> LocalFolder:
+    folder.mkdir()
+    return made(folder)
+
+
+def shifted(by: float) -> Callable[[Point, int], tuple[Float64Array, Float64Array]]:
+    """Scores of each query on which runs of a configuration differ by their means alone."""
+
+    def scores(of: Point, num_queries: int) -> tuple[Float64Array, Float64Array]:
+        polarity, similarity = scores_of(dataclasses.replace(of, trial=0), num_queries)
+        return polarity + by - by, similarity
+
+    return scores
+
+
+def test_configurations_that_ran_twice_have_intervals_over_seeds(tmp_path: Path) -> None:
+    config = {"loss": "triplet", "learning_rate": 1e-5}
+    write_ledger(tmp_path, [StoredTrial(config, "completed", "", [(0.80, 0.42)])], StoredSweep(info=FEW, finish=None))
+    ledger = Ledger(tmp_path)
+    ledger.append(TrialStarted(trial=1, config=config, num_rungs=5, replicate_of=0))
+    rung = {"trial": 1, "step": 1, "examples_seen": 2048, "seconds": 1.0, "loss": 0.1, "stop": None}
+    ledger.append(RungFinished(**rung, points=(point(1, 1, 0.83, 0.41),)))  # type: ignore[arg-type]
+    mean = Mean(0, 1, "plain", None, 2, 0.815, 0.021, 0.415, 0.007)
+    ledger.append(TrialEnded(trial=1, status=TrialStatus.COMPLETED, reason=""))
+    ledger.append(ReplicatesAveraged(trial=0, runs=2, points=(mean,)))
+    ledger.close()
+    write_query_scores(tmp_path, load(tmp_path), of=shifted(0.0))
+    summary = summary_of(LocalFolder(tmp_path))
+    found = summary.certainty.replicated[0, 1, "plain", None]
+    # Two runs that differ by 0.03 on every query: the noise of seeds has one degree of freedom, and is nearly all there is.
+    assert found.polarity.half_width > interval.t_quantile(1) * 0.03 / 2 * 0.8 or found.polarity.high == 1
+    assert found.retention is not None
+    table = mean_table(summary)
+    assert table.columns[-3:] == ("P in", "S in", "retention in")
+    assert all(len(row) == len(table.columns) for row in table.rows) and len(table.rows) == 2
