@@ -2,14 +2,12 @@
 
 import dataclasses
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from raysweep.errors import InputError
-from raysweep.metrics.arrays import Float64Array
 from raysweep.report import write
 from raysweep.report.summary import Summary, summarise, summary_of
 from raysweep.report.tables import certainty_table, mean_table
@@ -19,14 +17,15 @@ from raysweep.results.events import ReplicatesAveraged, RungFinished, TrialEnded
 from raysweep.results.ledger import Ledger
 from raysweep.results.query_scores import load_query_scores, name_of_point
 from raysweep.results.reader import load
-from raysweep.results.types import Mean, Point
+from raysweep.results.types import Mean
 from raysweep.storage.folder import LocalFolder
 from raysweep.trial_status import TrialStatus
 from raysweep.uncertainty import interval
+from raysweep.uncertainty.seeds import Variance, of_queries, of_seeds
 from raysweep.uncertainty.selection import optimism
 from support.consoles import printed
 from support.ledgers import INFO, StoredSweep, StoredTrial, baseline, dev_front, point, random_trials, write_ledger
-from support.query_scores import scores_of, write_query_scores
+from support.query_scores import write_query_scores
 
 FEW = dataclasses.replace(INFO, num_queries={"dev": 60, "test": 50})
 
@@ -149,16 +148,6 @@ def made_in(folder: Path) -> LocalFolder:
     return made(folder)
 
 
-def shifted(by: float) -> Callable[[Point, int], tuple[Float64Array, Float64Array]]:
-    """Scores of each query on which runs of a configuration differ by their means alone."""
-
-    def scores(of: Point, num_queries: int) -> tuple[Float64Array, Float64Array]:
-        polarity, similarity = scores_of(dataclasses.replace(of, trial=0), num_queries)
-        return polarity + by - by, similarity
-
-    return scores
-
-
 def test_configurations_that_ran_twice_have_intervals_over_seeds(tmp_path: Path) -> None:
     config = {"loss": "triplet", "learning_rate": 1e-5}
     write_ledger(tmp_path, [StoredTrial(config, "completed", "", [(0.80, 0.42)])], StoredSweep(info=FEW, finish=None))
@@ -170,11 +159,15 @@ def test_configurations_that_ran_twice_have_intervals_over_seeds(tmp_path: Path)
     ledger.append(TrialEnded(trial=1, status=TrialStatus.COMPLETED, reason=""))
     ledger.append(ReplicatesAveraged(trial=0, runs=2, points=(mean,)))
     ledger.close()
-    write_query_scores(tmp_path, load(tmp_path), of=shifted(0.0))
+    write_query_scores(tmp_path, load(tmp_path))
     summary = summary_of(LocalFolder(tmp_path))
     found = summary.certainty.replicated[0, 1, "plain", None]
-    # Two runs that differ by 0.03 on every query: the noise of seeds has one degree of freedom, and is nearly all there is.
-    assert found.polarity.half_width > interval.t_quantile(1) * 0.03 / 2 * 0.8 or found.polarity.high == 1
+    dev = load_query_scores(LocalFolder(tmp_path), load(tmp_path))["dev"]
+    runs = dev.polarity[dev.rows([(0, 1, "plain", None), (1, 1, "plain", None)])]
+    variance = of_queries(runs) + (of_seeds([[runs]]) or Variance(0.0, 0)).over(2)
+    expected = interval.around(float(runs.mean()), variance.value, variance.degrees)
+    assert (found.polarity.low, found.polarity.high) == pytest.approx((expected.low, expected.high))
+    assert found.polarity.half_width > interval.of_mean(runs.mean(axis=0)).half_width
     assert found.retention is not None
     table = mean_table(summary)
     assert table.columns[-3:] == ("P in", "S in", "retention in")
