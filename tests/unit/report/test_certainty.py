@@ -103,8 +103,9 @@ def test_the_page_says_whether_the_lower_bound_beats_the_floor(tmp_path: Path) -
 def test_a_run_without_scores_of_each_query_reports_as_before(tmp_path: Path, run: object) -> None:
     summary = write.write(tmp_path).summary
     assert not summary.uncertainty and not certainty_table(summary).rows and not trust_sentences(summary)
-    text = (tmp_path / "report" / "front.md").read_text() + (tmp_path / "report" / "report.html").read_text()
-    assert "Certainty" not in text and "stability" not in text and "In brackets" not in text
+    markdown, page = ((tmp_path / "report" / name).read_text() for name in ("front.md", "report.html"))
+    assert "Certainty" not in markdown and "In brackets" not in markdown
+    assert 'id="certainty"' not in page and "In brackets" not in page
 
 
 def test_a_split_of_which_a_member_lacks_scores_has_no_intervals(tmp_path: Path) -> None:
