@@ -228,6 +228,8 @@ class TrialActor(tune.Trainable):
         try:
             with self.pulse or contextlib.nullcontext():
                 result = next(self.results)
+            if isinstance(result, RungResult):
+                self.save_weights(result)
         # A result and no exception: the actor is sound and takes the next trial, and the reason arrives in full.
         except TrialDivergedError as error:
             return {"failure": str(error), "diverged": True, "done": True}
@@ -245,7 +247,6 @@ class TrialActor(tune.Trainable):
             self.log(result)
             return {"progress": json.dumps(dataclasses.asdict(result))}
         self.has_checkpoint = True
-        self.save_weights(result)
         rung = {
             "step": result.step,
             "examples_seen": result.examples_seen,

@@ -1,5 +1,6 @@
 """The weights of a rung, and what its points retrieve, kept while one of them may be on the front."""
 
+import shutil
 import uuid
 import zipfile
 from pathlib import Path
@@ -27,17 +28,24 @@ def save_point(folder: Path, model: "SentenceTransformer", head: Head | None, re
         return
     temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
     temporary.mkdir(parents=True)
+    try:
+        save_file(_trained(model), temporary / "trained.safetensors")
+        if head is not None:
+            np.savez(temporary / "head.npz", weight=head.weight, bias=head.bias)
+        if reading is not None:
+            (temporary / reading_file("dev")).write_bytes(reading.content())
+        flush(temporary)
+        temporary.rename(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)  # where there was no room for all of it
+
+
+def _trained(model: "SentenceTransformer") -> "dict[str, torch.Tensor]":
     trained = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             trained[name] = parameter.detach().contiguous()
-    save_file(trained, temporary / "trained.safetensors")
-    if head is not None:
-        np.savez(temporary / "head.npz", weight=head.weight, bias=head.bias)
-    if reading is not None:
-        (temporary / reading_file("dev")).write_bytes(reading.content())
-    flush(temporary)
-    temporary.rename(folder)
+    return trained
 
 
 def read_point(folder: Path) -> "tuple[dict[str, torch.Tensor], Head | None]":

@@ -1,5 +1,6 @@
 """Trials without encoders whose processes raise, die, freeze or hang, as their numbers say; and a sweep to run them in."""
 
+import errno
 import os
 import signal
 import threading
@@ -121,6 +122,14 @@ class AlwaysRefusing(FaultyTrials):
     def _rungs(self) -> Iterator[RungResult | RungProgress]:
         yield from ()  # so that nothing is raised before the first step
         raise InputError("no trial can be")
+
+
+class NoRoomForWeights(FaultyTrials):
+    """The disk is full when a rung's weights are to be written for the first time."""
+
+    def save_weights(self, result: RungResult) -> None:
+        if result.step == FAULTY_RUNG and self._counted("attempts") == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
 
 
 class FrozenWhileLoading(FaultyTrials):

@@ -27,6 +27,7 @@ from support.faulty_trials import (
     FaultyTrials,
     FrozenWhileLoading,
     KilledWhenIdle,
+    NoRoomForWeights,
     WatchfulTrials,
 )
 from support.paths import TESTS
@@ -115,6 +116,16 @@ def test_an_idle_process_that_died_costs_the_next_trial_nothing(cluster: Cluster
     assert str(trial.status) == "completed"
     assert "trial 0: the process that was to run it had died; it goes on from its checkpoint" in printed
     assert (tmp_path / "attempts-0").stat().st_size == 2
+
+
+def test_a_trial_whose_weights_find_no_room_goes_on_when_there_is_some(cluster: Cluster, tmp_path: Path) -> None:
+    _, printed = search(tmp_path, actor=NoRoomForWeights, budget__trials="1", resources__max_failures="0")
+    (trial,) = load(tmp_path).trials
+    assert str(trial.status) == "completed"
+    assert "No space left on device; it goes on from its checkpoint" in printed
+    assert (tmp_path / "attempts-0").stat().st_size == 2
+    rungs = [event.step for event in read_events(tmp_path / "ledger.jsonl") if isinstance(event, RungFinished)]
+    assert rungs == list(range(1, NUM_RUNGS + 1))
 
 
 def test_a_process_that_freezes_while_it_loads_is_not_waited_for_as_if_it_loaded(

@@ -28,3 +28,13 @@ def test_a_rung_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatc
     assert names == {"", "trained.safetensors", "head.npz", "retrieved-dev.npz"}
     weights, head = read_point(folder)
     assert weights.keys() == {"weight", "bias"} and head is not None
+
+
+def test_where_there_is_no_room_for_all_of_it_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        save_point(tmp_path / "points" / "trial-0000-step-001", MODEL, HEAD, READING)
+    assert not list((tmp_path / "points").iterdir())
