@@ -5,7 +5,7 @@ import shlex
 from raysweep.report.page.limits import limits
 from raysweep.report.page.points import ShownPoints, member_values
 from raysweep.report.page.readings import reading_values
-from raysweep.report.page.scores import Json, query_intervals
+from raysweep.report.page.scores import Json, member_intervals
 from raysweep.report.page.trials import common_values, parameters, statuses, trial_values
 from raysweep.report.page.visible import visible
 from raysweep.report.style import DARK_PALETTE, PALETTE
@@ -51,7 +51,10 @@ def _member(member: Member, place: int, summary: Summary) -> Json:
     return {
         **member_values(member, place),
         "command": visible(export_command(summary, member)),
-        "intervals": {split: query_intervals(member, split, num_queries.get(split)) for split in summary.splits},
+        "intervals": {
+            split: member_intervals(member, split, num_queries.get(split), summary.uncertainty.get(split))
+            for split in summary.splits
+        },
     }
 
 

@@ -3,7 +3,10 @@
 import math
 
 from raysweep.report.summary import Member, half_width
+from raysweep.results.query_scores import name_of_point
 from raysweep.results.types import Point, ScoredSplit
+from raysweep.uncertainty.front import FrontUncertainty
+from raysweep.uncertainty.interval import Interval
 
 DIGITS = 3
 
@@ -27,13 +30,32 @@ def scores_of(point: Point) -> Json:
     }
 
 
-def query_intervals(member: Member, split: ScoredSplit, num_queries: int | None) -> Json | None:
-    """The 95% intervals of a member's P and S over queries, None where they are not known."""
-    point = member.on(split)
+def member_intervals(
+    member: Member, split: ScoredSplit, num_queries: int | None, front: FrontUncertainty | None
+) -> Json:
+    """Intervals of a member's scores on a split, and how sure it is that it is on the front.
+
+    ``front`` has them where scores of each query are stored; else those of P and S are the normal 95% ones of means over
+    queries, and empty where not even those are known.
+    """
+    known = None if front is None else front.members.get(name_of_point(member.dev))
+    if front is None or known is None:
+        return _plain_intervals(member.on(split), num_queries)
+    return {
+        "level": front.level,
+        "p": _ends(known.polarity),
+        "s": _ends(known.similarity),
+        "r": None if known.retention is None else _ends(known.retention),
+        "stability": round(known.stability, 3),
+        "inKneeRegion": known.in_knee_region,
+    }
+
+
+def _plain_intervals(point: Point | None, num_queries: int | None) -> Json:
     if point is None or not num_queries:
-        return None
+        return {}
     if not point.polarity_std and not point.similarity_std:
-        return None
+        return {}
     return {
         "level": 0.95,
         "p": _around(point.polarity, half_width(point.polarity_std, num_queries)),
@@ -43,3 +65,7 @@ def query_intervals(member: Member, split: ScoredSplit, num_queries: int | None)
 
 def _around(score: float, width: float) -> list[float | None]:
     return [scaled(score - width), scaled(score + width)]
+
+
+def _ends(interval: Interval) -> list[float | None]:
+    return [scaled(interval.low), scaled(interval.high)]
