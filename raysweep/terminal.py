@@ -194,7 +194,6 @@ def quiet() -> Iterator[tuple[Display, Log]]:
     try:
         yield ConsoleDisplay(Console(file=stream, **options)), log
     finally:
-        sys.stdout.flush()  # what libraries printed is to go where the rest of it went
         log.close()
         with contextlib.suppress(OSError):  # of lines that found no room
             stream.close()

@@ -73,6 +73,8 @@ class Mailbox:
             return Letter(identity, self._content(_request_file(identity)))
         except InputError as error:
             return Letter(identity, b"", str(error))
+        except PermissionError:
+            return Letter(identity, b"", "cannot be read by the user whom the sweep runs as")
 
     def answer(self, identity: str, answer: Answer) -> None:
         """Answer a request, which is waiting no more then."""

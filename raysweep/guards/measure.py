@@ -1,5 +1,6 @@
 """Guards: an evaluator of the library over files, and the scores of front members under it."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -49,7 +50,12 @@ def measure(
     run: Folder, guards: Mapping[str, GuardConfig], wanted: Mapping[Point, list[str]]
 ) -> Iterator[GuardScore | InputError]:
     """The scores of points under the guards that are ``wanted`` of each, by its name; an InputError where there is none."""
-    opened = {name: Guard.open(name, config) for name, config in guards.items()}
+    opened: dict[str, Guard] = {}
+    for name, config in guards.items():
+        try:
+            opened[name] = Guard.open(name, config)
+        except InputError as error:
+            yield InputError(f"{name}: {error}")
     for point, names in wanted.items():
         assert point.trial is not None and point.step is not None
         try:
@@ -58,8 +64,17 @@ def measure(
             yield error
             continue
         for name in names:
+            if name not in opened:
+                continue
             guard = opened[name]
-            metric, score = guard.score(model)
+            try:
+                metric, score = guard.score(model)
+            except Exception as error:  # whatever the library raises: the sweep has its results without
+                yield InputError(f"{name} of {point.name}: {type(error).__name__}: {error}")
+                continue
+            if not math.isfinite(score):
+                yield InputError(f"{name} of {point.name}: {metric} is {score}")
+                continue
             yield GuardScore(
                 trial=point.trial,
                 step=point.step,

@@ -179,15 +179,15 @@ def _replicated(
         return {}
     stored = known["dev"]
     runs = _runs(results)
-    steps: dict[tuple[int, int], list[PointName]] = defaultdict(list)  # the members' configurations, by original
+    members: dict[int, list[PointName]] = defaultdict(list)  # of each configuration, at all its rungs, by original
     originals = {trial: original for original, trials in runs.items() for trial in trials}
     for trial, step, kind, value in front.on["dev"]:
         if trial in originals and step is not None:
             name = (originals[trial], step, kind, value)
-            if name not in steps[originals[trial], step]:
-                steps[originals[trial], step].append(name)
+            if name not in members[originals[trial]]:
+                members[originals[trial]].append(name)
     names, configurations = [], []
-    for (original, _), points in steps.items():
+    for original, points in members.items():
         replicated = _scores_of_runs(stored, points, runs[original])
         if replicated is not None:
             names.append(points)
@@ -210,13 +210,13 @@ def _runs(results: Results) -> dict[int, list[int]]:
 
 
 def _scores_of_runs(stored: QueryScores, points: Iterable[PointName], trials: Sequence[int]) -> Replicated | None:
-    """A configuration's points at one rung, over those runs of which all of these points are stored."""
+    """A configuration's points over its runs; None unless all are stored, since those alone would be the luckier runs."""
     listed = list(points)
     found = []
     for trial in trials:
         names = [(trial, *name[1:]) for name in listed]
         if all(name in stored for name in names):
             found.append(_stacked(stored, stored.rows(names)))
-    if len(found) < 2:
+    if len(found) < len(trials):
         return None
     return Replicated(tuple(name[2:] for name in listed), np.stack(found))

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from raysweep.errors import InputError
+from raysweep.metrics.objective import Objective
 from raysweep.metrics.pareto import knee, non_dominated
 from raysweep.report.conditions import Fields, read_conditions, why_none
 from raysweep.report.summary import Summary
@@ -106,6 +107,11 @@ def _knee(candidates: Sequence[Candidate]) -> Candidate:
     return eligible[front[knee([scores[index] for index in front])]]
 
 
+def _is_feasible(point: Point, objective: Objective | None) -> bool:
+    """Whether a point that is no member, and has no scores of guards, meets the constraints as far as they are known."""
+    return objective is None or not objective.violation((point.polarity, point.similarity))
+
+
 def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
     """The front's members by falling similarity, or all operating points by falling objective.
 
@@ -127,7 +133,7 @@ def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
             test=on_test.get(name),
             config=configs[point.trial or 0],
             objective=summary.results.info.objective(point),
-            is_feasible=objective is None or not objective.violation((point.polarity, point.similarity)),
+            is_feasible=_is_feasible(point, objective) if member is None else member.is_feasible,
             is_member=member is not None,
             marks=tuple(mark for mark, applies in marks.items() if applies),
         )

@@ -1,5 +1,6 @@
 """How much each parameter of a sweep matters for its scores, over all trials, those that were stopped early too."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -28,7 +29,7 @@ def importances(summary: Summary) -> Mapping[str, Mapping[str, float]]:
     :func:`raysweep.report.curves.scores_at_the_end`. A target has no shares where nothing can be told: of fewer than
     ``MIN_TRIALS`` trials with a rung, or where no parameter varies or makes a difference.
     """
-    trials = [each for each in summary.trials if each.rungs]
+    trials = [each for each in summary.trials if each.rungs and _is_sound(each, summary.results.info)]
     axes = _axes(trials) if len(trials) >= MIN_TRIALS else []
     if not axes:
         return {target: {} for target in TARGETS}
@@ -37,6 +38,13 @@ def importances(summary: Summary) -> Mapping[str, Mapping[str, float]]:
     curves = [_curve(each, info) for each in trials]
     scores = scores_at_the_end(curves, places)
     return {target: _shares(axes, scores[:, column]) for column, target in enumerate(TARGETS)}
+
+
+def _is_sound(each: TrialSummary, info: RunInfo) -> bool:
+    """Whether its rungs have places and scores; a ledger that was changed by hand may hold anything."""
+    places = [place for rung in each.rungs for place in (rung.step, rung.examples_seen)]
+    objectives = [info.objective(point) for point in each.best_points]
+    return min(places) > 0 and all(map(math.isfinite, [*places, *objectives]))
 
 
 def _axes(trials: Sequence[TrialSummary]) -> list[Axis]:

@@ -138,7 +138,8 @@ def compare_runs(sides: Sequence[Side]) -> SideBySide:
     areas = {
         split: tuple(_area(counting(side, split), begin) for side in sides) for split, begin in reference_points.items()
     }
-    level = 1 - (1 - LEVEL) / (len(sides) - 1)
+    num_differences = max(1, (len(sides) - 1) * len(areas))
+    level = 1 - (1 - LEVEL) / num_differences
     differences = [
         _difference(side, sides[0], split, counting, (areas[split][number], areas[split][0]), level)
         for split in areas
@@ -239,8 +240,13 @@ def _counting(sides: Sequence[Side]) -> _Counting:
 
 
 def _have_same_constraints(sides: Sequence[Side]) -> bool:
-    constraints = [dict(side.summary.results.info.constraints) for side in sides]
-    return all(each == constraints[0] for each in constraints)
+    """Whether points have to reach the same, in guards too, which other runs may not have measured."""
+    asked = []
+    for side in sides:
+        results = side.summary.results
+        limits = {(each.guard, each.at_least) for each in results.guards if each.at_least is not None}
+        asked.append((dict(results.info.constraints), limits))
+    return all(each == asked[0] for each in asked)
 
 
 def _reference_points(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> dict[ScoredSplit, Pair]:
@@ -362,7 +368,7 @@ def _notes(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> Iterator[str
         elif results.status == "running":
             yield f"{side.label} is still running, or it was killed: this is what it has stored so far."
     if not _have_same_constraints(sides):
-        yield "The runs have different constraints, so that points count for hypervolumes whether they meet them or not."
+        yield "The runs have other constraints or guards, so points count for hypervolumes whether they meet them or not."
     if splits == ("dev",):
         yield "On dev fronts were also chosen, which flatters them."
     if not any(split in side.summary.references for side in sides for split in splits):

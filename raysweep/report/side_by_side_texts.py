@@ -104,7 +104,7 @@ def notes(found: SideBySide) -> Iterator[str]:
 
 def _what_intervals_are(found: SideBySide) -> str:
     text = "Intervals are of a paired bootstrap over queries; other seeds of training are not in them"
-    if len(found.sides) > 2:
+    if len(found.differences) > 1:
         text += f", and they hold together with {100 * found.level:.0f}% (Bonferroni)"
     return f"{text}."
 

@@ -69,7 +69,6 @@ class TrialSummary:
     best_points: tuple[Point, ...] = ()  # by rung
     objective: float = 0.0  # of the best point
     is_feasible: bool = False  # the best point
-    best_by_rung: tuple[Point, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -327,5 +326,4 @@ def _trial_summary(
         best_points=tuple(points),
         objective=criterion.info.objective(best),
         is_feasible=criterion.is_feasible(best),
-        best_by_rung=tuple(points),
     )

@@ -77,8 +77,8 @@ def _drop_sentence(score: str, drop: Drop) -> str:
     low, high = show(drop.total_interval.low), show(drop.total_interval.high)
     text = (
         f"{score} of the front's members is {amount} {verb} on test than on dev in the mean (dev less test in "
-        f"[{low}, {high}]). Choosing them on dev accounts for {_signed(drop.selection)} of it; the other "
-        f"{_signed(drop.shift)} is a shift between the splits, or chance, that the same encoders show"
+        f"[{low}, {high}]). Of dev less test, choosing them on dev is {_signed(drop.selection)}; the rest, "
+        f"{_signed(drop.shift)}, is a shift between the splits, or chance, that the same encoders show"
     )
     if drop.reference is not None:
         text += f". R, which nobody chose, scores less by {show_interval(drop.reference)}"

@@ -242,7 +242,9 @@ def _value(array: npt.NDArray[Any]) -> Any:
 
 def _names(values: Any) -> tuple[PointName, ...]:
     try:
-        return tuple((trial, step, kind, value) for trial, step, kind, value in values)
+        names = tuple((trial, step, kind, value) for trial, step, kind, value in values)
+        hash(names)  # a list or a mapping is no part of a name
+        return names
     except (TypeError, ValueError):
         raise ValueError("it has no names of points") from None
 

@@ -160,7 +160,12 @@ class Session:
         """Measure the front's members by those guards that no earlier session has measured them by, in this process."""
         from raysweep.guards.measure import measure
 
-        stored = {(each.trial, each.step, each.kind, each.value, each.guard) for each in load(sweep.run).guards}
+        limits = {name: guard.at_least for name, guard in self.config.guards.items()}
+        stored = {
+            (each.trial, each.step, each.kind, each.value, each.guard)
+            for each in load(sweep.run).guards
+            if each.at_least == limits.get(each.guard)
+        }
         wanted: dict[Point, list[str]] = {}
         for point in sweep.kept_front():
             encoder = point.trial, point.step, *point.key
@@ -180,7 +185,7 @@ class Session:
         """Store what the front's members retrieve. What goes wrong is warned of, since the run has its results without."""
         try:
             self._readings_writer(sweep.run).write(sweep.front)
-        except (OSError, InputError) as error:
+        except Exception as error:  # a file of the run may hold anything
             self.display.warn(f"run: what the front's members retrieve could not be stored: {error}")
 
     def _readings_writer(self, run: Folder) -> ReadingsWriter:

@@ -80,11 +80,14 @@ def _measure_memory(spec: WorkbenchSpec, trials: Sequence[TrialConfig]) -> GpuMe
 
 def keep_scores(run: Folder, split: ScoredSplit, trial: int, step: int, scores: Mapping[PointKey, Scores]) -> None:
     """Store the per-query scores of a rung's points in the run's folder."""
+    file = rung_file(split, trial, step)
+    if split == "dev" and run.exists(file):  # a trial that went on repeats its last rung, which counts once
+        return
     names = [(trial, step, *key) for key in scores]
     polarity = np.stack([each.polarity for each in scores.values()])
     similarity = np.stack([each.similarity for each in scores.values()])
     packed = PackedScores.pack(names, polarity, similarity)
-    run.keep(rung_file(split, trial, step), packed.content())
+    run.keep(file, packed.content())
 
 
 def score_on_test(bench: Workbench, run: Folder, rung: FrontRung) -> list[dict[str, Any]]:

@@ -24,6 +24,7 @@ class RequestDesk:
     def __init__(self, sweep: Sweep, mailbox: Mailbox, letters: Callable[[], Iterable[Letter]]) -> None:
         self._sweep, self._mailbox, self._letters = sweep, mailbox, letters
         self._served: set[str] = set()  # letters that this session has answered, by identity
+        self._decided: dict[str, Answer] = {}  # of letters whose answers storage has not taken yet
         self._has_warned = False
 
     def serve(self) -> None:
@@ -40,15 +41,21 @@ class RequestDesk:
         except InputError as error:
             self._refuse(letter, str(error))
             return
-        answer = self._act(letter.identity, request)
-        self._tell(answer)
+        answer = self._decision(letter.identity, lambda: self._act(letter.identity, request))
         self._answered(letter.identity, lambda: self._mailbox.answer(letter.identity, answer))
 
     def _refuse(self, letter: Letter, problem: str) -> None:
         """Set aside what is no request."""
         text = plain(f"the request {problem}")
-        self._tell(Answer(accepted=False, text=text))
+        self._decision(letter.identity, lambda: Answer(accepted=False, text=text))
         self._answered(letter.identity, lambda: self._mailbox.refuse(letter, text))
+
+    def _decision(self, identity: str, decide: Callable[[], Answer]) -> Answer:
+        """What comes of a letter: decided and told once, however often the letter comes."""
+        if identity not in self._decided:
+            self._decided[identity] = decide()
+            self._tell(self._decided[identity])
+        return self._decided[identity]
 
     def _answered(self, identity: str, answer: Callable[[], None]) -> None:
         """Answer, unless storage fails: the letter comes again then, and what was done is not done again."""
@@ -60,6 +67,7 @@ class RequestDesk:
                 self._sweep.display.warn(f"control: a request cannot be answered: {error}")
             return
         self._served.add(identity)
+        self._decided.pop(identity, None)
 
     def _tell(self, answer: Answer) -> None:
         outcome = "" if answer.accepted else "refused: "

@@ -2,7 +2,6 @@
 
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +115,7 @@ class MLflowTracker(Tracker):
         self._client.log_batch(run_id, metrics=metrics)
         self._client.set_terminated(run_id, "FINISHED")
 
-    def close(self, trials: Sequence[TrackedTrial]) -> None:
+    def close(self) -> None:
         """Do nothing: each call is stored before it returns."""
 
 

@@ -1,6 +1,6 @@
 """From the events of a ledger to what trackers are given."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from raysweep.metrics.objective import Objective
 from raysweep.report.figures import front_figure
@@ -77,14 +77,17 @@ class SweepEvents:
         by_pair = {(point.polarity, point.similarity): point for point in points}
         return by_pair[objective.best_point(list(by_pair))]
 
-    def finish(self) -> None:
-        """Give the tracker the front, as the ledger has it now, and close it."""
+    def finish(self, moved: Callable[[], None] = lambda: None) -> None:
+        """Give the tracker the front, as the ledger has it now, and close it. ``moved`` is called as it comes on."""
         try:
             summary = summarise(load(self._run))
             if summary.members:
                 self._tracker.front(_front_page(summary))
         finally:
-            self._tracker.close(list(self._trials.values()))
+            for trial in self._trials.values():
+                self._tracker.close_trial(trial)
+                moved()
+            self._tracker.close()
 
 
 def _scores(point: Point) -> dict[str, float]:

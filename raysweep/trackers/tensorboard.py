@@ -1,7 +1,9 @@
 """TensorBoard: event files in a folder for each trial, which a session writes anew."""
 
+import os
+import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
 
 FRONT = "front"
 EVENT_FILES = "events.out.tfevents.*"
+FILE_VERSION = "brain.Event:2"  # what every such file begins with
 
 
 class TensorBoardTracker(Tracker):
@@ -21,7 +24,7 @@ class TensorBoardTracker(Tracker):
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._writers: dict[str, Any] = {}
+        self._writers: dict[str, _EventFile] = {}
         for kind in ("trial-*", FRONT):
             for old in folder.glob(f"{kind}/{EVENT_FILES}"):
                 old.unlink()
@@ -31,46 +34,56 @@ class TensorBoardTracker(Tracker):
 
         writer = self._writer_of(trial)
         values = [Summary.Value(tag=name, simple_value=value) for name, value in step.metrics.items()]
-        writer.add_event(_event(Summary(value=values), step.number))
-        writer.flush()
+        writer.add(_event(Summary(value=values), step.number))
 
     def rest(self, trial: TrackedTrial) -> None:
         writer = self._writer_of(trial)
         text = f"{trial.status}: {trial.reason}" if trial.reason else str(trial.status)
-        writer.add_event(_event(_text("status", text), len(trial.steps)))
-        writer.flush()
-        if trial.is_over:  # a file that is open for each of a thousand trials is too many
-            self._writers.pop(trial.name).close()
+        writer.add(_event(_text("status", text), len(trial.steps)))
 
-    def _writer_of(self, trial: TrackedTrial) -> Any:
+    def _writer_of(self, trial: TrackedTrial) -> "_EventFile":
         """A trial's file, which begins with its configuration."""
         is_new = trial.name not in self._writers
         writer = self._writer(trial.name)
         if is_new:
-            writer.add_event(_event(_text("configuration", _bullets(trial.settings)), 0))
+            writer.add(_event(_text("configuration", _bullets(trial.settings)), 0))
         return writer
 
     def front(self, front: FrontPage) -> None:
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         writer = self._writer(FRONT)
-        writer.add_event(_event(_text("front", front.markdown), 0))
+        writer.add(_event(_text("front", front.markdown), 0))
         height, width = _size(front.png)
         image = Summary.Image(height=height, width=width, colorspace=4, encoded_image_string=front.png)
-        writer.add_event(_event(Summary(value=[Summary.Value(tag="front", image=image)]), 0))
+        writer.add(_event(Summary(value=[Summary.Value(tag="front", image=image)]), 0))
         values = [Summary.Value(tag=name, simple_value=value) for name, value in front.metrics.items()]
-        writer.add_event(_event(Summary(value=values), 0))
+        writer.add(_event(Summary(value=values), 0))
 
-    def close(self, trials: Sequence[TrackedTrial]) -> None:
-        for writer in self._writers.values():
-            writer.close()
+    def close(self) -> None:
+        """Do nothing: each event is in its file before the next."""
 
-    def _writer(self, name: str) -> Any:
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
-
+    def _writer(self, name: str) -> "_EventFile":
         if name not in self._writers:
-            self._writers[name] = EventFileWriter(str(self._folder / name))
+            self._writers[name] = _EventFile(self._folder / name)
         return self._writers[name]
+
+
+class _EventFile:
+    """A new file of events in a folder. It is open only while it is written; the client's own writer has a thread."""
+
+    def __init__(self, folder: Path) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
+        self.add(Event(wall_time=time.time(), file_version=FILE_VERSION))
+
+    def add(self, event: Any) -> None:
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        with self._path.open("ab") as file:
+            RecordWriter(file).write(event.SerializeToString())
 
 
 def _event(summary: Any, step: int) -> Any:

@@ -76,6 +76,9 @@ class Tracker(abc.ABC):
     def front(self, front: FrontPage) -> None:
         """The sweep's session is over."""
 
+    def close_trial(self, trial: TrackedTrial) -> None:  # noqa: B027 (most have nothing to do)
+        """Have all of one trial stored; called for each of the run's before :meth:`close`."""
+
     @abc.abstractmethod
-    def close(self, trials: Sequence[TrackedTrial]) -> None:
-        """Have all that was given stored. ``trials`` are all of the run's."""
+    def close(self) -> None:
+        """Have all that was given stored."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -73,10 +74,13 @@ class _Feed:
             while (event := self._waiting.get()) is not _END:
                 assert isinstance(event, Event)
                 events.take(event)
-                self._moved_at = time.monotonic()
-            events.finish()
+                self._move()
+            events.finish(self._move)
         except Exception as error:  # clients let through whatever their layers raise
             self._warn(f"trackers: {self._name} is left out from now on: {_one_line(error)}; {self._hint}")
+
+    def _move(self) -> None:
+        self._moved_at = time.monotonic()
 
     @property
     def _hint(self) -> str:
@@ -112,7 +116,8 @@ def fill(config: TrackersConfig, run: Folder) -> Sequence[str]:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    without_passwords = re.sub(r"://[^/\s@]*@", "://", " ".join(str(error).split()))
+    return without_passwords[:300] or type(error).__name__
 
 
 def settings(run: Folder, names: Sequence[str], given: Mapping[str, str]) -> TrackersConfig:

@@ -1,7 +1,6 @@
 """Trackio: a run for each trial, in a group of the sweep's run."""
 
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,7 @@ class TrackioTracker(Tracker):
             )
             self._finish()
 
-    def close(self, trials: Sequence[TrackedTrial]) -> None:
+    def close(self) -> None:
         self._finish()
 
     def _run_of(self, name: str, settings: dict[str, Any]) -> Any:

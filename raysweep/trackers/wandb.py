@@ -3,7 +3,6 @@
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,12 +69,14 @@ class WandbTracker(Tracker):
             run.log({"front": table, "picture": wandb.Image(str(picture)), **front.metrics})
             run.finish()
 
-    def close(self, trials: Sequence[TrackedTrial]) -> None:
-        for trial in trials:
-            if trial.number in self._open:
-                _close(self._open.pop(trial.number), trial)
-            elif self._mode == "offline" and trial.number not in self._written:
-                self._write_whole(trial)
+    def close_trial(self, trial: TrackedTrial) -> None:
+        if trial.number in self._open:
+            _close(self._open.pop(trial.number), trial)
+        elif self._mode == "offline" and trial.number not in self._written:
+            self._write_whole(trial)
+
+    def close(self) -> None:
+        """Do nothing: all trials are closed."""
 
     def _init(self, name: str, settings: dict[str, Any]) -> Any:
         import wandb

@@ -136,7 +136,7 @@ def _score_intervals(front: FrontScores, row: int) -> tuple[Interval, Interval, 
     polarity, similarity = front.scores[row]
     retention = None
     if front.reference is not None:
-        retention = interval.of_ratio(similarity, front.scores[front.reference, 1])
+        retention = interval.of_ratio(similarity, front.scores[front.reference, 1]).within(-np.inf, 1)
     return interval.of_mean(polarity).within(0, 1), interval.of_mean(similarity).within(-1, 1), retention
 
 

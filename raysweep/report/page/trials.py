@@ -71,7 +71,7 @@ def _trial(each: TrialSummary, names: Sequence[str], summary: Summary, places: M
 def _rungs(each: TrialSummary, summary: Summary) -> list[list[float | None]]:
     return [
         [rung.examples_seen, scaled(objective), *_rung_scores(point)]
-        for rung, objective, point in zip(each.rungs, each.objectives, each.best_by_rung, strict=True)
+        for rung, objective, point in zip(each.rungs, each.objectives, each.best_points, strict=True)
     ]
 
 

@@ -173,3 +173,32 @@ def test_configurations_that_ran_twice_have_intervals_over_seeds(tmp_path: Path)
     table = mean_table(summary)
     assert table.columns[-3:] == ("P in", "S in", "retention in")
     assert all(len(row) == len(table.columns) for row in table.rows) and len(table.rows) == 2
+
+
+def test_rungs_of_one_configuration_have_their_seeds_in_common(tmp_path: Path) -> None:
+    config = {"loss": "triplet", "learning_rate": 1e-5}
+    rungs = [(0.80, 0.42), (0.84, 0.40)]
+    write_ledger(tmp_path, [StoredTrial(config, "completed", "", rungs)], StoredSweep(info=FEW, finish=None))
+    ledger = Ledger(tmp_path)
+    ledger.append(TrialStarted(trial=1, config=config, num_rungs=2, replicate_of=0))
+    for step, scores in enumerate([(0.82, 0.41), (0.85, 0.39)], 1):
+        rung = {"trial": 1, "step": step, "examples_seen": 2048 * step, "seconds": 1.0, "loss": 0.1, "stop": None}
+        ledger.append(RungFinished(**rung, points=(point(1, step, *scores),)))  # type: ignore[arg-type]
+    ledger.append(TrialEnded(trial=1, status=TrialStatus.COMPLETED, reason=""))
+    means = (
+        Mean(0, 1, "plain", None, 2, 0.81, 0.01, 0.415, 0.005),
+        Mean(0, 2, "plain", None, 2, 0.845, 0.01, 0.395, 0.005),
+    )
+    ledger.append(ReplicatesAveraged(trial=0, runs=2, points=means))
+    ledger.close()
+    write_query_scores(tmp_path, load(tmp_path))
+    summary = summary_of(LocalFolder(tmp_path))
+    dev = load_query_scores(LocalFolder(tmp_path), load(tmp_path))["dev"]
+    runs = {step: dev.polarity[dev.rows([(0, step, "plain", None), (1, step, "plain", None)])] for step in (1, 2)}
+    seeds = of_seeds([[runs[1], runs[2]]])
+    assert seeds is not None and seeds.degrees == 1
+    for step in (1, 2):
+        variance = of_queries(runs[step]) + seeds.over(2)
+        expected = interval.around(float(runs[step].mean()), variance.value, variance.degrees)
+        found = summary.certainty.replicated[0, step, "plain", None].polarity
+        assert (found.low, found.high) == pytest.approx((expected.low, expected.high))

@@ -213,7 +213,7 @@ def test_constraints_count_where_they_are_shared(tmp_path):
     assert found.areas["test"] == pytest.approx(expected)
     mixed = compare_runs([sides[0], side(tmp_path, "c")])
     assert mixed.areas["test"][0] > found.areas["test"][0]
-    assert any("different constraints" in note for note in mixed.notes)
+    assert any("other constraints" in note for note in mixed.notes)
 
 
 def test_settings_that_differ_and_no_others_are_listed(tmp_path):

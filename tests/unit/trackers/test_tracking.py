@@ -59,7 +59,7 @@ class Notes(Tracker):
     def front(self, front: FrontPage) -> None:
         self.fronts.append(front)
 
-    def close(self, trials: Sequence[TrackedTrial]) -> None:
+    def close(self) -> None:
         self.is_closed.set()
 
 

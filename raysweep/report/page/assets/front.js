@@ -1,7 +1,6 @@
 /** The front: polarity against similarity, with all points, the limit, the baselines and the members. */
 
 let cursor = null; // the place of the point that the arrow keys are at
-let hoveredTrial = null;
 let isZoomed = false;
 
 function beginFront() {
@@ -28,6 +27,7 @@ function beginFront() {
   drawLegend();
   onTheme(drawLegend);
   onSelection((names) => {
+    if (names.has("pinned") && cursor !== null && selection.pinned !== null) cursor = selection.pinned;
     if (names.has("colour") || names.has("split")) drawLegend();
     if (["split", "pinned", "selected", "colour"].some((name) => names.has(name))) front.redraw();
     if (names.has("area")) showArea(front.chart);

@@ -25,6 +25,7 @@ function keep() {
   const member = memberOfPoint.get(selection.pinned);
   remember("chosen", {
     pinned: member ? member.name : null,
+    isLetGo: selection.pinned === null,
     split: selection.split,
     area: selection.area,
     words: selection.words,
@@ -40,7 +41,7 @@ function restore() {
     change({ pinned: knee ? knee.point : null });
     return;
   }
-  const pinned = pointOfName(kept.pinned) ?? (knee ? knee.point : null);
+  const pinned = kept.isLetGo ? null : (pointOfName(kept.pinned) ?? (knee ? knee.point : null));
   const split = run.splits.includes(kept.split) ? kept.split : selection.split;
   change({ pinned, split, area: kept.area, words: kept.words });
   requestAnimationFrame(() => scrollTo({ top: kept.scroll, behavior: "instant" }));
