@@ -225,14 +225,16 @@ def kept_names(results: Results) -> set[PointName]:
     """The trials' points whose scores a run keeps: those near the front, and the other runs of their configurations."""
     points = [point for point in results.points if point.split == "dev" and point.trial is not None]
     near = near_front(points, front_members(points), results.info.num_queries.get("dev", 0))
-    kept = {name_of_point(point) for point, is_near in zip(points, near, strict=True) if is_near}
+    near_names = {name_of_point(point) for point, is_near in zip(points, near, strict=True) if is_near}
     original_of = {trial.trial: trial.replicate_of for trial in results.trials}
+    repeats = set()
     for point in points:
         assert point.trial is not None
+        name = name_of_point(point)
         original = original_of.get(point.trial)
-        if original is not None and (original, *name_of_point(point)[1:]) in kept:
-            kept.add(name_of_point(point))
-    return kept
+        if original is not None and (original, *name[1:]) in near_names:
+            repeats.add(name)
+    return near_names | repeats
 
 
 def load_query_scores(run: Folder, results: Results) -> Mapping[ScoredSplit, QueryScores]:

@@ -3,8 +3,10 @@
 import pickle
 from pathlib import Path
 
+from raysweep.control.mailbox import Mailbox
 from raysweep.runner import tune
 from raysweep.sweep.front_scores import FrontScores
+from raysweep.sweep.request_desk import RequestDesk
 from support.sweeps import make
 
 MOST_BYTES = 1500  # Tune makes several copies
@@ -12,5 +14,6 @@ MOST_BYTES = 1500  # Tune makes several copies
 
 def test_what_all_trials_are_told_alike_is_not_kept_for_each_of_them(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
-    searcher = tune.TuneSearcher(sweep, FrontScores(sweep, has_test=False))
+    desk = RequestDesk(sweep, Mailbox(sweep.run), list)
+    searcher = tune.TuneSearcher(sweep, FrontScores(sweep, has_test=False), desk)
     assert len(pickle.dumps(searcher.suggest("0"))) < MOST_BYTES

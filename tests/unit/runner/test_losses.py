@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from raysweep.control.mailbox import Mailbox
 from raysweep.runner.tune import Leg, TuneSearcher, _Error
 from raysweep.sweep.failures import Blame, Loss
 from raysweep.sweep.front_scores import FrontScores
+from raysweep.sweep.request_desk import RequestDesk
 from support.sweeps import make
 
 TRACEBACK = "Traceback (most recent call last):\n  File ...\n"
@@ -43,7 +45,8 @@ def test_the_reason_for_which_a_process_was_killed_goes_before_what_ray_says() -
 
 def test_a_trial_whose_process_was_killed_for_memory_goes_on_with_less(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
-    searcher = TuneSearcher(sweep, FrontScores(sweep, has_test=False))
+    desk = RequestDesk(sweep, Mailbox(sweep.run), list)
+    searcher = TuneSearcher(sweep, FrontScores(sweep, has_test=False), desk)
     first: Leg = searcher.suggest("a")["job"]
     second: Leg = searcher.suggest("b")["job"]
     for each in (first, second):
