@@ -185,7 +185,8 @@ def joined(parts: Sequence[PackedScores]) -> PackedScores:
         for row, name in enumerate(part.names):
             polarity[name] = in_values[part.polarity[row]]
             similarity[name] = part.similarity[row]
-    return PackedScores(tuple(polarity), values, np.stack([*polarity.values()]), np.stack([*similarity.values()]))
+    codes, steps = np.stack([*polarity.values()]), np.stack([*similarity.values()])
+    return PackedScores(tuple(polarity), values, codes, steps)
 
 
 def _names_in(array: npt.NDArray[Any]) -> tuple[PointName, ...]:

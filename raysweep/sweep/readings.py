@@ -1,6 +1,5 @@
 """Puts together what the reference and the front's members retrieve, and chooses the queries whose texts are shown."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -67,11 +66,7 @@ class ReadingsWriter:
     def _retrieved(self, front: Sequence[Point]) -> dict[PointName, Retrieved]:
         """By point: of the reference, and of the front's members where it is known."""
         found = self._stored_before() | self._read(REFERENCE_FILE)
-        rungs: dict[str, list[PointName]] = defaultdict(list)
-        for point in front:
-            assert point.trial is not None and point.step is not None
-            rungs[point_folder(point.trial, point.step)].append(name_of_point(point))
-        for folder in rungs:
+        for folder in sorted({_folder_of(point) for point in front}):
             found |= self._read(f"{folder}/{reading_file(self.split)}")
         wanted = [REFERENCE, *(name_of_point(point) for point in front)]
         shape = (len(self._query_ids), found[REFERENCE].ids.shape[1]) if REFERENCE in found else None
@@ -153,3 +148,9 @@ def _bounded(
         texts |= new
         num_queries += 1
     return texts, num_queries
+
+
+def _folder_of(point: Point) -> str:
+    """Where the rung of a trial's point keeps its weights."""
+    assert point.trial is not None and point.step is not None
+    return point_folder(point.trial, point.step)

@@ -60,15 +60,18 @@ def _areas_of_concave(points: Float64Array) -> Float64Array:
 
     The oracle's points, by rising bonus, are so in every resample: each is greatest in ``S + bonus * P`` query by query.
     """
-    steps = np.diff(points, axis=1)
-    earlier, later = steps[:, :-1], steps[:, 1:]
-    turns = earlier[..., 0] * later[..., 1] - earlier[..., 1] * later[..., 0]
-    is_falling = (steps[..., 0] >= -_TINY).all(axis=1) & (steps[..., 1] <= _TINY).all(axis=1)
-    is_concave = (turns <= _TINY).all(axis=1) & is_falling & (points >= -_TINY).all(axis=(1, 2))
     polarity, similarity = points[..., 0], points[..., 1]
+    widths, drops = np.diff(polarity, axis=1), np.diff(similarity, axis=1)
+    turns = widths[:, :-1] * drops[:, 1:] - drops[:, :-1] * widths[:, 1:]
+    is_above = (points >= -_TINY).all(axis=(1, 2))
+    is_rising = (widths >= -_TINY).all(axis=1)
+    is_falling = (drops <= _TINY).all(axis=1)
+    turns_right = (turns <= _TINY).all(axis=1)
+    is_concave = is_above & is_rising & is_falling & turns_right
     heights = (similarity[:, 1:] + similarity[:, :-1]) / 2
-    areas = polarity[:, 0] * similarity[:, 0] + np.sum(steps[..., 0] * heights, axis=1)
-    return np.where(is_concave, areas, np.nan)
+    first = polarity[:, 0] * similarity[:, 0]
+    rest = np.sum(widths * heights, axis=1)
+    return np.where(is_concave, first + rest, np.nan)
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,8 @@ def _stability(front: FrontScores, drawn: Resamples, of_judged: Float64Array) ->
     members = np.array(front.members, dtype=np.int64)
     of_members = of_judged[:, [place[row] for row in front.members]]
     is_off = ~memberships(of_members)
-    others = np.array([row for row in front.rivals if row not in set(front.members)], dtype=np.int64)
+    on_front = set(front.members)
+    others = np.array([row for row in front.rivals if row not in on_front], dtype=np.int64)
     for start in range(0, len(others), _RIVALS_AT_ONCE):
         rows = others[start : start + _RIVALS_AT_ONCE]
         of_rivals = drawn.means(front.scores[rows])
