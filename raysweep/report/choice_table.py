@@ -158,6 +158,6 @@ def _what_scores_are(summary: Summary, chosen: Sequence[Candidate], splits: Sequ
     return f"{text}."
 
 
-def export_command(summary: Summary, name: str) -> str:
-    """The command that exports a point of the run's front, with a blank for the folder."""
-    return f"raysweep export {shlex.quote(summary.results.folder)} FOLDER --point {name}"
+def export_command(summary: Summary, name: str, to: str = "FOLDER") -> str:
+    """The command that exports a point of the run's front into a folder, for which there is a blank if it is not given."""
+    return shlex.join(["raysweep", "export", summary.results.folder, to, "--point", name])

@@ -1,7 +1,6 @@
 """All that the page's script shows, as one value for JSON."""
 
-import shlex
-
+from raysweep.report.choice_table import export_command
 from raysweep.report.page.limits import limits
 from raysweep.report.page.points import ShownPoints, member_values
 from raysweep.report.page.readings import reading_values
@@ -50,7 +49,7 @@ def _member(member: Member, place: int, summary: Summary) -> Json:
     num_queries = summary.results.info.num_queries
     return {
         **member_values(member, place),
-        "command": visible(export_command(summary, member)),
+        "command": visible(_export_command(summary, member)),
         "intervals": {
             split: member_intervals(member, split, num_queries.get(split), summary.uncertainty.get(split))
             for split in summary.splits
@@ -63,9 +62,8 @@ def _readings(readings: Readings, summary: Summary) -> Json:
     return reading_values(readings, members, summary.results.info.label_names)
 
 
-def export_command(summary: Summary, member: Member) -> str:
+def _export_command(summary: Summary, member: Member) -> str:
     """What a shell takes to write this member as a model, into a folder that tells it from others."""
     point = member.dev
     folder = f"{summary.results.info.name}-{point.name}".replace(":", "-").replace("/", "-").replace("=", "-")
-    words = ["raysweep", "export", summary.results.folder, folder, "--point", point.name]
-    return shlex.join(words)
+    return export_command(summary, point.name, folder)
