@@ -148,19 +148,26 @@ def _kill_idle(cluster: Nodes, sweep: SweepProcess) -> Recovery:
 
 
 def kill_three_nodes(setting: Setting) -> Outcome:
-    """A sweep of 20 trials on six nodes, of which three are killed at once. It is one sweep, whatever ``times`` is."""
-    with nodes(2 * NODES_LOST_TOGETHER) as cluster:
-        options = (
-            f"--resources.address={cluster.address}",
-            f"--resources.max_concurrent_trials={NODES_LOST_TOGETHER + 1}",
-        )
-        plan = setting.plan("three-nodes", 20, 2, options)
-        with SweepProcess(plan) as sweep:
-            sweep.wait_until(lambda: len(of_kind(plan.run, "rung")) >= NODES_LOST_TOGETHER)
-            for actor in cluster.trials()[:NODES_LOST_TOGETHER]:
-                cluster.kill_node(actor.node_id)
-            code = sweep.end()
-    found = Outcome(NODES_LOST_TOGETHER, problems(plan), notes={"trials_hit": len(of_kind(plan.run, "cut"))})
-    if code:
-        found.problems.append(f"the driver ended with {code}")
+    """Three of six nodes at once in a sweep of 20 trials; ``times`` such sweeps, each of which counts as one fault."""
+    found = Outcome(setting.times, [], notes={"trials_hit": 0})
+    for number in range(setting.times):
+        with nodes(2 * NODES_LOST_TOGETHER) as cluster:
+            options = (
+                f"--resources.address={cluster.address}",
+                f"--resources.max_concurrent_trials={NODES_LOST_TOGETHER + 1}",
+            )
+            plan = setting.plan(f"three-nodes-{number}", 20, 2, options)
+            code = _sweep_that_loses_three_nodes(plan, cluster)
+        found.problems += problems(plan)
+        found.notes["trials_hit"] += len(of_kind(plan.run, "cut"))
+        if code:
+            found.problems.append(f"the driver ended with {code}")
     return found
+
+
+def _sweep_that_loses_three_nodes(plan: Plan, cluster: Nodes) -> int:
+    with SweepProcess(plan) as sweep:
+        sweep.wait_until(lambda: len(of_kind(plan.run, "rung")) >= NODES_LOST_TOGETHER)
+        for actor in cluster.trials()[:NODES_LOST_TOGETHER]:
+            cluster.kill_node(actor.node_id)
+        return sweep.end()
