@@ -14,6 +14,7 @@ def notes(summary: Summary) -> list[str]:
     """One or two sentences each, the most important first; none where the sweep completed and nothing is absent."""
     return [
         *ending_notes(summary.results),
+        *damage_notes(summary),
         *_on_constraints(summary),
         *_on_test_scores(summary),
         *_on_what_the_front_is_compared_with(summary),
@@ -33,6 +34,12 @@ def ending_notes(results: Results) -> Iterator[str]:
     held = _count(results, TrialStatus.HELD)
     if held:
         yield f"{held} of {len(results.trials)} trials are held: raysweep run --resume may go on with them."
+
+
+def damage_notes(summary: Summary) -> Iterator[str]:
+    """What is missing because of damaged files."""
+    for what, why in summary.damage.items():
+        yield f"There are no {what}: {why}."
 
 
 def _on_constraints(summary: Summary) -> Iterator[str]:

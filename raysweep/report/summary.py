@@ -3,7 +3,8 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from raysweep.metrics.hull import hull_area
 from raysweep.metrics.objective import Objective, Pair
@@ -12,7 +13,7 @@ from raysweep.report.baselines import Baseline, ProbeComparison, baselines_of, c
 from raysweep.report.certainty import NOTHING, Certainty, FrontNames, certainty_of
 from raysweep.results.account import Account, account_of
 from raysweep.results.bill import Bill, bill_of
-from raysweep.results.query_scores import PointName, QueryScores, load_query_scores, name_of_point
+from raysweep.results.query_scores import QueryScores, load_readable_scores, name_of_point
 from raysweep.results.reader import load
 from raysweep.results.types import GuardScore, Point, Results, Rung, RunInfo, ScoredSplit, Trial
 from raysweep.results.views import front_members
@@ -86,7 +87,20 @@ class Summary:
     probes: Mapping[ScoredSplit, ProbeComparison]  # where both they and the front were scored
     account: Account
     bill: Bill
-    certainty: Certainty = NOTHING  # of a run that has no per-query scores
+    scores: Mapping[ScoredSplit, QueryScores] = field(default_factory=dict, repr=False, compare=False)  # of each query
+    damage: Mapping[str, str] = field(default_factory=dict)  # by what is missing: which file is damaged, and how
+
+    @cached_property
+    def certainty(self) -> Certainty:
+        """What the scores of each query say, of a run that has some. It takes seconds where the run is large."""
+        if not self.members or not self.scores:
+            return NOTHING
+        front = FrontNames(
+            on={split: [name_of_point(point) for point in self.front_on(split)] for split in SPLITS},
+            feasible=frozenset(name_of_point(member.dev) for member in self.members if member.is_feasible),
+            knee=next(name_of_point(member.dev) for member in self.members if member.is_knee),
+        )
+        return certainty_of(self.results, front, self.objectives_by_split, self.scores)
 
     @property
     def uncertainty(self) -> Mapping[ScoredSplit, FrontUncertainty]:
@@ -112,17 +126,19 @@ def half_width(std: float, num_queries: int) -> float:
     return 1.959964 * std / math.sqrt(num_queries)
 
 
-def summary_of(run: Folder) -> Summary:
-    """What a run's folder says, with intervals where its per-query scores are stored. InputError names what is damaged."""
-    results = load(run)
-    return summarise(results, load_query_scores(run, results))
+def summary_of(run: Folder, results: Results | None = None) -> Summary:
+    """What a run's folder says, with intervals where its per-query scores are stored; ``results`` are the run's, if given.
 
-
-def summarise(results: Results, scores: Mapping[ScoredSplit, QueryScores] | None = None) -> Summary:
-    """Derive what a report shows. Selection is on dev alone; test scores are only looked up for what was selected.
-
-    ``scores`` are those of each query, without which there are no intervals but the plain ones of means.
+    A damaged ledger is an InputError. Damaged scores are left out, and the summary says so.
     """
+    results = load(run) if results is None else results
+    scores, damage = load_readable_scores(run, results)
+    missing = {f"intervals on {split}": why for split, why in damage.items()}
+    return replace(summarise(results), scores=scores, damage=missing)
+
+
+def summarise(results: Results) -> Summary:
+    """Derive what a report shows but for intervals. Selection is on dev; test only says how what was selected does."""
     references = {point.split: point for point in results.points if point.kind == "reference"}
     oracles = {split: _oracle(results.points, split) for split in SPLITS}
     criterion = _Criterion.of(results.info, references)
@@ -140,28 +156,7 @@ def summarise(results: Results, scores: Mapping[ScoredSplit, QueryScores] | None
         probes=_probes(baselines, members, criterion),
         account=account_of(results),
         bill=bill_of(results),
-        certainty=_certainty(results, members, criterion, scores or {}),
     )
-
-
-def _certainty(
-    results: Results,
-    members: Sequence[Member],
-    criterion: "_Criterion",
-    scores: Mapping[ScoredSplit, QueryScores],
-) -> Certainty:
-    if not members or not scores:
-        return NOTHING
-    front = FrontNames(
-        on={split: _names_on(members, split) for split in SPLITS},
-        feasible=frozenset(name_of_point(member.dev) for member in members if member.is_feasible),
-        knee=next(name_of_point(member.dev) for member in members if member.is_knee),
-    )
-    return certainty_of(results, front, criterion.objectives_by_split, scores)
-
-
-def _names_on(members: Iterable[Member], split: ScoredSplit) -> list[PointName]:
-    return [name_of_point(point) for point in _scored_on(members, split)]
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from raysweep.errors import InputError
+from raysweep.errors import DamagedError, InputError
 from raysweep.report import figures
 from raysweep.report.importance import importances
 from raysweep.report.markdown import markdown
 from raysweep.report.page.document import render
 from raysweep.report.page.origin import Origin
 from raysweep.report.page.sections import Material
-from raysweep.report.summary import SPLITS, Summary, summarise
+from raysweep.report.summary import SPLITS, Summary, summary_of
 from raysweep.results.account import Account
-from raysweep.results.query_scores import load_query_scores
-from raysweep.results.reader import load
 from raysweep.results.readings import Readings, load_readings
 from raysweep.results.types import Point, Trial
 from raysweep.storage.folder import Folder, LocalFolder, as_folder
@@ -42,16 +40,20 @@ def write(place: Path | Folder, to: Path | None = None) -> Report:
     """Write the report of the run at a place, over an earlier one, into its folder ``report`` or into the folder ``to``.
 
     All scores in its files are x100. Every file is complete before the first takes its place, so a report that fails leaves
-    the earlier one as it was. Raises InputError when the place holds no run or cannot be written to.
+    the earlier one as it was. Damaged scores and readings are left out, and a note says so. Raises InputError when the place
+    holds no run or cannot be written to.
     """
     run = as_folder(place)
     report = run.within("report") if to is None else LocalFolder(to)
     folder = report.path
     if to is None and folder.is_symlink():
         raise InputError(f"{folder}: is a symbolic link; a run's folders lie in the run itself, and --to names another")
-    results = load(run)
-    readings = load_readings(run, results)
-    summary = summarise(results, load_query_scores(run, results))
+    summary = summary_of(run)
+    readings = None
+    try:
+        readings = load_readings(run, summary.results)
+    except DamagedError as error:
+        summary = dataclasses.replace(summary, damage={**summary.damage, "readings": str(error)})
     contents = _contents(summary, Origin.read(run), readings)
     try:
         folder.mkdir(parents=True, exist_ok=True)

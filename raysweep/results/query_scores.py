@@ -12,6 +12,7 @@ reference, the oracle at each of its bonuses, and the probe. A file is an ``.npz
 import io
 import json
 import math
+import struct
 import zipfile
 import zlib
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -22,13 +23,14 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from raysweep.errors import InputError
+from raysweep.errors import DamagedError, InputError
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.pareto import dominated_by
 from raysweep.results.ledger import point_name
 from raysweep.results.types import Point, Results, ScoredSplit
 from raysweep.results.views import front_members
 from raysweep.storage import location
+from raysweep.storage.bucket import StorageError
 from raysweep.storage.folder import Folder
 
 PointName = tuple[int | None, int | None, str, float | None]
@@ -41,9 +43,24 @@ STANDARD_ERRORS = 3.0
 
 BYTES_PER_QUERY = 4  # of one point, at most, before a file is compressed
 
+UNREADABLE = (
+    OSError,
+    EOFError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    MemoryError,
+    RuntimeError,  # of flags and compressions that zipfile does not know
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What NumPy raises of an ``.npz`` file that is not whole."""
+
 _STEPS = 32767  # of S, from 0 to 1
 _MOST_DIFFERENCE = 1e-3  # between the mean of what is stored and what the ledger says
 _TRIES = 10  # at listing and reading files of a run that goes on
+_SPLITS: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
 _SCORED = ("reference", "oracle", "probe")  # kinds of points of no trial that have scores here
 
 
@@ -123,7 +140,7 @@ class PackedScores:
                 found = cls(names, arrays["polarity_values"], arrays["polarity"], arrays["similarity"])
         except KeyError as error:
             raise ValueError(f"there is no {error.args[0]!r}") from None
-        except (OSError, EOFError, TypeError, AttributeError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+        except UNREADABLE as error:
             raise ValueError(str(error)) from None
         found._check()
         return found
@@ -243,27 +260,35 @@ def load_query_scores(run: Folder, results: Results) -> Mapping[ScoredSplit, Que
 
     A split's rows are the reference, the oracle by bonus, the probe by value, then the trials' points by name, as far as
     they are stored: a run that an older version began has only those that came since. On test only members of the front
-    have scores. InputError names a file that is damaged, or that holds other scores than the ledger.
+    have scores. DamagedError names a file that is damaged, or that holds other scores than the ledger.
     """
     kept = kept_names(results)
+    loaded = {split: _load_split(run, split, results, kept) for split in _SPLITS}
+    return {split: scores for split, scores in loaded.items() if scores is not None}
+
+
+def load_readable_scores(
+    run: Folder, results: Results
+) -> tuple[dict[ScoredSplit, QueryScores], dict[ScoredSplit, str]]:
+    """As :func:`load_query_scores`, without the splits of which a file is damaged; and what is wrong with those."""
+    kept = kept_names(results)
     found: dict[ScoredSplit, QueryScores] = {}
-    splits: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
-    for split in splits:
-        of_ledger = {
-            name_of_point(point): point
-            for point in results.points
-            if point.split == split and (point.kind in _SCORED if point.trial is None else name_of_point(point) in kept)
-        }
-        scores = _load_split(run, split, of_ledger, results.info.num_queries.get(split, 0))
+    damage: dict[ScoredSplit, str] = {}
+    for split in _SPLITS:
+        try:
+            scores = _load_split(run, split, results, kept)
+        except DamagedError as error:
+            damage[split] = str(error)
+            continue
         if scores is not None:
             found[split] = scores
-    return found
+    return found, damage
 
 
-def _load_split(
-    run: Folder, split: ScoredSplit, points: Mapping[PointName, Point], num_queries: int
-) -> QueryScores | None:
-    """The scores of these points, as far as they are stored; None where none are."""
+def _load_split(run: Folder, split: ScoredSplit, results: Results, kept: Container[PointName]) -> QueryScores | None:
+    """The scores on a split, of the trials' points only those that are ``kept``; None where none are stored."""
+    points = _scored_points(results, split, kept)
+    num_queries = results.info.num_queries.get(split, 0)
     last: dict[PointName, tuple[PackedScores, int]] = {}
     for file, content in _contents(run, f"{FOLDER}/{split}").items():
         place = location.join(run.location, FOLDER, split, file)
@@ -287,6 +312,17 @@ def _load_split(
     return QueryScores(split, tuple(names), polarity, similarity)
 
 
+def _scored_points(results: Results, split: ScoredSplit, kept: Container[PointName]) -> dict[PointName, Point]:
+    """The ledger's points on a split whose scores may be stored, by name."""
+    found = {}
+    for point in results.points:
+        name = name_of_point(point)
+        is_wanted = point.kind in _SCORED if point.trial is None else name in kept
+        if point.split == split and is_wanted:
+            found[name] = point
+    return found
+
+
 def _order(name: PointName) -> tuple[int, int, int, str, float]:
     trial, step, kind, value = name
     group = _SCORED.index(kind) if trial is None else len(_SCORED)
@@ -304,8 +340,10 @@ def _contents(run: Folder, folder: str) -> dict[str, bytes]:
                 raise InputError(
                     f"{location.join(run.location, folder)}: its files change all the time; try again"
                 ) from None
+        except StorageError:
+            raise
         except OSError as error:
-            raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None
+            raise DamagedError(f"{error.filename}: cannot be read: {error.strerror}") from None
     raise AssertionError("the last try returns or raises")
 
 
@@ -317,7 +355,7 @@ def _read_file(content: bytes, place: str) -> PackedScores:
 
 
 def _check_means(packed: PackedScores, points: Mapping[PointName, Point], place: str) -> None:
-    """InputError where the scores of a point are not those that the ledger has the means of."""
+    """DamagedError where the scores of a point are not those that the ledger has the means of."""
     polarity, similarity = packed.scores()
     for name, own_polarity, own_similarity in zip(packed.names, polarity, similarity, strict=True):
         point = points[name]
@@ -326,5 +364,5 @@ def _check_means(packed: PackedScores, points: Mapping[PointName, Point], place:
             raise _damaged(place, f"its scores of {point.name} are not those of the ledger")
 
 
-def _damaged(place: str, why: str) -> InputError:
-    return InputError(f"{place}: is damaged: {why}; remove it to do without the scores that it holds")
+def _damaged(place: str, why: str) -> DamagedError:
+    return DamagedError(f"{place}: is damaged: {why}; remove it to do without the scores that it holds")

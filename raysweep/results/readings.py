@@ -13,8 +13,6 @@ On test, or on dev where a run has no test split. Of a split with very many quer
 
 import io
 import json
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_args
@@ -22,12 +20,13 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from raysweep.errors import InputError
+from raysweep.errors import DamagedError
 from raysweep.metrics.arrays import Float32Array
-from raysweep.results.query_scores import PointName, name_of_point
+from raysweep.results.query_scores import UNREADABLE, PointName, name_of_point
 from raysweep.results.types import Results, ScoredSplit
 from raysweep.results.views import front_members
 from raysweep.storage import location
+from raysweep.storage.bucket import StorageError
 from raysweep.storage.folder import Folder
 
 FOLDER = "readings"
@@ -45,7 +44,6 @@ MOST_QUERIES = 5000
 """Of a split that readings are stored of; of more some stand for all."""
 
 _STEPS = 32767  # of a cosine, from 0 to 1
-_ERRORS = (OSError, EOFError, ValueError, TypeError, AttributeError, MemoryError, zipfile.BadZipFile, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -151,7 +149,7 @@ def reading_file(split: ScoredSplit) -> str:
 def load_readings(run: Folder, results: Results) -> Readings | None:
     """What the reference and the front's members retrieve, as far as it is stored; None before a session has ended.
 
-    None also of a run of an older version. ``results`` are the run's. InputError names a file that is damaged.
+    None also of a run of an older version. ``results`` are the run's. DamagedError names a file that is damaged.
     """
     readings = stored_readings(run)
     if readings is None:
@@ -163,18 +161,22 @@ def load_readings(run: Folder, results: Results) -> Readings | None:
 
 
 def stored_readings(run: Folder) -> Readings | None:
-    """All that the file holds, also of points that have left the front. InputError names it where it is damaged."""
+    """All that the file holds, also of points that have left the front. DamagedError names it where it is damaged."""
     try:
         (content,) = run.read([FILE])
     except FileNotFoundError:
         return None
+    except StorageError:
+        raise
     except OSError as error:
-        raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None
+        raise DamagedError(f"{error.filename}: cannot be read: {error.strerror}") from None
     try:
         return _readings(_arrays(content))
     except ValueError as error:
         place = location.join(run.location, FILE)
-        raise InputError(f"{place}: is damaged: {error}; remove it to do without the readings that it holds") from None
+        raise DamagedError(
+            f"{place}: is damaged: {error}; remove it to do without the readings that it holds"
+        ) from None
 
 
 def _readings(arrays: Mapping[str, npt.NDArray[Any]]) -> Readings:
@@ -224,7 +226,7 @@ def _arrays(content: bytes) -> dict[str, npt.NDArray[Any]]:
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             return dict(arrays)
-    except _ERRORS as error:
+    except UNREADABLE as error:
         raise ValueError(str(error)) from None
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from raysweep.errors import InputError
 from raysweep.report import write
+from raysweep.report.notes import notes
 from raysweep.report.summary import Summary, summarise, summary_of
 from raysweep.report.tables import certainty_table, mean_table
 from raysweep.report.terminal import terminal_table
@@ -17,6 +18,7 @@ from raysweep.results.events import ReplicatesAveraged, RungFinished, TrialEnded
 from raysweep.results.ledger import Ledger
 from raysweep.results.query_scores import load_query_scores, name_of_point
 from raysweep.results.reader import load
+from raysweep.results.readings import FILE
 from raysweep.results.types import Mean
 from raysweep.storage.folder import LocalFolder
 from raysweep.trial_status import TrialStatus
@@ -25,7 +27,7 @@ from raysweep.uncertainty.seeds import Variance, of_queries, of_seeds
 from raysweep.uncertainty.selection import optimism
 from support.consoles import printed
 from support.ledgers import INFO, StoredSweep, StoredTrial, baseline, dev_front, point, random_trials, write_ledger
-from support.query_scores import write_query_scores
+from support.query_scores import invented_readings, write_query_scores, write_readings
 
 FEW = dataclasses.replace(INFO, num_queries={"dev": 60, "test": 50})
 
@@ -124,11 +126,50 @@ def test_without_test_everything_is_on_dev(tmp_path: Path) -> None:
     assert any(sentence.startswith("On dev the knee") for sentence in trust_sentences(summary))
 
 
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("split", ["dev", "test"])
+@pytest.mark.parametrize("damaged", [b"", b"{}", None], ids=["empty", "other", "cut off"])
+def test_a_report_goes_without_the_intervals_of_a_damaged_file(
+    tmp_path: Path, split: str, damaged: bytes | None
+) -> None:
     made(tmp_path)
-    file = next((tmp_path / "scores" / "dev").glob("trial-*.npz"))
-    file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(InputError, match=file.name):
+    file = next((tmp_path / "scores" / split).glob("trial-*.npz"))
+    file.write_bytes(file.read_bytes()[:100] if damaged is None else damaged)
+    summary = write.write(tmp_path).summary
+    other = "test" if split == "dev" else "dev"
+    assert list(summary.uncertainty) == [other]
+    (said,) = (note for note in notes(summary) if str(file) in note)
+    assert said.startswith(f"There are no intervals on {split}: {file}: is damaged: ") and "\n" not in said
+    for name in ("front.md", "report.html"):
+        text = (tmp_path / "report" / name).read_text()
+        assert file.name in text and f"no intervals on {split}" in text
+
+
+def test_a_folder_in_the_place_of_a_file_costs_its_intervals_alone(tmp_path: Path) -> None:
+    made(tmp_path)
+    (tmp_path / "scores" / "test" / "odd.npz").mkdir()
+    summary = summary_of(LocalFolder(tmp_path))
+    assert list(summary.uncertainty) == ["dev"] and "odd.npz" in summary.damage["intervals on test"]
+
+
+def test_a_report_goes_without_readings_of_a_damaged_file(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    write_readings(tmp_path, invented_readings(load(tmp_path)))
+    write.write(run)
+    assert 'id="readings"' in (tmp_path / "report" / "report.html").read_text()
+    whole = (tmp_path / FILE).read_bytes()
+    (tmp_path / FILE).write_bytes(whole[: len(whole) // 2])
+    summary = write.write(run).summary
+    assert list(summary.uncertainty) == ["dev", "test"]
+    (said,) = (note for note in notes(summary) if FILE in note)
+    assert said.startswith(f"There are no readings: {tmp_path / FILE}: is damaged: ") and "\n" not in said
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert 'id="readings"' not in page and "There are no readings" in page
+
+
+def test_a_damaged_ledger_fails_the_report_as_before(tmp_path: Path) -> None:
+    made(tmp_path)
+    (tmp_path / "ledger.jsonl").write_text("{}\n")
+    with pytest.raises(InputError, match="line 1"):
         write.write(tmp_path)
     assert not (tmp_path / "report").exists()
 
