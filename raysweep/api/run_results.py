@@ -129,9 +129,9 @@ class RunResults:
 
     @cached_property
     def _summary(self) -> Summary:
-        from raysweep.report.summary import summarise
+        from raysweep.report.summary import summary_of
 
-        return summarise(self._stored)
+        return summary_of(self.run, self._stored)
 
     def _front_row(self, member: Member) -> dict[str, Any]:
         point = member.dev

@@ -63,8 +63,7 @@ def show(  # noqa: PLR0913 (the options of a command)
     """
     from raysweep.report import choice, choice_table
     from raysweep.report.notes import ending_notes
-    from raysweep.report.summary import summarise
-    from raysweep.results import reader
+    from raysweep.report.summary import summary_of
 
     one_of("--format", format, FORMATS)
     wanted = choice.Wanted(
@@ -75,7 +74,7 @@ def show(  # noqa: PLR0913 (the options of a command)
         everything=everything,
     )
     given_split = None if split is None else one_of("--split", split, _splits())
-    summary = summarise(reader.load(run_folder("RUN", run)))
+    summary = summary_of(run_folder("RUN", run))
     chosen = choice.choose(summary, wanted)
     splits = summary.splits if given_split is None else (given_split,)
     if format == "json":
@@ -130,18 +129,10 @@ def compare(
 def _sides(folders: "Sequence[Folder]") -> "Iterator[Side]":
     """Each run with what it has stored, under a name of its own."""
     from raysweep.report.side_by_side import Side, labels
-    from raysweep.report.summary import summarise
-    from raysweep.results import reader
-    from raysweep.results.query_scores import load_query_scores
+    from raysweep.report.summary import summary_of
 
     for folder, label in zip(folders, labels([folder.location for folder in folders]), strict=True):
-        results = reader.load(folder)
-        summary = summarise(results)
-        settings = _settings_of(folder)
-        try:
-            yield Side(label, summary, settings, load_query_scores(folder, results))
-        except InputError as error:
-            yield Side(label, summary, settings, problem=str(error))
+        yield Side(label, summary_of(folder), _settings_of(folder))
 
 
 def _settings_of(folder: "Folder") -> "Mapping[str, Any]":

@@ -18,10 +18,9 @@ from raysweep.evaluation.operating_points import Head
 from raysweep.export import joined_encoder, model_card
 from raysweep.export.model_card import CardFacts
 from raysweep.export.run_encoders import RunEncoders
-from raysweep.report.summary import Member, Summary, summarise
+from raysweep.report.summary import Member, Summary, summary_of
 from raysweep.results.events import TrialStarted
 from raysweep.results.ledger import events_of, point_folder
-from raysweep.results.reader import load
 from raysweep.results.types import Point
 from raysweep.storage.folder import Folder, as_folder
 from raysweep.training.weights import read_point
@@ -43,7 +42,7 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
     if to.exists():
         raise InputError(f"{to}: exists already; export writes a new folder")
     run = as_folder(place)
-    summary = summarise(load(run))
+    summary = summary_of(run)
     member = _choose(run, summary, point)
     chosen = member.dev
     encoders = RunEncoders.of(run)

@@ -21,8 +21,9 @@ from raysweep.config.trial import TrialConfig
 from raysweep.export.base_model import BaseModel, joint_licence
 from raysweep.export.run_encoders import RunEncoders
 from raysweep.report.figures import front_figure
-from raysweep.report.summary import Member, Summary, half_width
-from raysweep.report.tables import kind_name
+from raysweep.report.notes import why_no_intervals
+from raysweep.report.summary import Member, Summary
+from raysweep.report.tables import kind_name, with_interval
 from raysweep.report.texts import objective_text
 from raysweep.results.types import Point, ScoredSplit, Trial
 from raysweep.training.trial import trial_seed
@@ -141,30 +142,23 @@ def _card_data(facts: CardFacts, models: Mapping[str, BaseModel]) -> SentenceTra
 
 
 def _scores(facts: CardFacts) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """The point's scores on each split where it has some, each with the half-width of its 95% interval over queries."""
+    """The point's scores on each split where it has some, with their intervals."""
     info = facts.summary.results.info
     settings = {"k": info.k, "rank_weights": info.rank_weights}
     for split in facts.summary.splits:
         point = facts.member.on(split)
         if point is not None:
-            reference = facts.summary.references.get(split)
-            yield RetrievalScores(split, settings), _metrics(point, reference, info.num_queries.get(split))
+            yield RetrievalScores(split, settings), _metrics(facts.summary, point)
 
 
-def _metrics(point: Point, reference: Point | None, num_queries: int | None) -> dict[str, str]:
+def _metrics(summary: Summary, point: Point) -> dict[str, str]:
     """Scores in [0, 1] by name, as texts that begin with the number."""
-    values = {"polarity": (point.polarity, point.polarity_std), "similarity": (point.similarity, point.similarity_std)}
-    if reference is not None and reference.similarity > 0:
-        values["retention"] = (point.retention, point.similarity_std / reference.similarity)
-    else:
-        values["retention"] = (point.retention, 0.0)
+    intervals = summary.intervals_of(point)
     found = {}
-    for name, (mean, std) in values.items():
-        found[name] = f"{mean:.5f}"
-        if num_queries and std:
-            found[name] += f" ± {half_width(std, num_queries):.5f}"
-    if point.accuracy is not None:
-        found["accuracy"] = f"{point.accuracy:.5f}"
+    for name in ("polarity", "similarity", "retention", "accuracy"):
+        score = getattr(point, name)
+        if score is not None:
+            found[name] = with_interval(score, getattr(intervals, name, None), "{:.5f}".format)
     return found
 
 
@@ -246,9 +240,8 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
         f"{_plain(objective_text(info))}",
         "Polarity P is the weighted share of the k retrieved sentences that have the query's label, similarity S their "
         f"weighted mean cosine to the query under the reference encoder ({_plain(_reference_name(facts, models))}), "
-        "retention S over S of that encoder. The picture has them x100, the metrics in [0, 1]. ± is the half-width of a "
-        "mean's 95% interval over queries; it covers neither the choice of the point on dev nor the seed of the training. "
-        "That of retention takes S of the reference encoder as it was measured.",
+        "retention S over S of that encoder. The picture has them x100, the metrics in [0, 1].",
+        _intervals_sentence(summary),
         _reference_sentence(summary),
         _guard_sentence(facts.member),
         _JOINED.get(facts.point.kind, ""),
@@ -259,6 +252,20 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
 def _reference_name(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
     found = models.get("reference")
     return found.shown if found is not None else _last_part(facts.encoders.reference.name)
+
+
+def _intervals_sentence(summary: Summary) -> str:
+    """What the intervals beside the metrics cover, and why there are none on a split."""
+    texts = []
+    if summary.uncertainty:
+        (level,) = {front.level for front in summary.uncertainty.values()}
+        texts.append(f"In brackets are {level:.0%} intervals over queries; the seed of the training is not in them.")
+    if "dev" in summary.uncertainty:
+        texts.append("Those on dev are moved down by what choosing the front there adds to its scores.")
+    for split in summary.splits:
+        if split not in summary.uncertainty:
+            texts.append(f"There are no intervals on {split}: {_plain(why_no_intervals(summary, split))}.")
+    return " ".join(texts)
 
 
 def _reference_sentence(summary: Summary) -> str:

@@ -16,10 +16,10 @@ from raysweep.results.query_scores import PointName, QueryScores
 from raysweep.results.types import Results, ScoredSplit
 from raysweep.results.views import counts
 from raysweep.uncertainty.areas import NO_CONSTRAINTS
-from raysweep.uncertainty.configurations import MeanUncertainty, Replicated, intervals
+from raysweep.uncertainty.configurations import Replicated, intervals
 from raysweep.uncertainty.differences import Difference, paired
 from raysweep.uncertainty.front import FrontScores, FrontUncertainty, assess
-from raysweep.uncertainty.interval import Interval
+from raysweep.uncertainty.interval import Interval, ScoreIntervals
 from raysweep.uncertainty.selection import Drop, between_splits, optimism, split_drop
 
 REFERENCE: PointName = (None, None, "reference", None)
@@ -45,7 +45,7 @@ class Certainty:
     compared_on: ScoredSplit | None
     from_knee: Mapping[PointName, FromKnee]
     drops: Mapping[str, Drop]
-    replicated: Mapping[PointName, MeanUncertainty]
+    replicated: Mapping[PointName, ScoreIntervals]
 
 
 NOTHING = Certainty({}, None, {}, {}, {})
@@ -173,7 +173,7 @@ def _drop_of_reference(dev: QueryScores, test: QueryScores, score: int) -> Inter
 
 def _replicated(
     results: Results, front: FrontNames, known: Mapping[ScoredSplit, QueryScores]
-) -> dict[PointName, MeanUncertainty]:
+) -> dict[PointName, ScoreIntervals]:
     """By the original's name, for members' configurations of which the scores of two runs or more are stored."""
     if "dev" not in known:
         return {}

@@ -1,16 +1,17 @@
 """Chosen points for a terminal and as JSON: their scores on dev and test, their configurations, how each is exported."""
 
+import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from raysweep.report.choice import BY, Candidate
-from raysweep.report.summary import Summary, half_width
-from raysweep.report.tables import ABSENT, MISSES, describe, show
+from raysweep.report.notes import why_no_intervals
+from raysweep.report.summary import Summary
+from raysweep.report.tables import ABSENT, MISSES, describe, show, with_interval
 from raysweep.results.types import Point, ScoredSplit
 from raysweep.results.views import varied_parameters
-from raysweep.uncertainty.interval import Interval
+from raysweep.uncertainty.interval import LEVEL, Interval
 
 if TYPE_CHECKING:
     import rich.table
@@ -18,10 +19,14 @@ if TYPE_CHECKING:
 MAX_COMMANDS = 3  # with more points there is one command, with a blank for the point
 
 _SCORES = tuple(name for name in BY if name != "objective")
+_WITH_INTERVALS = ("polarity", "similarity", "retention")
 
 
 def rows_as_json(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> list[dict[str, Any]]:
-    """An object a point, scores in [0, 1]. ``export`` is None where a point cannot be exported."""
+    """An object a point, scores in [0, 1]. ``export`` is None where a point cannot be exported.
+
+    ``intervals`` of its scores are None where there are none, and ``why_no_intervals`` says why.
+    """
     return [_row_as_json(summary, each, splits) for each in chosen]
 
 
@@ -44,32 +49,24 @@ def _scores_as_json(summary: Summary, point: Point | None) -> dict[str, Any] | N
     if point is None:
         return None
     scores: dict[str, Any] = {name: getattr(point, name) for name in _SCORES}
-    intervals = intervals_of(summary, point)
-    if intervals is None:
-        return scores
-    bounds = {name: [interval.low, interval.high] for name, interval in intervals.of.items()}
-    return {**scores, "intervals": {"level": intervals.level, **bounds}}
+    known = summary.intervals_of(point)
+    if known is None:
+        return {**scores, "intervals": None, "why_no_intervals": _why_none(summary, point)}
+    bounds = {name: _bounds(getattr(known, name)) for name in _WITH_INTERVALS}
+    return {**scores, "intervals": {"level": LEVEL, **bounds}}
 
 
-@dataclass(frozen=True)
-class Intervals:
-    """Of a point's scores, by the scores' names, over the queries that might have been drawn."""
-
-    level: float
-    of: Mapping[str, Interval]
-
-
-def intervals_of(summary: Summary, point: Point) -> Intervals | None:
-    """The plain intervals of the means; None where only means are known."""
-    num_queries = summary.results.info.num_queries.get(point.split)
-    if not num_queries or not (point.polarity_std or point.similarity_std):
+def _bounds(interval: Interval | None) -> list[float] | None:
+    if interval is None or not math.isfinite(interval.low + interval.high):
         return None
-    deviations = {"polarity": point.polarity_std, "similarity": point.similarity_std}
-    found = {}
-    for name, deviation in deviations.items():
-        width, score = half_width(deviation, num_queries), getattr(point, name)
-        found[name] = Interval(score - width, score + width)
-    return Intervals(0.95, found)
+    return [interval.low, interval.high]
+
+
+def _why_none(summary: Summary, point: Point) -> str:
+    """Why a point has no intervals."""
+    if why := why_no_intervals(summary, point.split):
+        return why
+    return "scores of each query are stored of points within three standard errors of the front alone"
 
 
 def choice_tables(
@@ -121,13 +118,12 @@ def _score_cells(summary: Summary, point: Point | None, with_intervals: bool) ->
     """P, S, retention and accuracy."""
     if point is None:
         return [ABSENT] * 4
-    intervals = intervals_of(summary, point) if with_intervals else None
+    intervals = summary.intervals_of(point) if with_intervals else None
     cells = []
     for name in _SCORES:
         score = getattr(point, name)
-        interval = None if intervals is None else intervals.of.get(name)
-        bounds = "" if interval is None else f" ({show(interval.low)} to {show(interval.high)})"
-        cells.append(ABSENT if score is None else f"{show(score)}{bounds}")
+        interval = getattr(intervals, name, None)
+        cells.append(ABSENT if score is None else with_interval(score, interval))
     return cells
 
 
@@ -138,6 +134,7 @@ def lines_below(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[
     for trial, config in configs.items():
         yield f"trial {trial}: {describe(config, varied)}"
     yield _what_scores_are(summary, chosen, splits)
+    yield from _missing_intervals(summary, chosen, splits)
     members = [each.dev.name for each in chosen if each.is_member]
     blank = ["POINT"]
     for name in members if len(members) <= MAX_COMMANDS else blank:
@@ -148,14 +145,23 @@ def lines_below(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[
 
 def _what_scores_are(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> str:
     text = "Scores x100, chosen on dev"
-    points = [point for each in chosen for split in splits if (point := each.on(split))]
-    levels = {intervals.level for point in points if (intervals := intervals_of(summary, point))}
-    if levels:
-        percents = " or ".join(f"{100 * level:.0f}%" for level in sorted(levels))
-        text += f"; intervals, where there is room for them, are of {percents} over queries"
+    if any(split in summary.uncertainty for split in splits):
+        text += f"; {LEVEL:.0%} intervals over queries stand in brackets where there is room for them"
+    if "dev" in splits and "dev" in summary.uncertainty:
+        text += ", those on dev less what choosing the front there adds"
     if "test" in splits and not any(each.test for each in chosen):
         text += "; none of these points was scored on test"
     return f"{text}."
+
+
+def _missing_intervals(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> Iterator[str]:
+    """A line a split on which points have no intervals."""
+    for split in splits:
+        points = [point for each in chosen if (point := each.on(split))]
+        without = [point for point in points if summary.intervals_of(point) is None]
+        if without:
+            whose = "no intervals" if len(without) == len(points) else f"no intervals of {len(without)} points"
+            yield f"There are {whose} on {split}: {_why_none(summary, without[0])}."
 
 
 def export_command(summary: Summary, name: str, to: str = "FOLDER") -> str:

@@ -5,10 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from raysweep.metrics.objective import Pair
 from raysweep.report.statuses import STATUS_STYLES
 from raysweep.report.style import FAINT, INK, PALETTE, STYLE, add_legend, png
-from raysweep.report.summary import Member, Summary, TrialSummary, half_width
+from raysweep.report.summary import Member, Summary, TrialSummary
 from raysweep.report.tables import kind_name
 from raysweep.results.types import Point, ScoredSplit
 
@@ -35,6 +37,7 @@ SETFIT: dict[str, Any] = {"marker": "P", "color": INK, "edgecolors": "white", "l
 PUBLISHED: dict[str, Any] = {"marker": "x", "color": FAINT, "linewidths": 1.1}
 FRONT: dict[str, Any] = {"color": INK, "linewidth": 1.1}
 BEST: dict[str, Any] = {"marker": "D", "color": "none", "edgecolors": INK, "linewidths": 1.1}
+CROSS: dict[str, Any] = {"color": FAINT, "linewidth": 0.7, "zorder": 2}
 MEMBER: dict[str, Any] = {"edgecolors": INK, "linewidths": 0.8, "zorder": 4}
 KNEE: dict[str, Any] = {"marker": "*", "color": "#F0E442", "edgecolors": INK, "linewidths": 0.8}
 
@@ -44,7 +47,7 @@ BASELINE_NAMES = {"probe": "probe(g) on R", "setfit": "SetFit", "published": "pu
 
 TITLES: Mapping[ScoredSplit, str] = {
     "dev": "Dev: every point, and the front",
-    "test": "Test: the front chosen on dev, with 95% intervals",
+    "test": "Test: the front chosen on dev",
 }
 
 
@@ -58,7 +61,7 @@ def front_figure(summary: Summary) -> bytes:
         figure = Figure(figsize=(width, 5.4), layout="constrained")
         axes = figure.subplots(1, len(summary.splits), sharex=True, sharey=True, squeeze=False)[0]
         for axis, split in zip(axes, summary.splits, strict=True):
-            axis.set_title(TITLES[split], fontsize=9.5)
+            axis.set_title(_title(summary, split), fontsize=9.5)
             axis.set_xlabel("similarity S (x100)")
             _draw_limits(axis, summary, split)
             _draw_baselines(axis, summary, split)
@@ -74,6 +77,12 @@ def front_figure(summary: Summary) -> bytes:
             _say_that_it_is_empty(dev_axis)
         _add_front_legend(figure, summary)
         return png(figure)
+
+
+def _title(summary: Summary, split: ScoredSplit) -> str:
+    if split == "dev" or split not in summary.uncertainty:
+        return TITLES[split]
+    return f"{TITLES[split]}, with {summary.uncertainty[split].level:.0%} intervals"
 
 
 def progress_figure(summary: Summary) -> bytes:
@@ -204,13 +213,12 @@ def _best_trials(summary: Summary) -> list[TrialSummary]:
 def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colours: Colours) -> None:
     scored = [(member, point) for member in summary.members if (point := member.on(split))]
     points = [point for _, point in scored]
-    num_queries = summary.results.info.num_queries.get(split)
     if split == "dev":
         x, y = _xy(points)
         # Falling similarity: a step goes up at the lower similarity, so the corner is what both points dominate.
         axis.step(x, y, where="post", zorder=3, **FRONT)
-    elif num_queries is not None:
-        _draw_intervals(axis, points, num_queries)
+    else:
+        _draw_intervals(axis, summary, points)
     loss_by_trial = _loss_by_trial(summary)
     size = 34 if len(scored) <= MAX_LARGE else 16
     for member, point in scored:
@@ -218,12 +226,18 @@ def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colours: Col
         _draw_member(axis, member, point, size=size, colour=colours[loss])
 
 
-def _draw_intervals(axis: "Axes", points: Sequence[Point], num_queries: int) -> None:
-    """95% intervals over queries."""
-    x, y = _xy(points)
-    x_widths = [100 * half_width(point.similarity_std, num_queries) for point in points]
-    y_widths = [100 * half_width(point.polarity_std, num_queries) for point in points]
-    axis.errorbar(x, y, y_widths, x_widths, fmt="none", ecolor=FAINT, elinewidth=0.7, zorder=2)
+def _draw_intervals(axis: "Axes", summary: Summary, points: Iterable[Point]) -> None:
+    """A cross for each point whose intervals are known."""
+    for point in points:
+        intervals = summary.intervals_of(point)
+        if intervals is None:
+            continue
+        x, y = 100 * point.similarity, 100 * point.polarity
+        across = [[100 * intervals.similarity.low, 100 * intervals.similarity.high], [y, y]]
+        upright = [[x, x], [100 * intervals.polarity.low, 100 * intervals.polarity.high]]
+        for line in (across, upright):
+            if np.isfinite(line).all():
+                axis.plot(*line, **CROSS)
 
 
 def _draw_member(axis: "Axes", member: Member, point: Point, *, size: int, colour: str) -> None:

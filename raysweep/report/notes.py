@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
-from raysweep.report.summary import Summary
+from raysweep.report.summary import Summary, missing_intervals
 from raysweep.report.texts import constraints_text
-from raysweep.results.types import Results
+from raysweep.results.query_scores import name_of_point
+from raysweep.results.types import Results, ScoredSplit
 from raysweep.trial_status import TrialStatus
 
 _ENDINGS = {"interrupted": "was interrupted", "budget": "ended at its budget", "plateau": "ended on a plateau"}
@@ -18,6 +19,7 @@ def notes(summary: Summary) -> list[str]:
         *_on_constraints(summary),
         *_on_test_scores(summary),
         *_on_what_the_front_is_compared_with(summary),
+        *_on_intervals(summary),
         *_on_failures(summary.results),
     ]
 
@@ -74,6 +76,27 @@ def _on_what_the_front_is_compared_with(summary: Summary) -> Iterator[str]:
             yield f"The reference encoder's scores on {split} are not stored, so there is no hypervolume on {split}."
         if not summary.oracles[split]:
             yield f"The oracle front on {split} is not stored, so the front is not compared with its limit on {split}."
+
+
+def _on_intervals(summary: Summary) -> Iterator[str]:
+    for split in summary.splits if summary.members else ():
+        why = why_no_intervals(summary, split)
+        if why and missing_intervals(split) not in summary.damage:  # of which there is a note
+            yield f"There are no intervals on {split}: {why}."
+
+
+def why_no_intervals(summary: Summary, split: ScoredSplit) -> str:
+    """Why no point has intervals on a split; empty where the front's members have."""
+    if split in summary.uncertainty:
+        return ""
+    if missing_intervals(split) in summary.damage:
+        return summary.damage[missing_intervals(split)]
+    stored = summary.scores.get(split)
+    if stored is None:
+        return "the run has not stored the scores of each query"
+    front = summary.front_on(split)
+    num_missing = sum(name_of_point(point) not in stored for point in front)
+    return f"the scores of each query are not stored of {num_missing} of the {len(front)} front members"
 
 
 def _on_failures(results: Results) -> Iterator[str]:

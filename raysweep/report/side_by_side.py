@@ -11,7 +11,7 @@ from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.objective import Pair
 from raysweep.metrics.pareto import hypervolume
 from raysweep.report.baselines import dominates
-from raysweep.report.summary import SPLITS, Member, Summary
+from raysweep.report.summary import SPLITS, Member, Summary, missing_intervals
 from raysweep.results.query_scores import QueryScores, name_of_point
 from raysweep.results.types import Point, RunInfo, ScoredSplit
 from raysweep.uncertainty.areas import FrontArea, Gain
@@ -27,16 +27,11 @@ SEED = 0  # of the bootstrap: the same runs give the same interval
 
 @dataclass(frozen=True)
 class Side:
-    """One of the runs. ``settings`` are those of its file, by dotted key; ``scores`` what is stored of each query, by split.
-
-    ``problem`` says why there are no scores, where there could be some.
-    """
+    """One of the runs. ``settings`` are those of its file, by dotted key."""
 
     label: str
     summary: Summary
     settings: Mapping[str, Any] = field(default_factory=dict)
-    scores: Mapping[ScoredSplit, QueryScores] = field(default_factory=dict)
-    problem: str = ""
 
     def members_on(self, split: ScoredSplit) -> list[Member]:
         """Those of the front that were scored there."""
@@ -278,9 +273,9 @@ def _interval(
     """Of the difference between two hypervolumes, by a paired bootstrap over queries; or why there is none."""
     scores = []
     for side, counting in zip(sides, points, strict=True):
-        if side.problem:
-            return None, side.problem
-        stored = side.scores.get(split)
+        if missing_intervals(split) in side.summary.damage:
+            return None, side.summary.damage[missing_intervals(split)]
+        stored = side.summary.scores.get(split)
         names = [name_of_point(point) for point in counting]
         if stored is None or REFERENCE not in stored:
             return None, f"{side.label} has not stored its scores on each query"

@@ -1,6 +1,5 @@
 """What a run's stored results say: the front, its knee and best point, how large it is, and how each trial did."""
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from raysweep.results.types import GuardScore, Point, Results, Rung, RunInfo, Sc
 from raysweep.results.views import front_members
 from raysweep.storage.folder import Folder
 from raysweep.uncertainty.front import FrontUncertainty
+from raysweep.uncertainty.interval import ScoreIntervals
 
 SPLITS: tuple[ScoredSplit, ...] = ("dev", "test")
 
@@ -107,6 +107,11 @@ class Summary:
         """Intervals of the front on each split; empty where scores of each query are not stored."""
         return self.certainty.fronts
 
+    def intervals_of(self, point: Point) -> ScoreIntervals | None:
+        """Those of a point's scores on its split, None where scores of each query are not stored."""
+        front = self.uncertainty.get(point.split)
+        return None if front is None else front.of(name_of_point(point))
+
     @property
     def has_test(self) -> bool:
         return any(member.test for member in self.members)
@@ -121,9 +126,9 @@ class Summary:
         return SPLITS if self.has_test else ("dev",)
 
 
-def half_width(std: float, num_queries: int) -> float:
-    """Half the normal 95% confidence interval of a mean over ``num_queries`` queries, whose deviation is ``std``."""
-    return 1.959964 * std / math.sqrt(num_queries)
+def missing_intervals(split: ScoredSplit) -> str:
+    """The key of :attr:`Summary.damage` under which damaged scores on a split are."""
+    return f"intervals on {split}"
 
 
 def summary_of(run: Folder, results: Results | None = None) -> Summary:
@@ -133,7 +138,7 @@ def summary_of(run: Folder, results: Results | None = None) -> Summary:
     """
     results = load(run) if results is None else results
     scores, damage = load_readable_scores(run, results)
-    missing = {f"intervals on {split}": why for split, why in damage.items()}
+    missing = {missing_intervals(split): why for split, why in damage.items()}
     return replace(summarise(results), scores=scores, damage=missing)
 
 

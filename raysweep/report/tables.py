@@ -8,16 +8,15 @@ from typing import Any
 
 from raysweep.report.baselines import dominates
 from raysweep.report.statuses import with_sign
-from raysweep.report.summary import SPLITS, Area, Member, Summary, TrialSummary, half_width
+from raysweep.report.summary import SPLITS, Area, Member, Summary, TrialSummary
 from raysweep.report.texts import constraints_text, objective_formula
 from raysweep.results.account import Entry
 from raysweep.results.query_scores import name_of_point
 from raysweep.results.types import Mean, Point
 from raysweep.results.views import varied_parameters
-from raysweep.uncertainty.configurations import MeanUncertainty
 from raysweep.uncertainty.differences import Difference
 from raysweep.uncertainty.front import FrontUncertainty, PointUncertainty
-from raysweep.uncertainty.interval import Interval
+from raysweep.uncertainty.interval import Interval, ScoreIntervals
 
 ABSENT = "–"  # noqa: RUF001 (an en dash reads as an empty cell)
 
@@ -55,6 +54,12 @@ def show_interval(interval: Interval | None, show_bound: Callable[[float], str] 
     return f"[{show_bound(interval.low)}, {show_bound(interval.high)}]"
 
 
+def with_interval(score: float, interval: Interval | None, show_score: Callable[[float], str] = show) -> str:
+    """A score, and in brackets its interval where something can be said."""
+    bounds = show_interval(interval, show_score)
+    return show_score(score) if bounds == ABSENT else f"{show_score(score)} {bounds}"
+
+
 def short(value: Any) -> str:
     """A hyperparameter's value in few characters."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
@@ -75,8 +80,8 @@ def kind_name(point: Point) -> str:
     return point.kind if point.value is None else f"{point.kind}({point.value:g})"
 
 
-def front_table(summary: Summary, *, intervals: bool = True) -> TextTable:
-    """The front by falling similarity on dev; with ``intervals`` P and S carry the half-width of their 95% interval."""
+def front_table(summary: Summary) -> TextTable:
+    """The front by falling similarity on dev. The intervals of its scores are in :func:`certainty_table`."""
     trials = summary.results.trials
     varied = varied_parameters(trials)
     configurations = {trial.trial: describe(trial.config, varied) for trial in trials}
@@ -85,8 +90,7 @@ def front_table(summary: Summary, *, intervals: bool = True) -> TextTable:
     for member in summary.members:
         row = _encoder_cells(member, configurations)
         for split in summary.splits:
-            num_queries = summary.results.info.num_queries.get(split) if intervals else None
-            row += _score_cells(member.on(split), num_queries)
+            row += _score_cells(member.on(split))
         rows.append((*row, *(_guard_cell(member, name) for name in guards)))
     scores = [f"{split} {score}" for split in summary.splits for score in _SCORES]
     columns = ("mark", "trial", "step", "kind", "width", "configuration", *scores, *guards)
@@ -121,17 +125,16 @@ def _marks(member: Member) -> str:
 _SCORES = ("P", "S", "retention", "accuracy")
 
 
-def _score_cells(point: Point | None, num_queries: int | None) -> tuple[str, ...]:
-    """Cells for ``_SCORES``; with ``num_queries``, over which they are means, P and S have their intervals."""
+def _score_cells(point: Point | None, intervals: ScoreIntervals | None = None) -> tuple[str, ...]:
+    """Cells for ``_SCORES``, with their intervals where there are some."""
     if point is None:
         return (ABSENT,) * len(_SCORES)
-    polarity, similarity = show(point.polarity), show(point.similarity)
-    is_mean_only = not point.polarity_std and not point.similarity_std  # of published scores
-    if num_queries is not None and not is_mean_only:
-        polarity += f" ± {show(half_width(point.polarity_std, num_queries))}"
-        similarity += f" ± {show(half_width(point.similarity_std, num_queries))}"
-    accuracy = ABSENT if point.accuracy is None else show(point.accuracy)
-    return polarity, similarity, show(point.retention), accuracy
+    cells = []
+    for name in ("polarity", "similarity", "retention", "accuracy"):
+        score = getattr(point, name)
+        interval = getattr(intervals, name, None)
+        cells.append(ABSENT if score is None else with_interval(score, interval))
+    return tuple(cells)
 
 
 def baseline_table(summary: Summary) -> TextTable:
@@ -142,8 +145,8 @@ def baseline_table(summary: Summary) -> TextTable:
         row = [baseline.name, ABSENT if baseline.width is None else str(baseline.width)]
         for split in splits:
             point = baseline.points.get(split)
-            num_queries = summary.results.info.num_queries.get(split)
-            row += (*_score_cells(point, num_queries), _domination_cell(point, summary.front_on(split)))
+            intervals = None if point is None else summary.intervals_of(point)
+            row += (*_score_cells(point, intervals), _domination_cell(point, summary.front_on(split)))
         rows.append(tuple(row))
     columns = [f"{split} {name}" for split in splits for name in (*_SCORES, "dominated by")]
     return TextTable(("baseline", "width", *columns), tuple(rows), frozenset({"baseline"}))
@@ -324,7 +327,7 @@ def mean_table(summary: Summary) -> TextTable:
     return TextTable(columns + intervals, tuple(rows), frozenset({"kind"}))
 
 
-def _interval_cells(found: MeanUncertainty | None) -> tuple[str, ...]:
+def _interval_cells(found: ScoreIntervals | None) -> tuple[str, ...]:
     if found is None:
         return (ABSENT,) * 3
     return show_interval(found.polarity), show_interval(found.similarity), show_interval(found.retention)

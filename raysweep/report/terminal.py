@@ -23,7 +23,7 @@ def terminal_table(summary: Summary) -> "rich.table.Table":
     from rich.table import Table
     from rich.text import Text
 
-    front = front_table(summary, intervals=False)
+    front = front_table(summary)
     omitted = {f"{split} {score}" for split in SPLITS for score in ("retention", "accuracy")} | {"configuration"}
     if all(member.dev.kind == "plain" for member in summary.members):
         omitted |= {"kind", "width"}

@@ -19,8 +19,7 @@ MEANS_TEXT = (
 
 SCORES_TEXT = (
     "P is the weighted share of retrieved sentences with the query's label, S their weighted mean cosine under the "
-    "reference encoder, retention S divided by that encoder's own S; all x100, means over queries. ± is the half-width "
-    "of the mean's 95% interval over queries; it does not cover the choice of the front on dev, nor training seeds. "
+    "reference encoder, retention S divided by that encoder's own S; all x100, means over queries. "
     "The knee is the point farthest beyond the chord between the front's ends, both objectives scaled to the front."
 )
 
@@ -49,8 +48,9 @@ BASELINES_TEXT = (
     "Points that no trial made: they are never on the front and count for no hypervolume of it. probe(g) is R itself, "
     "retrieved with by its cosine and g times the inner product of the class probabilities of a logistic regression on its "
     "embeddings; setfit the body of a model that the setfit package trained; published scores are those of others, whose "
-    "retrieval pool was another one. A member of the front dominates a point that is no better in P nor in S, and worse in "
-    "one, on the same split."
+    "retrieval pool was another one. In brackets are 90% intervals over queries; SetFit models and published scores have "
+    "none, since their scores of each query are not stored. A member of the front dominates a point that is no better in P "
+    "nor in S, and worse in one, on the same split."
 )
 
 COST_TEXT = (

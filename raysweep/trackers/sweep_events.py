@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from raysweep.metrics.objective import Objective
 from raysweep.report.figures import front_figure
 from raysweep.report.markdown import markdown
-from raysweep.report.summary import Summary, summarise
+from raysweep.report.summary import Summary, summary_of
 from raysweep.report.tables import front_table
 from raysweep.results.events import (
     Event,
@@ -15,7 +15,6 @@ from raysweep.results.events import (
     StatusChange,
     TrialStarted,
 )
-from raysweep.results.reader import load
 from raysweep.results.types import Point, RunInfo
 from raysweep.storage.folder import Folder
 from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
@@ -80,7 +79,7 @@ class SweepEvents:
     def finish(self, moved: Callable[[], None] = lambda: None) -> None:
         """Give the tracker the front, as the ledger has it now, and close it. ``moved`` is called as it comes on."""
         try:
-            summary = summarise(load(self._run))
+            summary = summary_of(self._run)
             if summary.members:
                 self._tracker.front(_front_page(summary))
         finally:

@@ -7,7 +7,7 @@ import numpy as np
 
 from raysweep.metrics.arrays import Float64Array
 from raysweep.uncertainty import interval, seeds
-from raysweep.uncertainty.interval import LEVEL, Interval
+from raysweep.uncertainty.interval import LEVEL, Interval, ScoreIntervals
 from raysweep.uncertainty.noise import Noise, SeedDraws
 from raysweep.uncertainty.resamples import RESAMPLES
 from raysweep.uncertainty.seeds import Variance
@@ -26,15 +26,6 @@ class Replicated:
     @property
     def runs(self) -> int:
         return len(self.scores)
-
-
-@dataclass(frozen=True)
-class MeanUncertainty:
-    """Intervals of one operating point of a configuration, over the queries and seeds that might have been."""
-
-    polarity: Interval
-    similarity: Interval
-    retention: Interval | None
 
 
 class SeedNoise:
@@ -71,8 +62,10 @@ def _pooled(configurations: Sequence[Replicated], key: Hashable | None) -> list[
 
 def intervals(
     configurations: Sequence[Replicated], reference: Float64Array | None, level: float = LEVEL
-) -> list[list[MeanUncertainty]]:
-    """For each configuration those of its points. ``reference`` (2, queries): scores of the reference encoder.
+) -> list[list[ScoreIntervals]]:
+    """For each configuration those of its points, over the queries and seeds that might have been.
+
+    ``reference`` (2, queries): scores of the reference encoder.
 
     The reference encoder is not trained, so that it has no seeds.
     """
@@ -85,7 +78,7 @@ def intervals(
 
 def _of_point(
     scores: Float64Array, key: Hashable, noise: SeedNoise, reference: Float64Array | None, level: float
-) -> MeanUncertainty:
+) -> ScoreIntervals:
     """``scores`` (runs, 2, queries) of one operating point."""
     runs = len(scores)
     by_seeds = [noise.of(key, score).over(runs) for score in (0, 1)]
@@ -95,7 +88,7 @@ def _of_point(
     retention = None
     if reference is not None and reference[1].mean():
         retention = _of_retention(scores[:, 1], reference[1], by_seeds[1], level)
-    return MeanUncertainty(polarity.within(0, 1), similarity.within(-1, 1), retention)
+    return ScoreIntervals(polarity.within(0, 1), similarity.within(-1, 1), retention)
 
 
 def _around(scores: Float64Array, variance: Variance, level: float) -> Interval:

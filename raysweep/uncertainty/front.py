@@ -10,7 +10,7 @@ from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.objective import Pair
 from raysweep.uncertainty import interval
 from raysweep.uncertainty.areas import NO_CONSTRAINTS, FrontArea, Gain, HullArea, Share
-from raysweep.uncertainty.interval import LEVEL, Interval
+from raysweep.uncertainty.interval import LEVEL, Interval, ScoreIntervals
 from raysweep.uncertainty.many_fronts import dominated, knees, memberships
 from raysweep.uncertainty.noise import Noise
 from raysweep.uncertainty.resamples import RESAMPLES, Resamples
@@ -22,17 +22,14 @@ _RIVALS_AT_ONCE = 1000  # of a block of resamples by rivals: 16 MB
 
 
 @dataclass(frozen=True)
-class PointUncertainty:
-    """Intervals of a front member's scores, over the queries that might have been drawn.
+class PointUncertainty(ScoreIntervals):
+    """What is known of a front member; the intervals are over the queries that might have been drawn.
 
     ``stability`` is the share of resamples of the queries in which the point is on the front of those that it was compared
     with. It is no probability that the point truly is: a point that is there by luck is there in most resamples too.
     ``knee_share`` is the share in which it is the knee.
     """
 
-    polarity: Interval
-    similarity: Interval
-    retention: Interval | None
     stability: float
     knee_share: float
     in_knee_region: bool
@@ -56,12 +53,17 @@ class FrontUncertainty:
     """Intervals of the confidence ``level`` for one split; ``noise`` says what would have to be drawn again."""
 
     members: Mapping[PointName, PointUncertainty]
+    others: Mapping[PointName, ScoreIntervals]  # of the points that are compared with the front
     hypervolume: Interval | None
     share: Interval | None
     floor: Floor | None
     num_compared: int  # points among which stability was told
     level: float = LEVEL
     noise: str = "queries"
+
+    def of(self, name: PointName) -> ScoreIntervals | None:
+        """The intervals of a point, None of one whose scores of each query are not known."""
+        return self.members.get(name) or self.others.get(name)
 
     @property
     def knee_region(self) -> tuple[PointName, ...]:
@@ -123,21 +125,24 @@ def assess(front: FrontScores, seed: int, resamples: int = RESAMPLES) -> FrontUn
     region = _region(shares)
     members = {}
     for row in judged.members:
-        polarity, similarity, retention = _score_intervals(judged, row)
+        known = _score_intervals(judged, row)
         name = judged.names[row]
         members[name] = PointUncertainty(
-            polarity, similarity, retention, stability[name], shares.get(row, 0.0), row in region
+            known.polarity, known.similarity, known.retention, stability[name], shares.get(row, 0.0), row in region
         )
+    others = {name: _score_intervals(front, row) for row, name in enumerate(front.names) if name not in members}
     hypervolume, share, floor = _areas(judged, noise)
-    return FrontUncertainty(members, hypervolume, share, floor, len(front.rivals))
+    return FrontUncertainty(members, others, hypervolume, share, floor, len(front.rivals))
 
 
-def _score_intervals(front: FrontScores, row: int) -> tuple[Interval, Interval, Interval | None]:
+def _score_intervals(front: FrontScores, row: int) -> ScoreIntervals:
     polarity, similarity = front.scores[row]
     retention = None
     if front.reference is not None:
         retention = interval.of_ratio(similarity, front.scores[front.reference, 1]).within(-np.inf, 1)
-    return interval.of_mean(polarity).within(0, 1), interval.of_mean(similarity).within(-1, 1), retention
+    return ScoreIntervals(
+        interval.of_mean(polarity).within(0, 1), interval.of_mean(similarity).within(-1, 1), retention
+    )
 
 
 def _stability(front: FrontScores, drawn: Resamples, of_judged: Float64Array) -> dict[PointName, float]:

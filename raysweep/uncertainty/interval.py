@@ -30,6 +30,15 @@ class Interval:
         return Interval(min(max(self.low, low), high), min(max(self.high, low), high))
 
 
+@dataclass(frozen=True)
+class ScoreIntervals:
+    """Those of one point's P, S and retention; that of the retention is None where S of the reference is not known."""
+
+    polarity: Interval
+    similarity: Interval
+    retention: Interval | None
+
+
 EVERYTHING = Interval(-math.inf, math.inf)
 
 

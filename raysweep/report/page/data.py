@@ -46,14 +46,10 @@ def _run(summary: Summary) -> Json:
 
 
 def _member(member: Member, place: int, summary: Summary) -> Json:
-    num_queries = summary.results.info.num_queries
     return {
         **member_values(member, place),
         "command": visible(_export_command(summary, member)),
-        "intervals": {
-            split: member_intervals(member, split, num_queries.get(split), summary.uncertainty.get(split))
-            for split in summary.splits
-        },
+        "intervals": {split: member_intervals(member, summary.uncertainty.get(split)) for split in summary.splits},
     }
 
 

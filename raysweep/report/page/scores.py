@@ -2,9 +2,9 @@
 
 import math
 
-from raysweep.report.summary import Member, half_width
+from raysweep.report.summary import Member
 from raysweep.results.query_scores import name_of_point
-from raysweep.results.types import Point, ScoredSplit
+from raysweep.results.types import Point
 from raysweep.uncertainty.front import FrontUncertainty
 from raysweep.uncertainty.interval import Interval
 
@@ -30,17 +30,14 @@ def scores_of(point: Point) -> Json:
     }
 
 
-def member_intervals(
-    member: Member, split: ScoredSplit, num_queries: int | None, front: FrontUncertainty | None
-) -> Json:
-    """Intervals of a member's scores on a split, and how sure it is that it is on the front.
+def member_intervals(member: Member, front: FrontUncertainty | None) -> Json:
+    """Intervals of a member's scores on the split of ``front``, and how sure it is that it is on the front.
 
-    ``front`` has them where scores of each query are stored; else those of P and S are the normal 95% ones of means over
-    queries, and empty where not even those are known.
+    Empty where scores of each query are not stored.
     """
     known = None if front is None else front.members.get(name_of_point(member.dev))
     if front is None or known is None:
-        return _plain_intervals(member.on(split), num_queries)
+        return {}
     return {
         "level": front.level,
         "p": _ends(known.polarity),
@@ -49,22 +46,6 @@ def member_intervals(
         "stability": round(known.stability, 3),
         "inKneeRegion": known.in_knee_region,
     }
-
-
-def _plain_intervals(point: Point | None, num_queries: int | None) -> Json:
-    if point is None or not num_queries:
-        return {}
-    if not point.polarity_std and not point.similarity_std:
-        return {}
-    return {
-        "level": 0.95,
-        "p": _around(point.polarity, half_width(point.polarity_std, num_queries)),
-        "s": _around(point.similarity, half_width(point.similarity_std, num_queries)),
-    }
-
-
-def _around(score: float, width: float) -> list[float | None]:
-    return [scaled(score - width), scaled(score + width)]
 
 
 def _ends(interval: Interval) -> list[float | None]:

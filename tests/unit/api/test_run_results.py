@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 import raysweep
+from raysweep.results.reader import load
+from support.ledgers import StoredSweep, dev_front, random_trials, write_ledger
+from support.query_scores import write_query_scores
 from support.sweeps import make, play
 
 
@@ -58,6 +61,16 @@ def test_pictures_are_shown_by_notebooks_and_saved(run: raysweep.RunResults, tmp
         picture.save(tmp_path / f"{name}.png")
         assert (tmp_path / f"{name}.png").read_bytes() == picture._repr_png_() == picture.png
         assert picture.png.startswith(b"\x89PNG")
+
+
+def test_the_picture_is_the_reports_with_its_intervals(tmp_path: Path) -> None:
+    trials = random_trials(6)
+    write_ledger(tmp_path, trials, StoredSweep(test_of=dev_front(trials)))
+    without = raysweep.load_run(tmp_path).front_figure().png
+    write_query_scores(tmp_path, load(tmp_path))
+    run = raysweep.load_run(tmp_path)
+    run.write_report()
+    assert run.front_figure().png == (tmp_path / "report" / "front.png").read_bytes() != without
 
 
 def test_a_run_without_a_rung_has_empty_frames(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """A run with a point of every kind, for the tests that export it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -16,10 +18,13 @@ from raysweep.config.trial import trial_config
 from raysweep.data import demo
 from raysweep.data.prepared import Prepared
 from raysweep.evaluation.evaluation_set import EvaluationSet
+from raysweep.metrics.retrieval import Scores
 from raysweep.prepare.build import prepare_here
-from raysweep.results.events import RungFinished, SessionStarted, TrialStarted
+from raysweep.results.events import PointsScored, RungFinished, SessionStarted, TrialStarted
 from raysweep.results.ledger import Ledger, point_name
+from raysweep.results.query_scores import PackedScores, PointName, baselines_file, name_of_point, rung_file
 from raysweep.results.types import Point, RunInfo
+from raysweep.storage.folder import LocalFolder
 from raysweep.training import trial as engine
 from raysweep.training import workbench
 from raysweep.training.weights import save_point
@@ -34,6 +39,13 @@ def with_three_classes(folder: Path) -> Path:
     path = folder / "train.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"text": [row.text for row in rows], "label": labels}), path)
     return path
+
+
+def store_scores(folder: Path, file: str, scores: Mapping[PointName, Scores]) -> None:
+    """The scores of each query, as a worker stores them."""
+    polarity = np.stack([each.polarity for each in scores.values()])
+    similarity = np.stack([each.similarity for each in scores.values()])
+    LocalFolder(folder).put(file, PackedScores.pack(list(scores), polarity, similarity).content())
 
 
 @pytest.fixture(scope="package")
@@ -72,6 +84,11 @@ def run(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> t
         points = [Point(**{**p, "trial": number, "step": 1}) for p in bench.describe(bench.dev, result.points)]
         rung = {"trial": number, "step": 1, "examples_seen": 96, "seconds": 1.0, "loss": result.loss}
         ledger.append(RungFinished(**rung, stop=None, points=tuple(points)))
+        store_scores(folder, rung_file("dev", number, 1), {(number, 1, *key): s for key, s in result.points.items()})
+    of_reference = bench.dev.reference_scores
+    reference = bench.dev.point(of_reference, trial=None, step=None, kind="reference", value=None, width=64)
+    ledger.append(PointsScored(points=(reference,)))
+    store_scores(folder, baselines_file("dev"), {name_of_point(reference): of_reference})
     ledger.close()
     return folder, prepared, bench.dev
 

@@ -1,14 +1,16 @@
 """The card of an exported model: its metadata, its picture, its figures, and the code that it tells readers to run."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import re
+import shutil
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 from huggingface_hub import ModelCard
@@ -23,7 +25,16 @@ from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.export.base_model import BaseModel, Licence
 from raysweep.export.export import export
 from raysweep.metrics import retrieval
+from raysweep.report.choice import Wanted, choose
+from raysweep.report.choice_table import rows_as_json
+from raysweep.report.summary import Summary, summary_of
+from raysweep.report.tables import certainty_table, kind_name
+from raysweep.results.events import PointsScored, SessionStarted
+from raysweep.results.ledger import Ledger
+from raysweep.results.query_scores import PackedScores, load_query_scores, name_of_point, scores_file
 from raysweep.results.reader import load
+from raysweep.results.types import Point
+from raysweep.storage.folder import LocalFolder
 from support.paths import SPACES
 
 markdown = pytest.importorskip("markdown", reason="the docs extra is not installed")
@@ -99,10 +110,70 @@ def test_its_figures_are_those_that_the_model_gives(
     assert stated["polarity"] == pytest.approx(scores.polarity.mean(), abs=1e-4)
     assert stated["similarity"] == pytest.approx(scores.similarity.mean(), abs=1e-4)
     assert stated["retention"] == pytest.approx(scores.similarity.mean() / reference, abs=1e-4)
-    value, width = page.cell("polarity").split(" ± ")
-    assert float(value) == stated["polarity"]
-    assert float(width) == pytest.approx(1.96 * np.std(scores.polarity) / len(dev.queries) ** 0.5, rel=1e-3)
+    assert float(page.cell("polarity").split()[0]) == stated["polarity"]
     assert result["dataset"]["name"] == "dev"
+
+
+@pytest.mark.parametrize("test_scores", ["stored", "damaged"])
+def test_intervals_are_those_of_show_and_of_the_reports_table(run: Run, tmp_path: Path, test_scores: str) -> None:
+    """Of the knee, on dev and on a test split that is made up: the same encoder scores a little less there."""
+    folder, _, _ = run
+    other = tmp_path / "run"
+    shutil.copytree(folder, other)
+    knee = next(member.dev for member in summary_of(LocalFolder(folder)).members if member.is_knee)
+    members = [member.dev for member in summary_of(LocalFolder(folder)).members]
+    add_test_split(other, members)
+    if test_scores == "damaged":
+        (other / "scores" / "test" / "baselines.npz").write_bytes(b"PK")
+    summary = summary_of(LocalFolder(other))
+    export(other, "knee", tmp_path / "model")
+    _, page, text = read(tmp_path / "model")
+    columns, *cells = certainty_cells(summary, knee)
+    (row,) = rows_as_json(summary, choose(summary, Wanted(knee=True)).candidates, summary.splits)
+    (shown,) = (metric[1:] for metric in page.rows if metric[0] == "polarity")
+    for split, cell in zip(("dev", "test"), shown, strict=True):
+        known = row[split]["intervals"]
+        if known is None:
+            assert (split, test_scores, cell) == ("test", "damaged", f"{row[split]['polarity']:.5f}")
+            assert "baselines.npz: is damaged" in row[split]["why_no_intervals"] and "baselines.npz" in text
+            assert f"{split} P" not in columns
+            continue
+        low, high = known["polarity"]
+        assert known["level"] == summary.uncertainty[split].level == 0.9
+        assert cell == f"{row[split]['polarity']:.5f} [{low:.5f}, {high:.5f}]"
+        (in_report,) = (each[columns.index(f"{split} P")] for each in cells)
+        assert in_report == f"[{100 * low:.1f}, {100 * high:.1f}]"
+    assert "90% intervals over queries" in text and "95%" not in text
+
+
+def add_test_split(folder: Path, members: Sequence[Point]) -> None:
+    """Scores of these points and of the reference on 50 of the queries of dev, as those of test."""
+    results = load(folder)
+    reference = next(point for point in results.points if point.kind == "reference")
+    dev = load_query_scores(LocalFolder(folder), results)["dev"]
+    chosen = [reference, *members]
+    rows = dev.rows(name_of_point(point) for point in chosen)
+    polarity, similarity = dev.polarity[rows, :50], dev.similarity[rows, :50]
+    points = []
+    for point, p, s in zip(chosen, polarity, similarity, strict=True):
+        scored = dataclasses.replace(point, split="test", polarity=float(p.mean()), similarity=float(s.mean()))
+        points.append(scored)
+    ledger = Ledger(folder)
+    num_queries = {**results.info.num_queries, "test": 50}
+    ledger.append(SessionStarted(info=dataclasses.replace(results.info, num_queries=num_queries)))
+    ledger.append(PointsScored(points=tuple(points)))
+    ledger.close()
+    for file, some in (("baselines", slice(0, 1)), ("members", slice(1, None))):
+        names = [name_of_point(point) for point in points[some]]
+        packed = PackedScores.pack(names, polarity[some], similarity[some])
+        LocalFolder(folder).put(scores_file("test", file), packed.content())
+
+
+def certainty_cells(summary: Summary, point: Point) -> list[tuple[str, ...]]:
+    """The columns of the report's table, and its rows of this point."""
+    table = certainty_table(summary)
+    name = (str(point.trial), str(point.step), kind_name(point))
+    return [table.columns, *(row for row in table.rows if row[:3] == name)]
 
 
 def test_it_says_where_the_model_comes_from(

@@ -7,17 +7,21 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from scipy import stats
 
 from raysweep.metrics.pareto import hypervolume
 from raysweep.report import write
 from raysweep.report.comparison import probe_sentences
 from raysweep.report.summary import Summary, summarise
+from raysweep.report.summary import summary_of as summary_with_intervals
 from raysweep.report.tables import baseline_table
 from raysweep.report.terminal import terminal_table
 from raysweep.results.reader import load
 from raysweep.results.types import Point, ScoredSplit
+from raysweep.storage.folder import LocalFolder
 from support.consoles import printed
 from support.ledgers import INFO, REFERENCE, StoredSweep, StoredTrial, baseline, dev_front, random_trials, write_ledger
+from support.query_scores import scores_of, write_query_scores
 
 BOTH: tuple[ScoredSplit, ...] = ("dev", "test")
 PROBES = {0.1: (0.68, 0.455), 0.3: (0.72, 0.45), 1.0: (0.76, 0.40), 3.0: (0.95, 0.40)}
@@ -87,11 +91,17 @@ def test_the_table_counts_the_members_that_dominate_on_the_same_split(tmp_path: 
     assert seen == {True, False}
 
 
-def test_means_of_unknown_spread_have_no_interval(tmp_path: Path) -> None:
-    found = cells(summary_of(tmp_path, some_baselines()))
+def test_those_without_scores_of_each_query_have_no_interval(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, some_baselines())
+    assert cells(summary)["probe(1)"]["test P"] == "76.0"
+    write_query_scores(tmp_path, summary.results)
+    found = cells(summary_with_intervals(LocalFolder(tmp_path)))
     assert found["published (a paper, triplet 0.1)"]["test P"] == "99.0"
-    assert found["probe(1)"]["test P"].startswith("76.0 ± ")
-    assert found["setfit (tuned)"]["width"] == "384"
+    assert found["setfit (tuned)"]["test P"] == "70.0" and found["setfit (tuned)"]["width"] == "384"
+    probe = next(each for each in some_baselines() if (each.split, each.value) == ("test", 1.0))
+    polarity, _ = scores_of(probe, INFO.num_queries["test"])
+    bounds = stats.t.interval(0.9, len(polarity) - 1, polarity.mean(), stats.sem(polarity))
+    assert found["probe(1)"]["test P"] == f"76.0 [{100 * bounds[0]:.1f}, {100 * bounds[1]:.1f}]"
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])

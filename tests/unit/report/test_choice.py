@@ -7,15 +7,24 @@ import pytest
 from raysweep.errors import InputError
 from raysweep.report.choice import BY, Wanted, choose
 from raysweep.report.choice_table import choice_tables, lines_below, rows_as_json
-from raysweep.report.summary import summarise
+from raysweep.report.summary import summarise, summary_of
+from raysweep.results.query_scores import kept_names, name_of_point
 from raysweep.results.reader import load
+from raysweep.storage.folder import LocalFolder
 from support.consoles import printed
 from support.ledgers import INFO, StoredSweep, StoredTrial, dev_front, random_trials, write_ledger
+from support.query_scores import write_query_scores
 
 
 @pytest.fixture
 def summary(run):
     return summarise(load(run.folder))
+
+
+@pytest.fixture
+def with_scores(run):
+    write_query_scores(run.folder, load(run.folder))
+    return summary_of(LocalFolder(run.folder))
 
 
 def names(chosen):
@@ -123,26 +132,65 @@ def test_json_has_scores_in_the_unit_interval_and_the_command_that_exports(summa
     (row,) = rows_as_json(summary, chosen, ("dev", "test"))
     point = chosen[0].dev
     assert row["dev"]["polarity"] == point.polarity
-    low, high = row["dev"]["intervals"]["polarity"]
-    assert row["dev"]["intervals"]["level"] == 0.95
-    assert (low + high) / 2 == pytest.approx(point.polarity)
+    assert row["dev"]["intervals"] is None
+    assert row["dev"]["why_no_intervals"] == "the run has not stored the scores of each query"
     assert row["test"]["similarity"] == pytest.approx(point.similarity - 0.01)
     assert row["marks"][-1] == "best"
     assert row["export"] == f"raysweep export {summary.results.folder} FOLDER --point {point.name}"
     assert row["config"] == dict(chosen[0].config)
 
 
-def test_tables_get_narrower(summary):
+def test_tables_get_narrower(with_scores):
+    summary = with_scores
     chosen = choose(summary, Wanted()).candidates
     texts = [printed(table) for table in choice_tables(summary, chosen, ("dev", "test"))]
     widths = [max(len(line.rstrip()) for line in text.splitlines()) for text in texts]
     assert widths == sorted(widths, reverse=True) and widths[-1] < 80
     for text in texts:
         assert all(each.dev.name in text for each in chosen)
-    first = chosen[0].dev
-    half_width = 1.959964 * first.polarity_std / 900**0.5
-    interval = f"({100 * (first.polarity - half_width):.1f} to {100 * (first.polarity + half_width):.1f})"
-    assert interval in texts[0] and interval in texts[1] and "(" not in texts[2]
+    known = summary.intervals_of(chosen[0].dev)
+    interval = f"[{100 * known.polarity.low:.1f}, {100 * known.polarity.high:.1f}]"
+    assert interval in texts[0] and interval in texts[1] and "[" not in texts[2]
+
+
+def test_intervals_are_the_reports_own(with_scores):
+    chosen = choose(with_scores, Wanted()).candidates
+    for each, row in zip(chosen, rows_as_json(with_scores, chosen, ("dev", "test")), strict=True):
+        for split in ("dev", "test"):
+            known = with_scores.uncertainty[split].members[name_of_point(each.dev)]
+            for name in ("polarity", "similarity", "retention"):
+                interval = getattr(known, name)
+                assert row[split]["intervals"][name] == [interval.low, interval.high]
+            assert row[split]["intervals"]["level"] == 0.9
+    lines = list(lines_below(with_scores, chosen, ("dev", "test")))
+    assert any("90% intervals over queries" in line for line in lines)
+    assert not any("There are no intervals" in line for line in lines)
+
+
+def test_of_points_far_from_the_front_there_are_no_intervals_and_it_says_why(with_scores):
+    chosen = choose(with_scores, Wanted(everything=True)).candidates
+    near = kept_names(with_scores.results)
+    rows = rows_as_json(with_scores, chosen, ("dev",))
+    known = [name_of_point(each.dev) in near for each in chosen]
+    assert set(known) == {True, False}
+    assert [row["dev"]["intervals"] is not None for row in rows] == known
+    off_front = next(each.dev for each, is_near in zip(chosen, known, strict=True) if is_near and not each.is_member)
+    assert with_scores.intervals_of(off_front).polarity.half_width > 0
+    (line,) = (line for line in lines_below(with_scores, chosen, ("dev",)) if line.startswith("There are no intervals"))
+    num_far = known.count(False)
+    assert line == (
+        f"There are no intervals of {num_far} points on dev: scores of each query are stored of points within three "
+        "standard errors of the front alone."
+    )
+
+
+def test_where_no_scores_are_stored_one_line_a_split_says_so(summary):
+    chosen = choose(summary, Wanted()).candidates
+    lines = [line for line in lines_below(summary, chosen, ("dev", "test")) if "no intervals" in line]
+    assert lines == [
+        f"There are no intervals on {split}: the run has not stored the scores of each query."
+        for split in ("dev", "test")
+    ]
 
 
 def test_what_is_not_on_the_front_has_no_command_to_export_it(summary):

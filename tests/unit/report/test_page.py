@@ -165,9 +165,7 @@ def test_the_data_are_those_of_the_summary(run):
         assert (points["trial"][place], points["step"][place]) == (member.dev.trial, member.dev.step)
         assert shown["test"]["p"] == round(100 * member.test.polarity, 3)
         assert shown["command"].endswith(f"--point {member.dev.name}") and str(run.folder) in shown["command"]
-        width = 100 * 1.959964 * member.dev.polarity_std / 900**0.5
-        low, high = shown["intervals"]["dev"]["p"]
-        assert (high - low) / 2 == pytest.approx(width, abs=1e-3)
+        assert shown["intervals"] == {"dev": {}, "test": {}}  # without scores of each query
     for each, shown in zip(summary.trials, data["trials"], strict=True):
         assert [rung[0] for rung in shown["rungs"]] == [rung.examples_seen for rung in each.rungs]
         assert [rung[1] for rung in shown["rungs"]] == [round(100 * value, 3) for value in each.objectives]

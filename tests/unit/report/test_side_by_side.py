@@ -10,8 +10,7 @@ from raysweep.errors import InputError
 from raysweep.report.side_by_side import Side, compare_runs, labels
 from raysweep.report.side_by_side_figure import fronts_figure
 from raysweep.report.side_by_side_texts import as_json, markdown, notes, sections
-from raysweep.report.summary import summarise
-from raysweep.results.query_scores import load_query_scores
+from raysweep.report.summary import summary_of
 from raysweep.results.reader import load
 from raysweep.storage.folder import LocalFolder
 from support.ledgers import INFO, REFERENCE, StoredSweep, StoredTrial, dev_front, random_trials, write_ledger
@@ -30,7 +29,7 @@ def side(folder, name="run", trials=None, *, scores=True, tested=True, has_refer
     results = load(run)
     if scores:
         write_query_scores(run, results)
-    return Side(name, summarise(results), {}, load_query_scores(LocalFolder(run), results))
+    return Side(name, summary_of(LocalFolder(run), results))
 
 
 @pytest.fixture
@@ -174,7 +173,7 @@ def test_other_queries_with_the_same_means_have_no_interval(tmp_path):
     first, second = side(tmp_path, "a"), side(tmp_path, "b", scores=False)
     results = second.summary.results
     write_query_scores(tmp_path / "b", results, lambda point, num_queries: scores_of(point, num_queries, seed=1))
-    second = dataclasses.replace(second, scores=load_query_scores(LocalFolder(tmp_path / "b"), results))
+    second = dataclasses.replace(second, summary=summary_of(LocalFolder(tmp_path / "b")))
     found = compare_runs([first, second])
     assert {each.why_none for each in found.differences} == {
         "b and a were not scored on the same queries, or in another order"
