@@ -35,8 +35,8 @@ def show(  # noqa: PLR0913 (the options of a command)
         list[str] | None,
         typer.Option(
             metavar="CONDITION",
-            help="Only points of which this holds, such as 'polarity >= 0.85', 'kind = concat' or 'loss != triplet'; "
-            "repeatable. Scores are those on dev, in [0, 1].",
+            help="Only points of which this holds, such as 'polarity >= 0.85', 'kind = concat', 'loss != triplet' or, by a "
+            "guard's name, 'sts-dev >= 0.8'; repeatable. Scores are those on dev, in [0, 1].",
         ),
     ] = None,
     best: Annotated[

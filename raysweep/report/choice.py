@@ -1,16 +1,16 @@
 """Choosing points of a run by their scores on dev: those that meet conditions, the best of them by a score, their knee."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Objective
 from raysweep.metrics.pareto import knee, non_dominated
-from raysweep.report.conditions import Fields, read_conditions, why_none
+from raysweep.report.conditions import Condition, Fields, read_conditions, why_none
 from raysweep.report.summary import Summary
-from raysweep.results.types import Point, ScoredSplit
+from raysweep.results.types import GuardScore, Point, ScoredSplit
 
 BY = ("objective", "polarity", "similarity", "retention", "accuracy")
 
@@ -29,13 +29,20 @@ class Candidate:
     is_feasible: bool
     is_member: bool
     marks: tuple[str, ...] = ()
+    guards: Mapping[str, GuardScore] = field(default_factory=dict)  # by name, of a member that was measured
 
     def on(self, split: ScoredSplit) -> Point | None:
         return self.dev if split == "dev" else self.test
 
     @cached_property
     def fields(self) -> Fields:
-        """What conditions are on, by name: scores are those on dev."""
+        """What conditions are on, by name: scores are those on dev. A guard's name gives way to any other."""
+        guards = {name: measured.score for name, measured in self.guards.items()}
+        return {**guards, **self.own_fields}
+
+    @cached_property
+    def own_fields(self) -> Fields:
+        """Those that every point has, and its configuration."""
         point = self.dev
         return {
             "polarity": point.polarity,
@@ -79,7 +86,7 @@ def choose(summary: Summary, wanted: Wanted) -> Chosen:
     if wanted.knee and (wanted.by or wanted.top):
         raise InputError("--knee is one point; it goes without --best and --top")
     candidates = candidates_of(summary, everything=wanted.everything)
-    conditions = read_conditions(wanted.conditions, [each.fields for each in candidates])
+    conditions = _conditions(summary, wanted, candidates)
     meeting = [each for each in candidates if all(condition.is_met(each.fields) for condition in conditions)]
     if not meeting:
         return Chosen((), _why_none(summary, wanted, candidates))
@@ -92,6 +99,12 @@ def choose(summary: Summary, wanted: Wanted) -> Chosen:
     if not ranked:
         raise InputError(f"--best {by}: no point has it; an older version did not measure it")
     return Chosen(tuple(ranked[: wanted.top or 1]))
+
+
+def _conditions(summary: Summary, wanted: Wanted, candidates: Sequence[Candidate]) -> list[Condition]:
+    taken = {name for each in candidates for name in each.own_fields}
+    guards = {measured.guard for measured in summary.results.guards} - taken
+    return read_conditions(wanted.conditions, [each.fields for each in candidates], guards)
 
 
 def _rank(candidate: Candidate, by: str) -> tuple[bool, float, float]:
@@ -136,6 +149,7 @@ def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
             is_feasible=_is_feasible(point, objective) if member is None else member.is_feasible,
             is_member=member is not None,
             marks=tuple(mark for mark, applies in marks.items() if applies),
+            guards={} if member is None else member.guards,
         )
         found.append(candidate)
     return sorted(found, key=lambda each: _rank(each, "objective")) if everything else found
@@ -163,7 +177,7 @@ def _why_empty(summary: Summary) -> str:
 def _why_none(summary: Summary, wanted: Wanted, candidates: Sequence[Candidate]) -> str:
     """Of the conditions, and whether other points than the front's meet them."""
     fields = [each.fields for each in candidates]
-    conditions = read_conditions(wanted.conditions, fields)
+    conditions = _conditions(summary, wanted, candidates)
     which = "of all operating points" if wanted.everything else "of the front"
     reason = f"no point {which} meets what was asked: {why_none(conditions, fields)}"
     if wanted.everything:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from raysweep.report.choice import BY, Candidate
 from raysweep.report.notes import why_no_intervals
 from raysweep.report.summary import Summary
-from raysweep.report.tables import ABSENT, MISSES, describe, show, with_interval
+from raysweep.report.tables import ABSENT, MISSES, describe, guard_cell, show, with_interval
 from raysweep.results.types import Point, ScoredSplit
 from raysweep.results.views import varied_parameters
 from raysweep.uncertainty.interval import LEVEL, Interval
@@ -40,6 +40,7 @@ def _row_as_json(summary: Summary, each: Candidate, splits: Sequence[ScoredSplit
         "is_feasible": each.is_feasible,
         "marks": list(each.marks),
         **{split: _scores_as_json(summary, each.on(split)) for split in splits},
+        "guards": {name: measured.score for name, measured in each.guards.items()},
         "config": dict(each.config),
         "export": export_command(summary, point.name) if each.is_member else None,
     }
@@ -72,7 +73,7 @@ def _why_none(summary: Summary, point: Point) -> str:
 def choice_tables(
     summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]
 ) -> Iterator["rich.table.Table"]:
-    """The points as tables, each narrower than the one before: with and without intervals, accuracy and width."""
+    """The points as tables, each narrower than the one before: with and without intervals, and accuracy, guards, width."""
     yield _table(summary, chosen, splits, intervals=True, details=True)
     yield _table(summary, chosen, splits, intervals=True, details=False)
     yield _table(summary, chosen, splits, intervals=False, details=True)
@@ -96,12 +97,14 @@ def _table(
     table.add_column("mark", no_wrap=True)
     names = ["P", "S", "retention", *(["accuracy"] if details else [])]
     headings = [f"{split}\n{name}" for split in splits for name in names]
-    for heading in ("objective", *headings, *(["width"] if details else [])):
+    guards = sorted({name for each in chosen for name in each.guards}) if details else []
+    for heading in ("objective", *headings, *guards, *(["width"] if details else [])):
         table.add_column(heading, justify="right", no_wrap=True)
     for each in chosen:
         cells = [each.dev.name, _marks(each), show(each.objective)]
         for split in splits:
             cells += _score_cells(summary, each.on(split), intervals)[: len(names)]
+        cells += [guard_cell(each.guards.get(name)) for name in guards]
         if details:
             cells.append(str(each.dev.width))
         table.add_row(*map(Text, cells))

@@ -3,7 +3,7 @@
 import math
 import operator
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -16,7 +16,7 @@ SCORES = ("polarity", "similarity", "retention", "accuracy", "objective")
 
 _LEAST = {"polarity": 0.0, "accuracy": 0.0}  # of the other scores -1
 
-_CONDITION = re.compile(r"\s*([A-Za-z_]\w*)\s*(>=|<=|!=|==|=|>|<)\s*([^\s<>=!].*?)\s*")
+_CONDITION = re.compile(r"\s*(\w[\w.-]*)\s*(>=|<=|!=|==|=|>|<)\s*([^\s<>=!].*?)\s*")
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
@@ -67,27 +67,32 @@ class Condition:
         return _NUMBER.fullmatch(self.text) is not None and math.isclose(float(self.text), value)
 
 
-def read_conditions(texts: Iterable[str], points: Collection[Fields]) -> list[Condition]:
-    """The conditions of these texts on points with these fields.
+def read_conditions(texts: Iterable[str], points: Collection[Fields], guards: Collection[str] = ()) -> list[Condition]:
+    """The conditions of these texts on points with these fields; ``guards`` names more of them, which are scores too.
 
     InputError says what is wrong with the first that is none, and what is allowed.
     """
-    return [_read(text, points) for text in texts]
+    fields = dict.fromkeys(name for fields in points for name in fields if name not in guards)
+    names = [*fields, *sorted(guards)]
+    scores = {*SCORES, *guards}
+    return [_read(text, points, names, scores) for text in texts]
 
 
-def _read(text: str, points: Collection[Fields]) -> Condition:
+def _read(text: str, points: Collection[Fields], names: Sequence[str], scores: Collection[str]) -> Condition:
     found = _CONDITION.fullmatch(text)
-    if found is None:
+    if found is None or (_NUMBER.fullmatch(found[1]) and found[1] not in names):
         raise InputError(f"--where is {text!r}; it is NAME, one of >= > <= < = !=, and a value: 'polarity >= 0.85'")
     name, sign, value = found.groups()
     condition = Condition(name, "=" if sign == "==" else sign, value)
-    names = list(dict.fromkeys(name for fields in points for name in fields))
     if name not in names:
         raise InputError(f"--where {text!r}: there is no {name}; allowed: {', '.join(names)}")
     values = [fields.get(name) for fields in points]
+    is_score = name in scores
     is_absence = value.lower() in _ABSENT
-    if condition.is_order or (name in SCORES and not is_absence):
+    if condition.is_order or (is_score and not is_absence):
         _check_number(condition, values)
+        if is_score:
+            _check_score(condition)
     return condition
 
 
@@ -101,8 +106,6 @@ def _check_number(condition: Condition, values: Iterable[Any]) -> None:
     if _NUMBER.fullmatch(text) is None:
         several = "; give each condition a --where of its own" if " " in text else ""
         raise InputError(f"--where '{condition}': {text!r} is no number{several}")
-    if name in SCORES:
-        _check_score(condition)
 
 
 def _check_score(condition: Condition) -> None:

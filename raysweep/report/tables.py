@@ -12,7 +12,7 @@ from raysweep.report.summary import SPLITS, Area, Member, Summary, TrialSummary
 from raysweep.report.texts import constraints_text, objective_formula
 from raysweep.results.account import Entry
 from raysweep.results.query_scores import name_of_point
-from raysweep.results.types import Mean, Point
+from raysweep.results.types import GuardScore, Mean, Point
 from raysweep.results.views import varied_parameters
 from raysweep.uncertainty.differences import Difference
 from raysweep.uncertainty.front import FrontUncertainty, PointUncertainty
@@ -91,15 +91,14 @@ def front_table(summary: Summary) -> TextTable:
         row = _encoder_cells(member, configurations)
         for split in summary.splits:
             row += _score_cells(member.on(split))
-        rows.append((*row, *(_guard_cell(member, name) for name in guards)))
+        rows.append((*row, *(guard_cell(member.guards.get(name)) for name in guards)))
     scores = [f"{split} {score}" for split in summary.splits for score in _SCORES]
     columns = ("mark", "trial", "step", "kind", "width", "configuration", *scores, *guards)
     return TextTable(columns, tuple(rows), frozenset({"kind", "configuration", "mark"}))
 
 
-def _guard_cell(member: Member, name: str) -> str:
+def guard_cell(measured: GuardScore | None) -> str:
     """A guard's score, x100, in parentheses where it is below what the sweep asks for."""
-    measured = member.guards.get(name)
     if measured is None:
         return ABSENT
     return show(measured.score) if measured.is_met else f"({show(measured.score)})"

@@ -13,12 +13,15 @@ from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import encoder
 from raysweep.errors import InputError
 from raysweep.guards.measure import Guard, check
+from raysweep.report.choice import Wanted, choose
+from raysweep.report.choice_table import choice_tables, rows_as_json
 from raysweep.report.markdown import markdown
 from raysweep.report.summary import summarise
 from raysweep.results.events import GuardsMeasured
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
 from raysweep.results.types import GuardScore
+from support.consoles import printed
 from support.ledgers import StoredTrial, write_ledger
 
 PAIRS = [
@@ -155,6 +158,29 @@ def test_a_member_that_misses_a_guard_is_marked_and_not_chosen(run: Path) -> Non
     assert "| sts-b |" in page
     assert "(60.0)" in page
     assert "misses" in page
+
+
+def test_members_are_chosen_by_their_guards(run: Path) -> None:
+    scores = ((1, 0.9), (2, 0.6), (3, 0.75))
+    measured(run, *(dataclasses.replace(SCORE, step=step, score=score) for step, score in scores))
+    summary = summarise(load(run))
+    chosen = choose(summary, Wanted(["sts-b >= 0.75"])).candidates
+    assert [each.dev.step for each in chosen] == [1, 3]
+    (best,) = choose(summary, Wanted(["sts-b < 0.9"], by="similarity", everything=True)).candidates
+    assert best.dev.step == 3, "the second misses the guard's limit, and comes after all that do not"
+    assert rows_as_json(summary, chosen, ("dev",))[0]["guards"] == {"sts-b": 0.9}
+    text = printed(next(choice_tables(summary, choose(summary, Wanted()).candidates, ("dev",))))
+    assert "sts-b" in text and "(60.0)" in text
+    none = choose(summary, Wanted(["sts-b >= 0.95"]))
+    assert "sts-b >= 0.95 holds for 0 of 3 (sts-b is from 0.6 to 0.9)" in none.why_none
+    with pytest.raises(InputError, match=r"there is no sts-a; allowed: polarity, .*, loss, sts-b$"):
+        choose(summary, Wanted(["sts-a >= 0.5"]))
+
+
+def test_a_guard_with_the_name_of_a_score_or_parameter_does_not_hide_it(run: Path) -> None:
+    measured(run, *(dataclasses.replace(SCORE, guard=name, score=0.1) for name in ("polarity", "loss")))
+    chosen = choose(summarise(load(run)), Wanted(["polarity >= 0.5", "loss = triplet"])).candidates
+    assert len(chosen) == 3
 
 
 def test_where_all_miss_it_the_front_is_as_before(run: Path) -> None:

@@ -66,6 +66,45 @@ def test_what_a_point_lacks_is_in_no_order():
         assert condition.is_met(OTHER) == is_met
 
 
+GUARDS = ("sts-dev", "help.pages_2", "2012.MSRpar", "late")
+GUARDED = {**POINT, "sts-dev": 0.81, "help.pages_2": 0.3, "2012.MSRpar": -0.1}
+
+
+@pytest.mark.parametrize(
+    ("text", "is_met"),
+    [
+        ("sts-dev >= 0.8", True),
+        ("sts-dev>=0.82", False),
+        ("sts-dev = 0.81", True),
+        ("help.pages_2 < .4", True),
+        ("2012.MSRpar > -0.5", True),
+        ("late >= 0", False),  # of no point that may be chosen
+        ("late = none", True),
+        ("sts-dev != none", True),
+    ],
+)
+def test_guards_are_scores_by_their_names(text, is_met):
+    (condition,) = read_conditions([text], [POINT, GUARDED], GUARDS)
+    assert condition.is_met(GUARDED) == is_met
+    assert not condition.is_order or not condition.is_met(POINT)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sts-dev >= 80", "sts-dev lies in [-1, 1]: 0.8, not 80"),
+        ("sts-dev >= high", "'high' is no number"),
+        ("sts-b >= 0.8", "there is no sts-b; allowed: polarity, "),
+        ("sts-b >= 0.8", ", freezing, 2012.MSRpar, help.pages_2, late, sts-dev"),
+        ("0.8 <= sts-dev", "it is NAME, one of"),
+    ],
+)
+def test_what_is_wrong_with_a_condition_on_a_guard_is_said(text, said):
+    with pytest.raises(InputError) as error:
+        read_conditions([text], [POINT, GUARDED], GUARDS)
+    assert said in str(error.value)
+
+
 @given(
     st.floats(-1, 1),
     st.floats(0, 1),
