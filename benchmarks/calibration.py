@@ -10,6 +10,10 @@ Coverages are means over all members of all sweeps. Also printed of (c): interva
 selected, as they are and moved by what nested resampling says that selection adds; that estimate beside what selection did
 add; and how many points of a given stability on dev truly are on the front, which stability does not promise. These are from
 every fourth sweep.
+
+Last, sweeps whose front's configurations are trained several times, as replicates are, and whose front is then chosen of all
+runs: intervals of hypervolume and share on dev, and on test, where only the front's own runs are scored; and beside them
+those by queries alone, which do not promise to hold. The truth is the configurations' over all seeds.
 """
 
 import itertools
@@ -18,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks import measure
 from benchmarks.simulated_scores import Encoders, Queries, Setting, limits, trial_scores
@@ -25,7 +30,7 @@ from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.hull import hull_area
 from raysweep.metrics.pareto import hypervolume, non_dominated
 from raysweep.uncertainty import configurations, front, selection
-from raysweep.uncertainty.areas import FrontArea, HullArea, Share
+from raysweep.uncertainty.configurations import Replicated, Scored, SeedNoise, Trained
 from raysweep.uncertainty.interval import Interval
 from raysweep.uncertainty.many_fronts import memberships
 from raysweep.uncertainty.noise import Noise
@@ -64,7 +69,7 @@ def main() -> None:
     for name, stability in stabilities.items():
         print(f"\n{name}: stability on dev, and how many of such points truly are on the front")
         print(measure.table(("stability", "points", "truly on the front"), stability))
-    covered = [row[name] for row in rows for name in QUANTITIES]
+    covered = [row[name] for row in rows for name in QUANTITIES if name in row]
     share = float(np.mean([LEVEL_RANGE[0] <= value <= LEVEL_RANGE[1] for value in covered]))
     print(f"\nratio: {share:.3f}, the part of {len(covered)} coverages within 87 to 93%")
     print(f"coverages from {100 * min(covered):.1f} to {100 * max(covered):.1f}%")
@@ -73,7 +78,16 @@ def main() -> None:
 
 
 QUANTITIES = ("P", "S", "retention", "hypervolume", "share")
-CASES = ("queries", "2 runs", "3 runs", "5 runs", "selected")
+CASES = (
+    "queries",
+    "2 runs",
+    "3 runs",
+    "5 runs",
+    "selected",
+    "2 runs, selected",
+    "3 runs, selected",
+    "5 runs, selected",
+)
 
 
 def play(case: str, setting: Setting, sweeps: int, seed: int) -> tuple[dict[str, float], list[Any]]:
@@ -86,6 +100,8 @@ def play(case: str, setting: Setting, sweeps: int, seed: int) -> tuple[dict[str,
             _play_queries(setting, rng, found)
         elif case == "selected":
             stability += _play_selected(setting, rng, found, on_dev=index % 4 == 0)
+        elif case.endswith("selected"):
+            _play_selected_runs(setting, int(case[0]), rng, found)
         else:
             _play_runs(setting, int(case[0]), rng, found)
     return {name: float(np.mean(values)) for name, values in found.items()}, _stability_rows(stability)
@@ -108,23 +124,28 @@ def _measure(encoders: Encoders, setting: Setting, trials: int, rng: np.random.G
 def _note(truth: Float64Array, of_all: Float64Array, scores: Float64Array, found: Found) -> None:
     """``truth`` (points, 2) are the members', and R and the oracle follow them in ``of_all`` and ``scores``."""
     num = len(truth)
-    members = list(range(num))
-    judged = front.FrontScores(
-        names=[(row, None, "plain", None) for row in range(len(of_all))],
-        scores=scores,
-        members=members,
-        counting=members,
-        rivals=members,
-        reference=num,
-        oracle=range(num + 1, len(of_all)),
-    )
-    result = front.assess(judged, seed=0)
+    result = front.assess(_judged(scores, num), seed=0)
     points = list(result.members.values())
     found["P"] += _covers([point.polarity for point in points], truth[:, 0])
     found["S"] += _covers([point.similarity for point in points], truth[:, 1])
     retentions = [point.retention for point in points if point.retention is not None]
     found["retention"] += _covers(retentions, truth[:, 1] / of_all[num, 1])
     _note_areas(result.hypervolume, result.share, of_all, num, found)
+
+
+def _judged(scores: Float64Array, num: int, trained: Trained | None = None) -> front.FrontScores:
+    """``num`` members, and then R and the oracle."""
+    members = list(range(num))
+    return front.FrontScores(
+        names=[(row, None, "plain", None) for row in range(len(scores))],
+        scores=scores,
+        members=members,
+        counting=members,
+        rivals=members,
+        reference=num,
+        oracle=range(num + 1, len(scores)),
+        trained=trained,
+    )
 
 
 def _note_areas(area: Interval | None, share: Interval | None, truth: Float64Array, num: int, found: Found) -> None:
@@ -155,20 +176,90 @@ def _play_runs(setting: Setting, runs: int, rng: np.random.Generator, found: Fou
     limit_scores = queries.scores(untrained, rng)
     stacked = np.stack(by_run)
     replicated = [
-        configurations.Replicated(tuple(range(points)), stacked[:, points * trial : points * (trial + 1)])
-        for trial in range(trials)
+        Replicated(tuple(range(points)), stacked[:, points * trial : points * (trial + 1)]) for trial in range(trials)
     ]
     truth = np.concatenate([encoders.over_seeds(moves.logits), untrained.truth])
     num = len(scores)
-    means = [mean for one in configurations.intervals(replicated, limit_scores[0]) for mean in one]
+    noise = SeedNoise(replicated)
+    means = [mean for one in configurations.intervals(replicated, limit_scores[0], noise) for mean in one]
     found["P"] += _covers([mean.polarity for mean in means], truth[:num, 0])
     found["S"] += _covers([mean.similarity for mean in means], truth[:num, 1])
     retentions = [mean.retention for mean in means if mean.retention is not None]
     found["retention"] += _covers(retentions, truth[:num, 1] / truth[num, 1])
-    noise = configurations.noise_of(replicated, limit_scores, seed=0)
-    area = FrontArea(range(num), num)
-    share = Share(area, HullArea(range(num + 1, len(truth)), num))
-    _note_areas(noise.interval(area), noise.interval(share), truth, num, found)
+    trained = Trained([Scored.by_all_runs(each) for each in replicated], noise)
+    result = front.assess(_judged(np.concatenate([by_run[0], limit_scores]), num, trained), seed=0)
+    _note_areas(result.hypervolume, result.share, truth, num, found)
+
+
+def _play_selected_runs(setting: Setting, runs: int, rng: np.random.Generator, found: Found) -> None:
+    """Every configuration is trained once, those on the front as often as ``runs`` says, and the front is chosen of all."""
+    trials, points = 40, 3
+    numbers = np.repeat(np.arange(trials), points)
+    encoders = Encoders.of_scores(setting, trial_scores(setting, trials, points, rng), numbers, setting.shared)
+    moves = _SeedMoves(np.full(len(numbers), setting.seed_logits), np.full(len(numbers), setting.seed_similarity))
+    tuned = [moves.run(encoders, points, rng) for _ in range(runs)]
+    untrained = limits(setting, trials)
+    scores, of_limits = {}, {}
+    for split in ("dev", "test"):
+        queries = Queries.draw(setting, trials + 1, rng)
+        scores[split] = np.stack([queries.scores(each, rng) for each in tuned])  # (runs, points, 2, queries)
+        of_limits[split] = queries.scores(untrained, rng)
+    sweep = _SelectedRuns(numbers, scores["dev"], scores["test"])
+    truth = np.concatenate([encoders.over_seeds(moves.logits)[sweep.rows], untrained.truth])
+    for split, scored in (("dev", sweep.on_dev()), ("test", sweep.on_test())):
+        everything = np.concatenate([*(each.scores for each in scored), of_limits[split]])
+        for name, trained in (("", Trained(scored, sweep.noise)), (" by queries alone", None)):
+            result = front.assess(_judged(everything, len(sweep.rows), trained), seed=0)
+            own: Found = defaultdict(list)
+            _note_areas(result.hypervolume, result.share, truth, len(sweep.rows), own)
+            for quantity, values in own.items():
+                found[f"on {split}{name}: {quantity}"] += values
+
+
+class _SelectedRuns:
+    """A sweep whose front is of single runs, by scores (runs, points, 2, queries) and the trials' ``numbers`` (points,)."""
+
+    def __init__(self, numbers: NDArray[np.int64], dev: Float64Array, test: Float64Array) -> None:
+        self._numbers, self._dev, self._test = numbers, dev, test
+        originals = non_dominated(dev[0].mean(axis=-1))
+        self._repeated = set(numbers[originals].tolist())
+        is_repeated = np.isin(numbers, list(self._repeated))
+        candidates = [(0, row) for row in range(len(numbers))]
+        candidates += [(run, row) for run in range(1, len(dev)) for row in np.flatnonzero(is_repeated).tolist()]
+        self._candidates = np.stack([dev[run][row] for run, row in candidates])
+        self._runs: dict[int, list[int]] = defaultdict(list)  # on the front, of each point
+        for index in non_dominated(self._candidates.mean(axis=-1)):
+            run, row = candidates[index]
+            self._runs[row].append(run)
+        self.rows = sorted(self._runs)  # points of one trial follow one another
+
+    @property
+    def noise(self) -> SeedNoise:
+        return SeedNoise([self._replicated(np.flatnonzero(self._numbers == trial)) for trial in self._repeated])
+
+    def on_dev(self) -> list[Scored]:
+        """Less what selecting the front adds."""
+        added = selection.optimism(self._candidates, seed=0)
+        by_all = [Scored.by_all_runs(self._replicated(rows)) for rows in self._by_trial()]
+        return [Scored(each.configuration, each.scores - added[:, None], each.runs) for each in by_all]
+
+    def on_test(self) -> list[Scored]:
+        """By the runs that are on the front."""
+        found = []
+        for rows in self._by_trial():
+            runs = tuple(tuple(self._runs[row]) for row in rows.tolist())
+            means = [self._test[list(chosen), row].mean(axis=0) for chosen, row in zip(runs, rows, strict=True)]
+            found.append(Scored(self._replicated(rows), np.stack(means), runs))
+        return found
+
+    def _by_trial(self) -> list[NDArray[np.int64]]:
+        rows = np.array(self.rows)
+        numbers = self._numbers[rows]
+        return [rows[numbers == trial] for trial in np.unique(numbers)]
+
+    def _replicated(self, rows: NDArray[np.int64]) -> Replicated:
+        points = len(self._numbers) // len(np.unique(self._numbers))
+        return Replicated(tuple((rows % points).tolist()), self._dev[:, rows])
 
 
 class _SeedMoves:

@@ -4,25 +4,26 @@ A run of an older version has no per-query scores, and one that such a version b
 nothing to say of a split on which any member lacks them.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.objective import Objective
+from raysweep.report.replicates import StoredRuns, stacked
 from raysweep.results.query_scores import PointName, QueryScores
 from raysweep.results.types import Results, ScoredSplit
-from raysweep.results.views import counts
 from raysweep.uncertainty.areas import NO_CONSTRAINTS
-from raysweep.uncertainty.configurations import Replicated, intervals
+from raysweep.uncertainty.configurations import SeedNoise, Trained, intervals
 from raysweep.uncertainty.differences import Difference, paired
 from raysweep.uncertainty.front import FrontScores, FrontUncertainty, assess
 from raysweep.uncertainty.interval import Interval, ScoreIntervals
 from raysweep.uncertainty.selection import Drop, between_splits, optimism, split_drop
 
 REFERENCE: PointName = (None, None, "reference", None)
+
+Means = dict[PointName, ScoreIntervals]  # of configurations, by the names of their originals' points
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,17 @@ def certainty_of(
     known = {split: stored for split, stored in scores.items() if _has_all(stored, front.on.get(split, ()))}
     if not known:
         return NOTHING
-    added = _optimism(known, results.info.seed)
+    seed = results.info.seed
+    added = _optimism(known, seed)
+    trained: dict[ScoredSplit, Trained] = {}
+    replicated: Means = {}
+    if "dev" in known:
+        runs = StoredRuns(results, known["dev"])
+        noise = SeedNoise(runs.replicated())
+        replicated = _replicated(runs, noise, front.on["dev"], known["dev"])
+        trained = _trained(runs, noise, front, known, added)
     fronts = {
-        split: _assess(stored, front, objectives.get(split), added, results.info.seed)
+        split: _assess(stored, front, objectives.get(split), added, trained.get(split), seed)
         for split, stored in known.items()
     }
     compared_on: ScoredSplit = "test" if "test" in known else "dev"
@@ -81,8 +90,28 @@ def certainty_of(
         compared_on=compared_on,
         from_knee=_from_knee(known[compared_on], front.on[compared_on], front.knee),
         drops=_drops(known, front, added),
-        replicated=_replicated(results, front, known),
+        replicated=replicated,
     )
+
+
+def _trained(
+    runs: StoredRuns,
+    noise: SeedNoise,
+    front: FrontNames,
+    known: Mapping[ScoredSplit, QueryScores],
+    added: Float64Array,
+) -> dict[ScoredSplit, Trained]:
+    """The configurations of the members that count, on each split; none where no configuration ran twice."""
+    if not noise.is_known:
+        return {}
+    found = {}
+    for split, stored in known.items():
+        members = [name for name in front.on[split] if name in front.feasible]
+        scored = runs.scored(members, stored)
+        if split == "dev":
+            scored = [replace(each, scores=each.scores - added[:, None]) for each in scored]
+        found[split] = Trained(scored, noise)
+    return found
 
 
 def _has_all(stored: QueryScores, members: Sequence[PointName]) -> bool:
@@ -108,7 +137,12 @@ def _optimism(known: Mapping[ScoredSplit, QueryScores], seed: int) -> Float64Arr
 
 
 def _assess(
-    stored: QueryScores, front: FrontNames, objective: Objective | None, added: Float64Array, seed: int
+    stored: QueryScores,
+    front: FrontNames,
+    objective: Objective | None,
+    added: Float64Array,
+    trained: Trained | None,
+    seed: int,
 ) -> FrontUncertainty:
     members = front.on[stored.split]
     rivals = _trial_rows(stored)
@@ -128,6 +162,7 @@ def _assess(
         oracle=_rows_of(stored, "oracle"),
         floor=probes,
         least=least,
+        trained=trained,
     )
     return assess(judged, seed)
 
@@ -171,52 +206,9 @@ def _drop_of_reference(dev: QueryScores, test: QueryScores, score: int) -> Inter
     return between_splits(on_dev, on_test)
 
 
-def _replicated(
-    results: Results, front: FrontNames, known: Mapping[ScoredSplit, QueryScores]
-) -> dict[PointName, ScoreIntervals]:
+def _replicated(runs: StoredRuns, noise: SeedNoise, members: Iterable[PointName], dev: QueryScores) -> Means:
     """By the original's name, for members' configurations of which the scores of two runs or more are stored."""
-    if "dev" not in known:
-        return {}
-    stored = known["dev"]
-    runs = _runs(results)
-    members: dict[int, list[PointName]] = defaultdict(list)  # of each configuration, at all its rungs, by original
-    originals = {trial: original for original, trials in runs.items() for trial in trials}
-    for trial, step, kind, value in front.on["dev"]:
-        if trial in originals and step is not None:
-            name = (originals[trial], step, kind, value)
-            if name not in members[originals[trial]]:
-                members[originals[trial]].append(name)
-    names, configurations = [], []
-    for original, points in members.items():
-        replicated = _scores_of_runs(stored, points, runs[original])
-        if replicated is not None:
-            names.append(points)
-            configurations.append(replicated)
-    reference = _stacked(stored, [stored.index(REFERENCE)])[0] if REFERENCE in stored else None
-    found = intervals(configurations, reference)
-    return {
-        name: mean for points, means in zip(names, found, strict=True) for name, mean in zip(points, means, strict=True)
-    }
-
-
-def _runs(results: Results) -> dict[int, list[int]]:
-    """The runs that count, of each original that has replicates."""
-    runs: dict[int, list[int]] = defaultdict(list)
-    for trial in results.trials:
-        if counts(trial):
-            original = trial.trial if trial.replicate_of is None else trial.replicate_of
-            runs[original].append(trial.trial)
-    return {original: trials for original, trials in runs.items() if len(trials) > 1}
-
-
-def _scores_of_runs(stored: QueryScores, points: Iterable[PointName], trials: Sequence[int]) -> Replicated | None:
-    """A configuration's points over its runs; None unless all are stored, since those alone would be the luckier runs."""
-    listed = list(points)
-    found = []
-    for trial in trials:
-        names = [(trial, *name[1:]) for name in listed]
-        if all(name in stored for name in names):
-            found.append(_stacked(stored, stored.rows(names)))
-    if len(found) < len(trials):
-        return None
-    return Replicated(tuple(name[2:] for name in listed), np.stack(found))
+    repeated = runs.repeated(members)
+    reference = stacked(dev, [REFERENCE])[0] if REFERENCE in dev else None
+    found = intervals(list(repeated.values()), reference, noise)
+    return {name: of_points[0] for name, of_points in zip(repeated, found, strict=True)}

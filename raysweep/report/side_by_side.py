@@ -11,10 +11,12 @@ from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.objective import Pair
 from raysweep.metrics.pareto import hypervolume
 from raysweep.report.baselines import dominates
+from raysweep.report.replicates import StoredRuns, stacked
 from raysweep.report.summary import SPLITS, Member, Summary, missing_intervals
-from raysweep.results.query_scores import QueryScores, name_of_point
+from raysweep.results.query_scores import name_of_point
 from raysweep.results.types import Point, RunInfo, ScoredSplit
 from raysweep.uncertainty.areas import FrontArea, Gain
+from raysweep.uncertainty.configurations import Replicated, Scored, SeedNoise, Trained, noise_of, noise_text
 from raysweep.uncertainty.interval import LEVEL, Interval
 from raysweep.uncertainty.noise import Noise
 
@@ -57,7 +59,7 @@ class Side:
 class AreaDifference:
     """By how much the hypervolume of ``label`` exceeds that of ``other`` on a split.
 
-    Where there is no ``interval``, ``why_none`` says why.
+    Where there is no ``interval``, ``why_none`` says why. It is over queries, and with ``has_seeds`` over seeds too.
     """
 
     split: ScoredSplit
@@ -66,6 +68,12 @@ class AreaDifference:
     estimate: float
     interval: Interval | None
     why_none: str = ""
+    has_seeds: bool = False
+
+    @property
+    def noise(self) -> str:
+        """What the interval is over."""
+        return noise_text(has_seeds=self.has_seeds)
 
 
 @dataclass(frozen=True)
@@ -262,42 +270,71 @@ def _difference(
     side: Side, first: Side, split: ScoredSplit, counting: _Counting, areas: Pair, level: float
 ) -> AreaDifference:
     """``areas`` are those of the side and of the first."""
-    points = counting(side, split), counting(first, split)
-    interval, why_none = _interval((side, first), points, split, level)
-    return AreaDifference(split, side.label, first.label, areas[0] - areas[1], interval, why_none)
+    points = [(each, counting(each, split)) for each in (side, first)]
+    estimate = areas[0] - areas[1]
+    why_none = next((why for each, front in points if (why := _why_unknown(each, split, front))), "")
+    if why_none:
+        return AreaDifference(split, side.label, first.label, estimate, None, why_none)
+    fronts = [_Front.of(each, split, front) for each, front in points]
+    if not _are_same_queries(fronts[0].reference, fronts[1].reference):
+        why_none = f"{side.label} and {first.label} were not scored on the same queries, or in another order"
+        return AreaDifference(split, side.label, first.label, estimate, None, why_none)
+    interval, has_seeds = _interval(fronts[0], fronts[1], level)
+    return AreaDifference(split, side.label, first.label, estimate, interval, has_seeds=has_seeds)
 
 
-def _interval(
-    sides: tuple[Side, Side], points: tuple[list[Point], list[Point]], split: ScoredSplit, level: float
-) -> tuple[Interval | None, str]:
-    """Of the difference between two hypervolumes, by a paired bootstrap over queries; or why there is none."""
-    scores = []
-    for side, counting in zip(sides, points, strict=True):
-        if missing_intervals(split) in side.summary.damage:
-            return None, side.summary.damage[missing_intervals(split)]
-        stored = side.summary.scores.get(split)
-        names = [name_of_point(point) for point in counting]
-        if stored is None or REFERENCE not in stored:
-            return None, f"{side.label} has not stored its scores on each query"
-        missing = [name for name in names if name not in stored]
-        if missing:
-            return None, f"{side.label} has not stored the scores of {len(missing)} of its points on each query"
-        scores.append(_stacked(stored, [*names, REFERENCE]))
-    if not _are_same_queries(scores[0][-1], scores[1][-1]):
-        return None, f"{sides[0].label} and {sides[1].label} were not scored on the same queries, or in another order"
-    num_first = len(points[0])
-    noise = Noise.of_queries(np.concatenate(scores), SEED)
-    fronts = (
-        FrontArea(range(num_first), reference=num_first),
-        FrontArea(range(num_first + 1, num_first + 1 + len(points[1])), reference=num_first),
-    )
-    return noise.interval(Gain(*fronts), level), ""
+def _why_unknown(side: Side, split: ScoredSplit, points: Sequence[Point]) -> str:
+    """Why the scores of each query are not known of all points; empty where they are."""
+    if missing_intervals(split) in side.summary.damage:
+        return side.summary.damage[missing_intervals(split)]
+    stored = side.summary.scores.get(split)
+    if stored is None or REFERENCE not in stored:
+        return f"{side.label} has not stored its scores on each query"
+    num_missing = sum(name_of_point(point) not in stored for point in points)
+    return f"{side.label} has not stored the scores of {num_missing} of its points on each query" if num_missing else ""
 
 
-def _stacked(stored: QueryScores, names: Sequence[Any]) -> Float64Array:
-    """Scores (points, 2, queries)."""
-    rows = stored.rows(names)
-    return np.stack([stored.polarity[rows], stored.similarity[rows]], axis=1)
+@dataclass(frozen=True)
+class _Front:
+    """What is stored of a front on one split: scores (points, 2, queries), and those (2, queries) of the reference.
+
+    ``scored`` are the configurations of its points, and ``replicated`` those that the noise of seeds is known from; None
+    where dev has no scores of the points, which tell.
+    """
+
+    scores: Float64Array
+    reference: Float64Array
+    scored: Sequence[Scored] | None
+    replicated: Sequence[Replicated] = ()
+
+    @classmethod
+    def of(cls, side: Side, split: ScoredSplit, points: Sequence[Point]) -> "_Front":
+        """Those of the points of a run, which are all stored."""
+        stored = side.summary.scores[split]
+        dev = side.summary.scores.get("dev")
+        names = [name_of_point(point) for point in points]
+        scores, reference = stacked(stored, names), stacked(stored, [REFERENCE])[0]
+        if dev is None or not all(name in dev for name in names):
+            return cls(scores, reference, None)
+        runs = StoredRuns(side.summary.results, dev)
+        return cls(scores, reference, runs.scored(names, stored), runs.replicated())
+
+
+def _interval(front: _Front, other: _Front, level: float) -> tuple[Interval, bool]:
+    """Of the difference between two hypervolumes, by a paired bootstrap over queries; and whether seeds are in it."""
+    noise_of_seeds = SeedNoise([*front.replicated, *other.replicated])
+    reference = front.reference[None]
+    has_seeds = noise_of_seeds.is_known and front.scored is not None and other.scored is not None
+    scored = [*(front.scored or ()), *(other.scored or ())]
+    if has_seeds and scored:
+        noise = noise_of(Trained(scored, noise_of_seeds), reference, SEED)
+        at = sum(len(each.scores) for each in front.scored or ())
+    else:
+        noise = Noise.of_queries(np.concatenate([front.scores, other.scores, reference]), SEED)
+        at = len(front.scores)
+    end = len(noise.means) - 1
+    gain = Gain(FrontArea(range(at), reference=end), FrontArea(range(at, end), reference=end))
+    return noise.interval(gain, level), has_seeds
 
 
 def _are_same_queries(one: Float64Array, other: Float64Array) -> bool:

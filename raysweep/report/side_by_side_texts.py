@@ -31,19 +31,22 @@ def run_table(found: SideBySide) -> TextTable:
 def difference_table(found: SideBySide) -> TextTable:
     """By how much hypervolumes exceed the first run's, with intervals."""
     rows = [
-        (each.split, f"{each.label} - {each.other}", show_area(each.estimate), _interval(each))
+        (each.split, f"{each.label} - {each.other}", show_area(each.estimate), _interval(each), _noise(each))
         for each in found.differences
     ]
     interval = f"{100 * found.level:.0f}% interval"
-    return TextTable(
-        ("split", "hypervolumes", "difference", interval), tuple(rows), frozenset({"split", "hypervolumes"})
-    )
+    columns = ("split", "hypervolumes", "difference", interval, "over")
+    return TextTable(columns, tuple(rows), frozenset({"split", "hypervolumes", "over"}))
 
 
 def _interval(each: AreaDifference) -> str:
     if each.interval is None:
         return ABSENT
     return f"{show_area(each.interval.low)} to {show_area(each.interval.high)}"
+
+
+def _noise(each: AreaDifference) -> str:
+    return ABSENT if each.interval is None else each.noise
 
 
 def domination_table(found: SideBySide) -> TextTable:
@@ -103,7 +106,14 @@ def notes(found: SideBySide) -> Iterator[str]:
 
 
 def _what_intervals_are(found: SideBySide) -> str:
-    text = "Intervals are of a paired bootstrap over queries; other seeds of training are not in them"
+    text = "Intervals are of a paired bootstrap over queries"
+    if any(each.has_seeds for each in found.differences):
+        text += (
+            "; where they are over seeds too, they are of what the configurations of the fronts are worth over other seeds "
+            "of training, whose noise is pooled over the configurations that ran more than once"
+        )
+    else:
+        text += "; other seeds of training are not in them"
     if len(found.differences) > 1:
         text += f", and they hold together with {100 * found.level:.0f}% (Bonferroni)"
     return f"{text}."
@@ -155,5 +165,13 @@ def _run_as_json(found: SideBySide, number: int) -> dict[str, Any]:
 
 def _difference_as_json(each: AreaDifference, level: float) -> dict[str, Any]:
     interval = None if each.interval is None else [each.interval.low, each.interval.high]
-    values = {"split": each.split, "label": each.label, "other": each.other, "estimate": each.estimate}
-    return {**values, "interval": interval, "level": level, "why_no_interval": each.why_none or None}
+    return {
+        "split": each.split,
+        "label": each.label,
+        "other": each.other,
+        "estimate": each.estimate,
+        "interval": interval,
+        "level": level,
+        "over": None if each.interval is None else each.noise,
+        "why_no_interval": each.why_none or None,
+    }

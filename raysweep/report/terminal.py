@@ -70,7 +70,8 @@ def _area(area: Area, uncertainty: FrontUncertainty | None) -> str:
     if uncertainty is not None:
         front += f" {show_interval(uncertainty.hypervolume, show_area)}"
         share += f" {show_interval(uncertainty.share, show_share)}"
-    return front if area.share is None else f"{front}, {share} of the oracle's"
+    found = front if area.share is None else f"{front}, {share} of the oracle's"
+    return found if uncertainty is None else f"{found}, over {uncertainty.noise}"
 
 
 def _configuration_lines(front: TextTable) -> Iterator[str]:

@@ -33,10 +33,21 @@ CERTAINTY_TEXT = (
     "all of them taken together (Holm's method, at 10%)."
 )
 
-AREA_INTERVAL_TEXT = (
-    "In brackets are 90% intervals, over the queries, of what the same points are worth at their true scores. The area of "
-    "noisy points is too great on average, since of close ones the luckier counts; the intervals are corrected for that, so "
-    "that they may lie lower than the area itself."
+AREA_QUERIES_TEXT = (
+    "In brackets are 90% intervals over queries, of what the same points are worth at their true scores. Other seeds of "
+    "training are not in them: no configuration has a second run whose scores are stored."
+)
+
+AREA_SEEDS_TEXT = (
+    "In brackets are 90% intervals over queries and seeds, of what the configurations of the same points are worth at what "
+    "they score on average over both. The noise of seeds is pooled over the configurations that ran more than once. On "
+    "test, where only runs of the front are scored, what these were luckier by than others on dev is taken off, as far as "
+    "that is their seeds' doing. That configurations were chosen by how their first runs did is not in the intervals."
+)
+
+AREA_BIAS_TEXT = (
+    "The area of noisy points is too great on average, since of close ones the luckier counts; the intervals are corrected "
+    "for that, so that they may lie lower than the area itself."
 )
 
 REPLICATED_TEXT = (

@@ -4,7 +4,14 @@ from collections.abc import Iterator
 
 from raysweep.report.summary import Summary
 from raysweep.report.tables import show, show_area, show_interval
-from raysweep.report.texts import AREA_INTERVAL_TEXT, HYPERVOLUME_TEXT, MEANS_TEXT, REPLICATED_TEXT
+from raysweep.report.texts import (
+    AREA_BIAS_TEXT,
+    AREA_QUERIES_TEXT,
+    AREA_SEEDS_TEXT,
+    HYPERVOLUME_TEXT,
+    MEANS_TEXT,
+    REPLICATED_TEXT,
+)
 from raysweep.results.query_scores import PointName
 from raysweep.results.types import ScoredSplit, key_name
 from raysweep.uncertainty.front import Floor, FrontUncertainty
@@ -15,7 +22,11 @@ MOST_NAMED = 5  # members of the knee's region
 
 def area_text(summary: Summary) -> str:
     """What the table of hypervolumes shows."""
-    return f"{HYPERVOLUME_TEXT} {AREA_INTERVAL_TEXT}" if summary.uncertainty else HYPERVOLUME_TEXT
+    if not summary.uncertainty:
+        return HYPERVOLUME_TEXT
+    has_seeds = all(front.has_seeds for front in summary.uncertainty.values())
+    of_intervals = AREA_SEEDS_TEXT if has_seeds else AREA_QUERIES_TEXT
+    return f"{HYPERVOLUME_TEXT} {of_intervals} {AREA_BIAS_TEXT}"
 
 
 def means_text(summary: Summary) -> str:
@@ -28,7 +39,7 @@ def trust_sentences(summary: Summary) -> list[str]:
     sentences = []
     for split, front in summary.uncertainty.items():
         if front.floor is not None:
-            sentences.append(_floor_sentence(split, front.floor))
+            sentences.append(_floor_sentence(split, front.floor, front.noise))
     where = summary.certainty.compared_on
     if where is not None:
         sentences.append(_knee_sentence(where, summary.uncertainty[where]))
@@ -36,11 +47,11 @@ def trust_sentences(summary: Summary) -> list[str]:
     return sentences
 
 
-def _floor_sentence(split: ScoredSplit, floor: Floor) -> str:
+def _floor_sentence(split: ScoredSplit, floor: Floor, noise: str) -> str:
     amount = f"{show_area(floor.gain)} {show_interval(floor.interval, show_area)}"
     beginning = (
         f"The floor on {split} is the probe, which needs no training: the front's hypervolume less the probe's is "
-        f"{amount}."
+        f"{amount}, over {noise}."
     )
     if floor.is_beaten:
         return f"{beginning} The lower bound is above 0: the front beats the floor."

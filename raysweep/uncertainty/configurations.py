@@ -1,4 +1,13 @@
-"""Intervals of configurations that were trained several times: of what they score on average over queries and seeds."""
+"""Configurations that were trained several times: what they score on average over queries and seeds, and the noise of that.
+
+On another split than dev only some runs of a configuration are scored, those that are on the front. They got there by their
+seeds too, and a run that is better than the others on dev is expected to be better elsewhere by a part of that, which is
+taken off. Notation, after :mod:`.seeds`: r runs, of which m are scored on the split, and
+
+    l           v_a / (v_a + v_e / n) on dev, the reliability of how runs differ there
+    l (x_M - x) what the m runs are expected to be better by than the mean run: the best linear prediction (Henderson, 1975)
+    v           v_a / r + (1 - l) v_a (1 / m - 1 / r), the variance by seeds of what is left, which is v_a / r for m = r
+"""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -10,12 +19,14 @@ from raysweep.uncertainty import interval, seeds
 from raysweep.uncertainty.interval import LEVEL, Interval, ScoreIntervals
 from raysweep.uncertainty.noise import Noise, SeedDraws
 from raysweep.uncertainty.resamples import RESAMPLES
-from raysweep.uncertainty.seeds import Variance
+from raysweep.uncertainty.seeds import RunNoise, Variance
+
+_UNKNOWN = RunNoise(Variance(np.inf, 0.0), 0.0)
 
 
 @dataclass(frozen=True)
 class Replicated:
-    """A configuration's points and their scores (runs, points, 2, queries), P and S. ``keys`` name its operating points.
+    """A configuration's points and their scores on dev (runs, points, 2, queries), P and S. ``keys`` name their kinds.
 
     All configurations are scored on the same queries. The noise of seeds is pooled among points of one key.
     """
@@ -27,9 +38,30 @@ class Replicated:
     def runs(self) -> int:
         return len(self.scores)
 
+    @property
+    def run_means(self) -> Float64Array:
+        """Of P and S over the queries (runs, points, 2)."""
+        means: Float64Array = self.scores.mean(axis=-1)
+        return means
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A configuration on one split: ``scores`` (points, 2, queries), of each point the mean over those ``runs`` of it."""
+
+    configuration: Replicated
+    scores: Float64Array
+    runs: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def by_all_runs(cls, configuration: Replicated) -> "Scored":
+        """On dev."""
+        every = tuple(range(configuration.runs))
+        return cls(configuration, configuration.scores.mean(axis=0), (every,) * len(configuration.keys))
+
 
 class SeedNoise:
-    """The variances of P and S of one run, by operating point, pooled over configurations."""
+    """The noise of one run's P and S, by operating point, pooled over configurations."""
 
     def __init__(self, configurations: Sequence[Replicated]) -> None:
         keys = {key for each in configurations for key in each.keys}
@@ -41,13 +73,26 @@ class SeedNoise:
         """Whether any configuration has a second run."""
         return self._of_all[0] is not None
 
-    def of(self, key: Hashable, score: int) -> Variance:
-        """Of one run; that of all operating points together where no other run has this one."""
-        found = self._by_key.get(key, self._of_all)[score] or self._of_all[score]
-        return found or Variance(np.inf, 0.0)
+    def of(self, key: Hashable, score: int) -> RunNoise:
+        """Of P (0) or S (1); that of all operating points together where no configuration repeats this one."""
+        found = self._by_key.get(key, self._of_all)[score]
+        return found or self._of_all[score] or _UNKNOWN
 
 
-def _pooled(configurations: Sequence[Replicated], key: Hashable | None) -> list[Variance | None]:
+@dataclass(frozen=True)
+class Trained:
+    """Configurations on one split, and the noise of seeds, which may be known of others too."""
+
+    configurations: Sequence[Scored]
+    noise: SeedNoise
+
+
+def noise_text(*, has_seeds: bool) -> str:
+    """What an interval is over, for people."""
+    return "queries and seeds" if has_seeds else "queries"
+
+
+def _pooled(configurations: Sequence[Replicated], key: Hashable | None) -> list[RunNoise | None]:
     """Of P and of S, over the points of one key, or over all."""
     chosen = []
     for each in configurations:
@@ -55,21 +100,18 @@ def _pooled(configurations: Sequence[Replicated], key: Hashable | None) -> list[
         if rows:
             chosen.append(each.scores[:, rows])
     return [
-        seeds.of_seeds([[scores[:, row, score] for row in range(scores.shape[1])] for scores in chosen])
+        seeds.of_runs([[scores[:, row, score] for row in range(scores.shape[1])] for scores in chosen])
         for score in (0, 1)
     ]
 
 
 def intervals(
-    configurations: Sequence[Replicated], reference: Float64Array | None, level: float = LEVEL
+    configurations: Sequence[Replicated], reference: Float64Array | None, noise: SeedNoise, level: float = LEVEL
 ) -> list[list[ScoreIntervals]]:
     """For each configuration those of its points, over the queries and seeds that might have been.
 
-    ``reference`` (2, queries): scores of the reference encoder.
-
-    The reference encoder is not trained, so that it has no seeds.
+    ``reference`` (2, queries): scores of the reference encoder, which is not trained, so that it has no seeds.
     """
-    noise = SeedNoise(configurations)
     return [
         [_of_point(each.scores[:, row], key, noise, reference, level) for row, key in enumerate(each.keys)]
         for each in configurations
@@ -81,17 +123,18 @@ def _of_point(
 ) -> ScoreIntervals:
     """``scores`` (runs, 2, queries) of one operating point."""
     runs = len(scores)
-    by_seeds = [noise.of(key, score).over(runs) for score in (0, 1)]
-    polarity, similarity = (
-        _around(scores[:, score], seeds.of_queries(scores[:, score]) + by_seeds[score], level) for score in (0, 1)
-    )
+    of_polarity, of_similarity = (noise.of(key, score).seeds.over(runs) for score in (0, 1))
+    polarity = _of_mean(scores[:, 0], of_polarity, level).within(0, 1)
+    similarity = _of_mean(scores[:, 1], of_similarity, level).within(-1, 1)
     retention = None
     if reference is not None and reference[1].mean():
-        retention = _of_retention(scores[:, 1], reference[1], by_seeds[1], level)
-    return ScoreIntervals(polarity.within(0, 1), similarity.within(-1, 1), retention)
+        retention = _of_retention(scores[:, 1], reference[1], of_similarity, level)
+    return ScoreIntervals(polarity, similarity, retention)
 
 
-def _around(scores: Float64Array, variance: Variance, level: float) -> Interval:
+def _of_mean(scores: Float64Array, by_seeds: Variance, level: float) -> Interval:
+    """Of ``scores`` (runs, queries)."""
+    variance = seeds.of_queries(scores) + by_seeds
     return interval.around(float(scores.mean()), variance.value, variance.degrees, level)
 
 
@@ -105,23 +148,41 @@ def _of_retention(scores: Float64Array, unit: Float64Array, by_seeds: Variance, 
     return interval.around(ratio, variance.value, variance.degrees, level)
 
 
-def noise_of(
-    configurations: Sequence[Replicated], untrained: Float64Array, seed: int, resamples: int = RESAMPLES
-) -> Noise:
+def noise_of(trained: Trained, untrained: Float64Array, seed: int, resamples: int = RESAMPLES) -> Noise:
     """Noise of queries and seeds of all configurations' points, in order, and then of those that nothing trained.
 
     ``untrained`` (points, 2, queries): the reference encoder and the oracle.
     """
-    means = [each.scores.mean(axis=0) for each in configurations]
-    by_queries = Noise.of_queries(np.concatenate([*means, untrained]), seed, resamples)
-    noise = SeedNoise(configurations)
-    if not noise.is_known:
-        return by_queries
-    variances = [[noise.of(key, score) for score in (0, 1)] for each in configurations for key in each.keys]
-    sizes = np.sqrt([[variance.value for variance in pair] for pair in variances])
-    run_means = [each.scores.mean(axis=-1) for each in configurations]
-    drawn = seeds.drawn_deviations(run_means, sizes, seed, resamples)
+    rng = np.random.default_rng([seed, 1])
+    scores, deviations, degrees = [], [], []
+    for each in trained.configurations:
+        effect = _SeedEffect.of(each, trained.noise)
+        scores.append(each.scores - effect.luck[..., None])
+        deviations.append(seeds.drawn_deviations(each.configuration.run_means, effect.sizes, rng, resamples))
+        degrees.append(effect.degrees)
+    by_queries = Noise.of_queries(np.concatenate([*scores, untrained]), seed, resamples)
     resting = np.zeros((resamples, len(untrained), 2))
-    degrees = min(variance.degrees for pair in variances for variance in pair)
-    deviations = SeedDraws(np.concatenate([*drawn, resting], axis=1), degrees)
-    return Noise(by_queries.means, by_queries.resampled, by_queries.num_queries, deviations)
+    drawn = SeedDraws(np.concatenate([*deviations, resting], axis=1), min(degrees))
+    return Noise(by_queries.means, by_queries.resampled, by_queries.num_queries, drawn)
+
+
+@dataclass(frozen=True)
+class _SeedEffect:
+    """What seeds are expected to have added to points (points, 2), and the deviations of what is not known of it."""
+
+    luck: Float64Array
+    sizes: Float64Array
+    degrees: float
+
+    @classmethod
+    def of(cls, scored: Scored, noise: SeedNoise) -> "_SeedEffect":
+        means = scored.configuration.run_means
+        found = [noise.of(key, score) for key in scored.configuration.keys for score in (0, 1)]
+        by_seed = np.array([each.seeds.value for each in found]).reshape(-1, 2)
+        reliability = np.array([each.reliability for each in found]).reshape(-1, 2)
+        of_scored = np.stack([means[list(runs), row].mean(axis=0) for row, runs in enumerate(scored.runs)])
+        luck = reliability * (of_scored - means.mean(axis=0))
+        num_scored = np.array([len(runs) for runs in scored.runs])
+        unseen = (1 - reliability) * (1 / num_scored - 1 / len(means))[:, None]
+        variances = by_seed * (1 / len(means) + unseen)
+        return cls(luck, np.sqrt(variances), min(each.seeds.degrees for each in found))

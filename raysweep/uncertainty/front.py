@@ -10,6 +10,7 @@ from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.objective import Pair
 from raysweep.uncertainty import interval
 from raysweep.uncertainty.areas import NO_CONSTRAINTS, FrontArea, Gain, HullArea, Share
+from raysweep.uncertainty.configurations import Trained, noise_of, noise_text
 from raysweep.uncertainty.interval import LEVEL, Interval, ScoreIntervals
 from raysweep.uncertainty.many_fronts import dominated, knees, memberships
 from raysweep.uncertainty.noise import Noise
@@ -50,7 +51,11 @@ class Floor:
 
 @dataclass(frozen=True)
 class FrontUncertainty:
-    """Intervals of the confidence ``level`` for one split; ``noise`` says what would have to be drawn again."""
+    """Intervals of the confidence ``level`` for one split.
+
+    They are over the queries that might have been drawn; ``has_seeds`` says whether those of hypervolume, share and floor
+    are also over other seeds of the same configurations.
+    """
 
     members: Mapping[PointName, PointUncertainty]
     others: Mapping[PointName, ScoreIntervals]  # of the points that are compared with the front
@@ -59,7 +64,12 @@ class FrontUncertainty:
     floor: Floor | None
     num_compared: int  # points among which stability was told
     level: float = LEVEL
-    noise: str = "queries"
+    has_seeds: bool = False
+
+    @property
+    def noise(self) -> str:
+        """What the intervals of hypervolume, share and floor are over."""
+        return noise_text(has_seeds=self.has_seeds)
 
     def of(self, name: PointName) -> ScoreIntervals | None:
         """The intervals of a point, None of one whose scores of each query are not known."""
@@ -78,7 +88,8 @@ class FrontScores:
 
     ``members`` are the front's rows, ``counting`` those of them that meet the constraints; ``rivals`` are the rows of all
     points that trials made, members too. ``oracle`` and ``floor``, the probe, may have none, ``reference`` may be None.
-    ``least`` P and S are what the constraints ask for.
+    ``least`` P and S are what the constraints ask for. ``trained`` are the configurations of what counts, where some of the
+    run were trained several times: then areas are theirs, and other seeds are in their intervals.
     """
 
     names: Sequence[PointName]
@@ -90,6 +101,7 @@ class FrontScores:
     oracle: Sequence[int] = ()
     floor: Sequence[int] = ()
     least: Pair = NO_CONSTRAINTS
+    trained: Trained | None = None
 
     @property
     def judged(self) -> list[int]:
@@ -111,6 +123,7 @@ class FrontScores:
             oracle=[place[row] for row in self.oracle],
             floor=[place[row] for row in self.floor],
             least=self.least,
+            trained=self.trained,
         )
 
 
@@ -131,8 +144,9 @@ def assess(front: FrontScores, seed: int, resamples: int = RESAMPLES) -> FrontUn
             known.polarity, known.similarity, known.retention, stability[name], shares.get(row, 0.0), row in region
         )
     others = {name: _score_intervals(front, row) for row, name in enumerate(front.names) if name not in members}
-    hypervolume, share, floor = _areas(judged, noise)
-    return FrontUncertainty(members, others, hypervolume, share, floor, len(front.rivals))
+    hypervolume, share, floor = _areas(judged, noise, seed)
+    num_compared, has_seeds = len(front.rivals), front.trained is not None
+    return FrontUncertainty(members, others, hypervolume, share, floor, num_compared=num_compared, has_seeds=has_seeds)
 
 
 def _score_intervals(front: FrontScores, row: int) -> ScoreIntervals:
@@ -182,19 +196,43 @@ def _region(shares: Mapping[int, float], level: float = LEVEL) -> set[int]:
     return region
 
 
-def _areas(front: FrontScores, noise: Noise) -> tuple[Interval | None, Interval | None, Floor | None]:
+@dataclass(frozen=True)
+class _Compared:
+    """Rows of the points of ``noise``, whose hypervolumes are compared."""
+
+    noise: Noise
+    front: Sequence[int]
+    reference: int
+    oracle: Sequence[int]
+    floor: Sequence[int]
+
+    @classmethod
+    def of(cls, front: FrontScores, noise: Noise, reference: int, seed: int) -> "_Compared":
+        """The members that count, or their configurations where the noise of seeds is known."""
+        if front.trained is None:
+            return cls(noise, front.counting, reference, front.oracle, front.floor)
+        untrained = front.scores[[reference, *front.oracle, *front.floor]]
+        of_seeds = noise_of(front.trained, untrained, seed, len(noise.resampled))
+        at = sum(len(each.scores) for each in front.trained.configurations)
+        after_oracle = at + 1 + len(front.oracle)
+        after_floor = after_oracle + len(front.floor)
+        return cls(of_seeds, range(at), at, range(at + 1, after_oracle), range(after_oracle, after_floor))
+
+
+def _areas(front: FrontScores, noise: Noise, seed: int) -> tuple[Interval | None, Interval | None, Floor | None]:
     """The intervals of hypervolume and share, and the floor."""
     if front.reference is None or not front.counting:
         return None, None, None
-    area = FrontArea(front.counting, front.reference)
-    hypervolume = _not_below_zero(noise.interval(area))
+    found = _Compared.of(front, noise, front.reference, seed)
+    area = FrontArea(found.front, found.reference)
+    hypervolume = _not_below_zero(found.noise.interval(area))
     share = floor = None
-    if front.oracle:
-        limit = HullArea(front.oracle, front.reference, front.least)
-        share = _not_below_zero(noise.interval(Share(area, limit)))
-    if front.floor:
-        gain = Gain(area, FrontArea(front.floor, front.reference))
-        floor = Floor(noise.estimate(gain), noise.interval(gain))
+    if found.oracle:
+        limit = HullArea(found.oracle, found.reference, front.least)
+        share = _not_below_zero(found.noise.interval(Share(area, limit)))
+    if found.floor:
+        gain = Gain(area, FrontArea(found.floor, found.reference))
+        floor = Floor(found.noise.estimate(gain), found.noise.interval(gain))
     return hypervolume, share, floor
 
 

@@ -54,57 +54,68 @@ def of_queries(scores: Float64Array) -> Variance:
     return Variance(float(by_query.var(ddof=1)), num_queries - 1).over(num_queries)
 
 
-def of_seeds(configurations: Sequence[Sequence[Float64Array]]) -> Variance | None:
-    """The variance v_a of one run, pooled over configurations; None where none has a second run.
+@dataclass(frozen=True)
+class RunNoise:
+    """How the means of runs over the queries differ: ``seeds`` is v_a, that of their seeds, and ``rest`` is v_e / n."""
+
+    seeds: Variance
+    rest: float
+
+    @property
+    def reliability(self) -> float:
+        """The part of how a run's mean differs from the others' that its seed is expected to do on other queries too."""
+        total = self.seeds.value + self.rest
+        return self.seeds.value / total if total else 0.0
+
+
+def of_runs(configurations: Sequence[Sequence[Float64Array]]) -> RunNoise | None:
+    """Pooled over configurations; None where none has a second run.
 
     A configuration is the scores (runs, queries) of each of its points that are pooled, which have their seeds in common:
     they are averaged, and count as one.
     """
-    values, degrees = [], []
+    found, degrees = [], []
     for points in configurations:
         runs = len(points[0])
         if runs > 1:
-            values.append(float(np.mean([_of_one(scores) for scores in points])))
+            parts = [_of_one(scores) for scores in points]
+            found.append(np.mean(parts, axis=0))
             degrees.append(runs - 1)
-    if not values:
+    if not found:
         return None
-    pooled = float(np.average(values, weights=degrees))
-    return Variance(max(pooled, 0.0), sum(degrees))
+    by_seed, rest = np.average(found, axis=0, weights=degrees)
+    return RunNoise(Variance(max(float(by_seed), 0.0), sum(degrees)), float(rest))
 
 
-def _of_one(scores: Float64Array) -> float:
-    """(MS_s - MS_e) / n of one point (runs, queries), which may be below 0. MS_s / n is the variance of the runs' means."""
+def _of_one(scores: Float64Array) -> tuple[float, float]:
+    """(MS_s - MS_e) / n, which may be below 0, and MS_e / n of one point (runs, queries).
+
+    MS_s / n is the variance of the runs' means.
+    """
     runs, num_queries = scores.shape
     by_run = scores.mean(axis=1)
     rest = scores - by_run[:, None] - scores.mean(axis=0) + scores.mean()
-    mean_square = float(np.sum(rest**2)) / ((runs - 1) * max(num_queries - 1, 1))
-    of_runs = float(by_run.var(ddof=1))
-    return float(of_runs - mean_square / num_queries)
+    spare = (runs - 1) * max(num_queries - 1, 1)
+    mean_square = float(np.sum(rest**2)) / spare
+    of_rest = mean_square / num_queries
+    return float(by_run.var(ddof=1)) - of_rest, of_rest
 
 
 def drawn_deviations(
-    run_means: Sequence[Float64Array], deviations: Float64Array, seed: int, draws: int
-) -> list[Float64Array]:
-    """What other seeds would do to the means of configurations: for each one (draws, points, 2).
+    run_means: Float64Array, sizes: Float64Array, rng: np.random.Generator, draws: int
+) -> Float64Array:
+    """What other seeds would do to a configuration's points (draws, points, 2), by the standard deviations ``sizes``.
 
-    ``run_means``: of each configuration (runs, points, 2). ``deviations`` (points, 2) are the pooled standard deviations of
-    one run, of the points of all configurations in their order. What the points of a configuration have in common is taken
-    from how its own runs differ, and only the size is pooled. With a single run its points move together, P and S apart.
+    ``run_means`` are (runs, points, 2), ``sizes`` (points, 2). What the points have in common is taken from how the runs
+    differ. With a single run all points move together, P and S apart.
     """
-    rng = np.random.default_rng(seed)
-    drawn = []
-    first = 0
-    for means in run_means:
-        runs, num_points, _ = means.shape
-        size = deviations[first : first + num_points]
-        first += num_points
-        if runs > 1:
-            unit = _unit_contrasts(means)
-            moves = np.tensordot(rng.normal(size=(draws, runs - 1)), unit, axes=1)
-        else:
-            moves = np.broadcast_to(rng.normal(size=(draws, 1, 2)), (draws, num_points, 2))
-        drawn.append(moves * size / math.sqrt(runs))
-    return drawn
+    runs = len(run_means)
+    if runs == 1:
+        moves = rng.normal(size=(draws, 1, 2))
+    else:
+        drawn = rng.normal(size=(draws, runs - 1))
+        moves = np.tensordot(drawn, _unit_contrasts(run_means), axes=1)
+    return moves * sizes
 
 
 def _unit_contrasts(means: Float64Array) -> Float64Array:

@@ -8,22 +8,25 @@ import numpy as np
 import pytest
 
 from raysweep.errors import InputError
+from raysweep.metrics.pareto import hypervolume
 from raysweep.report import write
 from raysweep.report.notes import notes
+from raysweep.report.replicates import StoredRuns
 from raysweep.report.summary import Summary, summarise, summary_of
 from raysweep.report.tables import certainty_table, mean_table
 from raysweep.report.terminal import terminal_table
 from raysweep.report.trust import trust_sentences
-from raysweep.results.events import ReplicatesAveraged, RungFinished, TrialEnded, TrialStarted
+from raysweep.results.events import PointsScored, ReplicatesAveraged, RungFinished, TrialEnded, TrialStarted
 from raysweep.results.ledger import Ledger
 from raysweep.results.query_scores import load_query_scores, name_of_point
 from raysweep.results.reader import load
 from raysweep.results.readings import FILE
 from raysweep.results.types import Mean
+from raysweep.results.views import front_members
 from raysweep.storage.folder import LocalFolder
 from raysweep.trial_status import TrialStatus
 from raysweep.uncertainty import interval
-from raysweep.uncertainty.seeds import Variance, of_queries, of_seeds
+from raysweep.uncertainty.seeds import of_queries, of_runs
 from raysweep.uncertainty.selection import optimism
 from support.consoles import printed
 from support.ledgers import INFO, StoredSweep, StoredTrial, baseline, dev_front, point, random_trials, write_ledger
@@ -206,7 +209,9 @@ def test_configurations_that_ran_twice_have_intervals_over_seeds(tmp_path: Path)
     found = summary.certainty.replicated[0, 1, "plain", None]
     dev = load_query_scores(LocalFolder(tmp_path), load(tmp_path))["dev"]
     runs = dev.polarity[dev.rows([(0, 1, "plain", None), (1, 1, "plain", None)])]
-    variance = of_queries(runs) + (of_seeds([[runs]]) or Variance(0.0, 0)).over(2)
+    noise = of_runs([[runs]])
+    assert noise is not None
+    variance = of_queries(runs) + noise.seeds.over(2)
     expected = interval.around(float(runs.mean()), variance.value, variance.degrees)
     assert (found.polarity.low, found.polarity.high) == pytest.approx((expected.low, expected.high))
     assert found.polarity.half_width > interval.of_mean(runs.mean(axis=0)).half_width
@@ -236,10 +241,103 @@ def test_rungs_of_one_configuration_have_their_seeds_in_common(tmp_path: Path) -
     summary = summary_of(LocalFolder(tmp_path))
     dev = load_query_scores(LocalFolder(tmp_path), load(tmp_path))["dev"]
     runs = {step: dev.polarity[dev.rows([(0, step, "plain", None), (1, step, "plain", None)])] for step in (1, 2)}
-    seeds = of_seeds([[runs[1], runs[2]]])
-    assert seeds is not None and seeds.degrees == 1
+    noise = of_runs([[runs[1], runs[2]]])
+    assert noise is not None and noise.seeds.degrees == 1
     for step in (1, 2):
-        variance = of_queries(runs[step]) + seeds.over(2)
+        variance = of_queries(runs[step]) + noise.seeds.over(2)
         expected = interval.around(float(runs[step].mean()), variance.value, variance.degrees)
         found = summary.certainty.replicated[0, step, "plain", None].polarity
         assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+def with_replicates(folder: Path, *, replicate: bool = True) -> LocalFolder:
+    """Two trials of two rungs, of which the first is run again, and test scores of the front."""
+    configs = [{"loss": "triplet", "learning_rate": rate} for rate in (1e-5, 3e-5)]
+    rungs = [[(0.80, 0.42), (0.84, 0.40)], [(0.86, 0.36), (0.88, 0.33)]]
+    trials = [StoredTrial(config, "completed", "", scores) for config, scores in zip(configs, rungs, strict=True)]
+    write_ledger(folder, trials, StoredSweep(info=FEW, finish=None))
+    ledger = Ledger(folder)
+    if replicate:
+        ledger.append(TrialStarted(trial=2, config=configs[0], num_rungs=2, replicate_of=0))
+        for step, scores in enumerate([(0.815, 0.425), (0.835, 0.39)], 1):
+            rung = {"trial": 2, "step": step, "examples_seen": 2048 * step, "seconds": 1.0, "loss": 0.1, "stop": None}
+            ledger.append(RungFinished(**rung, points=(point(2, step, *scores),)))  # type: ignore[arg-type]
+        ledger.append(TrialEnded(trial=2, status=TrialStatus.COMPLETED, reason=""))
+    on_test = [dataclasses.replace(each, split="test") for each in front_members(load(folder).points)]
+    ledger.append(PointsScored(points=tuple(on_test)))
+    reference = next(each for each in load(folder).points if each.kind == "reference")
+    ledger.append(PointsScored(points=(dataclasses.replace(reference, split="test"),)))
+    ledger.close()
+    write_query_scores(folder, load(folder))
+    return LocalFolder(folder)
+
+
+def test_areas_of_a_run_with_replicates_are_over_seeds_too(tmp_path: Path) -> None:
+    """Against means, variances and the expected luck of a chosen run, written out."""
+    run = with_replicates(tmp_path)
+    summary = summary_of(run)
+    assert [(member.dev.trial, member.dev.step) for member in summary.members] == [(2, 1), (0, 2), (1, 1), (1, 2)]
+    assert {split: front.noise for split, front in summary.uncertainty.items()} == {
+        "dev": "queries and seeds",
+        "test": "queries and seeds",
+    }
+    scores = load_query_scores(run, summary.results)
+    dev, test = scores["dev"], scores["test"]
+    names = {step: [(trial, step, "plain", None) for trial in (0, 2)] for step in (1, 2)}
+    noise = [of_runs([[stored[dev.rows(names[step])] for step in (1, 2)]]) for stored in (dev.polarity, dev.similarity)]
+    assert any(found is not None and found.reliability > 0.05 for found in noise)
+    members = [name_of_point(member.dev) for member in summary.members]
+    replicated, alone = StoredRuns(summary.results, dev).scored(members, test)
+    assert (replicated.configuration.runs, replicated.runs) == (2, ((1,), (0,)))
+    assert (alone.configuration.runs, alone.runs) == (1, ((0,), (0,)))
+    expected = []
+    for step, chosen in ((1, 1), (2, 0)):
+        pair = []
+        for stored, on_test, found in zip(
+            (dev.polarity, dev.similarity), (test.polarity, test.similarity), noise, strict=True
+        ):
+            assert found is not None
+            means = stored[dev.rows(names[step])].mean(axis=1)
+            luck = found.reliability * (means[chosen] - means.mean())
+            pair.append(on_test[test.index(names[step][chosen])].mean() - luck)
+        expected.append(pair)
+    expected += [[member.dev.polarity, member.dev.similarity] for member in summary.members[2:]]
+    reference = summary.references["test"]
+    area = hypervolume(expected, (reference.polarity, reference.similarity / 2))
+    interval_of_area = summary.uncertainty["test"].hypervolume
+    assert interval_of_area is not None
+    without = summary_of(with_replicates_in(tmp_path / "without", replicate=False)).uncertainty["test"]
+    assert without.noise == "queries" and without.hypervolume is not None
+    assert interval_of_area.half_width > without.hypervolume.half_width
+    middle = (interval_of_area.low + interval_of_area.high) / 2
+    assert abs(middle - area) < 0.3 * interval_of_area.half_width, "but for the bias of an area"
+
+
+def with_replicates_in(folder: Path, **others: bool) -> LocalFolder:
+    folder.mkdir()
+    return with_replicates(folder, **others)
+
+
+def test_the_page_says_what_intervals_are_over(tmp_path: Path) -> None:
+    for name, replicate, noise in (("with", True, "queries and seeds"), ("without", False, "queries")):
+        run = with_replicates_in(tmp_path / name, replicate=replicate)
+        summary = write.write(run).summary
+        terminal = " ".join(printed(terminal_table(summary), width=160).split())
+        assert f"of the oracle's, over {noise}" in terminal or f"], over {noise}" in terminal
+        for file in ("front.md", "report.html"):
+            text = (tmp_path / name / "report" / file).read_text()
+            assert f"90% intervals over {noise}, of what" in text
+            assert ("Other seeds of training are not in them" in text) != replicate
+
+
+def test_a_configuration_whose_other_run_is_not_stored_stands_alone(tmp_path: Path) -> None:
+    run = with_replicates(tmp_path)
+    (tmp_path / "scores" / "dev" / "trial-0000-step-001.npz").unlink()
+    dev = load_query_scores(run, load(tmp_path))["dev"]
+    stored = StoredRuns(load(tmp_path), dev)
+    alone, together, other = stored.scored(
+        [(2, 1, "plain", None), (2, 2, "plain", None), (0, 2, "plain", None), (1, 2, "plain", None)], dev
+    )
+    assert (alone.configuration.runs, together.configuration.runs, other.configuration.runs) == (1, 2, 1)
+    assert together.runs == ((0, 1),) and len(together.scores) == 1, "two runs of one point are one"
+    assert [len(each.keys) for each in stored.replicated()] == [1]

@@ -11,9 +11,12 @@ from raysweep.report.side_by_side import Side, compare_runs, labels
 from raysweep.report.side_by_side_figure import fronts_figure
 from raysweep.report.side_by_side_texts import as_json, markdown, notes, sections
 from raysweep.report.summary import summary_of
+from raysweep.results.events import RungFinished, TrialEnded, TrialStarted
+from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
 from raysweep.storage.folder import LocalFolder
-from support.ledgers import INFO, REFERENCE, StoredSweep, StoredTrial, dev_front, random_trials, write_ledger
+from raysweep.trial_status import TrialStatus
+from support.ledgers import INFO, REFERENCE, StoredSweep, StoredTrial, dev_front, point, random_trials, write_ledger
 from support.query_scores import scores_of, write_query_scores
 
 
@@ -99,6 +102,39 @@ def test_the_interval_is_that_of_a_paired_bootstrap(two):
     interval = difference.interval
     assert interval.contains(difference.estimate)
     assert (interval.high - interval.low) / 2 == pytest.approx(half_width, rel=0.25)
+
+
+def with_replicates(folder, name, deviation):
+    """A run of two configurations, of which the first ran three times."""
+    side(folder, name, [StoredTrial({"loss": "a"}, "completed", "", [(0.8, 0.42)])] * 2, scores=False, tested=False)
+    ledger = Ledger(folder / name)
+    for trial, sign in ((2, 1), (3, -1)):
+        ledger.append(TrialStarted(trial=trial, config={"loss": "a"}, num_rungs=1, replicate_of=0))
+        points = (point(trial, 1, 0.8 + sign * deviation, 0.42 - sign * deviation),)
+        rung = {"trial": trial, "step": 1, "examples_seen": 1024, "seconds": 1.0, "loss": 0.1, "stop": None}
+        ledger.append(RungFinished(**rung, points=points))
+        ledger.append(TrialEnded(trial=trial, status=TrialStatus.COMPLETED, reason=""))
+    ledger.close()
+    results = load(folder / name)
+    write_query_scores(folder / name, results)
+    return Side(name, summary_of(LocalFolder(folder / name), results))
+
+
+def test_where_configurations_ran_several_times_seeds_are_in_the_interval(tmp_path):
+    """A run without replicates borrows the noise of the other's."""
+    plain = side(tmp_path, "plain", [StoredTrial({"loss": "b"}, "completed", "", [(0.82, 0.41)])], tested=False)
+    wide, narrow = (with_replicates(tmp_path, name, size) for name, size in (("wide", 0.03), ("narrow", 0.002)))
+    found = [compare_runs([each, plain]) for each in (wide, narrow)]
+    for each in found:
+        (difference,) = each.differences
+        assert (difference.has_seeds, difference.noise) == (True, "queries and seeds")
+        (row,) = dict(sections(each))["Difference of hypervolumes"].rows
+        assert row[-1] == "queries and seeds"
+        assert any("over other seeds of training" in note for note in notes(each))
+        assert as_json(each)["differences"][0]["over"] == "queries and seeds"
+    assert found[0].differences[0].interval.half_width > 1.5 * found[1].differences[0].interval.half_width
+    alone = compare_runs([plain, side(tmp_path, "other", random_trials(9), tested=False)]).differences[0]
+    assert (alone.has_seeds, alone.noise) == (False, "queries")
 
 
 def test_two_copies_of_a_run_do_not_differ(tmp_path):

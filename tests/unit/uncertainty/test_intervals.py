@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from raysweep.uncertainty import interval, seeds
-from raysweep.uncertainty.configurations import Replicated, SeedNoise, intervals, noise_of
+from raysweep.uncertainty.configurations import Replicated, Scored, SeedNoise, Trained, intervals, noise_of
 from raysweep.uncertainty.differences import holm, paired
 from raysweep.uncertainty.interval import Interval
-from raysweep.uncertainty.seeds import Variance, of_queries, of_seeds
+from raysweep.uncertainty.seeds import Variance, of_queries, of_runs
 from raysweep.uncertainty.selection import between_splits, optimism
 
 RNG = np.random.default_rng(0)
@@ -49,19 +49,24 @@ def test_variance_components_are_those_of_a_two_way_table() -> None:
     square_of_runs = 6 * sum((row - mean) ** 2 for row in rows) / 3
     rest = sum((table[i, j] - rows[i] - columns[j] + mean) ** 2 for i in range(4) for j in range(6)) / 15
     square_of_queries = 4 * sum((column - mean) ** 2 for column in columns) / 5
-    pooled = of_seeds([[table]])
-    assert pooled == Variance(pytest.approx(max(0.0, (square_of_runs - rest) / 6)), 3)
+    pooled = of_runs([[table]])
+    assert pooled is not None
+    assert pooled.seeds == Variance(pytest.approx(max(0.0, (square_of_runs - rest) / 6)), 3)
+    assert pooled.rest == pytest.approx(rest / 6)
     assert of_queries(table) == Variance(pytest.approx(square_of_queries / 24), 5)
 
 
 def test_seeds_are_pooled_over_configurations_by_their_runs() -> None:
     tables = [RNG.normal(size=(runs, 50)) + RNG.normal(size=(runs, 1)) for runs in (2, 3, 5, 1)]
-    alone = [of_seeds([[table]]) for table in tables[:3]]
-    expected = np.average([each.value for each in alone if each], weights=[1, 2, 4])
-    found = of_seeds([[table] for table in tables])
-    assert found == Variance(pytest.approx(expected), 7)
-    assert of_seeds([[tables[3]]]) is None
-    assert of_seeds([]) is None
+    alone = [of_runs([[table]]) for table in tables[:3]]
+    expected = np.average([each.seeds.value for each in alone if each], weights=[1, 2, 4])
+    of_rest = np.average([each.rest for each in alone if each], weights=[1, 2, 4])
+    found = of_runs([[table] for table in tables])
+    assert found is not None and found.seeds == Variance(pytest.approx(expected), 7)
+    assert found.rest == pytest.approx(of_rest)
+    assert found.reliability == pytest.approx(expected / (expected + of_rest))
+    assert of_runs([[tables[3]]]) is None
+    assert of_runs([]) is None
 
 
 def test_degrees_of_freedom_are_satterthwaites() -> None:
@@ -112,28 +117,59 @@ def test_a_configuration_of_one_run_borrows_the_noise_of_others() -> None:
     repeated = [Replicated(("plain",), table(3)) for _ in range(6)]
     alone = Replicated(("plain",), table(1))
     noise = SeedNoise([*repeated, alone])
-    variance = noise.of("plain", 0)
+    variance = noise.of("plain", 0).seeds
     assert variance.degrees == 12 and variance.value == pytest.approx((0.5 / 20) ** 2, rel=0.9)
-    assert noise.of("another", 0).degrees == 12
+    assert noise.of("another", 0).seeds.degrees == 12
     reference = np.full((2, 200), 0.5)
-    narrow, wide = intervals([*repeated, alone], reference)[0][0], intervals([*repeated, alone], reference)[-1][0]
+    found = intervals([*repeated, alone], reference, noise)
+    narrow, wide = found[0][0], found[-1][0]
     assert wide.polarity.half_width > 1.3 * narrow.polarity.half_width
     assert wide.retention is not None and wide.retention.half_width > 0
-    drawn = noise_of([*repeated, alone], reference[None], seed=0, resamples=4000)
+    trained = Trained([Scored.by_all_runs(each) for each in (*repeated, alone)], noise)
+    drawn = noise_of(trained, reference[None], seed=0, resamples=4000)
     assert drawn.seeds is not None
     size = drawn.seeds.deviations[:, :7, 0].std(axis=0)
     np.testing.assert_allclose(size, np.sqrt(variance.value / np.array([3] * 6 + [1])), rtol=0.05)
     assert not drawn.seeds.deviations[:, 7].any()
-    assert not SeedNoise([alone]).is_known and noise_of([alone], reference[None], seed=0, resamples=9).seeds is None
+    assert not SeedNoise([alone]).is_known
+
+
+def test_what_a_chosen_run_is_luckier_by_is_expected_from_dev() -> None:
+    """Of runs whose seeds and rest are normal the best on dev is taken: on test it is better by what is taken off."""
+    rng = np.random.default_rng(3)
+    runs, num_queries, of_seed, of_rest = 3, 40, 0.02, 0.1
+    left, errors = [], []
+    key = (("plain",),)
+    table = rng.normal(0, of_seed, (600, runs, 1, 2, 1)) + rng.normal(0, of_rest, (600, runs, 1, 2, num_queries))
+    noise = SeedNoise([Replicated(key[0], 0.5 + scores) for scores in table])
+    untrained = np.full((1, 2, num_queries), 0.5)
+    for _ in range(400):
+        effects = rng.normal(0, of_seed, runs)
+        dev = 0.5 + effects[:, None] + rng.normal(0, of_rest, (runs, num_queries))
+        best = int(dev.mean(axis=1).argmax())
+        scores = np.stack([dev, rng.normal(0.5, of_rest, (runs, num_queries))], axis=1)[:, None]
+        test = np.full((1, 2, num_queries), 0.5)
+        test[0, 0] += effects[best]
+        scored = Scored(Replicated(("plain",), scores), test, ((best,),))
+        found = noise_of(Trained([scored], noise), untrained, seed=0, resamples=200)
+        assert found.seeds is not None
+        left.append(found.means[0, 0] - 0.5)
+        errors.append(found.seeds.deviations[:, 0, 0].std())
+    expected = noise.of("plain", 0)
+    assert expected.reliability == pytest.approx(of_seed**2 / (of_seed**2 + of_rest**2 / num_queries), rel=0.1)
+    assert abs(np.mean(left)) < 3 * np.std(left) / 20, "free of bias though the best was chosen"
+    assert np.std(left) == pytest.approx(np.mean(errors), rel=0.1)
+    unseen = (1 - expected.reliability) * (1 - 1 / runs)
+    assert np.mean(errors) == pytest.approx(math.sqrt(expected.seeds.value * (1 / runs + unseen)), rel=0.03)
 
 
 def test_drawn_deviations_keep_what_points_of_a_run_have_in_common() -> None:
     common = RNG.normal(size=(5, 1, 1))
     means = common * np.array([[[1.0, -2.0], [3.0, 0.5]]])  # all of them move together
     sizes = np.array([[0.1, 0.2], [0.3, 0.4]])
-    (drawn,) = seeds.drawn_deviations([means], sizes, seed=0, draws=20_000)
+    drawn = seeds.drawn_deviations(means, sizes, np.random.default_rng(0), draws=20_000)
     flat = drawn.reshape(len(drawn), -1)
-    np.testing.assert_allclose(flat.std(axis=0), sizes.ravel() / math.sqrt(5), rtol=0.03)
+    np.testing.assert_allclose(flat.std(axis=0), sizes.ravel(), rtol=0.03)
     signs = np.sign([1, -2, 3, 0.5])
     np.testing.assert_allclose(np.corrcoef(flat.T), np.outer(signs, signs), atol=1e-9)
 

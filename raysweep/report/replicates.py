@@ -1,0 +1,95 @@
+"""The runs of configurations that were trained several times, and their scores of each query as far as they are stored."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from raysweep.metrics.arrays import Float64Array
+from raysweep.results.query_scores import PointName, QueryScores
+from raysweep.results.types import Results
+from raysweep.results.views import counts
+from raysweep.uncertainty.configurations import Replicated, Scored
+
+
+class StoredRuns:
+    """The runs of a sweep by their configurations. ``dev`` has their scores.
+
+    A point of a configuration has a name too: that of its original's point.
+    """
+
+    def __init__(self, results: Results, dev: QueryScores) -> None:
+        self._dev = dev
+        self._original: dict[int, int] = {}  # of the runs that count
+        self._runs: dict[int, list[int]] = defaultdict(list)  # of each original
+        for trial in results.trials:
+            if counts(trial):
+                original = trial.trial if trial.replicate_of is None else trial.replicate_of
+                self._original[trial.trial] = original
+                self._runs[original].append(trial.trial)
+
+    def replicated(self) -> list[Replicated]:
+        """All that is stored of configurations with two runs or more."""
+        found: dict[int, list[PointName]] = defaultdict(list)
+        for name in self._dev.names:
+            trial = name[0]
+            if trial is None or len(self._runs.get(trial, ())) < 2:
+                continue
+            point, runs = self._place(name)
+            if len(runs) > 1:
+                found[trial].append(point)
+        return [self._replicated(names, self._runs[original]) for original, names in found.items()]
+
+    def repeated(self, members: Iterable[PointName]) -> dict[PointName, Replicated]:
+        """The configurations' points that these are runs of, each alone, where there are two runs or more."""
+        found = {}
+        for member in members:
+            name, runs = self._place(member)
+            if len(runs) > 1:
+                found[name] = self._replicated([name], runs)
+        return found
+
+    def scored(self, members: Iterable[PointName], stored: QueryScores) -> list[Scored]:
+        """The configurations of points on the split of ``stored``: on dev by all of their runs, on test by those given."""
+        found: dict[tuple[int, ...], dict[PointName, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for member in members:
+            name, runs = self._place(member)
+            found[tuple(runs)][name].append(runs.index(_trial(member)))
+        return [self._scored(points, runs, stored) for runs, points in found.items()]
+
+    def _place(self, member: PointName) -> tuple[PointName, list[int]]:
+        """The configuration's point that this is a run of, and all runs.
+
+        It is alone unless the scores of all of them are stored: without the others these would be the luckier ones.
+        """
+        trial = _trial(member)
+        original = self._original.get(trial, trial)
+        runs = self._runs.get(original, [])
+        if trial in runs and all((run, *member[1:]) in self._dev for run in runs):
+            return (original, *member[1:]), runs
+        return member, [trial]
+
+    def _replicated(self, points: Sequence[PointName], runs: Iterable[int]) -> Replicated:
+        scores = [stacked(self._dev, [(run, *name[1:]) for name in points]) for run in runs]
+        return Replicated(tuple(name[2:] for name in points), np.stack(scores))
+
+    def _scored(self, points: dict[PointName, list[int]], runs: Sequence[int], stored: QueryScores) -> Scored:
+        configuration = self._replicated(list(points), runs)
+        if stored.split == "dev":
+            return Scored.by_all_runs(configuration)
+        means = []
+        for name, chosen in points.items():
+            names = [(runs[index], *name[1:]) for index in chosen]
+            means.append(stacked(stored, names).mean(axis=0))
+        return Scored(configuration, np.stack(means), tuple(tuple(chosen) for chosen in points.values()))
+
+
+def stacked(stored: QueryScores, names: Iterable[PointName]) -> Float64Array:
+    """P and S (points, 2, queries) of points on a split."""
+    rows = stored.rows(names)
+    return np.stack([stored.polarity[rows], stored.similarity[rows]], axis=1)
+
+
+def _trial(name: PointName) -> int:
+    assert name[0] is not None
+    return name[0]
