@@ -525,6 +525,10 @@ def tables(
         str | None,
         typer.Option(help="dev or test; if not given, test where every point of a table has scores on it, else dev."),
     ] = None,
+    z_test: Annotated[
+        str | None,
+        typer.Option(metavar="ROW", help="Also two-proportion z-tests of P against this row, such as reference."),
+    ] = None,
 ) -> None:
     """Write tables as papers print them: Markdown, LaTeX and CSV, with figures.
 
@@ -540,7 +544,7 @@ def tables(
     places = [
         run_folder("RUN", source) if is_uri(source) or Path(source).is_dir() else Path(source) for source in sources
     ]
-    written = write_tables(places, here("--to", to), where_of(where or []), wanted)
+    written = write_tables(places, here("--to", to), where_of(where or []), wanted, z_test)
     for name, files in written.files.items():
         typer.echo(f"{name}: {', '.join(file.suffix for file in files)}")
     for name, reason in written.left_out.items():

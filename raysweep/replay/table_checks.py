@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 BUDGETS = ("examples_seen", "epoch", "step")
 SCORES = ("polarity", "similarity", "accuracy", "loss_value")
 DEVIATIONS = ("polarity_std", "similarity_std")  # over queries
-MEASURED = (*BUDGETS, *SCORES, *DEVIATIONS, "trial", "kind", "value", "seconds", "width", "split")
+COUNTS = ("num_queries", "k")  # of what P is the share of, where all ranks weigh the same
+MEASURED = (*BUDGETS, *SCORES, *DEVIATIONS, *COUNTS, "trial", "kind", "value", "seconds", "width", "split")
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,16 @@ def optional_number_column(frame: "pd.DataFrame", column: str) -> "pd.Series[flo
     """The same, but cells may be empty: NaN there."""
     given = frame[frame[column].notna()]
     return number_column(given, column).reindex(frame.index)
+
+
+def optional_count_column(frame: "pd.DataFrame", column: str) -> "pd.Series[float]":
+    """The same of whole numbers above 0."""
+    counts = optional_number_column(frame, column)
+    is_wrong = (counts % 1 != 0) & counts.notna() | (counts < 1)
+    if is_wrong.any():
+        row = is_wrong.idxmax()
+        raise _in_row(row, f"{column} is {counts[row]:g}, not a whole number above 0")
+    return counts
 
 
 def check_columns(frame: "pd.DataFrame") -> None:

@@ -95,7 +95,7 @@ def table(found: ByK) -> Table:
 
 def is_by_k(frame: "pd.DataFrame") -> bool:
     """Whether these are the rows of such a table's CSV file, not those of a recorded sweep."""
-    return "k" in frame and not any(budget in frame for budget in BUDGETS)
+    return "k" in frame and "loss" not in frame and not any(budget in frame for budget in BUDGETS)
 
 
 def rows_of(frame: "pd.DataFrame", path: Path) -> list[ScoresAtK]:

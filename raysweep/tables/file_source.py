@@ -1,7 +1,8 @@
 """Recordings from recorded tables: see :mod:`raysweep.replay.table_io` for their columns.
 
 Beside those, the columns ``model`` and ``dataset`` make a recording of each of their values, ``num_examples`` is another
-name of ``examples_per_rung``, and a table without a column of the training budget holds the scores after training.
+name of ``examples_per_rung``, and a table without a column of the training budget holds the scores after training. The
+columns ``num_queries`` and ``k`` say of how many sentences P is the plain share, for tests that need it.
 """
 
 from collections import defaultdict
@@ -13,9 +14,12 @@ from raysweep.errors import InputError
 from raysweep.replay.table_checks import (
     BUDGETS,
     CHECKS,
+    COUNTS,
+    DEVIATIONS,
     PointRows,
     check_column,
     number_column,
+    optional_count_column,
     optional_number_column,
     plain,
 )
@@ -24,6 +28,7 @@ from raysweep.results.types import ScoredSplit
 from raysweep.tables.recording import (
     NUM_EXAMPLES,
     Configuration,
+    Counts,
     Recording,
     Scores,
     SplitScores,
@@ -80,6 +85,9 @@ def _checked(frame: "pd.DataFrame") -> tuple[PointRows, "pd.DataFrame"]:
     if frame.empty:
         raise InputError("no row has split 'dev' or 'test'")
     frame = in_unit_interval(frame)
+    for column in COUNTS:
+        if column in frame:
+            frame = frame.assign(**{column: optional_count_column(frame, column)})
     budget = next((column for column in BUDGETS if column in frame), _AFTER_TRAINING)
     points = frame[frame["kind"] == "plain"]
     if points.empty:
@@ -139,8 +147,10 @@ def _baselines(rows: "pd.DataFrame") -> Mapping[str, SplitScores]:
 
 
 def _scores(row: Mapping[Any, Any]) -> Scores:
-    deviations = [_known(row.get(name)) for name in ("polarity_std", "similarity_std")]
-    return Scores(float(row["polarity"]), float(row["similarity"]), *deviations)
+    polarity_std, similarity_std = (_known(row.get(name)) for name in DEVIATIONS)
+    num_queries, k = (_known(row.get(name)) for name in COUNTS)
+    counts = None if num_queries is None or k is None else Counts(int(num_queries), int(k))
+    return Scores(float(row["polarity"]), float(row["similarity"]), polarity_std, similarity_std, counts)
 
 
 def _known(cell: Any) -> float | None:

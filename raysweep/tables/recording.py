@@ -19,13 +19,25 @@ _LOSS_NAMES = {loss.library_class: name for name, loss in LOSSES.items() if loss
 
 
 @dataclass(frozen=True)
+class Counts:
+    """Over how many queries P is a mean, and of how many retrieved sentences of each it is the share."""
+
+    num_queries: int
+    k: int
+
+
+@dataclass(frozen=True)
 class Scores:
-    """Of one encoder on one split: means over queries in [0, 1], and standard deviations over queries where known."""
+    """Of one encoder on one split: means over queries in [0, 1], and standard deviations over queries where known.
+
+    ``counts`` are None where they are not known, or where P is no plain share since ranks weigh differently.
+    """
 
     polarity: float
     similarity: float
     polarity_std: float | None = None
     similarity_std: float | None = None
+    counts: Counts | None = None
 
 
 SplitScores = Mapping[ScoredSplit, Scores]
@@ -33,11 +45,13 @@ SplitScores = Mapping[ScoredSplit, Scores]
 
 def mean_scores(several: Sequence[Scores]) -> Scores:
     """The mean over runs of one configuration; a deviation is the root of the mean variance over queries."""
+    counts = {scores.counts for scores in several}
     return Scores(
         statistics.fmean(scores.polarity for scores in several),
         statistics.fmean(scores.similarity for scores in several),
         _mean_deviation([scores.polarity_std for scores in several]),
         _mean_deviation([scores.similarity_std for scores in several]),
+        counts.pop() if len(counts) == 1 else None,
     )
 
 

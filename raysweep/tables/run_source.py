@@ -11,7 +11,7 @@ from raysweep.results.reader import load
 from raysweep.results.types import BASELINES, Point, Results, RunInfo, ScoredSplit, key_name
 from raysweep.results.views import averaged
 from raysweep.storage.folder import Folder
-from raysweep.tables.recording import Configuration, Recording, Scores, SplitScores, last_part, without_repeats
+from raysweep.tables.recording import Configuration, Counts, Recording, Scores, SplitScores, last_part, without_repeats
 
 OF_NO_TRIAL = ("reference", *BASELINES)
 
@@ -44,7 +44,7 @@ def _configurations(results: Results) -> list[Configuration]:
     rungs_by_trial: dict[int, dict[int, dict[ScoredSplit, Scores]]] = defaultdict(lambda: defaultdict(dict))
     for point in averaged(results):
         if point.trial is not None and point.step is not None and point.kind == "plain":
-            rungs_by_trial[point.trial][point.step][point.split] = _scores(point)
+            rungs_by_trial[point.trial][point.step][point.split] = _scores(point, results.info)
     configurations = []
     for trial in results.trials:
         rungs = rungs_by_trial.get(trial.trial)
@@ -58,18 +58,22 @@ def _given(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: plain(value) for name, value in config.items() if value is not None}
 
 
-def _scores(point: Point) -> Scores:
+def _scores(point: Point, info: RunInfo) -> Scores:
     """Deviations of 0 stand for scores of which only means are known."""
-    return Scores(point.polarity, point.similarity, point.polarity_std or None, point.similarity_std or None)
+    num_queries = info.num_queries.get(point.split)
+    counts = Counts(num_queries, info.k) if num_queries and info.rank_weights == "uniform" else None
+    deviations = point.polarity_std or None, point.similarity_std or None
+    return Scores(point.polarity, point.similarity, *deviations, counts)
 
 
 def _baselines(results: Results) -> Mapping[str, SplitScores]:
-    found: dict[str, dict[ScoredSplit, Scores]] = {}
+    found: dict[str, dict[ScoredSplit, Scores]] = defaultdict(dict)
     for kind in OF_NO_TRIAL:
         for point in results.points:
             if point.kind == kind and point.trial is None:
-                found.setdefault(baseline_name(kind, point.value, point.label), {})[point.split] = _scores(point)
-    return found
+                name = baseline_name(kind, point.value, point.label)
+                found[name][point.split] = _scores(point, results.info)
+    return dict(found)
 
 
 def baseline_name(kind: str, value: float | None, label: str | None) -> str:

@@ -10,7 +10,7 @@ from raysweep.errors import InputError
 from raysweep.replay import table_io
 from raysweep.results.types import ScoredSplit
 from raysweep.storage.folder import Folder
-from raysweep.tables import by_examples, by_k, by_margin, by_rung, figures, markup
+from raysweep.tables import by_examples, by_k, by_margin, by_rung, figures, markup, z_tests
 from raysweep.tables.file_source import recordings_of_frame
 from raysweep.tables.recording import Recording, joined, selected
 from raysweep.tables.run_source import recording_of_run
@@ -40,26 +40,32 @@ def write_tables(
     to: Path,
     where: Mapping[str, str] | None = None,
     split: ScoredSplit | None = None,
+    z_test: str | None = None,
 ) -> Written:
     """Write every table that runs and recorded tables can give into a folder, over those of an earlier call.
 
     A path is that of a recorded table, or of a file ``by_k.csv`` that :func:`write_by_k` wrote. ``where`` takes a part of
-    what was recorded, by values of ``model`` and of parameters. Files of tables that are left out are removed, so that the
-    tables of recordings in the folder are of one call. Raises InputError, before anything is written, where a source cannot
-    be read or no table can be made.
+    what was recorded, by values of ``model`` and of parameters. ``z_test`` is the row that others are tested against. Files
+    of tables that are left out are removed, so that the tables of recordings in the folder are of one call. Raises
+    InputError, before anything is written, where a source cannot be read or no table can be made.
     """
     check_writable(to)
     recordings, rows = _read(sources)
     files: dict[str, Files] = {}
     left_out: dict[str, str] = {}
+    if z_test is not None and not recordings:
+        raise InputError(
+            "--z-test needs a run or a recorded table; scores by k do not say of how many queries they are"
+        )
     if recordings:
-        files, left_out = _of_recordings(selected(joined(recordings), where or {}), split)
+        tables = {**_TABLES, z_tests.NAME: _z_test_files(z_test)} if z_test is not None else _TABLES
+        files, left_out = _of_recordings(selected(joined(recordings), where or {}), split, tables)
         if not files and not rows:
             raise InputError(f"no table can be made: {'; '.join(dict.fromkeys(left_out.values()))}")
     if rows:
         files["by_k"] = _by_k_files(by_k.ByK.of(rows))
     _check_not_read(sources, to, [*files, *left_out])
-    return _write(to, files, left_out)
+    return _write(to, files, left_out, [*left_out, *({z_tests.NAME} - set(files) if recordings else ())])
 
 
 def write_by_k(found: by_k.ByK, to: Path) -> Written:
@@ -67,7 +73,7 @@ def write_by_k(found: by_k.ByK, to: Path) -> Written:
 
     InputError where the folder cannot be written to.
     """
-    return _write(to, {"by_k": _by_k_files(found)}, {})
+    return _write(to, {"by_k": _by_k_files(found)}, {}, ())
 
 
 def check_writable(to: Path) -> None:
@@ -95,12 +101,12 @@ def _read(sources: Iterable[Folder | Path]) -> tuple[list[Recording], list[by_k.
 
 
 def _of_recordings(
-    recordings: Sequence[Recording], split: ScoredSplit | None
+    recordings: Sequence[Recording], split: ScoredSplit | None, tables: "Mapping[str, _Maker]"
 ) -> tuple[dict[str, Files], dict[str, str]]:
     """The files of each table that can be made, and the reasons of those that cannot."""
     files: dict[str, Files] = {}
     left_out: dict[str, str] = {}
-    for name, make in _TABLES.items():
+    for name, make in tables.items():
         try:
             files[name] = make(recordings, split)
         except NoTableError as reason:
@@ -130,7 +136,14 @@ def _by_k_files(found: by_k.ByK) -> Files:
     return {**_table_files(by_k.table(found)), "by_k.png": figures.by_k_figure(found)}
 
 
-_TABLES: Mapping[str, Callable[[Sequence[Recording], ScoredSplit | None], Files]] = {
+def _z_test_files(against: str) -> "_Maker":
+    """Of the tests against one row."""
+    return lambda recordings, split: _table_files(z_tests.table(recordings, against, split))
+
+
+_Maker = Callable[[Sequence[Recording], ScoredSplit | None], Files]
+
+_TABLES: Mapping[str, _Maker] = {
     "by_margin_polarity": _polarity_files,
     "by_margin_similarity": _similarity_files,
     "by_examples": _by_examples_files,
@@ -153,8 +166,8 @@ def _check_not_read(sources: Iterable[Folder | Path], to: Path, tables: Iterable
                 raise InputError(f"{file}: is read, and would be replaced; choose another folder")
 
 
-def _write(to: Path, files: Mapping[str, Files], left_out: Mapping[str, str]) -> Written:
-    """Every file is complete before the first takes its place."""
+def _write(to: Path, files: Mapping[str, Files], left_out: Mapping[str, str], gone: Iterable[str]) -> Written:
+    """Every file is complete before the first takes its place. Files of the tables that are ``gone`` are removed."""
     contents = {name: content for of_table in files.values() for name, content in of_table.items()}
     try:
         to.mkdir(parents=True, exist_ok=True)
@@ -163,7 +176,7 @@ def _write(to: Path, files: Mapping[str, Files], left_out: Mapping[str, str]) ->
                 (Path(unfinished) / name).write_bytes(content)
             for name in contents:
                 (Path(unfinished) / name).replace(to / name)
-        for table in left_out:
+        for table in gone:
             for suffix in _SUFFIXES:
                 (to / f"{table}{suffix}").unlink(missing_ok=True)
     except OSError as error:

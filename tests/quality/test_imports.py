@@ -39,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "sweep": REPLAY | {"control", "data.prepared"},
     "report": {"metrics", "results", "uncertainty"},
     "watch": {"control", "report", "results"},
-    "tables": {"config", "replay", "report", "results"},
+    "tables": {"config", "replay", "report", "results", "uncertainty"},
     "guards": {"config", "data", "export", "results", "transfer"},
     "trackers": {"config", "metrics", "report", "results"},
     "evaluation": EVALUATION,

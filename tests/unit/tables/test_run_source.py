@@ -10,11 +10,13 @@ from raysweep.results.events import PointsScored, ReplicatesAveraged, RungFinish
 from raysweep.results.ledger import Ledger
 from raysweep.results.types import Cost, Mean, Point, Rung
 from raysweep.storage.folder import LocalFolder
-from raysweep.tables.recording import Recording, Scores
+from raysweep.tables.recording import Counts, Recording, Scores
 from raysweep.tables.run_source import recording_of_run
 from raysweep.trial_status import TrialStatus
 from support.ledgers import REFERENCE, point
 from support.tables import grid, trial, write_run
+
+ON_DEV = Counts(900, 16)
 
 
 def recording(folder: Path) -> Recording:
@@ -26,16 +28,19 @@ def test_a_run_is_its_trials_plain_points_and_its_reference(tmp_path: Path) -> N
     assert (found.model, found.origin, found.dataset) == ("all-MiniLM-L6-v2", "run", "reviews.csv")
     assert found.retrieval == "k = 16, uniform rank weights"
     assert list(found.baselines) == ["reference"], "not the oracle"
-    assert found.baselines["reference"]["dev"] == Scores(*REFERENCE["dev"], 0.25, 0.08)
+    assert found.baselines["reference"]["dev"] == Scores(*REFERENCE["dev"], 0.25, 0.08, ON_DEV)
     first, *_ = found.configurations
     assert first.values == {"loss": "triplet", "margin": 0.1, "examples_per_rung": 2048}, "nothing that is None"
-    assert first.rungs == {1: {"dev": Scores(0.70, 0.44, 0.25, 0.08)}, 2: {"dev": Scores(0.81, 0.36, 0.25, 0.08)}}
+    assert first.rungs == {
+        1: {"dev": Scores(0.70, 0.44, 0.25, 0.08, ON_DEV)},
+        2: {"dev": Scores(0.81, 0.36, 0.25, 0.08, ON_DEV)},
+    }
     assert len(found.configurations) == 4
 
 
 def test_test_scores_stand_beside_those_on_dev(tmp_path: Path) -> None:
     found = recording(write_run(tmp_path / "run", grid(), test_of=[point(0, 2, 0.81, 0.36)]))
-    assert found.configurations[0].last_scores["test"] == Scores(0.81 - 0.02, 0.36 - 0.01, 0.25, 0.08)
+    assert found.configurations[0].last_scores["test"] == Scores(0.81 - 0.02, 0.36 - 0.01, 0.25, 0.08, Counts(400, 16))
     assert set(found.configurations[1].last_scores) == {"dev"}
     assert set(found.baselines["reference"]) == {"dev", "test"}
 
@@ -77,8 +82,8 @@ def test_baselines_have_names_and_no_deviation_where_only_means_are_known(tmp_pa
     ledger.close()
     baselines = recording(folder).baselines
     assert list(baselines) == ["reference", "probe=0.3", "setfit MiniLM", "published triplet 1.0"]
-    assert baselines["setfit MiniLM"]["dev"] == Scores(0.779, 0.271, 0.29, 0.29)
-    assert baselines["published triplet 1.0"]["dev"] == Scores(0.779, 0.271)
+    assert baselines["setfit MiniLM"]["dev"] == Scores(0.779, 0.271, 0.29, 0.29, ON_DEV)
+    assert baselines["published triplet 1.0"]["dev"] == Scores(0.779, 0.271, counts=ON_DEV)
 
 
 def test_a_run_without_a_rung_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,77 @@
+"""The two-proportion z-test, as papers on retrieval use it for P, with the design effect of sentences that share a query.
+
+With uniform rank weights P is the share of n k retrieved sentences that have the query's label. The k sentences of a query
+are alike, so that they tell less than so many independent ones. Notation:
+
+    p, n, k   P of a row, its queries, and the sentences that are retrieved for each
+    s^2       variance of P over queries
+    D         design effect (Kish, "Survey Sampling", 1965, chapter 5): s^2 over the binomial variance p (1 - p) / k
+    p_0       share of the sentences of both rows together
+    z         (p_1 - p_2) / sqrt(p_0 (1 - p_0) (D_1 / (n_1 k_1) + D_2 / (n_2 k_2)))
+
+With D = 1, which is what independent sentences have, z is that of the textbooks.
+"""
+
+import math
+from dataclasses import dataclass
+
+from scipy.special import ndtr
+
+
+@dataclass(frozen=True)
+class Proportion:
+    """P of a row in [0, 1], of so many queries with k sentences each; ``deviation`` over the queries where it is known."""
+
+    share: float
+    num_queries: int
+    k: int
+    deviation: float | None = None
+
+    @property
+    def num_sentences(self) -> int:
+        return self.num_queries * self.k
+
+    @property
+    def design_effect(self) -> float | None:
+        """None where the deviation is not known, or nothing varies."""
+        binomial = self.share * (1 - self.share) / self.k
+        if self.deviation is None or not binomial:
+            return None
+        return self.deviation**2 / binomial
+
+
+@dataclass(frozen=True)
+class ZTest:
+    """Whether two rows differ by more than noise. ``binomial_z`` takes sentences for independent, ``z`` does not.
+
+    ``design_effect`` is that of both rows together, and ``p_value`` is two-sided, by ``z``.
+    """
+
+    difference: float
+    binomial_z: float
+    design_effect: float
+    z: float
+    p_value: float
+
+
+def z_test(one: Proportion, other: Proportion) -> ZTest | None:
+    """Of the rows' difference. A row whose design effect is not known has the other's; None where neither is known."""
+    effect = one.design_effect or other.design_effect
+    other_effect = other.design_effect or effect
+    num_sentences = one.num_sentences + other.num_sentences
+    num_alike = one.share * one.num_sentences + other.share * other.num_sentences
+    together = num_alike / num_sentences
+    of_one = together * (1 - together)
+    if effect is None or other_effect is None or not of_one:
+        return None
+    difference = one.share - other.share
+    binomial = of_one / one.num_sentences + of_one / other.num_sentences
+    variance = effect * of_one / one.num_sentences + other_effect * of_one / other.num_sentences
+    z = difference / math.sqrt(variance)
+    return ZTest(
+        difference=difference,
+        binomial_z=difference / math.sqrt(binomial),
+        design_effect=variance / binomial,
+        z=z,
+        p_value=float(2 * ndtr(-abs(z))),
+    )
