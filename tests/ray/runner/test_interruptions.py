@@ -58,37 +58,6 @@ def ancestors(pid: int, parents: dict[int, int]) -> Iterator[int]:
         yield pid
 
 
-def test_a_trial_whose_process_is_killed_goes_on_and_ends_the_same(
-    prepared_before: tuple[str, str], tmp_path: Path
-) -> None:
-    budget = ("--budget.trials", "1", "--budget.rungs", "4", "--early_stopping.policy", "none")
-    arguments = ("run", "smoke", *ALONE, *budget, *prepared_before)
-    whole_folder, broken_folder = tmp_path / "whole", tmp_path / "broken"
-    whole_folder.mkdir()
-    broken_folder.mkdir()
-    assert raysweep(whole_folder, *arguments).returncode == 0
-    process = subprocess.Popen(
-        command(*arguments),
-        cwd=broken_folder,
-        env=ENVIRONMENT,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    for wanted in (1, 2):
-        wait_for_rungs(broken_folder, wanted, process)
-        (pid,) = trial_processes(process.pid)
-        os.kill(pid, signal.SIGKILL)
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
-    (run,) = runs(broken_folder)
-    whole, broken = load(runs(whole_folder)[0]), load(run)
-    assert [trial.status for trial in broken.trials] == ["completed"]
-    assert [(rung.step, rung.loss) for rung in broken.rungs] == [(rung.step, rung.loss) for rung in whole.rungs]
-    assert broken.points == whole.points
-    assert not list((run / "checkpoints").iterdir())
-
-
 def test_a_killed_driver_is_resumed_to_the_uninterrupted_result_and_may_be_extended(
     smoke: Any, prepared_before: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -108,17 +77,11 @@ def test_a_killed_driver_is_resumed_to_the_uninterrupted_result_and_may_be_exten
     assert killed.name == "smoke-again"
     assert killed.stat().st_mode & 0o777 == 0o700
     resume = ("run", "--resume", str(killed))
-    one, other = load(whole), load(killed)
-    assert [(t.config, t.status, t.reason) for t in other.trials] == [
-        (t.config, t.status, t.reason) for t in one.trials
-    ]
-    rungs = [sorted((r.trial, r.step, r.loss) for r in results.rungs) for results in (one, other)]
-    assert rungs[0] == rungs[1]
-    assert set(other.points) == set(one.points)
+    check_same_trials(killed, whole)
 
     more = raysweep(tmp_path, *resume, "--trials", "4")
     assert more.returncode == 0, more.stderr
-    assert [t.config for t in load(killed).trials][:3] == [t.config for t in one.trials]
+    assert [t.config for t in load(killed).trials][:3] == [t.config for t in load(whole).trials]
     assert len(load(killed).trials) == 4
     spent = raysweep(tmp_path, *resume, "--trials", "5", "--budget.minutes", "0.001")
     assert spent.returncode == 0, spent.stderr
@@ -138,6 +101,18 @@ def test_a_killed_driver_is_resumed_to_the_uninterrupted_result_and_may_be_exten
     assert json.loads(replayed.stdout)["trials"] == 4
 
 
+def check_same_trials(broken: Path, whole: Path) -> None:
+    """The same configurations, ends, losses and points, each once."""
+    ours, theirs = load(broken), load(whole)
+    assert [(t.config, t.status, t.reason) for t in ours.trials] == [
+        (t.config, t.status, t.reason) for t in theirs.trials
+    ]
+    rungs = [sorted((rung.trial, rung.step, rung.loss) for rung in results.rungs) for results in (ours, theirs)]
+    assert rungs[0] == rungs[1]
+    assert len(ours.points) == len(theirs.points)
+    assert set(ours.points) == set(theirs.points)
+
+
 def scored_on_test(run: Path) -> list[list[Point]]:
     """What the run's ledger holds by now of scores on test, event by event."""
     if not (run / "ledger.jsonl").is_file():
@@ -147,10 +122,10 @@ def scored_on_test(run: Path) -> list[list[Point]]:
     return [points for points in of_trials if points]
 
 
-def test_the_trials_process_scores_the_front_and_each_rung_is_scored_once_whatever_is_killed(
+def test_processes_of_trials_and_the_driver_are_killed_and_the_sweep_ends_the_same(
     smoke: Any, prepared_before: tuple[str, str], tmp_path: Path
 ) -> None:
-    """The front is scored by the process that ran the trials; SIGKILL of that process, and then of the driver."""
+    """SIGKILL of trials' processes while they train and while the last one scores the front, and then of the driver."""
     process = subprocess.Popen(
         command("run", "smoke", *ALONE, *prepared_before),
         cwd=tmp_path,
@@ -158,7 +133,11 @@ def test_the_trials_process_scores_the_front_and_each_rung_is_scored_once_whatev
         stderr=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
     )
-    wait_for_rungs(tmp_path, 1, process)
+    for wanted in (1, 2):
+        wait_for_rungs(tmp_path, wanted, process)
+        (pid,) = trial_processes(process.pid)
+        os.kill(pid, signal.SIGKILL)
+    wait_for_rungs(tmp_path, 3, process)
     (searched,) = trial_processes(process.pid)
     (killed,) = runs(tmp_path)
     wait_until(lambda: len(scored_on_test(killed)) >= 1, process)
@@ -172,6 +151,8 @@ def test_the_trials_process_scores_the_front_and_each_rung_is_scored_once_whatev
     done = raysweep(tmp_path, "run", "--resume", str(killed))
     assert done.returncode == 0, done.stderr
     assert "was not scored" not in done.stderr
+    check_same_trials(killed, smoke.run)
+    assert not list((killed / "checkpoints").iterdir())
 
     whole = scored_on_test(smoke.run)
     after = scored_on_test(killed)

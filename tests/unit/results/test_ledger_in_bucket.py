@@ -50,6 +50,13 @@ def refused(run: BucketFolder, message: str) -> None:
         Ledger(run).open()
 
 
+def opened_and_closed(run: BucketFolder) -> None:
+    """What is left open renews its lease for as long as the process lives, and waits for a server that is gone."""
+    ledger = Ledger(run)
+    ledger.open()
+    ledger.close()
+
+
 def test_a_copy_in_a_folder_is_read_and_gone_on_with(run: BucketFolder, tmp_path: Path) -> None:
     """A run that was downloaded; and one that was uploaded from a folder again."""
     events = list(events_of(run))
@@ -82,7 +89,7 @@ def test_a_removed_a_swapped_and_an_edited_segment_are_refused_with_the_place(ru
     run.bucket.write(segment(3), json.dumps(edited).encode() + b"\n")
     refused(run, "line 4: line 3 was changed after it was written")
     run.bucket.write(segment(3), removed)
-    Ledger(run).open()
+    opened_and_closed(run)
 
 
 def test_a_ledger_that_ends_before_what_its_lease_names_is_refused(run: BucketFolder) -> None:
@@ -266,7 +273,7 @@ def test_an_event_that_another_driver_wrote_is_not_replaced(run: BucketFolder) -
     with pytest.raises(InputError, match=r"another process, which had this run before, .*--resume"):
         ledger.append(TrialContinued(trial=1))
     ledger.close()
-    Ledger(run).open()
+    opened_and_closed(run)
     assert list(events_of(run)) == [*events, TrialContinued(trial=7)]
 
 
