@@ -45,7 +45,8 @@ class HullArea:
         begins = reference_points(points[:, self.reference])
         hulls = points[:, list(self.rows)]
         areas = _areas_of_concave(hulls - begins[:, None])
-        for index in np.flatnonzero(np.isnan(areas) | self._cuts(begins)).tolist():
+        others = np.isnan(areas) | self._cuts(begins)
+        for index in np.flatnonzero(others).tolist():
             areas[index] = hull_area(hulls[index], begins[index], self.least)
         return areas
 
@@ -60,18 +61,37 @@ def _areas_of_concave(points: Float64Array) -> Float64Array:
 
     The oracle's points, by rising bonus, are so in every resample: each is greatest in ``S + bonus * P`` query by query.
     """
+    first = points[:, 0].prod(axis=-1)
+    areas = first + _below_chords(points)
+    is_above = np.all(points >= -_TINY, axis=(1, 2))
+    is_concave = is_above & _falls_and_turns_right(points)
+    return np.where(is_concave, areas, np.nan)
+
+
+def _below_chords(points: Float64Array) -> Float64Array:
     polarity, similarity = points[..., 0], points[..., 1]
-    widths, drops = np.diff(polarity, axis=1), np.diff(similarity, axis=1)
-    turns = widths[:, :-1] * drops[:, 1:] - drops[:, :-1] * widths[:, 1:]
-    is_above = (points >= -_TINY).all(axis=(1, 2))
-    is_rising = (widths >= -_TINY).all(axis=1)
-    is_falling = (drops <= _TINY).all(axis=1)
-    turns_right = (turns <= _TINY).all(axis=1)
-    is_concave = is_above & is_rising & is_falling & turns_right
-    heights = (similarity[:, 1:] + similarity[:, :-1]) / 2
-    first = polarity[:, 0] * similarity[:, 0]
-    rest = np.sum(widths * heights, axis=1)
-    return np.where(is_concave, first + rest, np.nan)
+    widths = np.diff(polarity, axis=1)
+    left, right = similarity[:, :-1], similarity[:, 1:]
+    heights = (left + right) / 2
+    areas: Float64Array = np.sum(widths * heights, axis=1)
+    return areas
+
+
+def _falls_and_turns_right(points: Float64Array) -> NDArray[np.bool_]:
+    """In which resamples P rises from point to point, S falls, and what falls falls ever more steeply."""
+    steps = np.diff(points, axis=1)
+    widths, drops = steps[..., 0], steps[..., 1]
+    is_falling = np.all((widths >= -_TINY) & (drops <= _TINY), axis=1)
+    is_steeper = np.all(_turns(widths, drops) <= _TINY, axis=1)
+    found: NDArray[np.bool_] = is_falling & is_steeper
+    return found
+
+
+def _turns(widths: Float64Array, drops: Float64Array) -> Float64Array:
+    """Cross products of steps that follow one another, above 0 where a line turns left."""
+    down_after = widths[:, :-1] * drops[:, 1:]
+    down_before = drops[:, :-1] * widths[:, 1:]
+    return down_after - down_before
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ taken off. Notation, after :mod:`.seeds`: r runs, of which m are scored on the s
     v           v_a / r + (1 - l) v_a (1 / m - 1 / r), the variance by seeds of what is left, which is v_a / r for m = r
 """
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -78,6 +78,27 @@ class SeedNoise:
         found = self._by_key.get(key, self._of_all)[score]
         return found or self._of_all[score] or _UNKNOWN
 
+    def of_mean(self, key: Hashable, runs: int) -> tuple[Variance, Variance]:
+        """The variances of the means of P and of S over so many runs."""
+        return self.of(key, 0).seeds.over(runs), self.of(key, 1).seeds.over(runs)
+
+    def of_points(self, keys: Iterable[Hashable]) -> "PointNoise":
+        """Of points of these keys."""
+        found = [self.of(key, score) for key in keys for score in (0, 1)]
+        variance = np.array([each.seeds.value for each in found])
+        reliability = np.array([each.reliability for each in found])
+        degrees = min(each.seeds.degrees for each in found)
+        return PointNoise(variance.reshape(-1, 2), reliability.reshape(-1, 2), degrees)
+
+
+@dataclass(frozen=True)
+class PointNoise:
+    """The variances of one run's P and S by its seed (points, 2), how reliably runs differ, the least degrees of freedom."""
+
+    variance: Float64Array
+    reliability: Float64Array
+    degrees: float
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -85,6 +106,10 @@ class Trained:
 
     configurations: Sequence[Scored]
     noise: SeedNoise
+
+    @property
+    def num_points(self) -> int:
+        return sum(len(each.scores) for each in self.configurations)
 
 
 def noise_text(*, has_seeds: bool) -> str:
@@ -94,15 +119,17 @@ def noise_text(*, has_seeds: bool) -> str:
 
 def _pooled(configurations: Sequence[Replicated], key: Hashable | None) -> list[RunNoise | None]:
     """Of P and of S, over the points of one key, or over all."""
+    return [_pooled_score(configurations, key, score) for score in (0, 1)]
+
+
+def _pooled_score(configurations: Sequence[Replicated], key: Hashable | None, score: int) -> RunNoise | None:
     chosen = []
     for each in configurations:
         rows = [row for row, name in enumerate(each.keys) if key is None or name == key]
-        if rows:
-            chosen.append(each.scores[:, rows])
-    return [
-        seeds.of_runs([[scores[:, row, score] for row in range(scores.shape[1])] for scores in chosen])
-        for score in (0, 1)
-    ]
+        of_points = [each.scores[:, row, score] for row in rows]
+        if of_points:
+            chosen.append(of_points)
+    return seeds.of_runs(chosen)
 
 
 def intervals(
@@ -112,24 +139,26 @@ def intervals(
 
     ``reference`` (2, queries): scores of the reference encoder, which is not trained, so that it has no seeds.
     """
-    return [
-        [_of_point(each.scores[:, row], key, noise, reference, level) for row, key in enumerate(each.keys)]
-        for each in configurations
-    ]
+    found = []
+    for each in configurations:
+        of_points = []
+        for row, key in enumerate(each.keys):
+            scores = each.scores[:, row]
+            of_points.append(_of_point(scores, noise.of_mean(key, each.runs), reference, level))
+        found.append(of_points)
+    return found
 
 
 def _of_point(
-    scores: Float64Array, key: Hashable, noise: SeedNoise, reference: Float64Array | None, level: float
+    scores: Float64Array, by_seeds: tuple[Variance, Variance], reference: Float64Array | None, level: float
 ) -> ScoreIntervals:
-    """``scores`` (runs, 2, queries) of one operating point."""
-    runs = len(scores)
-    of_polarity, of_similarity = (noise.of(key, score).seeds.over(runs) for score in (0, 1))
-    polarity = _of_mean(scores[:, 0], of_polarity, level).within(0, 1)
-    similarity = _of_mean(scores[:, 1], of_similarity, level).within(-1, 1)
+    """``scores`` (runs, 2, queries) of one operating point; ``by_seeds`` are the variances of its mean P and S."""
+    polarity = _of_mean(scores[:, 0], by_seeds[0], level)
+    similarity = _of_mean(scores[:, 1], by_seeds[1], level)
     retention = None
     if reference is not None and reference[1].mean():
-        retention = _of_retention(scores[:, 1], reference[1], of_similarity, level)
-    return ScoreIntervals(polarity, similarity, retention)
+        retention = _of_retention(scores[:, 1], reference[1], by_seeds[1], level)
+    return ScoreIntervals(polarity.within(0, 1), similarity.within(-1, 1), retention)
 
 
 def _of_mean(scores: Float64Array, by_seeds: Variance, level: float) -> Interval:
@@ -154,35 +183,50 @@ def noise_of(trained: Trained, untrained: Float64Array, seed: int, resamples: in
     ``untrained`` (points, 2, queries): the reference encoder and the oracle.
     """
     rng = np.random.default_rng([seed, 1])
-    scores, deviations, degrees = [], [], []
-    for each in trained.configurations:
-        effect = _SeedEffect.of(each, trained.noise)
-        scores.append(each.scores - effect.luck[..., None])
-        deviations.append(seeds.drawn_deviations(each.configuration.run_means, effect.sizes, rng, resamples))
-        degrees.append(effect.degrees)
-    by_queries = Noise.of_queries(np.concatenate([*scores, untrained]), seed, resamples)
+    effects = [_SeedEffect.of(each, trained.noise) for each in trained.configurations]
+    scores = [effect.without_luck for effect in effects]
+    scores.append(untrained)
+    deviations = [effect.drawn(rng, resamples) for effect in effects]
     resting = np.zeros((resamples, len(untrained), 2))
-    drawn = SeedDraws(np.concatenate([*deviations, resting], axis=1), min(degrees))
-    return Noise(by_queries.means, by_queries.resampled, by_queries.num_queries, drawn)
+    deviations.append(resting)
+    degrees = min(effect.degrees for effect in effects)
+    by_queries = Noise.of_queries(np.concatenate(scores), seed, resamples)
+    by_seeds = SeedDraws(np.concatenate(deviations, axis=1), degrees)
+    return replace(by_queries, seeds=by_seeds)
 
 
 @dataclass(frozen=True)
 class _SeedEffect:
     """What seeds are expected to have added to points (points, 2), and the deviations of what is not known of it."""
 
+    scored: Scored
     luck: Float64Array
     sizes: Float64Array
     degrees: float
 
     @classmethod
     def of(cls, scored: Scored, noise: SeedNoise) -> "_SeedEffect":
-        means = scored.configuration.run_means
-        found = [noise.of(key, score) for key in scored.configuration.keys for score in (0, 1)]
-        by_seed = np.array([each.seeds.value for each in found]).reshape(-1, 2)
-        reliability = np.array([each.reliability for each in found]).reshape(-1, 2)
-        of_scored = np.stack([means[list(runs), row].mean(axis=0) for row, runs in enumerate(scored.runs)])
-        luck = reliability * (of_scored - means.mean(axis=0))
-        num_scored = np.array([len(runs) for runs in scored.runs])
-        unseen = (1 - reliability) * (1 / num_scored - 1 / len(means))[:, None]
-        variances = by_seed * (1 / len(means) + unseen)
-        return cls(luck, np.sqrt(variances), min(each.seeds.degrees for each in found))
+        found = noise.of_points(scored.configuration.keys)
+        luck = found.reliability * _ahead(scored)
+        per_run = 1 / scored.configuration.runs
+        per_scored = np.array([[1 / len(runs)] for runs in scored.runs])
+        unseen = (1 - found.reliability) * (per_scored - per_run)
+        variances = found.variance * (per_run + unseen)
+        return cls(scored, luck, np.sqrt(variances), found.degrees)
+
+    @property
+    def without_luck(self) -> Float64Array:
+        """The scores (points, 2, queries) less what the seeds are expected to have added."""
+        return self.scored.scores - self.luck[..., None]
+
+    def drawn(self, rng: np.random.Generator, draws: int) -> Float64Array:
+        """Deviations (draws, points, 2) by seeds."""
+        return seeds.drawn_deviations(self.scored.configuration.run_means, self.sizes, rng, draws)
+
+
+def _ahead(scored: Scored) -> Float64Array:
+    """By how much the runs that were scored are better than all of the configuration's, on dev (points, 2)."""
+    means = scored.configuration.run_means
+    of_scored = [means[list(runs), row].mean(axis=0) for row, runs in enumerate(scored.runs)]
+    ahead: Float64Array = np.stack(of_scored) - means.mean(axis=0)
+    return ahead

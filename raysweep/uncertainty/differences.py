@@ -40,13 +40,15 @@ def paired(differences: Sequence[Float64Array], level: float = LEVEL) -> tuple[D
 
 def _p_value(differences: Float64Array) -> float:
     num_queries = len(differences)
-    mean = abs(float(differences.mean()))
     if num_queries < 2:
         return 1.0
-    error = float(differences.std(ddof=1)) / math.sqrt(num_queries)
+    mean = abs(float(differences.mean()))
+    deviation = float(differences.std(ddof=1))
+    error = deviation / math.sqrt(num_queries)
     if not error:
         return 0.0 if mean else 1.0
-    return float(2 * stdtr(num_queries - 1, -mean / error))
+    one_sided = stdtr(num_queries - 1, -mean / error)
+    return float(2 * one_sided)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -54,11 +56,13 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
     The i-th least of m is multiplied by m - i + 1, and none is less than the one before it.
     """
-    values = np.asarray(p_values, dtype=np.float64)
-    order = np.argsort(values, kind="stable")
-    factors = np.arange(len(values), 0, -1)
-    rising = np.maximum.accumulate(values[order] * factors)
-    adjusted = np.empty_like(values)
-    adjusted[order] = np.minimum(rising, 1.0)
-    found: list[float] = adjusted.tolist()
-    return found
+    count = len(p_values)
+    adjusted = [1.0] * count
+    greatest = 0.0
+    rising = np.argsort(p_values, kind="stable")
+    for rank, index in enumerate(rising.tolist()):
+        factor = count - rank
+        multiplied = min(p_values[index] * factor, 1.0)
+        greatest = max(greatest, multiplied)
+        adjusted[index] = greatest
+    return adjusted

@@ -1,8 +1,9 @@
 """What can be said of a front on one split, given the per-query scores of its members and of what it is compared with."""
 
+import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -109,21 +110,31 @@ class FrontScores:
         others = [] if self.reference is None else [self.reference]
         return sorted({*self.members, *self.oracle, *self.floor, *others})
 
+    @property
+    def other_rivals(self) -> list[int]:
+        """The rows of rivals that are no members."""
+        members = set(self.members)
+        return [row for row in self.rivals if row not in members]
+
+    def among_judged(self, rows: Iterable[int]) -> list[int]:
+        """Where these rows are among :attr:`judged`."""
+        place = {row: index for index, row in enumerate(self.judged)}
+        return [place[row] for row in rows]
+
     def only_judged(self) -> "FrontScores":
         """Without those that are rivals only."""
         rows = self.judged
-        place = {row: index for index, row in enumerate(rows)}
-        return FrontScores(
+        members = self.among_judged(self.members)
+        return replace(
+            self,
             names=[self.names[row] for row in rows],
             scores=self.scores[rows],
-            members=[place[row] for row in self.members],
-            counting=[place[row] for row in self.counting],
-            rivals=[place[row] for row in self.members],
-            reference=None if self.reference is None else place[self.reference],
-            oracle=[place[row] for row in self.oracle],
-            floor=[place[row] for row in self.floor],
-            least=self.least,
-            trained=self.trained,
+            members=members,
+            counting=self.among_judged(self.counting),
+            rivals=members,
+            reference=None if self.reference is None else rows.index(self.reference),
+            oracle=self.among_judged(self.oracle),
+            floor=self.among_judged(self.floor),
         )
 
 
@@ -134,19 +145,31 @@ def assess(front: FrontScores, seed: int, resamples: int = RESAMPLES) -> FrontUn
     stability = _stability(front, drawn, of_all)
     judged = front.only_judged()
     noise = Noise(judged.scores.mean(axis=-1), of_all, drawn.num_queries)
-    shares = _knee_shares(judged, noise)
-    region = _region(shares)
+    knee_shares = _knee_shares(judged, noise)
+    region = _region(knee_shares)
+    of_points = {name: _score_intervals(front, row) for row, name in enumerate(front.names)}
     members = {}
     for row in judged.members:
-        known = _score_intervals(judged, row)
         name = judged.names[row]
+        known = of_points.pop(name)
         members[name] = PointUncertainty(
-            known.polarity, known.similarity, known.retention, stability[name], shares.get(row, 0.0), row in region
+            polarity=known.polarity,
+            similarity=known.similarity,
+            retention=known.retention,
+            stability=stability[name],
+            knee_share=knee_shares.get(row, 0.0),
+            in_knee_region=row in region,
         )
-    others = {name: _score_intervals(front, row) for row, name in enumerate(front.names) if name not in members}
     hypervolume, share, floor = _areas(judged, noise, seed)
-    num_compared, has_seeds = len(front.rivals), front.trained is not None
-    return FrontUncertainty(members, others, hypervolume, share, floor, num_compared=num_compared, has_seeds=has_seeds)
+    return FrontUncertainty(
+        members=members,
+        others=of_points,
+        hypervolume=hypervolume,
+        share=share,
+        floor=floor,
+        num_compared=len(front.rivals),
+        has_seeds=front.trained is not None,
+    )
 
 
 def _score_intervals(front: FrontScores, row: int) -> ScoreIntervals:
@@ -161,18 +184,19 @@ def _score_intervals(front: FrontScores, row: int) -> ScoreIntervals:
 
 def _stability(front: FrontScores, drawn: Resamples, of_judged: Float64Array) -> dict[PointName, float]:
     """Of each member. There may be many thousand rivals: they are compared in blocks, each with all members."""
-    place = {row: index for index, row in enumerate(front.judged)}
-    members = np.array(front.members, dtype=np.int64)
-    of_members = of_judged[:, [place[row] for row in front.members]]
+    of_members = of_judged[:, front.among_judged(front.members)]
     is_off = ~memberships(of_members)
-    on_front = set(front.members)
-    others = np.array([row for row in front.rivals if row not in on_front], dtype=np.int64)
-    for start in range(0, len(others), _RIVALS_AT_ONCE):
-        rows = others[start : start + _RIVALS_AT_ONCE]
+    for rows in _blocks(front.other_rivals):
         of_rivals = drawn.means(front.scores[rows])
         is_off |= dominated(of_members, of_rivals)
-    stable = (~is_off).mean(axis=0)
-    return {front.names[row]: float(share) for row, share in zip(members, stable, strict=True)}
+    shares = np.mean(~is_off, axis=0)
+    names = [front.names[row] for row in front.members]
+    return dict(zip(names, shares.tolist(), strict=True))
+
+
+def _blocks(rows: Sequence[int]) -> Iterator[Sequence[int]]:
+    for start in range(0, len(rows), _RIVALS_AT_ONCE):
+        yield rows[start : start + _RIVALS_AT_ONCE]
 
 
 def _knee_shares(front: FrontScores, noise: Noise) -> dict[int, float]:
@@ -211,12 +235,23 @@ class _Compared:
         """The members that count, or their configurations where the noise of seeds is known."""
         if front.trained is None:
             return cls(noise, front.counting, reference, front.oracle, front.floor)
-        untrained = front.scores[[reference, *front.oracle, *front.floor]]
-        of_seeds = noise_of(front.trained, untrained, seed, len(noise.resampled))
-        at = sum(len(each.scores) for each in front.trained.configurations)
-        after_oracle = at + 1 + len(front.oracle)
-        after_floor = after_oracle + len(front.floor)
-        return cls(of_seeds, range(at), at, range(at + 1, after_oracle), range(after_oracle, after_floor))
+        rows = [reference, *front.oracle, *front.floor]
+        untrained = front.scores[rows]
+        resamples = len(noise.resampled)
+        of_seeds = noise_of(front.trained, untrained, seed, resamples)
+        trained, of_reference, oracle, floor = _consecutive(
+            front.trained.num_points,
+            1,
+            len(front.oracle),
+            len(front.floor),
+        )
+        return cls(of_seeds, trained, of_reference[0], oracle, floor)
+
+
+def _consecutive(*sizes: int) -> list[range]:
+    """Ranges of these sizes, the first from 0."""
+    ends = itertools.accumulate(sizes)
+    return [range(end - size, end) for size, end in zip(sizes, ends, strict=True)]
 
 
 def _areas(front: FrontScores, noise: Noise, seed: int) -> tuple[Interval | None, Interval | None, Floor | None]:
@@ -225,16 +260,20 @@ def _areas(front: FrontScores, noise: Noise, seed: int) -> tuple[Interval | None
         return None, None, None
     found = _Compared.of(front, noise, front.reference, seed)
     area = FrontArea(found.front, found.reference)
-    hypervolume = _not_below_zero(found.noise.interval(area))
-    share = floor = None
-    if found.oracle:
-        limit = HullArea(found.oracle, found.reference, front.least)
-        share = _not_below_zero(found.noise.interval(Share(area, limit)))
-    if found.floor:
-        gain = Gain(area, FrontArea(found.floor, found.reference))
-        floor = Floor(found.noise.estimate(gain), found.noise.interval(gain))
-    return hypervolume, share, floor
+    hypervolume = found.noise.interval(area).within(0.0, np.inf)
+    return hypervolume, _share(found, area, front.least), _floor(found, area)
 
 
-def _not_below_zero(found: Interval) -> Interval:
-    return found.within(0.0, np.inf)
+def _share(found: _Compared, area: FrontArea, least: Pair) -> Interval | None:
+    if not found.oracle:
+        return None
+    limit = HullArea(found.oracle, found.reference, least)
+    return found.noise.interval(Share(area, limit)).within(0.0, np.inf)
+
+
+def _floor(found: _Compared, area: FrontArea) -> Floor | None:
+    if not found.floor:
+        return None
+    of_floor = FrontArea(found.floor, found.reference)
+    gain = Gain(area, of_floor)
+    return Floor(found.noise.estimate(gain), found.noise.interval(gain))

@@ -12,13 +12,19 @@ def memberships(points: Float64Array) -> NDArray[np.bool_]:
     """Which of the points (resamples, points, 2) are on their resample's front; of exactly equal points the first."""
     polarity, similarity = points[..., 0], points[..., 1]
     order = np.lexsort((-similarity, -polarity), axis=-1)  # stable, so equal points keep their order
-    falling = np.take_along_axis(similarity, order, axis=-1)
-    best_so_far = np.maximum.accumulate(falling, axis=-1)
-    best_before = np.full_like(falling, -np.inf)
-    best_before[:, 1:] = best_so_far[:, :-1]
-    found = np.empty(falling.shape, dtype=np.bool_)
-    np.put_along_axis(found, order, falling > best_before, axis=-1)
+    in_order = np.take_along_axis(similarity, order, axis=-1)
+    is_better = in_order > _best_before(in_order)
+    found = np.empty_like(is_better)
+    np.put_along_axis(found, order, is_better, axis=-1)
     return found
+
+
+def _best_before(scores: Float64Array) -> Float64Array:
+    """The greatest of all scores (resamples, points) before each one."""
+    best_so_far = np.maximum.accumulate(scores, axis=-1)
+    best_before = np.full_like(scores, -np.inf)
+    best_before[:, 1:] = best_so_far[:, :-1]
+    return best_before
 
 
 def dominated(members: Float64Array, others: Float64Array) -> NDArray[np.bool_]:
@@ -26,25 +32,38 @@ def dominated(members: Float64Array, others: Float64Array) -> NDArray[np.bool_]:
 
     Means of the same scores that two products of matrices gave differ by rounding, and count as equal.
     """
-    polarities, similarities = (np.ascontiguousarray(others[..., score]) for score in (0, 1))
+    polarities = np.ascontiguousarray(others[..., 0])
+    similarities = np.ascontiguousarray(others[..., 1])
     found = np.empty(members.shape[:2], dtype=np.bool_)
     for index in range(members.shape[1]):
-        polarity, similarity = (members[:, index, score, None] for score in (0, 1))
-        dominates = polarities > polarity + _ROUNDING
-        dominates |= similarities > similarity + _ROUNDING
-        dominates &= polarities >= polarity - _ROUNDING
-        dominates &= similarities >= similarity - _ROUNDING
+        dominates = _dominates(polarities, similarities, members[:, index])
         found[:, index] = dominates.any(axis=1)
+    return found
+
+
+def _dominates(polarities: Float64Array, similarities: Float64Array, member: Float64Array) -> NDArray[np.bool_]:
+    """Which of the others (resamples, others) dominate the member (resamples, 2). In place, since there are many."""
+    polarity, similarity = member[:, None, 0], member[:, None, 1]
+    found: NDArray[np.bool_] = polarities > polarity + _ROUNDING
+    found |= similarities > similarity + _ROUNDING
+    found &= polarities >= polarity - _ROUNDING
+    found &= similarities >= similarity - _ROUNDING
     return found
 
 
 def hypervolumes(points: Float64Array, references: Float64Array) -> Float64Array:
     """The areas (resamples,) that the points (resamples, points, 2) dominate above ``references`` (resamples, 2)."""
     above = points - references[:, None, :]
-    above[(above <= 0).any(axis=-1)] = 0.0  # adds nothing
-    order = np.argsort(-above[..., 0], axis=-1)
-    polarity = np.take_along_axis(above[..., 0], order, axis=-1)
-    similarity = np.take_along_axis(above[..., 1], order, axis=-1)
+    adds_nothing = np.any(above <= 0, axis=-1)
+    above[adds_nothing] = 0.0
+    return _areas_above_zero(above)
+
+
+def _areas_above_zero(points: Float64Array) -> Float64Array:
+    """Strips of falling P, each as high as the best S so far has risen."""
+    order = np.argsort(-points[..., 0], axis=-1)
+    in_order = np.take_along_axis(points, order[..., None], axis=1)
+    polarity, similarity = in_order[..., 0], in_order[..., 1]
     best_so_far = np.maximum.accumulate(similarity, axis=-1)
     rises = np.diff(best_so_far, axis=-1, prepend=0.0)
     areas: Float64Array = np.sum(polarity * rises, axis=-1)
@@ -53,15 +72,20 @@ def hypervolumes(points: Float64Array, references: Float64Array) -> Float64Array
 
 def knees(points: Float64Array) -> NDArray[np.int64]:
     """Index (resamples,) of the knee of the front of each resample's points (resamples, points, 2), points >= 1."""
-    on_front = memberships(points)
-    outside = ~on_front[..., None]
-    least = np.where(outside, np.inf, points).min(axis=1, keepdims=True)
-    most = np.where(outside, -np.inf, points).max(axis=1, keepdims=True)
-    spread = most - least
-    unit = np.where(spread > 0, spread, 1.0)
-    beyond = ((points - least) / unit).sum(axis=-1)
-    beyond[~on_front] = -np.inf
-    tied = beyond >= beyond.max(axis=1, keepdims=True) - 1e-9
-    products = np.where(tied, points.prod(axis=-1), -np.inf)
+    beyond = _beyond_chord(points, memberships(points))
+    farthest = beyond.max(axis=1, keepdims=True)
+    is_tied = beyond >= farthest - 1e-9
+    products = np.where(is_tied, points.prod(axis=-1), -np.inf)
     best: NDArray[np.int64] = products.argmax(axis=1)
     return best
+
+
+def _beyond_chord(points: Float64Array, on_front: NDArray[np.bool_]) -> Float64Array:
+    """How far each point (resamples, points) is beyond the chord of its front, scaled to that; none off the front."""
+    of_front = on_front[..., None]
+    least = np.where(of_front, points, np.inf).min(axis=1, keepdims=True)
+    most = np.where(of_front, points, -np.inf).max(axis=1, keepdims=True)
+    spread = most - least
+    unit = np.where(spread > 0, spread, 1.0)
+    scaled = (points - least) / unit
+    return np.where(on_front, scaled.sum(axis=-1), -np.inf)

@@ -27,6 +27,11 @@ class SeedDraws:
     deviations: Float64Array
     degrees: float
 
+    def variance(self, functional: Functional, means: Float64Array) -> Variance:
+        """That of what points of these means (points, 2) are worth."""
+        drawn = functional(means + self.deviations)
+        return Variance(float(drawn.var(ddof=1)), self.degrees)
+
 
 @dataclass(frozen=True)
 class Noise:
@@ -49,15 +54,16 @@ class Noise:
     def interval(self, functional: Functional, level: float = LEVEL) -> Interval:
         """Of what the same points are worth at their true scores."""
         estimate = self.estimate(functional)
-        by_queries = functional(self.resampled)
-        variance = self._of_queries(by_queries)
-        drawn = by_queries
+        drawn = functional(self.resampled)
+        variance = self._of_queries(drawn)
         if self.seeds is not None:
-            by_seeds = functional(self.means + self.seeds.deviations)
-            variance += Variance(float(by_seeds.var(ddof=1)), self.seeds.degrees)
-            drawn = functional(self.resampled + self.seeds.deviations)
+            moved = self.resampled + self.seeds.deviations
+            drawn = functional(moved)
+            variance += self.seeds.variance(functional, self.means)
         bias = float(drawn.mean()) - estimate
-        return interval.around(estimate - bias, variance.value + bias**2, variance.degrees, level)
+        corrected = estimate - bias
+        squared_error = variance.value + bias**2
+        return interval.around(corrected, squared_error, variance.degrees, level)
 
     def _of_queries(self, drawn: Float64Array) -> Variance:
         """A bootstrap's variance is one over n queries, and an unbiased one is over n - 1."""

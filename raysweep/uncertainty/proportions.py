@@ -58,20 +58,21 @@ def z_test(one: Proportion, other: Proportion) -> ZTest | None:
     """Of the rows' difference. A row whose design effect is not known has the other's; None where neither is known."""
     effect = one.design_effect or other.design_effect
     other_effect = other.design_effect or effect
-    num_sentences = one.num_sentences + other.num_sentences
     num_alike = one.share * one.num_sentences + other.share * other.num_sentences
-    together = num_alike / num_sentences
+    together = num_alike / (one.num_sentences + other.num_sentences)
     of_one = together * (1 - together)
     if effect is None or other_effect is None or not of_one:
         return None
+    binomial = of_one / one.num_sentences
+    other_binomial = of_one / other.num_sentences
+    independent = binomial + other_binomial
+    variance = effect * binomial + other_effect * other_binomial
     difference = one.share - other.share
-    binomial = of_one / one.num_sentences + of_one / other.num_sentences
-    variance = effect * of_one / one.num_sentences + other_effect * of_one / other.num_sentences
     z = difference / math.sqrt(variance)
     return ZTest(
         difference=difference,
-        binomial_z=difference / math.sqrt(binomial),
-        design_effect=variance / binomial,
+        binomial_z=difference / math.sqrt(independent),
+        design_effect=variance / independent,
         z=z,
         p_value=float(2 * ndtr(-abs(z))),
     )

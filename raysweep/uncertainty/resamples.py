@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from raysweep.metrics.arrays import Float64Array
 
@@ -48,9 +49,17 @@ class Resamples:
         for start in range(0, self.count, at_once):
             size = min(at_once, self.count - start)
             drawn = rng.integers(self.num_queries, size=(size, self.num_queries))
-            drawn += self.num_queries * np.arange(size)[:, None]
-            counts = np.bincount(drawn.ravel(), minlength=size * self.num_queries)
-            yield counts.reshape(size, self.num_queries) / self.num_queries
+            yield _shares(drawn)
+
+
+def _shares(drawn: NDArray[np.int64]) -> Float64Array:
+    """Which part of each resample (resamples, queries) every query is, by the queries that were drawn."""
+    size, num_queries = drawn.shape
+    first = num_queries * np.arange(size)
+    cells = drawn + first[:, None]
+    counts = np.bincount(cells.ravel(), minlength=drawn.size)
+    shares: Float64Array = counts.reshape(drawn.shape) / num_queries
+    return shares
 
 
 def resampled_means(scores: Float64Array, seed: int, resamples: int = RESAMPLES) -> Float64Array:

@@ -74,17 +74,20 @@ def of_runs(configurations: Sequence[Sequence[Float64Array]]) -> RunNoise | None
     A configuration is the scores (runs, queries) of each of its points that are pooled, which have their seeds in common:
     they are averaged, and count as one.
     """
-    found, degrees = [], []
+    found: list[Float64Array] = []
+    degrees: list[int] = []
     for points in configurations:
-        runs = len(points[0])
-        if runs > 1:
+        spare = len(points[0]) - 1
+        if spare:
             parts = [_of_one(scores) for scores in points]
             found.append(np.mean(parts, axis=0))
-            degrees.append(runs - 1)
+            degrees.append(spare)
     if not found:
         return None
-    by_seed, rest = np.average(found, axis=0, weights=degrees)
-    return RunNoise(Variance(max(float(by_seed), 0.0), sum(degrees)), float(rest))
+    by_seed, rest = np.average(found, axis=0, weights=degrees).tolist()
+    not_negative = max(by_seed, 0.0)
+    variance = Variance(not_negative, sum(degrees))
+    return RunNoise(variance, rest)
 
 
 def _of_one(scores: Float64Array) -> tuple[float, float]:

@@ -15,6 +15,7 @@ from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.pareto import non_dominated
 from raysweep.uncertainty import interval
 from raysweep.uncertainty.interval import LEVEL, Interval
+from raysweep.uncertainty.seeds import of_queries
 
 FOLDS = 10
 REPEATS = 5
@@ -60,18 +61,25 @@ def optimism(candidates: Float64Array, seed: int, select: Selection = non_domina
 def _gains_by_fold(
     candidates: Float64Array, dealt: NDArray[np.int64], folds: int, select: Selection
 ) -> list[Float64Array]:
-    num_queries = len(dealt)
-    in_fold = dealt[:, None] == np.arange(folds)
-    sizes = in_fold.sum(axis=0)
-    sums = candidates @ in_fold.astype(np.float64)  # (points, 2, folds)
-    totals = sums.sum(axis=-1)
+    inside, outside = _means_by_fold(candidates, dealt, folds)
     gains = []
     for fold in range(folds):
-        inside = sums[..., fold] / sizes[fold]
-        outside = (totals - sums[..., fold]) / (num_queries - sizes[fold])
-        selected = select(outside)
-        gains.append((outside[selected] - inside[selected]).mean(axis=0))
+        selected = select(outside[fold])
+        gain = outside[fold][selected] - inside[fold][selected]
+        gains.append(gain.mean(axis=0))
     return gains
+
+
+def _means_by_fold(candidates: Float64Array, dealt: NDArray[np.int64], folds: int) -> tuple[Float64Array, Float64Array]:
+    """Means (folds, points, 2) over the queries in each fold, and over all others."""
+    in_fold = dealt[:, None] == np.arange(folds)
+    num_inside = in_fold.sum(axis=0)
+    num_outside = len(dealt) - num_inside
+    sums = candidates @ in_fold.astype(np.float64)
+    totals = sums.sum(axis=-1, keepdims=True)
+    inside = sums / num_inside
+    outside = (totals - sums) / num_outside
+    return np.moveaxis(inside, -1, 0), np.moveaxis(outside, -1, 0)
 
 
 def split_drop(
@@ -88,12 +96,6 @@ def split_drop(
 
 def between_splits(dev: Float64Array, test: Float64Array, level: float = LEVEL) -> Interval:
     """Welch's interval (1947) of the difference of two means over different queries."""
-    if min(len(dev), len(test)) < 2:
-        return interval.EVERYTHING
-    parts = [(float(scores.var(ddof=1)) / len(scores), len(scores) - 1) for scores in (dev, test)]
-    variance = sum(part for part, _ in parts)
     estimate = float(dev.mean() - test.mean())
-    if not variance:
-        return Interval(estimate, estimate)
-    degrees = variance**2 / sum(part**2 / spare for part, spare in parts)
-    return interval.around(estimate, variance, degrees, level)
+    variance = of_queries(dev[None]) + of_queries(test[None])
+    return interval.around(estimate, variance.value, variance.degrees, level)
