@@ -20,7 +20,7 @@ from raysweep.uncertainty.resamples import RESAMPLES, Resamples
 PointName = tuple[int | None, int | None, str, float | None]
 """Trial, step, kind and value of a point; no trial and step of what no trial made."""
 
-_RIVALS_AT_ONCE = 1000  # of a block of resamples by rivals: 16 MB
+_POINTS_AT_ONCE = 1000  # of a block of resamples by rivals: 16 MB
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def assess(front: FrontScores, seed: int, resamples: int = RESAMPLES) -> FrontUn
     noise = Noise(judged.scores.mean(axis=-1), of_all, drawn.num_queries)
     knee_shares = _knee_shares(judged, noise)
     region = _region(knee_shares)
-    of_points = {name: _score_intervals(front, row) for row, name in enumerate(front.names)}
+    of_points = _score_intervals(front)
     members = {}
     for row in judged.members:
         name = judged.names[row]
@@ -172,14 +172,27 @@ def assess(front: FrontScores, seed: int, resamples: int = RESAMPLES) -> FrontUn
     )
 
 
-def _score_intervals(front: FrontScores, row: int) -> ScoreIntervals:
-    polarity, similarity = front.scores[row]
-    retention = None
-    if front.reference is not None:
-        retention = interval.of_ratio(similarity, front.scores[front.reference, 1]).within(-np.inf, 1)
-    return ScoreIntervals(
-        interval.of_mean(polarity).within(0, 1), interval.of_mean(similarity).within(-1, 1), retention
-    )
+def _score_intervals(front: FrontScores) -> dict[PointName, ScoreIntervals]:
+    """Of all points, a block at a time."""
+    found: dict[PointName, ScoreIntervals] = {}
+    for rows in _blocks(range(len(front.names))):
+        polarity = front.scores[rows, 0]
+        similarity = front.scores[rows, 1]
+        polarities = [each.within(0, 1) for each in interval.of_means(polarity)]
+        similarities = [each.within(-1, 1) for each in interval.of_means(similarity)]
+        retentions = _retentions(similarity, front)
+        names = [front.names[row] for row in rows]
+        of_block = map(ScoreIntervals, polarities, similarities, retentions)
+        found |= zip(names, of_block, strict=True)
+    return found
+
+
+def _retentions(similarity: Float64Array, front: FrontScores) -> Sequence[Interval | None]:
+    """Of S (points, queries); None each where that of the reference is not known."""
+    if front.reference is None:
+        return [None] * len(similarity)
+    ratios = interval.of_ratios(similarity, front.scores[front.reference, 1])
+    return [ratio.within(-np.inf, 1) for ratio in ratios]
 
 
 def _stability(front: FrontScores, drawn: Resamples, of_judged: Float64Array) -> dict[PointName, float]:
@@ -195,8 +208,8 @@ def _stability(front: FrontScores, drawn: Resamples, of_judged: Float64Array) ->
 
 
 def _blocks(rows: Sequence[int]) -> Iterator[Sequence[int]]:
-    for start in range(0, len(rows), _RIVALS_AT_ONCE):
-        yield rows[start : start + _RIVALS_AT_ONCE]
+    for start in range(0, len(rows), _POINTS_AT_ONCE):
+        yield rows[start : start + _POINTS_AT_ONCE]
 
 
 def _knee_shares(front: FrontScores, noise: Noise) -> dict[int, float]:

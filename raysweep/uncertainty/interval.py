@@ -57,21 +57,37 @@ def t_quantile(degrees: float, level: float = LEVEL) -> float:
 
 def of_mean(scores: Float64Array, level: float = LEVEL) -> Interval:
     """The t interval of the mean of ``scores`` (queries,)."""
-    return around(float(scores.mean()), _variance_of_mean(scores), len(scores) - 1, level)
+    return of_means(scores[None], level)[0]
+
+
+def of_means(scores: Float64Array, level: float = LEVEL) -> list[Interval]:
+    """Those of several points' means, of ``scores`` (points, queries)."""
+    return _all_around(scores.mean(axis=-1), scores, level)
 
 
 def of_ratio(scores: Float64Array, unit: Float64Array, level: float = LEVEL) -> Interval:
-    """The interval of the mean of ``scores`` over the mean of ``unit``, both (queries,) and of the same queries.
+    """The interval of the mean of ``scores`` over the mean of ``unit``, both (queries,) and of the same queries."""
+    return of_ratios(scores[None], unit, level)[0]
+
+
+def of_ratios(scores: Float64Array, unit: Float64Array, level: float = LEVEL) -> list[Interval]:
+    """Those of several points, of ``scores`` (points, queries).
 
     The ratio is linearised (Cochran, "Sampling Techniques", 1977, chapter 6), so that what a query does to both counts once.
     """
     mean_unit = float(unit.mean())
     if not mean_unit:
-        return EVERYTHING
-    ratio = float(scores.mean()) / mean_unit
-    residuals = (scores - ratio * unit) / mean_unit
-    return around(ratio, _variance_of_mean(residuals), len(scores) - 1, level)
+        return [EVERYTHING] * len(scores)
+    ratios = scores.mean(axis=-1) / mean_unit
+    residuals = (scores - ratios[:, None] * unit) / mean_unit
+    return _all_around(ratios, residuals, level)
 
 
-def _variance_of_mean(scores: Float64Array) -> float:
-    return float(np.var(scores, ddof=1)) / len(scores) if len(scores) > 1 else math.inf
+def _all_around(estimates: Float64Array, scores: Float64Array, level: float) -> list[Interval]:
+    """By the variances of the means of ``scores`` (points, queries)."""
+    num_queries = scores.shape[-1]
+    if num_queries < 2:
+        return [EVERYTHING] * len(scores)
+    variances = np.var(scores, axis=-1, ddof=1) / num_queries
+    pairs = zip(estimates.tolist(), variances.tolist(), strict=True)
+    return [around(estimate, variance, num_queries - 1, level) for estimate, variance in pairs]
