@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raysweep.results.reader import load
-from raysweep.results.types import Point, Rung, Trial
+from raysweep.results.types import Calibration, Point, Rung, Trial
 from raysweep.storage import location
 from raysweep.storage.folder import Folder
 
@@ -107,6 +107,14 @@ class RunResults:
     def rungs(self) -> pd.DataFrame:
         """A row a rung: ``trial``, ``step``, ``examples_seen``, ``seconds`` since the trial began, the mean ``loss``."""
         return _frame(Rung, self._stored.rungs)
+
+    @property
+    def calibrations(self) -> pd.DataFrame:
+        """A row a rung and split of a softmax head: its ``temperature``, cross-entropy and calibration error.
+
+        Those before the temperature are ``cross_entropy_before`` and ``error_before``. Test has the front's rungs alone.
+        """
+        return _frame(Calibration, self._stored.calibrations)
 
     def front_figure(self) -> Picture:
         """Polarity against similarity: every point, the front, the reference encoder, the oracle front, the baselines."""

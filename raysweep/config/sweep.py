@@ -169,6 +169,11 @@ class PointsConfig(Frozen):
         [],
         description="places between the base model's weights (0) and the tuned ones (1); each costs another evaluation",
     )
+    calibrate: bool = Field(
+        True,
+        description="divide the logits of softmax heads by the temperature of least log loss on dev: class probabilities "
+        "that say how often they are right, which class_concat is best with",
+    )
 
 
 class EvaluationConfig(Frozen):

@@ -32,15 +32,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Head:
-    """A softmax head over unit embeddings: ``weight`` (classes, width), ``bias`` (classes,)."""
+    """A softmax head over unit embeddings: ``weight`` (classes, width), ``bias`` (classes,).
+
+    Both are divided by ``temperature`` already, which :mod:`raysweep.evaluation.calibration` fits.
+    """
 
     weight: Float32Array
     bias: Float32Array
+    temperature: float = 1.0
+
+    def at_temperature(self, temperature: float) -> "Head":
+        """This head with its logits divided by a temperature, beside any that it has."""
+        divisor = np.float32(temperature)
+        return Head(self.weight / divisor, self.bias / divisor, self.temperature * temperature)
+
+    def logits(self, embeddings: Float32Array) -> Float32Array:
+        """What a softmax turns into class probabilities, (n, classes), of unit embeddings (n, width).
+
+        As :func:`raysweep.training.losses.logits`.
+        """
+        scale = np.float32(self.weight.shape[1] ** 0.5)
+        found: Float32Array = embeddings @ (self.weight.T * scale) + self.bias
+        return found
 
     def probabilities(self, embeddings: Float32Array) -> Float32Array:
-        """Class probabilities (n, classes) of unit embeddings (n, width): see :func:`raysweep.training.losses.logits`."""
-        scale = np.float32(self.weight.shape[1] ** 0.5)
-        logits = embeddings @ (self.weight.T * scale) + self.bias
+        """Class probabilities (n, classes) of unit embeddings (n, width)."""
+        logits = self.logits(embeddings)
         powers = np.exp(logits - logits.max(axis=1, keepdims=True))
         result: Float32Array = (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
         return result
@@ -68,6 +85,12 @@ class Encoded:
     pool: Float32Array
     query_classes: Float32Array | None = None
     pool_classes: Float32Array | None = None
+
+    def under(self, head: Head | None) -> "Encoded":
+        """The same embeddings, with the class probabilities that a head gives them."""
+        if head is None:
+            return Encoded(self.queries, self.pool)
+        return Encoded(self.queries, self.pool, head.probabilities(self.queries), head.probabilities(self.pool))
 
 
 def wanted(grid: PointsConfig, *, has_head: bool) -> list[PointKey]:
@@ -98,9 +121,7 @@ def encode(tuned: TunedEncoder, evaluation: EvaluationSet) -> Encoded:
     pool = embed(tuned.model, tuned.tokens, evaluation.pool, batch_context=tuned.batch_context)
     if not (np.isfinite(queries).all() and np.isfinite(pool).all()):
         raise TrialDivergedError("the embeddings are no longer finite numbers")
-    if tuned.head is None:
-        return Encoded(queries, pool)
-    return Encoded(queries, pool, tuned.head.probabilities(queries), tuned.head.probabilities(pool))
+    return Encoded(queries, pool).under(tuned.head)
 
 
 def measure(

@@ -59,6 +59,6 @@ def fit(embeddings: Float32Array, labels: npt.NDArray[np.integer]) -> Head | Non
 def score(head: Head, evaluation: EvaluationSet, values: Sequence[float]) -> Mapping[float, Scores]:
     """Per-query scores of ``class_concat(g)`` of the reference encoder with this head, for each g of ``values``."""
     queries, pool = evaluation.reference_queries, evaluation.reference_pool
-    encoded = Encoded(queries, pool, head.probabilities(queries), head.probabilities(pool))
+    encoded = Encoded(queries, pool).under(head)
     scores = score_encoded(encoded, evaluation, [("class_concat", value) for value in values])
     return {value: scores["class_concat", value] for value in values}

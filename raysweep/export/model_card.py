@@ -25,7 +25,8 @@ from raysweep.report.notes import why_no_intervals
 from raysweep.report.summary import Member, Summary
 from raysweep.report.tables import kind_name, with_interval
 from raysweep.report.texts import objective_text
-from raysweep.results.types import Point, ScoredSplit, Trial
+from raysweep.results.types import Calibration, Point, ScoredSplit, Trial
+from raysweep.results.views import calibration_text
 from raysweep.training.trial import trial_seed
 from raysweep.version import __version__
 
@@ -300,11 +301,13 @@ def _origin_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
     config = facts.config
     seed = "unknown" if config is None else str(trial_seed(results.info.seed, config, facts.run))
     rung = next((each for each in results.rungs if (each.trial, each.step) == (point.trial, point.step)), None)
+    calibration = _calibration(facts)
     licences = {f"licence of the {name} model": model.licence for name, model in models.items()}
     rows: dict[str, Any] = {
         "sweep": f"{results.info.name}, with raysweep {results.info.version}; this card with {__version__}",
         "point": f"trial {point.trial}, rung {point.step}" + (f" of {trial.num_rungs}" if trial.num_rungs else ""),
         "operating point": f"{kind_name(point)}, width {point.width}",
+        **({} if calibration is None else {"class probabilities": f"on dev: {calibration_text(calibration)}"}),
         "examples seen": "unknown" if rung is None else f"{rung.examples_seen:,}",
         "training seconds": "unknown" if rung is None else f"{rung.seconds:,.0f}",
         "seeds": f"sweep {results.info.seed}, trial {seed}",
@@ -317,6 +320,15 @@ def _origin_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
     }
     lines = [f"| {name} | {_plain(str(value))} |" for name, value in rows.items()]
     return "\n".join(["## How it was made", "", "| | |", "|---|---|", *lines, ""])
+
+
+def _calibration(facts: CardFacts) -> Calibration | None:
+    """That of the head whose class probabilities are part of the model."""
+    if facts.point.kind != "class_concat":
+        return None
+    rung = (facts.point.trial, facts.point.step, "dev")
+    found = facts.summary.results.calibrations
+    return next((each for each in found if (each.trial, each.step, each.split) == rung), None)
 
 
 def _all_sources(data: DataConfig | None) -> Sequence[str]:

@@ -1,5 +1,6 @@
 """The report as Markdown."""
 
+from raysweep.report.calibration import CALIBRATION_TEXT, calibration_table
 from raysweep.report.comparison import probe_sentences
 from raysweep.report.notes import notes
 from raysweep.report.summary import Summary
@@ -42,6 +43,9 @@ def markdown(summary: Summary) -> str:
     if certainty.rows:
         text = "\n\n".join([CERTAINTY_TEXT, *trust_sentences(summary)])
         lines += _section("Certainty", certainty, text)
+    calibration = calibration_table(summary)
+    if calibration.rows:
+        lines += _section("Calibration", calibration, CALIBRATION_TEXT)
     if summary.baselines:
         text = "\n\n".join([BASELINES_TEXT, *probe_sentences(summary)])
         lines += _section("Baselines", baseline_table(summary), text)

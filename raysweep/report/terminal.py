@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from raysweep.report.calibration import calibration_lines
 from raysweep.report.comparison import baseline_lines
 from raysweep.report.summary import SPLITS, Area, Summary
 from raysweep.report.tables import TextTable, front_table, show, show_area, show_interval, show_share
@@ -59,6 +60,7 @@ def _caption_lines(summary: Summary, front: TextTable) -> Iterator[str]:
     for split, reference in summary.references.items():
         scores = f"P {show(reference.polarity)}, S {show(reference.similarity)}"
         yield f"R on {split}: {scores}"
+    yield from calibration_lines(summary)
     yield from baseline_lines(summary)
     for split, area in summary.areas.items():
         yield f"hypervolume on {split}: {_area(area, summary.uncertainty.get(split))}"

@@ -29,7 +29,19 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import TypeAdapter, ValidationError
 
 from raysweep.errors import InputError
-from raysweep.results.types import SCHEMA, Cost, GuardScore, Mean, Node, NodeTime, Point, RunInfo, point_problem
+from raysweep.results.types import (
+    SCHEMA,
+    Calibration,
+    Cost,
+    GuardScore,
+    Mean,
+    Node,
+    NodeTime,
+    Point,
+    RunInfo,
+    calibration_problem,
+    point_problem,
+)
 from raysweep.trial_status import TrialStatus
 
 
@@ -115,6 +127,7 @@ class RungFinished(Event):
 
     ``stop`` is the trial's own reason to end here, if it has one. ``node`` is where it ran. ``may_begin`` says whether
     there were trials left to begin, which early stopping goes by. ``cost`` is what the trial has cost so far.
+    ``calibration`` is that of a softmax head on dev.
     """
 
     kind = "rung"
@@ -129,21 +142,28 @@ class RungFinished(Event):
     node: Node | None = None
     may_begin: bool | None = None
     cost: Cost | None = None
+    calibration: Calibration | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Its points have neither trial nor step, which the event itself has."""
+        """Its points and its calibration have neither trial nor step, which the event itself has."""
         values = super().to_json()
-        for point in values["points"]:
-            del point["trial"], point["step"]
+        calibrations = [values["calibration"]] if "calibration" in values else []
+        for each in (*values["points"], *calibrations):
+            del each["trial"], each["step"]
         return values
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        points = _objects_in(values, "points", trial=values["trial"], step=values["step"])
-        event = super().from_json({"stop": None, **values, "points": points})
+        rung = {"trial": values["trial"], "step": values["step"]}
+        points = _objects_in(values, "points", **rung)
+        calibration = values.get("calibration")
+        if isinstance(calibration, Mapping):
+            calibration = {**calibration, **rung}
+        event = super().from_json({"stop": None, **values, "points": points, "calibration": calibration})
         if event.step < 1:
             raise ValueError(f"step is {event.step}, not a whole number above 0")
         _check_scores(event.points)
+        _check_calibration(event.calibration)
         return event
 
 
@@ -231,16 +251,21 @@ class ReplicatesAveraged(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class PointsScored(Event):
-    """Operating points of no rung: the reference, the oracle, the baselines, and test scores of front members."""
+    """Operating points of no rung: the reference, the oracle, the baselines, and test scores of front members.
+
+    With those of front members comes the ``calibration`` of their rung's softmax head on test.
+    """
 
     kind = "points"
 
     points: tuple[Point, ...]
+    calibration: Calibration | None = None
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         event = super().from_json(values)
         _check_scores(event.points)
+        _check_calibration(event.calibration)
         return event
 
 
@@ -376,6 +401,11 @@ def _check_scores(points: tuple[Point, ...]) -> None:
     for point in points:
         if problem := point_problem(vars(point)):
             raise ValueError(problem)
+
+
+def _check_calibration(calibration: Calibration | None) -> None:
+    if calibration is not None and (problem := calibration_problem(calibration)):
+        raise ValueError(problem)
 
 
 def _validated(kind: Any, values: Mapping[str, Any]) -> Any:

@@ -22,7 +22,7 @@ from raysweep.results.events import (
     TrialStarted,
 )
 from raysweep.results.ledger import events_of, name_of
-from raysweep.results.types import Cost, GuardScore, Mean, NodeTime, Point, Results, Rung, RunInfo, Trial
+from raysweep.results.types import Calibration, Cost, GuardScore, Mean, NodeTime, Point, Results, Rung, RunInfo, Trial
 from raysweep.storage.folder import Folder, as_folder
 from raysweep.trial_status import TrialStatus
 
@@ -65,6 +65,7 @@ def results_of(events: Iterable[Event], run: Folder) -> Results:
         is_paused=tables.is_paused,
         workers=tables.workers,
         guards=tuple(tables.guards.values()),
+        calibrations=tuple(tables.calibrations.values()),
     )
 
 
@@ -79,6 +80,7 @@ class _Tables:
     means: dict[int, tuple[Mean, ...]] = field(default_factory=dict)  # by original; a later event replaces them
     nodes: dict[tuple[str, float | None], NodeTime] = field(default_factory=dict)  # by type and price
     guards: dict[tuple[object, ...], GuardScore] = field(default_factory=dict)  # by member and guard
+    calibrations: dict[tuple[object, ...], Calibration] = field(default_factory=dict)  # by rung and split
     status: str = "running"
     reason: str = ""
     seconds: float = 0.0
@@ -122,6 +124,7 @@ class _Tables:
     def _add_rung(self, event: RungFinished) -> None:
         self._check_begun(event.trial)
         self.points += event.points
+        self._add_calibration(event.calibration)
         self.rungs.append(
             Rung(
                 trial=event.trial,
@@ -135,9 +138,14 @@ class _Tables:
     def _add_scores(self, event: PointsScored | GuardsMeasured) -> None:
         if isinstance(event, PointsScored):
             self.points += event.points
+            self._add_calibration(event.calibration)
             return
         for score in event.scores:
             self.guards[score.trial, score.step, score.kind, score.value, score.guard] = score
+
+    def _add_calibration(self, calibration: Calibration | None) -> None:
+        if calibration is not None:
+            self.calibrations[calibration.trial, calibration.step, calibration.split] = calibration
 
     def _add_nodes(self, event: NodesCounted) -> None:
         for node in event.nodes:

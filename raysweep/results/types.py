@@ -143,6 +143,44 @@ class Rung:
 
 
 @dataclass(frozen=True)
+class Calibration:
+    """How well the class probabilities of a rung's head fit the labels of one split, before its temperature and with it.
+
+    Its logits are divided by ``temperature``, which is fitted on dev; 1 where the sweep asked for none. Cross-entropies are
+    in nats a sentence, errors are expected calibration errors, in [0, 1]. ``trial`` and ``step`` name the rung.
+    """
+
+    trial: int | None
+    step: int | None
+    split: ScoredSplit
+    temperature: float
+    cross_entropy_before: float
+    cross_entropy: float
+    error_before: float
+    error: float
+
+
+def calibration_values(calibration: Calibration) -> dict[str, Any]:
+    """A calibration as a ``rung`` event stores it: without the trial and step, which the event has."""
+    values = dataclasses.asdict(calibration)
+    del values["trial"], values["step"]
+    return values
+
+
+def calibration_problem(calibration: Calibration) -> str | None:
+    """What is wrong with the figures of a calibration, None if nothing is."""
+    errors = calibration.error_before, calibration.error
+    losses = calibration.cross_entropy_before, calibration.cross_entropy
+    if not (math.isfinite(calibration.temperature) and calibration.temperature > 0):
+        return f"temperature {calibration.temperature!r}, not a number above 0"
+    if not all(math.isfinite(each) and each >= 0 for each in losses):
+        return f"cross-entropies {losses}, not finite numbers from 0 on"
+    if not all(0 <= each <= 1.001 for each in errors):
+        return f"calibration errors {errors}, not shares"
+    return None
+
+
+@dataclass(frozen=True)
 class Trial:
     """One configuration. ``reason`` says why it has its status, and ``traceback`` where what it raised came from."""
 
@@ -227,6 +265,7 @@ class Results:
     is_paused: bool = False  # by a person: no trial is begun
     workers: int | None = None  # most trials at a time, where a person has said so
     guards: tuple[GuardScore, ...] = ()  # of front members, where the sweep had guards
+    calibrations: tuple[Calibration, ...] = ()  # of heads, on the splits that they were measured on
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from raysweep.metrics.pareto import non_dominated
-from raysweep.results.types import Mean, Point, Results, Trial
+from raysweep.results.types import Calibration, Mean, Point, Results, Trial
 from raysweep.trial_status import TrialStatus
 
 
@@ -69,6 +69,13 @@ def front_members(points: Iterable[Point]) -> list[Point]:
     candidates = [point for point in points if point.split == "dev" and point.trial is not None]
     kept = non_dominated([(point.polarity, point.similarity) for point in candidates])
     return sorted((candidates[i] for i in kept), key=lambda point: (-point.similarity, point.polarity))
+
+
+def calibration_text(calibration: Calibration) -> str:
+    """A head's temperature and what it does, for people: cross-entropy in nats, calibration error x100."""
+    loss = f"cross-entropy {calibration.cross_entropy_before:.3f} -> {calibration.cross_entropy:.3f}"
+    error = f"calibration error {100 * calibration.error_before:.1f} -> {100 * calibration.error:.1f}"
+    return f"temperature {calibration.temperature:.2f}, {loss}, {error}"
 
 
 def varied_parameters(trials: Iterable[Trial]) -> tuple[str, ...]:

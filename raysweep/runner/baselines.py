@@ -15,7 +15,9 @@ import numpy as np
 from raysweep.config.sweep import BaselinesConfig
 from raysweep.data.prepared import Prepared
 from raysweep.evaluation import other_encoder, probe
+from raysweep.evaluation.calibration import calibrated
 from raysweep.evaluation.evaluation_set import EvaluationSet
+from raysweep.evaluation.operating_points import Head
 from raysweep.evaluation.published_scores import TABLES
 from raysweep.metrics import retrieval
 from raysweep.metrics.arrays import Float64Array
@@ -71,7 +73,8 @@ class Baselines:
     """What ``config`` names, scored on ``evaluations``, by the driver itself: no trial, no worker and no artifact.
 
     ``stored`` are points that the run has already, which are not scored again. ``seed`` is the sweep's. ``on_scores`` takes
-    the per-query scores of the probe's points.
+    the per-query scores of the probe's points. With ``calibrate`` the probe's class probabilities are calibrated on dev, as
+    those of the trials' heads are.
     """
 
     config: BaselinesConfig
@@ -81,6 +84,7 @@ class Baselines:
     warn: Callable[[str], None]
     stored: Collection[Point] = ()
     on_scores: OnScores = field(default=_pass_over, repr=False)
+    calibrate: bool = True
 
     @classmethod
     def check(cls, config: BaselinesConfig) -> None:
@@ -112,12 +116,21 @@ class Baselines:
         if head is None:
             self.warn("probe: every training sentence has the same label, so there is nothing to learn")
             return
+        if self.calibrate:
+            head = self._calibrated(head, num_classes)
         width = embeddings.shape[1] + len(head.bias)
         for evaluation in self.evaluations:
             for value, scores in probe.score(head, evaluation, values).items():
                 point = evaluation.point(scores, kind="probe", value=value, width=width, **NO_TRIAL)
                 self.on_scores(point, scores)
                 yield point
+
+    def _calibrated(self, head: Head, num_classes: int) -> Head:
+        """The head at the temperature that dev asks for; as it is where dev is not scored or has a class that it lacks."""
+        dev = next((evaluation for evaluation in self.evaluations if evaluation.split == "dev"), None)
+        if dev is None or len(head.bias) < num_classes:
+            return head
+        return calibrated(head, dev.reference_queries, dev.query_labels)
 
     def _setfit(self) -> Iterator[Point]:
         config = self.config.setfit

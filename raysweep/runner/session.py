@@ -217,6 +217,7 @@ class Session:
             self.config.seed,
             self.display.warn,
             on_scores=on_scores,
+            calibrate=self.config.evaluation.points.calibrate,
         )
         for _ in again.points():
             pass
@@ -295,7 +296,14 @@ class Session:
         """The points of the baselines that a run has not stored yet. InputError where one of them cannot be scored."""
         evaluations = list(evaluation_sets.values())
         baselines = Baselines(
-            self.config.baselines, self.prepared, evaluations, self.config.seed, self.display.warn, stored, on_scores
+            self.config.baselines,
+            self.prepared,
+            evaluations,
+            self.config.seed,
+            self.display.warn,
+            stored,
+            on_scores,
+            calibrate=self.config.evaluation.points.calibrate,
         )
         points: list[Point] = []
         seconds: dict[str, float] = defaultdict(float)  # by kind

@@ -33,7 +33,7 @@ from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.results.ledger import checkpoint_folder, point_folder, point_name
 from raysweep.results.readings import Reading
-from raysweep.results.types import Node, RungProgress
+from raysweep.results.types import Node, RungProgress, calibration_values
 from raysweep.runner.node_watch import node_type
 from raysweep.runner.preemption import DrainWatch, watch_for_notices
 from raysweep.runner.pulse import FrozenWatch, Listener, Pulse, PulseWatch, Silence, kill, kill_all, listen
@@ -42,7 +42,7 @@ from raysweep.storage.failure import is_of_storage
 from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.storage.scratch import process_folder
 from raysweep.sweep.failures import Blame, Loss
-from raysweep.sweep.front_scores import FrontRung, FrontScores
+from raysweep.sweep.front_scores import FrontRung, FrontScores, ScoredRung
 from raysweep.sweep.request_desk import RequestDesk
 from raysweep.sweep.status import describe_progress
 from raysweep.sweep.sweep import Sweep
@@ -109,13 +109,6 @@ class TrialTask:
     @property
     def checkpoints(self) -> Folder:
         return self.sweep.run.within(checkpoint_folder(self.leg.number))
-
-
-@dataclass(frozen=True)
-class ScoredRung:
-    """A rung's points on the test split, as an event holds them."""
-
-    points: list[dict[str, Any]]
 
 
 def _do_nothing() -> None:
@@ -208,7 +201,7 @@ class TrialActor(tune.Trainable):
     def _test_scores(self, sweep: SweepTask, rung: FrontRung) -> Iterator[ScoredRung]:
         """The scores of a rung on test, of which nothing happens before they are asked for."""
         self._open_bench(sweep)
-        yield ScoredRung(score_on_test(self.bench, sweep.run, rung))
+        yield score_on_test(self.bench, sweep.run, rung)
 
     def _open_bench(self, sweep: SweepTask) -> None:
         self.bench = open_workbench(sweep.bench)
@@ -240,13 +233,19 @@ class TrialActor(tune.Trainable):
                 return {"failure": str(error), "done": True}
             raise
         if isinstance(result, ScoredRung):
-            return {"points": json.dumps(result.points, allow_nan=False), "done": True}
+            return {"scored": json.dumps(dataclasses.asdict(result), allow_nan=False), "done": True}
         if isinstance(result, RungProgress):
             if self.has_checkpoint:
                 return _as_result(NODE_GOES)
             self.log(result)
             return {"progress": json.dumps(dataclasses.asdict(result))}
         self.has_checkpoint = True
+        done = result.step == self.task.num_rungs or bool(result.stop)
+        # As text: Tune flattens and rewrites what is nested.
+        return {"rung": json.dumps(self.as_event(result), allow_nan=False), "done": done}
+
+    def as_event(self, result: RungResult) -> dict[str, Any]:
+        """The rung as a ledger's event holds it, without the trial."""
         rung = {
             "step": result.step,
             "examples_seen": result.examples_seen,
@@ -256,9 +255,9 @@ class TrialActor(tune.Trainable):
             "points": self.bench.describe(self.bench.dev, result.points),
             "node": dataclasses.asdict(_this_node()),
         }
-        done = result.step == self.task.num_rungs or bool(result.stop)
-        # As text: Tune flattens and rewrites what is nested.
-        return {"rung": json.dumps(rung, allow_nan=False), "done": done}
+        if result.calibration is not None:
+            rung["calibration"] = calibration_values(result.calibration)
+        return rung
 
     def note_whether_to_leave(self) -> bool:
         """Asked within a rung before the trial says how far it is; where it is to leave, it has a checkpoint then."""
@@ -409,7 +408,7 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
         elif failure := result.get("failure"):
             self._scores.fail(rung, failure)
         else:
-            self._scores.take(rung, json.loads(result["points"]))
+            self._scores.take(rung, ScoredRung(**json.loads(result["scored"])))
 
     @_ends_the_sweep()
     @uninterrupted()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import ray
@@ -16,9 +16,9 @@ from raysweep.metrics.retrieval import Scores
 from raysweep.results.ledger import point_folder
 from raysweep.results.query_scores import PackedScores, rung_file
 from raysweep.results.readings import reading_file
-from raysweep.results.types import PointKey, ScoredSplit
+from raysweep.results.types import PointKey, ScoredSplit, calibration_values
 from raysweep.storage.folder import Folder
-from raysweep.sweep.front_scores import FrontRung
+from raysweep.sweep.front_scores import FrontRung, ScoredRung
 from raysweep.training.weights import read_point
 from raysweep.training.workbench import Workbench
 
@@ -90,20 +90,23 @@ def keep_scores(run: Folder, split: ScoredSplit, trial: int, step: int, scores: 
     run.keep(file, packed.content())
 
 
-def score_on_test(bench: Workbench, run: Folder, rung: FrontRung) -> list[dict[str, Any]]:
-    """A front rung's points on the test split, as an event holds them.
+def score_on_test(bench: Workbench, run: Folder, rung: FrontRung) -> ScoredRung:
+    """A front rung's points on the test split.
 
     Their per-query scores, and what they retrieve, go into the run's folder.
     """
     name = point_folder(rung.trial, rung.step)
     weights, head = read_point(run.fetch(name))
     bench.reset(weights, head)
-    scores = bench.measure(bench.test, rung.keys)
+    encoded = bench.encode(bench.test)
+    scores = bench.measure(bench.test, rung.keys, encoded)
     run.let_go(name)
     keep_scores(run, "test", rung.trial, rung.step, scores)
     reading = bench.test.reading({(rung.trial, rung.step, *key): each for key, each in scores.items()})
     run.keep(f"{name}/{reading_file('test')}", reading.content())
-    return bench.describe(bench.test, scores)
+    calibration = bench.calibration(bench.test, encoded)
+    described = None if calibration is None else calibration_values(calibration)
+    return ScoredRung(bench.describe(bench.test, scores), described)
 
 
 def _last_line(error: Exception) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from raysweep.results.events import PointsScored
 from raysweep.results.ledger import point_folder, write_dependence
-from raysweep.results.types import Point, PointKey
+from raysweep.results.types import Calibration, Point, PointKey
 from raysweep.sweep.failures import Blame, Failures, Loss
 from raysweep.sweep.sweep import Sweep
 
@@ -20,6 +20,21 @@ class FrontRung:
     trial: int
     step: int
     keys: list[PointKey] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ScoredRung:
+    """A rung's points on the test split, and the calibration of its head, without the trial and step: plain values."""
+
+    points: Sequence[Mapping[str, Any]]
+    calibration: Mapping[str, Any] | None = None
+
+    def event(self, rung: FrontRung) -> PointsScored:
+        """What the ledger stores of it."""
+        where = {"trial": rung.trial, "step": rung.step}
+        points = tuple(Point(**where, **values) for values in self.points)
+        calibration = None if self.calibration is None else Calibration(**where, **self.calibration)
+        return PointsScored(points=points, calibration=calibration)
 
 
 class FrontScores:
@@ -62,10 +77,9 @@ class FrontScores:
         self._under_way.append(rung)
         return rung
 
-    def take(self, rung: FrontRung, points: Sequence[Mapping[str, Any]]) -> None:
-        """Store a rung's scores; ``points`` are as an event holds them, without the trial and step."""
-        scored = tuple(Point(trial=rung.trial, step=rung.step, **values) for values in points)
-        self._sweep.ledger.append(PointsScored(points=scored))
+    def take(self, rung: FrontRung, scored: ScoredRung) -> None:
+        """Store a rung's scores."""
+        self._sweep.ledger.append(scored.event(rung))
         write_dependence(self._sweep.run, point_folder(rung.trial, rung.step), self._sweep.ledger.position)
         self._under_way.remove(rung)
 

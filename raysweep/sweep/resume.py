@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from raysweep.config.document import Document
 from raysweep.config.load import LoadedSweep, Override
 from raysweep.config.load import load as load_sweep
 from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Space
@@ -33,6 +34,10 @@ CHANGEABLE = (
     *("replicates", "resources", "storage", "early_stopping.plateau", "baselines", "report", "guards", "trackers"),
 )
 """What a resumed sweep may be given anew. Anything else would make its trials incomparable."""
+
+
+LATER_SETTINGS = {"evaluation.points.calibrate": "false"}
+"""Settings that runs of older versions were begun without, each with the value that says what those runs do."""
 
 
 @dataclass
@@ -287,8 +292,10 @@ def _changed(resumed: Resumed, space: Path | None, overrides: Iterable[Override]
     """The run's sweep under the changes. InputError where one of them is not allowed."""
     own_file = resumed.folder / "config.yaml"
     given = list(overrides)
-    before = load_sweep(own_file)
-    after = load_sweep(space or own_file, [*_moved(before.config, resumed.location, given), *given])
+    older = _later_settings(own_file)
+    before = load_sweep(own_file, older)
+    unstated = [setting for setting in older if setting in _later_settings(space or own_file)]
+    after = load_sweep(space or own_file, [*unstated, *_moved(before.config, resumed.location, given), *given])
     check_changes(before.config, after.config, resumed.location)
     if after.config.budget.trials < resumed.num_begun:
         reason = f"is {after.config.budget.trials}, but {resumed.num_begun} have begun; allowed: that many or more"
@@ -300,6 +307,20 @@ def _changed(resumed: Resumed, space: Path | None, overrides: Iterable[Override]
     if resumed.space_grew:
         check_space(before.space, after.space, resumed.location)
     return after
+
+
+def _later_settings(file: Path) -> list[Override]:
+    """The later settings that a sweep's file does not have."""
+    values = Document.read(file).values
+    return [(key, value) for key, value in LATER_SETTINGS.items() if not _has(values, key)]
+
+
+def _has(values: Any, key: str) -> bool:
+    for name in key.split("."):
+        if not isinstance(values, dict) or name not in values:
+            return False
+        values = values[name]
+    return True
 
 
 def _check_own_sampler(sampler: str, run: str) -> None:

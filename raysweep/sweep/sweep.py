@@ -32,6 +32,7 @@ from raysweep.results.events import (
 from raysweep.results.ledger import Ledger, checkpoint_folder, point_folder, write_dependence
 from raysweep.results.query_scores import PointName
 from raysweep.results.types import Mean, Node, Point, RungProgress, point_problem
+from raysweep.results.views import calibration_text
 from raysweep.search.replicates import MeanScores
 from raysweep.search.scheduler import Scheduler, TrialState
 from raysweep.storage.folder import Folder
@@ -301,6 +302,10 @@ class Sweep:
             f"{rung.examples_seen:,} examples, "
             f"P {100 * polarity:.2f}, S {100 * similarity:.2f}, objective {100 * objective:.2f}"
         )
+        if rung.calibration is not None:
+            self.display.line(
+                f"trial {rung.trial}: rung {rung.step}, softmax head: {calibration_text(rung.calibration)}"
+            )
 
     def rest(
         self, number: int, failure: str | None = None, traceback: str | None = None, *, diverged: bool = False

@@ -14,6 +14,7 @@ from raysweep.config.trial import TrialConfig
 from raysweep.encoders import precision
 from raysweep.encoders.encoder import BatchContext, embedding_width, no_context
 from raysweep.evaluation import operating_points
+from raysweep.evaluation.calibration import calibrated
 from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.evaluation.operating_points import Encoded, Head
 from raysweep.training import batches, losses, optimizers
@@ -199,8 +200,10 @@ class Training:
             )
         self.bench.head = self.head()
         # What is kept in bf16 serves training only.
-        tuned = self.bench.tuned(self.batch_context if self.precision == "fp32" else no_context)
-        encoded = operating_points.encode(tuned, self.bench.dev)
+        context = self.batch_context if self.precision == "fp32" else no_context
+        encoded = operating_points.encode(self.bench.tuned(context), self.bench.dev)
+        encoded = self._calibrated(encoded)
+        tuned = self.bench.tuned(context)
         keys = operating_points.wanted(self.bench.evaluation.points, has_head=tuned.head is not None)
         points = operating_points.measure(tuned, self.bench.dev, keys, encoded)
         stop = None
@@ -218,7 +221,19 @@ class Training:
             seconds=self.seconds,
             train_seconds=progress.train_seconds,
             stop=stop,
+            calibration=self.bench.calibration(self.bench.dev, encoded),
         )
+
+    def _calibrated(self, encoded: Encoded) -> Encoded:
+        """Give the workbench's head its temperature, if it is to have one; what is encoded, with its class probabilities.
+
+        The head that trains has none.
+        """
+        bench = self.bench
+        if bench.head is None or not bench.evaluation.points.calibrate:
+            return encoded
+        bench.head = calibrated(bench.head, encoded.queries, bench.dev.query_labels)
+        return encoded.under(bench.head)
 
     def _begin_afresh(self) -> None:
         """Leave behind what the configuration says that a rung does not take over from the one before."""

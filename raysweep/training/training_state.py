@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from raysweep.errors import InputError
+from raysweep.evaluation.operating_points import Head
 from raysweep.metrics.retrieval import Scores
-from raysweep.results.types import PointKey
+from raysweep.results.types import Calibration, PointKey
 from raysweep.storage.folder import Folder, as_folder
 from raysweep.training import checkpoint
 from raysweep.training.progress import Progress
@@ -84,8 +85,16 @@ def restore(training: Training, folder: str | Path | Folder) -> RungResult | Non
         training.idle = IdleRule(**values["idle"])
     if "last" not in values:
         return None
-    training.bench.head = training.head()
-    return _last_result(values["last"], tensors)
+    last = _last_result(values["last"], tensors)
+    training.bench.head = _head_of(last, training.head())
+    return last
+
+
+def _head_of(last: RungResult, head: Head | None) -> Head | None:
+    """The head that gave the last rung's result: of the checkpoint's weights, at the temperature that it had then."""
+    if head is None or last.calibration is None:
+        return head
+    return head.at_temperature(last.calibration.temperature)
 
 
 def _identity(training: Training) -> dict[str, Any]:
@@ -128,7 +137,10 @@ def _restore_random_streams(training: Training, tensors: Mapping[str, Tensor], v
 
 def _result_values(result: RungResult) -> dict[str, Any]:
     values = {name: getattr(result, name) for name in _RESULT_VALUES}
-    return {**values, "keys": list(result.points)}
+    values["keys"] = list(result.points)
+    if result.calibration is not None:
+        values["calibration"] = asdict(result.calibration)
+    return values
 
 
 def _result_tensors(result: RungResult) -> dict[str, Tensor]:
@@ -147,4 +159,10 @@ def _last_result(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Ru
     points: dict[PointKey, Scores] = {}
     for index, (kind, value) in enumerate(values["keys"]):
         points[kind, value] = Scores(*tensors[f"last.{index}"].numpy())
-    return RungResult(**{name: values[name] for name in _RESULT_VALUES}, points=points)
+    plain = {name: values[name] for name in _RESULT_VALUES}
+    calibration = values.get("calibration")  # older versions had none
+    return RungResult(
+        **plain,
+        points=points,
+        calibration=None if calibration is None else Calibration(**calibration),
+    )

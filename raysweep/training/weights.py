@@ -31,7 +31,7 @@ def save_point(folder: Path, model: "SentenceTransformer", head: Head | None, re
     try:
         save_file(_trained(model), temporary / "trained.safetensors")
         if head is not None:
-            np.savez(temporary / "head.npz", weight=head.weight, bias=head.bias)
+            np.savez(temporary / "head.npz", weight=head.weight, bias=head.bias, temperature=head.temperature)
         if reading is not None:
             (temporary / reading_file("dev")).write_bytes(reading.content())
         flush(temporary)
@@ -68,10 +68,11 @@ def _read_head(file: Path) -> Head | None:
         return None
     try:
         with np.load(file, allow_pickle=False) as arrays:
-            head = Head(arrays["weight"], arrays["bias"])
+            weight, bias = arrays["weight"], arrays["bias"]
+            temperature = arrays["temperature"] if "temperature" in arrays else np.ones(())  # older versions had none
     except (ValueError, KeyError, TypeError, AttributeError, MemoryError, zipfile.BadZipFile) as error:
         raise ValueError(f"{file.name}: {error}") from None
-    are_numbers = head.weight.dtype.kind == head.bias.dtype.kind == "f"
-    if not are_numbers or head.weight.ndim != 2 or head.bias.shape != head.weight.shape[:1]:
-        raise ValueError(f"{file.name}: holds no weights (classes, width) with biases (classes,)")
-    return head
+    are_numbers = weight.dtype.kind == bias.dtype.kind == temperature.dtype.kind == "f"
+    if not are_numbers or weight.ndim != 2 or bias.shape != weight.shape[:1] or temperature.shape:
+        raise ValueError(f"{file.name}: holds no weights (classes, width) with biases (classes,) and a temperature")
+    return Head(weight, bias, float(temperature))

@@ -13,10 +13,11 @@ from raysweep.encoders.encoder import BatchContext, no_context
 from raysweep.encoders.locate import locate_same
 from raysweep.encoders.tokens import Tokens
 from raysweep.evaluation import operating_points
+from raysweep.evaluation.calibration import calibration_of
 from raysweep.evaluation.evaluation_set import EvaluationSet
-from raysweep.evaluation.operating_points import Head, TunedEncoder
+from raysweep.evaluation.operating_points import Encoded, Head, TunedEncoder
 from raysweep.metrics import retrieval
-from raysweep.results.types import PointKey, ScoredSplit, point_values
+from raysweep.results.types import Calibration, PointKey, ScoredSplit, point_values
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +35,7 @@ class RungResult:
     """One evaluation. ``loss`` is the mean over the rung's batches; ``seconds`` since the trial began, pauses excluded.
 
     ``points`` holds per-query scores of every operating point, the plain one first. ``stop`` is the reason why the trial
-    ends here by a rule of its own, or None.
+    ends here by a rule of its own, or None. ``calibration`` is that of the softmax head on dev, under that loss.
     """
 
     step: int
@@ -44,6 +45,7 @@ class RungResult:
     seconds: float
     train_seconds: float
     stop: str | None = None
+    calibration: Calibration | None = None
 
     @property
     def scores(self) -> retrieval.Scores:
@@ -145,9 +147,21 @@ class Workbench:
         """The encoder with the weights and the head that it has now, for measuring its operating points."""
         return TunedEncoder(self.model, self.tokens, self.head, self.initial, batch_context)
 
-    def measure(self, evaluation: EvaluationSet, keys: list[PointKey]) -> dict[PointKey, retrieval.Scores]:
-        """Scores of points of the weights that :meth:`reset` put into the model."""
-        return operating_points.measure(self.tuned(), evaluation, keys)
+    def encode(self, evaluation: EvaluationSet) -> Encoded:
+        """Queries and pool under the weights that :meth:`reset` put into the model."""
+        return operating_points.encode(self.tuned(), evaluation)
+
+    def measure(
+        self, evaluation: EvaluationSet, keys: list[PointKey], encoded: Encoded | None = None
+    ) -> dict[PointKey, retrieval.Scores]:
+        """Scores of points of the weights that :meth:`reset` put into the model, which may have ``encoded`` the set."""
+        return operating_points.measure(self.tuned(), evaluation, keys, encoded)
+
+    def calibration(self, evaluation: EvaluationSet, encoded: Encoded) -> Calibration | None:
+        """How well the head that there is fits the labels of what the encoder has encoded; None without one."""
+        if self.head is None:
+            return None
+        return calibration_of(self.head, encoded.queries, evaluation.query_labels, evaluation.split)
 
     def describe(self, evaluation: EvaluationSet, scores: dict[PointKey, retrieval.Scores]) -> list[dict[str, Any]]:
         """These points as a ledger's event holds them, without the trial and step, which the event has."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from raysweep.report.calibration import CALIBRATION_TEXT, calibration_table
 from raysweep.report.comparison import probe_sentences
 from raysweep.report.notes import notes
 from raysweep.report.page.importance_table import IMPORTANCE_TEXT, importance_table
@@ -57,6 +58,7 @@ def sections(material: Material) -> list[str]:
         _front(material),
         _readings(material),
         _certainty(summary),
+        explained_table("calibration", "Calibration", CALIBRATION_TEXT, calibration_table(summary)),
         _baselines(summary),
         explained_table("replicates", "Replicates", means_text(summary), mean_table(summary)),
         explained_table("hypervolume", "Hypervolume", area_text(summary), area_table(summary)),

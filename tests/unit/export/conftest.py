@@ -1,5 +1,6 @@
 """A run with a point of every kind, for the tests that export it."""
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -83,7 +84,8 @@ def run(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> t
         save_point(folder / "points" / point_name(number, 1), bench.model, bench.head)
         points = [Point(**{**p, "trial": number, "step": 1}) for p in bench.describe(bench.dev, result.points)]
         rung = {"trial": number, "step": 1, "examples_seen": 96, "seconds": 1.0, "loss": result.loss}
-        ledger.append(RungFinished(**rung, stop=None, points=tuple(points)))
+        calibration = result.calibration and dataclasses.replace(result.calibration, trial=number, step=1)
+        ledger.append(RungFinished(**rung, stop=None, points=tuple(points), calibration=calibration))
         store_scores(folder, rung_file("dev", number, 1), {(number, 1, *key): s for key, s in result.points.items()})
     of_reference = bench.dev.reference_scores
     reference = bench.dev.point(of_reference, trial=None, step=None, kind="reference", value=None, width=64)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from sentence_transformers import SentenceTransformer
 
@@ -55,6 +56,25 @@ def test_an_exported_point_reproduces_its_scores(
     if stored.kind == "concat":
         assert np.linalg.norm(queries, axis=1) == pytest.approx(1, abs=1e-5)
     np.testing.assert_allclose(model.encode_query(prepared.sentences.texts(dev.queries[:3])), queries[:3], atol=1e-5)
+
+
+def test_the_temperature_is_part_of_what_is_exported(
+    run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path, all_on_the_front: None
+) -> None:
+    """The first columns are the class probabilities of the head that trained, with its logits divided by the temperature."""
+    folder, prepared, dev = run
+    with np.load(folder / "points" / point_name(0, 1) / "head.npz") as arrays:
+        weight, bias, temperature = (arrays[name].astype(np.float64) for name in ("weight", "bias", "temperature"))
+    export(folder, "0:1:class_concat=1", tmp_path / "joined")
+    export(folder, "0:1", tmp_path / "plain")
+    texts = prepared.sentences.texts(dev.queries)
+    joined, plain = (
+        SentenceTransformer(str(tmp_path / name), device="cpu").encode(texts) for name in ("joined", "plain")
+    )
+    logits = temperature * (plain.astype(np.float64) @ weight.T * weight.shape[1] ** 0.5 + bias)
+    with_it, without = (torch.softmax(torch.from_numpy(each), 1).numpy() for each in (logits / temperature, logits))
+    np.testing.assert_allclose(joined[:, :3], with_it, atol=1e-5)
+    assert np.abs(with_it - without).max() > 1e-3
 
 
 def test_an_exported_model_says_what_it_was_tuned_on(

@@ -112,6 +112,13 @@ def test_its_figures_are_those_that_the_model_gives(
     assert stated["retention"] == pytest.approx(scores.similarity.mean() / reference, abs=1e-4)
     assert float(page.cell("polarity").split()[0]) == stated["polarity"]
     assert result["dataset"]["name"] == "dev"
+    if "class_concat" in name:
+        (calibration,) = load(folder).calibrations
+        error = 100 * calibration.error
+        assert page.cell("class probabilities").startswith(f"on dev: temperature {calibration.temperature:.2f}, ")
+        assert page.cell("class probabilities").endswith(f"-> {error:.1f}")
+    else:
+        assert not [row for row in page.rows if row[:1] == ["class probabilities"]]
 
 
 @pytest.mark.parametrize("test_scores", ["stored", "damaged"])

@@ -27,13 +27,16 @@ from raysweep.results.events import (
     read_event,
 )
 from raysweep.results.ledger import Ledger, read_events
-from raysweep.results.types import Cost, GuardScore, Mean, Node, NodeTime, Point, RunInfo
+from raysweep.results.types import Calibration, Cost, GuardScore, Mean, Node, NodeTime, Point, RunInfo
 from raysweep.trial_status import TrialStatus
 
 INFO = RunInfo("s", "0", "d", "m", "r", 16, "uniform", 0.5, "similarity", 12, {"dev": 9}, {"dev": 9}, ("0", "1"), 0)
 COST = Cost(10.0, 20.0, 5.0, 0.25)
 POINT = Point(3, 2, "concat", 0.3, "dev", 768, 0.7, 0.2, 0.4, 0.1, 0.9)
 REFERENCE = Point(None, None, "reference", None, "test", 384, 0.6, 0.2, 0.47, 0.1, 1.0)
+FIGURES = {"cross_entropy_before": 0.377, "cross_entropy": 0.203, "error_before": 0.08, "error": 0.01}
+ON_DEV = Calibration(3, 2, "dev", 2.9, **FIGURES)
+ON_TEST = Calibration(3, 2, "test", 2.9, **FIGURES)
 RUNG: dict[str, Any] = {"trial": 3, "step": 2, "examples_seen": 4096, "seconds": 8.5, "loss": 0.1, "points": (POINT,)}
 
 # Each kind, with the keys of its JSON object in their order.
@@ -50,6 +53,7 @@ EXAMPLES: list[tuple[Event, list[str]]] = [
         ["event", *list(RUNG)[:-1], "stop", "points", "node", "may_begin", "cost", "at"],
     ),
     (RungFinished(**RUNG, stop="idle"), ["event", *list(RUNG)[:-1], "stop", "points"]),
+    (RungFinished(**RUNG, stop=None, calibration=ON_DEV), ["event", *list(RUNG)[:-1], "stop", "points", "calibration"]),
     (TrialHeld(trial=3, reason="not among the best", cost=COST, at=9.0), ["event", "trial", "reason", "cost", "at"]),
     (TrialRevived(trial=3, at=9.0), ["event", "trial", "at"]),
     (TrialInterrupted(trial=3, reason="Ctrl-C", cost=COST, at=9.0), ["event", "trial", "reason", "cost", "at"]),
@@ -63,6 +67,7 @@ EXAMPLES: list[tuple[Event, list[str]]] = [
         ["event", "trial", "runs", "points", "at"],
     ),
     (PointsScored(points=(REFERENCE,)), ["event", "points"]),
+    (PointsScored(points=(REFERENCE,), calibration=ON_TEST), ["event", "points", "calibration"]),
     (
         GuardsMeasured(scores=(GuardScore(3, 2, "concat", 0.3, "sts-b", "spearman_cosine", 0.8, 0.7),), at=9.0),
         ["event", "scores", "at"],
@@ -89,8 +94,10 @@ def test_an_event_is_read_back_as_it_was_written(event: Event, keys: list[str]) 
 
 
 def test_points_do_not_repeat_what_their_event_says() -> None:
-    (point,) = RungFinished(**RUNG, stop=None).to_json()["points"]
+    rung = RungFinished(**RUNG, stop=None, calibration=ON_DEV).to_json()
+    (point,) = rung["points"]
     assert not {"trial", "step"} & set(point)
+    assert not {"trial", "step"} & set(rung["calibration"])
     (reference,) = PointsScored(points=(REFERENCE,)).to_json()["points"]
     assert (reference["trial"], reference["step"]) == (None, None)
 
@@ -101,6 +108,12 @@ def test_what_older_versions_left_out_has_a_default() -> None:
     assert read_event(rung) == RungFinished(**RUNG, stop=None)
     assert read_event({"event": "trial", "trial": 0, "config": {}}) == TrialStarted(trial=0, config={}, num_rungs=0)
     assert read_event({"event": "hold", "trial": 0}) == TrialHeld(trial=0, reason="")
+
+
+def _rung_line(**figures: Any) -> str:
+    """A rung's event with a calibration that has other figures."""
+    rung = RungFinished(**RUNG, stop=None, calibration=ON_DEV).to_json()
+    return json.dumps({**rung, "calibration": {**rung["calibration"], **figures}})
 
 
 @pytest.mark.parametrize(
@@ -115,6 +128,11 @@ def test_what_older_versions_left_out_has_a_default() -> None:
         ('{"event": "end", "trial": 3, "status": "cut"}', "line 2: status is 'cut': input should be 'running'"),
         ('{"event": "rung", "trial": 3}', "line 2: there is no 'step'"),
         ('{"event": "points", "points": "x"}', "line 2: points is 'x'"),
+        (_rung_line(temperature=0.0), "line 2: temperature 0.0, not a number above 0"),
+        (_rung_line(cross_entropy=-1.0), r"line 2: cross-entropies \(0.377, -1.0\), not finite numbers from 0 on"),
+        (_rung_line(error=8.0), r"line 2: calibration errors \(0.08, 8.0\), not shares"),
+        (_rung_line(error="few"), "line 2: calibration.error is 'few'"),
+        (_rung_line(split="train"), "line 2: calibration.split is 'train'"),
         ('{"event": "mean", "trial": 3, "runs": 2, "points": [7]}', r"line 2: points is \[7\], not a list of objects"),
         (
             json.dumps({**SessionStarted(info=INFO).to_json(), "schema": 3}),

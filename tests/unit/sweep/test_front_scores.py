@@ -5,15 +5,26 @@ from typing import Any
 
 from raysweep.results.ledger import Ledger, read_events
 from raysweep.results.reader import load
-from raysweep.sweep.front_scores import FrontRung, FrontScores
+from raysweep.results.types import Calibration
+from raysweep.sweep.front_scores import FrontRung, FrontScores, ScoredRung
 from raysweep.sweep.sweep import Sweep
 from support.sweeps import assemble, make, play, settings
 
+CALIBRATION = {
+    "split": "test",
+    "temperature": 2.9,
+    "cross_entropy_before": 0.377,
+    "cross_entropy": 0.203,
+    "error_before": 0.08,
+    "error": 0.01,
+}
 
-def on_test(rung: FrontRung) -> list[dict[str, Any]]:
-    """Invented scores of a rung's points, as a worker describes them."""
+
+def on_test(rung: FrontRung) -> ScoredRung:
+    """Invented scores of a rung's points, and the calibration of its head, as a worker describes them."""
     scores = {"polarity": 0.7, "polarity_std": 0.1, "similarity": 0.4, "similarity_std": 0.1, "retention": 0.9}
-    return [{"kind": kind, "value": value, "split": "test", "width": 384, **scores} for kind, value in rung.keys]
+    points = [{"kind": kind, "value": value, "split": "test", "width": 384, **scores} for kind, value in rung.keys]
+    return ScoredRung(points, CALIBRATION)
 
 
 def searched(folder: Path) -> Sweep:
@@ -69,6 +80,7 @@ def test_scores_are_stored_as_they_come_and_a_resume_asks_for_the_others(tmp_pat
     scores.take(second, on_test(second))
     expected = [(second.trial, second.step, kind) for kind, _ in second.keys]
     assert names_on_test(tmp_path) == sorted(expected)
+    assert load(tmp_path).calibrations == (Calibration(trial=second.trial, step=second.step, **CALIBRATION),)
     sweep.ledger.close()  # as a kill does: the first is under way, and the others wait
 
     sweep = resumed(tmp_path)

@@ -225,6 +225,30 @@ def test_baselines_may_be_named_later_and_a_run_from_before_there_were_any_goes_
     assert after.config.baselines == BaselinesConfig(probe=[2.0], published="sst2")
 
 
+def test_a_run_from_before_there_were_temperatures_goes_on_without(tmp_path: Path) -> None:
+    """Also where the file that it was begun with, which does not say, is given again."""
+    make_run(tmp_path, MINIMAL)
+    space = tmp_path / "space.yaml"
+    space.write_text(MINIMAL)
+    for file in (None, space):
+        loaded, resumed = load_resumed(tmp_path, file)
+        resumed.ledger.close()
+        assert loaded.config.evaluation.points.calibrate is False
+    space.write_text(f"{MINIMAL}\nevaluation: {{points: {{calibrate: true}}}}")
+    with pytest.raises(InputError, match=r"evaluation.points.calibrate was False and is True"):
+        load_resumed(tmp_path, space)
+
+
+def test_a_run_that_says_so_goes_on_with_temperatures(tmp_path: Path) -> None:
+    make_run(tmp_path, f"{MINIMAL}\nevaluation: {{points: {{calibrate: true}}}}")
+    space = tmp_path / "space.yaml"
+    space.write_text(MINIMAL)
+    for file in (None, space):
+        loaded, resumed = load_resumed(tmp_path, file)
+        resumed.ledger.close()
+        assert loaded.config.evaluation.points.calibrate is True
+
+
 def test_a_change_that_is_refused_leaves_the_run_to_others(tmp_path: Path) -> None:
     make_run(tmp_path, MINIMAL)
     with pytest.raises(InputError, match="cannot be resumed with another configuration") as caught:

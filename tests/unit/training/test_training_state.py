@@ -48,7 +48,10 @@ def fresh(tiny_prepared: Prepared) -> Any:
 
 def state(bench: Workbench) -> dict[str, np.ndarray]:
     weights = {name: value.numpy().copy() for name, value in bench.model.state_dict().items()}
-    return weights | ({} if bench.head is None else {"head": bench.head.weight, "bias": bench.head.bias})
+    if bench.head is None:
+        return weights
+    temperature = np.array(bench.head.temperature)
+    return weights | {"head": bench.head.weight, "bias": bench.head.bias, "temperature": temperature}
 
 
 def same_state(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
@@ -59,7 +62,7 @@ def bits(results: Iterable[RungResult]) -> list[Any]:
     """All of a result but its times."""
     return [
         (
-            *(rung.step, rung.examples_seen, rung.loss.hex(), rung.stop),
+            *(rung.step, rung.examples_seen, rung.loss.hex(), rung.stop, rung.calibration),
             *((key, each.polarity.tobytes(), each.similarity.tobytes()) for key, each in rung.points.items()),
         )
         for rung in results

@@ -14,7 +14,7 @@ from raysweep.training.weights import read_point, save_point
 from support.flushes import note_flushes
 
 MODEL: Any = torch.nn.Linear(3, 2)
-HEAD = Head(np.ones((2, 3), np.float32), np.zeros(2, np.float32))
+HEAD = Head(np.ones((2, 3), np.float32), np.zeros(2, np.float32), 2.9)
 READING = Reading(((0, 1, "plain", None),), np.zeros((1, 4, 2), np.int64), np.ones((1, 4, 2), np.float32))
 
 
@@ -38,3 +38,18 @@ def test_where_there_is_no_room_for_all_of_it_nothing_is_left(tmp_path: Path, mo
     with pytest.raises(OSError, match="No space left"):
         save_point(tmp_path / "points" / "trial-0000-step-001", MODEL, HEAD, READING)
     assert not list((tmp_path / "points").iterdir())
+
+
+def test_a_head_comes_back_with_its_temperature(tmp_path: Path) -> None:
+    save_point(tmp_path / "point", MODEL, HEAD)
+    _, head = read_point(tmp_path / "point")
+    assert head is not None
+    np.testing.assert_array_equal(head.weight, HEAD.weight)
+    assert head.temperature == HEAD.temperature
+    file = tmp_path / "point" / "head.npz"
+    np.savez(file, weight=HEAD.weight, bias=HEAD.bias)  # as older versions did
+    _, older = read_point(tmp_path / "point")
+    assert older is not None and older.temperature == 1
+    np.savez(file, weight=HEAD.weight, bias=HEAD.bias, temperature=np.ones(2))
+    with pytest.raises(ValueError, match=r"head.npz: holds no weights .* and a temperature"):
+        read_point(tmp_path / "point")

@@ -1,0 +1,66 @@
+"""What a report says of the heads of the front's members."""
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+
+from raysweep.report import write
+from raysweep.report.calibration import MOST_LINES, calibration_table
+from raysweep.report.summary import summarise
+from raysweep.report.terminal import terminal_table
+from raysweep.results.events import PointsScored, RungFinished, SessionStarted, TrialStarted
+from raysweep.results.ledger import Ledger
+from raysweep.results.reader import load
+from raysweep.results.types import Calibration
+from support.consoles import printed
+from support.ledgers import INFO, point
+
+DEV = Calibration(None, None, "dev", 2.9, 0.377, 0.203, 0.081, 0.012)
+TEST = dataclasses.replace(DEV, split="test", cross_entropy=0.215)
+
+
+def write_run(folder: Path, kinds: Iterable[str]) -> None:
+    """A trial with a rung of each kind, each of them on the front; the first was scored on test."""
+    ledger = Ledger(folder)
+    ledger.append(SessionStarted(info=INFO))
+    ledger.append(TrialStarted(trial=0, config={"loss": "softmax"}, num_rungs=8))
+    for step, kind in enumerate(kinds, 1):
+        value = None if kind == "plain" else 0.3
+        made = dataclasses.replace(point(0, step, 0.6 + 0.01 * step, 0.5 - 0.01 * step), kind=kind, value=value)
+        calibration = dataclasses.replace(DEV, trial=0, step=step)
+        rung = {"trial": 0, "step": step, "examples_seen": 64 * step, "seconds": 1.0, "loss": 0.3}
+        ledger.append(RungFinished(**rung, stop=None, points=(made,), calibration=calibration))
+    on_test = dataclasses.replace(point(0, 1, 0.6, 0.4), kind="class_concat", value=0.3, split="test")
+    ledger.append(PointsScored(points=(on_test,), calibration=dataclasses.replace(TEST, trial=0, step=1)))
+    ledger.close()
+
+
+def test_figures_before_and_after_are_shown_of_heads_that_members_use(tmp_path: Path) -> None:
+    write_run(tmp_path, ["class_concat", "plain", "class_concat"])
+    summary = write.write(tmp_path).summary
+    assert calibration_table(summary).rows == (
+        ("0", "1", "dev", "2.90", "0.377", "0.203", "8.1", "1.2"),
+        ("0", "1", "test", "2.90", "0.377", "0.215", "8.1", "1.2"),
+        ("0", "3", "dev", "2.90", "0.377", "0.203", "8.1", "1.2"),
+    )
+    written = (tmp_path / "report" / "front.md").read_text()
+    assert "| 0 | 1 | test | 2.90 | 0.377 | 0.215 | 8.1 | 1.2 |" in written
+    assert "0.215" in (tmp_path / "report" / "report.html").read_text()
+    shown = printed(terminal_table(summary))
+    line = "trial 0, step 3, on dev: temperature 2.90, cross-entropy 0.377 -> 0.203, calibration error 8.1 -> 1.2"
+    assert line in " ".join(shown.split())
+
+
+def test_a_terminal_shows_a_few_alone(tmp_path: Path) -> None:
+    write_run(tmp_path, ["class_concat"] * 6)
+    shown = printed(terminal_table(summarise(load(tmp_path))))
+    assert shown.count("on dev: temperature") + shown.count("on test: temperature") == MOST_LINES
+    assert "calibration: 3 more in front.md" in shown
+
+
+def test_nothing_is_said_where_no_member_has_a_head(tmp_path: Path) -> None:
+    write_run(tmp_path, ["plain", "plain"])
+    summary = write.write(tmp_path).summary
+    assert calibration_table(summary).rows == ()
+    assert "Calibration" not in (tmp_path / "report" / "front.md").read_text()
+    assert "temperature" not in printed(terminal_table(summary))
