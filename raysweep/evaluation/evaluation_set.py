@@ -1,6 +1,6 @@
 """Scoring a candidate encoder by retrieval: queries of one split against a pool of training sentences."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -75,9 +75,15 @@ class EvaluationSet:
 
     def score_found(self, found: npt.NDArray[np.int64]) -> retrieval.Scores:
         """Scores of what was retrieved: ``found`` holds (q, k) positions in the pool, best first."""
-        scores = retrieval.score(
-            found, self.query_labels, self.pool_labels, self.reference_queries, self.reference_pool, self.weights
-        )
+        return self.score_several([found])[0]
+
+    def score_several(self, found: Sequence[npt.NDArray[np.int64]]) -> list[retrieval.Scores]:
+        """Scores of what several retrievals found, each as in :meth:`score_found`."""
+        cosines = retrieval.cosines_of_several(found, self.reference_queries, self.reference_pool)
+        return [self._score_one(*each) for each in zip(found, cosines, strict=True)]
+
+    def _score_one(self, found: npt.NDArray[np.int64], cosines: npt.NDArray[np.float64]) -> retrieval.Scores:
+        scores = retrieval.score(found, cosines, self.query_labels, self.pool_labels, self.weights)
         retrieved = found[self.readable].astype(np.int32)
         return replace(scores, retrieved=retrieved)
 

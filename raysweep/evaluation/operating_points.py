@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from raysweep.config.sweep import PointsConfig
 from raysweep.encoders.encoder import BatchContext, embed, embedding_width, no_context
@@ -152,13 +153,12 @@ def score_encoded(
     shape = (num_queries, evaluation.k)
     found = {key: np.empty(shape, np.int64) for key in keys}
     for start in range(0, num_queries, retrieval.QUERIES_PER_BLOCK):
-        end = start + retrieval.QUERIES_PER_BLOCK
-        block = slice(start, end)
+        block = slice(start, start + retrieval.QUERIES_PER_BLOCK)
         products = _Products.of(encoded, evaluation, block)
-        for key, retrieved in found.items():
-            ranked_by = products.ranked_by(key)
-            retrieved[block] = retrieval.top_k(ranked_by, evaluation.k)
-    return {key: evaluation.score_found(retrieved) for key, retrieved in found.items()}
+        for key, retrieved in products.retrieve(keys, evaluation.k).items():
+            found[key][block] = retrieved
+    scores = evaluation.score_several(list(found.values()))
+    return dict(zip(found, scores, strict=True))
 
 
 @dataclass(frozen=True)
@@ -178,14 +178,18 @@ class _Products:
             classes = encoded.query_classes[block] @ encoded.pool_classes.T
         return cls(tuned, reference, classes)
 
-    def ranked_by(self, key: PointKey) -> Float32Array:
-        """What the operating point's retrieval ranks the pool by."""
-        kind, value = key
-        if kind == "plain":
-            return self.tuned
-        added = self.tuned if kind == "concat" else self.classes
-        assert added is not None and value is not None
-        return self.reference + np.float32(value) * added
+    def retrieve(self, keys: Sequence[PointKey], k: int) -> dict[PointKey, npt.NDArray[np.int64]]:
+        """The positions (queries, k) in the pool that each operating point retrieves."""
+        found: dict[PointKey, npt.NDArray[np.int64]] = {}
+        if ("plain", None) in keys:
+            found["plain", None] = retrieval.top_k(self.tuned, k)
+        for kind, added in (("concat", self.tuned), ("class_concat", self.classes)):
+            values = [value for own_kind, value in keys if own_kind == kind and value is not None]
+            if values:
+                assert added is not None
+                retrieved = retrieval.top_k_of_sums(self.reference, added, values, k)
+                found |= {(kind, value): each for value, each in zip(values, retrieved, strict=True)}
+        return found
 
 
 def _score_interpolated(tuned: TunedEncoder, evaluation: EvaluationSet, key: PointKey) -> retrieval.Scores:

@@ -112,13 +112,12 @@ def _score(
     _, classes = np.unique([*query_labels, *pool_labels], return_inverse=True)
     query_classes, pool_classes = np.split(classes, after_queries)
     found = retrieval.retrieve(tuned_queries, tuned_pool, max(settings.ks))
+    cosines = retrieval.cosines_of_retrieved(found, reference_queries, reference_pool)
     results: list[FileScores] = []
     for kind in settings.rank_weights:
         for k in settings.ks:
             weights = retrieval.rank_weights(kind, k)
-            scores = retrieval.score(
-                found[:, :k], query_classes, pool_classes, reference_queries, reference_pool, weights
-            )
+            scores = retrieval.score(found[:, :k], cosines[:, :k], query_classes, pool_classes, weights)
             assert scores.accuracy is not None
             results.append(
                 {

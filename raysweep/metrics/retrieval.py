@@ -1,5 +1,6 @@
 """Polarity, similarity and accuracy of retrieval, per query, as the concepts page on scores defines them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +14,8 @@ RankWeights = Literal["uniform", "linear"]
 
 
 _VOTES_AT_ONCE = 2**22  # cells of a table of ranks by ranks for each query
+_PAIRS_AT_ONCE = 2**13  # of a query and a sentence, whose cosines are computed
+_CELLS_AT_ONCE = 2**23  # of a table of queries by pool that says which pairs are retrieved
 
 QUERIES_PER_BLOCK = 1024  # bounds the memory of a block of cosines to 1024 * pool * 4 bytes
 
@@ -75,18 +78,47 @@ def top_k(values: npt.NDArray[np.floating], k: int) -> npt.NDArray[np.int64]:
     num_columns = values.shape[1]
     if k >= num_columns:
         return _falling(values)
-    # The k-th greatest value is the least that may be in the answer. Where more than k columns reach it, there are ties,
-    # and only a stable sort of the whole row breaks them by column.
     kth_place = num_columns - k
     kth_greatest = np.partition(values, kth_place, axis=1)[:, kth_place, None]
-    num_reaching = (values >= kth_greatest).sum(axis=1)
-    if num_reaching.max() > k:
-        return _falling(values)[:, :k]
-    unordered = np.argpartition(-values, k - 1, axis=1)[:, :k]
-    columns = np.sort(unordered, axis=1)
-    greatest = np.take_along_axis(values, columns, axis=1)
-    order = _falling(greatest)
-    return np.take_along_axis(columns, order, axis=1)
+    return _greatest(values, kth_greatest, k)
+
+
+def top_k_of_sums(
+    first: Float32Array, second: Float32Array, weights: Sequence[float], k: int
+) -> list[npt.NDArray[np.int64]]:
+    """For each weight ``top_k(first + weight * second, k)``, to the last index. Both are (rows, columns), in fp32.
+
+    Weights that are near each other cost little: what one retrieves bounds from below what the next one does.
+    """
+    by_weight: dict[float, npt.NDArray[np.int64]] = {}
+    sums = np.empty_like(first)
+    found = None
+    for weight in sorted(weights):
+        np.multiply(second, np.float32(weight), out=sums)
+        sums += first
+        if found is None or k >= sums.shape[1]:
+            found = top_k(sums, k)
+        else:
+            of_found = np.take_along_axis(sums, found, axis=1)
+            found = _greatest(sums, of_found.min(axis=1, keepdims=True), k)
+        by_weight[weight] = found
+    return [by_weight[weight] for weight in weights]
+
+
+def _greatest(values: npt.NDArray[np.floating], least: npt.NDArray[np.floating], k: int) -> npt.NDArray[np.int64]:
+    """As :func:`top_k`, where at least k values of each row are known to be no less than its ``least`` (rows, 1)."""
+    is_candidate = values >= least
+    counts = is_candidate.sum(axis=1)
+    rows, columns = np.divmod(np.flatnonzero(is_candidate), values.shape[1])
+    places = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)  # within their rows
+    shape = (len(values), counts.max(initial=k))
+    candidates = np.zeros(shape, np.int64)
+    candidates[rows, places] = columns
+    # The columns are rising still, so that a stable sort breaks ties by them, and what fills up comes last.
+    greatest = np.full(shape, -np.inf, values.dtype)
+    greatest[rows, places] = values[rows, columns]
+    order = _falling(greatest)[:, :k]
+    return np.take_along_axis(candidates, order, axis=1)
 
 
 def _falling(values: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
@@ -96,21 +128,19 @@ def _falling(values: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
 
 def score(
     retrieved: npt.NDArray[np.int64],
+    cosines: npt.NDArray[np.float64],
     query_labels: npt.NDArray[np.integer],
     pool_labels: npt.NDArray[np.integer],
-    reference_queries: Float32Array,
-    reference_pool: Float32Array,
     weights: npt.NDArray[np.float64],
 ) -> Scores:
     """P, S and accuracy of each query. ``retrieved``: (queries, k) pool positions, best first; ``weights``: (k,).
 
-    P is the weighted share of retrieved sentences with the query's label, in [0, 1]; S the weighted mean cosine between
-    query and retrieved sentences under the reference encoder, whose unit embeddings are given. The accuracy is 1 where
-    :func:`vote` gives the query's label.
+    P is the weighted share of retrieved sentences with the query's label, in [0, 1]; S the weighted mean of their
+    ``cosines`` (queries, k) with the query under the reference encoder. The accuracy is 1 where :func:`vote` gives the
+    query's label.
     """
     labels = pool_labels[retrieved]
     same_label = labels == query_labels[:, None]
-    cosines = cosines_of_retrieved(retrieved, reference_queries, reference_pool)
     is_right = vote(labels, weights) == query_labels
     return Scores(same_label @ weights, cosines @ weights, is_right.astype(np.float64))
 
@@ -132,6 +162,41 @@ def vote(labels: npt.NDArray[np.integer], weights: npt.NDArray[np.float64]) -> n
         winner = votes_of_rank.argmax(axis=1)  # of equals the first, which is the nearest
         won[start : start + rows_at_once] = block[np.arange(len(block)), winner]
     return won
+
+
+def cosines_of_several(
+    retrieved: Sequence[npt.NDArray[np.integer]], reference_queries: Float32Array, reference_pool: Float32Array
+) -> list[npt.NDArray[np.float64]]:
+    """:func:`cosines_of_retrieved` of each retrieval (queries, k). What several of them retrieve is computed once."""
+    stacked = np.stack(retrieved)
+    cosines = np.empty(stacked.shape, np.float64)
+    rows_at_once = max(1, _CELLS_AT_ONCE // len(reference_pool))
+    for start in range(0, stacked.shape[1], rows_at_once):
+        block = slice(start, start + rows_at_once)
+        cosines[:, block] = _cosines_of_block(stacked[:, block], reference_queries[block], reference_pool)
+    return list(cosines)
+
+
+def _cosines_of_block(
+    stacked: npt.NDArray[np.integer], queries: Float32Array, pool: Float32Array
+) -> npt.NDArray[np.float64]:
+    """Cosines (retrievals, queries, k) of what several retrievals found for these queries."""
+    num_pool = len(pool)
+    rows = np.arange(len(queries))[:, None]
+    pairs = rows * num_pool + stacked
+    is_retrieved = np.zeros(len(queries) * num_pool, np.bool_)
+    is_retrieved[pairs] = True
+    distinct = np.flatnonzero(is_retrieved)
+    of_distinct = np.empty(len(distinct), np.float64)
+    for start in range(0, len(distinct), _PAIRS_AT_ONCE):
+        some = slice(start, start + _PAIRS_AT_ONCE)
+        query, neighbour = np.divmod(distinct[some], num_pool)
+        queries_of_pairs = queries[query].astype(np.float64)
+        of_distinct[some] = np.einsum("nd,nd->n", queries_of_pairs, pool[neighbour].astype(np.float64))
+    place = np.empty(len(is_retrieved), np.int32)
+    place[distinct] = np.arange(len(distinct))
+    cosines: npt.NDArray[np.float64] = of_distinct[place[pairs]]
+    return cosines
 
 
 def cosines_of_retrieved(

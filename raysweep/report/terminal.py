@@ -15,10 +15,14 @@ if TYPE_CHECKING:
     import rich.table
 
 
+MOST_ROWS = 24
+"""Of the table. A front that has more members is shown in part: its ends, what is marked, and others evenly between them."""
+
+
 def terminal_table(summary: Summary) -> "rich.table.Table":
     """The front for a terminal of 80 columns or more: without intervals, retention, accuracy, and kinds that are all plain.
 
-    Configurations stand below the table, one line a trial of the front.
+    Configurations stand below the table, one line a trial of the front, and how many members it leaves out.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -46,13 +50,28 @@ def terminal_table(summary: Summary) -> "rich.table.Table":
             max_width=6 if column == "mark" else None,
             overflow="fold",
         )
-    for row in front.rows:
+    for number in _shown_rows(summary):
+        row = front.rows[number]
         cells = dict(zip(front.columns, row, strict=True))
         table.add_row(*(Text(cells[column]) for column in shown))
     return table
 
 
+def _shown_rows(summary: Summary) -> list[int]:
+    """The numbers of the members that the table has a row for, rising."""
+    num_members = len(summary.members)
+    if num_members <= MOST_ROWS:
+        return list(range(num_members))
+    marked = {number for number, member in enumerate(summary.members) if member.is_knee or member.is_best}
+    num_others = MOST_ROWS - len(marked)
+    spread = {number * (num_members - 1) // (num_others - 1) for number in range(num_others)}
+    return sorted(marked | spread)
+
+
 def _caption_lines(summary: Summary, front: TextTable) -> Iterator[str]:
+    num_shown = len(_shown_rows(summary))
+    if num_shown < len(summary.members):
+        yield f"{num_shown} of {len(summary.members)} members; raysweep show has all of them"
     yield from _configuration_lines(front)
     info = summary.results.info
     if info.constraints:

@@ -133,3 +133,10 @@ def test_every_trial_can_see_equally_many_examples(tmp_path: Path) -> None:
 def test_grid_refuses_a_range(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"loss=triplet\.margin is a range; the grid sampler needs choices"):
         read(tmp_path, "sampler: grid\n" + MINIMAL)
+
+
+def test_the_space_of_one_front_has_many_points() -> None:
+    document = Document.read(SPACES / "front.yaml")
+    values = configuration.parse(document).evaluation.points.class_concat
+    assert len(set(values)) == len(values) >= 50
+    assert values == sorted(values)

@@ -71,6 +71,47 @@ def test_sums_of_cosines_are_inner_products_of_composite_vectors(seed: int, clas
         assert found[1] == pytest.approx(expected[1], abs=2e-3)
 
 
+@pytest.mark.parametrize("num_queries", [7, 2100])  # in one block, and in several
+def test_many_points_are_each_the_retrieval_of_its_own_sum(num_queries: int) -> None:
+    """To the last id and bit; classes are nearly certain, as of a pool that was trained on, so that sums are often equal."""
+    rng = np.random.default_rng(num_queries)
+    ids = np.arange(num_queries + 90)
+    dev = EvaluationSet(
+        "dev",
+        ids[:num_queries],
+        ids[num_queries:],
+        rng.integers(0, 3, num_queries),
+        rng.integers(0, 3, 90),
+        np.round(unit(rng, num_queries, 5), 1),
+        np.round(unit(rng, 90, 5), 1),
+        4,
+        "linear",
+    )
+    head = Head(3 * rng.normal(size=(3, 7)).astype(np.float32), np.zeros(3, np.float32))
+    encoded = Encoded(unit(rng, num_queries, 7), np.round(unit(rng, 90, 7), 1)).under(head)
+    values = [*np.geomspace(0.02, 2, 50).tolist(), 0.01]
+    keys = [("class_concat", value) for value in values] + [("plain", None)] + [("concat", value) for value in values]
+    scores = operating_points.score_encoded(encoded, dev, keys)
+    assert set(scores) == set(keys)
+    step = operating_points.retrieval.QUERIES_PER_BLOCK
+    for start in range(0, num_queries, step):
+        block = slice(start, start + step)
+        cosines = dev.reference_queries[block] @ dev.reference_pool.T
+        added = {
+            "concat": encoded.queries[block] @ encoded.pool.T,
+            "class_concat": encoded.query_classes[block] @ encoded.pool_classes.T,
+        }
+        for kind, value in keys:
+            ranked_by = added["concat"] if value is None else cosines + np.float32(value) * added[kind]
+            found = np.argsort(-ranked_by, axis=1, kind="stable")[:, :4]
+            similarity = np.einsum(
+                "qd,qkd->qk", dev.reference_queries[block].astype(float), dev.reference_pool[found].astype(float)
+            )
+            polarity = dev.pool_labels[found] == dev.query_labels[block, None]
+            np.testing.assert_array_equal(scores[kind, value].similarity[block], similarity @ dev.weights)
+            np.testing.assert_array_equal(scores[kind, value].polarity[block], polarity @ dev.weights)
+
+
 def test_points_of_a_trial_are_retrieval_by_the_librarys_embeddings(tiny_bench: workbench.Workbench) -> None:
     """From texts to scores, by sentence-transformers' own encode and a head in double precision."""
     config = trial(loss="softmax", learning_rate=3e-4, examples_per_rung=80)

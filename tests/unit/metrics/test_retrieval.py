@@ -32,9 +32,8 @@ def test_scores_equal_a_brute_force_loop(kind: retrieval.RankWeights, num_classe
     reference_queries, reference_pool = unit_rows(rng, 30, 6), unit_rows(rng, 40, 6)
     query_labels, pool_labels = rng.integers(num_classes, size=30), rng.integers(num_classes, size=40)
     found = retrieval.retrieve(queries, pool, k)
-    scores = retrieval.score(
-        found, query_labels, pool_labels, reference_queries, reference_pool, retrieval.rank_weights(kind, k)
-    )
+    cosines = retrieval.cosines_of_retrieved(found, reference_queries, reference_pool)
+    scores = retrieval.score(found, cosines, query_labels, pool_labels, retrieval.rank_weights(kind, k))
     for q in range(30):
         order = sorted(range(40), key=lambda p: (-float(queries[q] @ pool[p]), p))[:k]
         weights = [1 / k] * k if kind == "uniform" else [2 * (k - i) / (k * (k + 1)) for i in range(k)]
@@ -86,6 +85,42 @@ def test_a_vote_of_many_is_made_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_top_k_is_a_stable_sort_even_with_ties(values: np.ndarray, data: st.DataObject) -> None:
     k = data.draw(st.integers(1, values.shape[1]))
     assert (retrieval.top_k(values, k) == np.argsort(-values, axis=1, kind="stable")[:, :k]).all()
+
+
+FEW = st.sampled_from([-1, 0, 0.25, 0.5, 1])  # whose sums are often equal
+ANY = st.floats(-1, 1, width=32)  # whose sums are equal now and then, by rounding
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.data(), st.sampled_from([FEW, ANY]), st.integers(1, 6), st.integers(1, 25))
+def test_top_k_of_sums_is_a_stable_sort_of_each_sum(
+    data: st.DataObject, elements: st.SearchStrategy[float], rows: int, columns: int
+) -> None:
+    """To the last index, whatever the weights, their number and their order."""
+    first, second = (data.draw(hnp.arrays(np.float32, (rows, columns), elements=elements)) for _ in range(2))
+    weight = st.one_of(st.sampled_from([0.25, 0.5, 1.0]), st.floats(1e-3, 100))
+    weights = data.draw(st.lists(weight, min_size=1, max_size=60))
+    k = data.draw(st.integers(1, columns))
+    found = retrieval.top_k_of_sums(first, second, weights, k)
+    assert len(found) == len(weights)
+    for each, of_weight in zip(weights, found, strict=True):
+        sums = first + np.float32(each) * second
+        np.testing.assert_array_equal(of_weight, np.argsort(-sums, axis=1, kind="stable")[:, :k])
+
+
+def test_cosines_of_several_retrievals_are_those_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the bit, in however many parts they are computed."""
+    rng = np.random.default_rng(0)
+    queries, pool = unit_rows(rng, 23, 9), unit_rows(rng, 40, 9)
+    several = [rng.integers(0, 40, (23, 5)) for _ in range(7)]
+    expected = [retrieval.cosines_of_retrieved(found, queries, pool) for found in several]
+    for pairs, cells in ((2**13, 2**23), (3, 100), (1, 1)):
+        monkeypatch.setattr(retrieval, "_PAIRS_AT_ONCE", pairs)
+        monkeypatch.setattr(retrieval, "_CELLS_AT_ONCE", cells)
+        np.testing.assert_array_equal(retrieval.cosines_of_several(several, queries, pool), expected)
+    found, query, neighbour = several[0], 4, 2
+    exact = np.dot(queries[query].astype(float), pool[found[query, neighbour]].astype(float))
+    assert expected[0][query, neighbour] == pytest.approx(exact, abs=1e-12)
 
 
 def test_pool_is_the_published_pandas_sample() -> None:

@@ -1,10 +1,14 @@
 """The table that a terminal shows."""
 
+import re
+
+import numpy as np
+
 from raysweep.report.summary import summarise
-from raysweep.report.terminal import terminal_table
+from raysweep.report.terminal import MOST_ROWS, terminal_table
 from raysweep.results.reader import load
 from support.consoles import printed
-from support.ledgers import MARKUP, StoredSweep, write_ledger, write_run_with_markup
+from support.ledgers import MARKUP, StoredSweep, StoredTrial, write_ledger, write_run_with_markup
 
 
 def test_terminal_table_fits_80_columns_and_shows_scores_whole(run):
@@ -28,3 +32,27 @@ def test_markup_of_the_run_is_shown_as_it_is(tmp_path):
 def test_a_sweep_without_any_trial_has_a_table(tmp_path):
     write_ledger(tmp_path, [], StoredSweep(reference=False, oracle=False, finish=None))
     assert "Front of night-run" in printed(terminal_table(summarise(load(tmp_path))))
+
+
+def test_of_a_large_front_some_members_are_shown_evenly_with_those_that_are_marked(tmp_path):
+    scores = [(0.6 + 0.003 * number, 0.5 - 0.000001 * number**2) for number in range(100)]
+    write_ledger(tmp_path, [StoredTrial({"loss": "triplet"}, "completed", "", scores)])
+    summary = summarise(load(tmp_path))
+    assert len(summary.members) == 100
+    shown = printed(terminal_table(summary), width=80)
+    found = re.search(r"(\d+) of 100 members; raysweep show has all of them", " ".join(shown.split()))
+    assert found is not None
+    num_shown = int(found[1])
+    assert 20 <= num_shown <= MOST_ROWS
+    rows = [line.split() for line in shown.splitlines()]
+    steps = [
+        int(cells[-3])
+        for cells in rows
+        if cells[-1:] and re.fullmatch(r"\d\d\.\d", cells[-1]) and cells[-4:-3] == ["0"]
+    ]
+    assert len(steps) == num_shown
+    assert {1, 100} <= set(steps)
+    marked = {member.dev.step for member in summary.members if member.is_knee or member.is_best}
+    assert marked <= set(steps)
+    gaps = np.diff(sorted(set(steps) - marked | {1, 100}))
+    assert max(gaps) <= 2 * 100 / num_shown + 1
