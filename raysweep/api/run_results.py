@@ -95,6 +95,11 @@ class RunResults:
         return _frame(Point, self._stored.points).astype(_POINT_TYPES)
 
     @property
+    def labelled_points(self) -> pd.DataFrame:
+        """Points that are told the pool's labels, with the columns of :attr:`points`, which they are no part of."""
+        return _frame(Point, self._stored.labelled).astype(_POINT_TYPES)
+
+    @property
     def trials(self) -> pd.DataFrame:
         """A row a trial: ``trial``, ``status``, ``reason``, what it cost, and its parameters as ``config_...``."""
         import pandas as pd

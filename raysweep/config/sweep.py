@@ -169,6 +169,12 @@ class PointsConfig(Frozen):
         [],
         description="places between the base model's weights (0) and the tuned ones (1); each costs another evaluation",
     )
+    labelled: Grid = Field(
+        [],
+        description="weights at which the probability that the query has a sentence's known label is added to the "
+        "reference's cosine, for pools of known labels; only trials with the loss softmax have these points, which are "
+        "kept apart from the front",
+    )
     calibrate: bool = Field(
         True,
         description="divide the logits of softmax heads by the temperature of least log loss on dev: class probabilities "

@@ -6,8 +6,10 @@ With e_R a sentence's unit embedding under the reference encoder, e_M under the 
 ``concat(g)``        by cos_R + g cos_M, the inner product of [e_R ; sqrt(g) e_M], width d_R + d_M
 ``class_concat(g)``  by cos_R + g p·p', the inner product of [e_R ; sqrt(g) p], width d_R + classes
 ``interpolate(a)``   by the cosine under the weights (1 - a) base + a tuned, width d_M
+``labelled(g)``      by cos_R + g p[label of the sentence], p of the query: [e_R ; sqrt(g) p] with [e_R ; sqrt(g) one-hot]
 
-The first three cost no encoding beyond that of the plain point; each ``interpolate`` encodes queries and pool again.
+All but ``interpolate``, which encodes queries and pool again, cost no encoding beyond that of the plain point. ``labelled``
+is told the labels of the pool, which no encoder knows, so it is reported apart from the others.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -94,6 +96,14 @@ class Encoded:
         return Encoded(self.queries, self.pool, head.probabilities(self.queries), head.probabilities(self.pool))
 
 
+LABELLED = "labelled"
+
+
+def wanted_labelled(grid: PointsConfig, *, has_head: bool) -> list[PointKey]:
+    """The points of the grid that are told the pool's labels, of an encoder with or without a softmax head."""
+    return [(LABELLED, value) for value in grid.labelled] if has_head else []
+
+
 def wanted(grid: PointsConfig, *, has_head: bool) -> list[PointKey]:
     """The plain point and those of the grid that an encoder with or without a softmax head can give."""
     keys: list[PointKey] = [("plain", None)]
@@ -110,7 +120,7 @@ def width(key: PointKey, tuned: TunedEncoder, evaluation: EvaluationSet) -> int:
     reference_width = int(evaluation.reference_queries.shape[1])
     if kind == "concat":
         return reference_width + embedding_width(tuned.model)
-    if kind == "class_concat":
+    if kind in ("class_concat", LABELLED):
         assert tuned.head is not None
         return reference_width + len(tuned.head.bias)
     return embedding_width(tuned.model)
@@ -163,33 +173,41 @@ def score_encoded(
 
 @dataclass(frozen=True)
 class _Products:
-    """Inner products of a block of queries with the pool, each (queries, pool): cos_M, cos_R and, with a head, p·p'."""
+    """Inner products of a block of queries with the pool, (queries, pool): cos_M and cos_R; others as they are asked for."""
 
     tuned: Float32Array
     reference: Float32Array
-    classes: Float32Array | None
+    query_classes: Float32Array | None  # of the block
+    pool_classes: Float32Array | None
+    pool_labels: npt.NDArray[np.integer]
 
     @classmethod
     def of(cls, encoded: Encoded, evaluation: EvaluationSet, block: slice) -> "_Products":
         tuned = encoded.queries[block] @ encoded.pool.T
         reference = evaluation.reference_queries[block] @ evaluation.reference_pool.T
-        classes = None
-        if encoded.query_classes is not None and encoded.pool_classes is not None:
-            classes = encoded.query_classes[block] @ encoded.pool_classes.T
-        return cls(tuned, reference, classes)
+        query_classes = None if encoded.query_classes is None else encoded.query_classes[block]
+        return cls(tuned, reference, query_classes, encoded.pool_classes, evaluation.pool_labels)
 
     def retrieve(self, keys: Sequence[PointKey], k: int) -> dict[PointKey, npt.NDArray[np.int64]]:
         """The positions (queries, k) in the pool that each operating point retrieves."""
         found: dict[PointKey, npt.NDArray[np.int64]] = {}
         if ("plain", None) in keys:
             found["plain", None] = retrieval.top_k(self.tuned, k)
-        for kind, added in (("concat", self.tuned), ("class_concat", self.classes)):
+        for kind in ("concat", "class_concat", LABELLED):
             values = [value for own_kind, value in keys if own_kind == kind and value is not None]
             if values:
-                assert added is not None
-                retrieved = retrieval.top_k_of_sums(self.reference, added, values, k)
+                retrieved = retrieval.top_k_of_sums(self.reference, self._added(kind), values, k)
                 found |= {(kind, value): each for value, each in zip(values, retrieved, strict=True)}
         return found
+
+    def _added(self, kind: str) -> Float32Array:
+        """What a point of this kind adds to cos_R, times its value."""
+        if kind == "concat":
+            return self.tuned
+        assert self.query_classes is not None and self.pool_classes is not None
+        if kind == LABELLED:
+            return self.query_classes.take(self.pool_labels, axis=1)
+        return self.query_classes @ self.pool_classes.T
 
 
 def _score_interpolated(tuned: TunedEncoder, evaluation: EvaluationSet, key: PointKey) -> retrieval.Scores:

@@ -14,9 +14,9 @@ from raysweep.encoders import encoder
 from raysweep.encoders.locate import locate
 from raysweep.encoders.provenance import Provenance
 from raysweep.errors import InputError
-from raysweep.evaluation.operating_points import Head
+from raysweep.evaluation.operating_points import LABELLED, Head
 from raysweep.export import joined_encoder, model_card
-from raysweep.export.model_card import CardFacts
+from raysweep.export.model_card import CARD, CardFacts
 from raysweep.export.run_encoders import RunEncoders
 from raysweep.report.summary import Member, Summary, summary_of
 from raysweep.results.events import TrialStarted
@@ -50,10 +50,13 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
     data = _data_config(run)
     facts = CardFacts(summary, member, encoders, data, _run_of(run, chosen), hub_name)
     _write(model, _provenance(run, chosen, encoders, data), facts, to)
-    return (
+    written = (
         f"{chosen.name} (dev P {100 * chosen.polarity:.2f}, S {100 * chosen.similarity:.2f}, width {chosen.width}) "
         f"written to {to}"
     )
+    if chosen.kind != LABELLED:
+        return written
+    return f"{written}: it embeds queries; what is retrieved has known labels, and {CARD} says how it is embedded"
 
 
 def model_of(run: Folder, chosen: Point) -> "SentenceTransformer":
@@ -64,16 +67,16 @@ def model_of(run: Folder, chosen: Point) -> "SentenceTransformer":
 def _model(run: Folder, chosen: Point, encoders: RunEncoders) -> "SentenceTransformer":
     weights, head = _read_weights(run, chosen)
     model = _tuned(encoders, chosen, weights)
-    if chosen.kind in ("concat", "class_concat"):
+    if chosen.kind in joined_encoder.KINDS:
         model = _joined_with_reference(encoders, chosen, model, head)
-    if chosen.kind != "class_concat":  # whatever the base model says: the point was scored by cosine
+    if chosen.kind not in joined_encoder.BY_PRODUCT:  # whatever the base model says: the point was scored by cosine
         model.similarity_fn_name = "cosine"
     _set_prompt(model, encoders.model.prompt)
     return model
 
 
 def _choose(run: Folder, summary: Summary, point: str) -> Member:
-    """The front's point of this name."""
+    """The front's point of this name, or that of the front of points that are told the pool's labels."""
     members = summary.members
     if not members:
         raise InputError(f"{run.location}: no trial finished a rung, so there is nothing to export")
@@ -86,7 +89,10 @@ def _choose(run: Folder, summary: Summary, point: str) -> Member:
             names.append("best")
         if wanted in names:
             return member
-    allowed = ", ".join(["knee", "best", *(member.dev.name for member in members)])
+    for member in summary.labelled:
+        if wanted == member.dev.name:
+            return member
+    allowed = ", ".join(["knee", "best", *(member.dev.name for member in (*members, *summary.labelled))])
     raise InputError(f"--point {wanted}: not on the front; allowed: {allowed}")
 
 

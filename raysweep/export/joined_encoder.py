@@ -14,12 +14,16 @@ from torch import nn
 
 from raysweep.encoders import encoder
 from raysweep.errors import InputError
-from raysweep.evaluation.operating_points import Head
+from raysweep.evaluation.operating_points import LABELLED, Head
 from raysweep.results.types import PointKey, key_name
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+
+KINDS = ("concat", "class_concat", LABELLED)  # of points that two encoders make
+
+BY_PRODUCT = ("class_concat", LABELLED)  # whose vectors have different lengths: inner products rank, not cosines
 
 _FIRST = "cls_token_embeddings"  # where the first encoder's vector is left
 
@@ -27,11 +31,12 @@ _FIRST = "cls_token_embeddings"  # where the first encoder's vector is left
 def build(
     key: PointKey, tuned: "SentenceTransformer", reference: "SentenceTransformer", head: Head | None
 ) -> "SentenceTransformer":
-    """The model of a ``concat`` or ``class_concat`` point: its inner products are the point's sums of cosines.
+    """The model of a point of one of ``KINDS``: its inner products are the point's sums of cosines.
 
     ``concat`` gives unit vectors, [e_M ; e_R] weighted. ``class_concat`` gives [p ; e_R] weighted, whose lengths differ, so
-    its similarity function is ``dot``. Raises InputError where the encoders do not read the same tokens, or the second is
-    not mean-pooled.
+    its similarity function is ``dot``. Of a ``labelled`` point it is the same model, which gives the queries' vectors; in
+    those of the pool one-hot labels take the place of p, weighted alike. Raises InputError where the encoders do not read
+    the same tokens, or the second is not mean-pooled.
     """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling

@@ -18,7 +18,9 @@ from sentence_transformers.sentence_transformer.model_card import SentenceTransf
 from raysweep.config.losses import LOSSES
 from raysweep.config.sweep import DataConfig
 from raysweep.config.trial import TrialConfig
+from raysweep.evaluation.operating_points import LABELLED
 from raysweep.export.base_model import BaseModel, joint_licence
+from raysweep.export.joined_encoder import BY_PRODUCT, KINDS
 from raysweep.export.run_encoders import RunEncoders
 from raysweep.report.figures import front_figure
 from raysweep.report.notes import why_no_intervals
@@ -45,6 +47,11 @@ _JOINED = {
     "class_concat": "Each embedding is [√g·p ; e_R], of the class probabilities p that the tuned encoder's head gives and "
     "e_R under the reference encoder. Rank by the inner product, which is cos_R + g·p·p'; lengths differ, so do not "
     "normalise. The two are joined by modules of sentence-transformers 6.",
+    LABELLED: "Each embedding is [√g·p ; e_R], of the class probabilities p that the tuned encoder's head gives and e_R "
+    "under the reference encoder: that of a query. What is retrieved has known labels, which take the place of p as below; "
+    "the inner product of the two is cos_R + g·p(the sentence's label). Lengths differ, so do not normalise. Without those "
+    "labels it is a model of the kind class_concat, with other scores. The two encoders are joined by modules of "
+    "sentence-transformers 6.",
     "interpolate": "Its weights lie between those of the base model and the tuned ones.",
 }
 
@@ -69,6 +76,11 @@ class CardFacts:
         return self.member.dev
 
     @property
+    def front(self) -> Sequence[Member]:
+        """The front that the point is a member of."""
+        return self.summary.labelled if self.point.kind == LABELLED else self.summary.members
+
+    @property
     def trial(self) -> Trial:
         return next(each for each in self.summary.results.trials if each.trial == self.point.trial)
 
@@ -84,7 +96,7 @@ class CardFacts:
     def models(self) -> Mapping[str, BaseModel]:
         """What the point's model is made of, by what each is to it."""
         base = BaseModel.of(self.encoders.model)
-        if self.point.kind not in ("concat", "class_concat"):
+        if self.point.kind not in KINDS:
             return {"base": base}
         return {"base": base, "reference": BaseModel.of(self.encoders.reference)}
 
@@ -167,7 +179,7 @@ def _training_logs(facts: CardFacts) -> list[dict[str, Any]]:
     """A row for each rung of the trial, with the scores of the same kind of point on dev."""
     scored = {
         point.step: point
-        for point in facts.summary.results.points
+        for point in (*facts.summary.results.points, *facts.summary.results.labelled)
         if point.trial == facts.point.trial and point.key == facts.point.key and point.split == "dev"
     }
     rows = []
@@ -230,14 +242,15 @@ def _not_default(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
     summary = facts.summary
-    info, members = summary.results.info, summary.members
+    info, members = summary.results.info, facts.front
     marks = {"the knee": facts.member.is_knee, "the best under the objective": facts.member.is_best}
     chosen = " and ".join(mark for mark, applies in marks.items() if applies)
     place = f"one of {len(members)} points" if len(members) > 1 else "the only point"
+    kind = " of points that are told the labels of the pool" if facts.point.kind == LABELLED else ""
     paragraphs = [
         "## The front it was chosen from",
         f"![P against S of the sweep's points, and their front]({PICTURE})",
-        f"This model is {place} of the front that the sweep found{f', {chosen}' if chosen else ''}. "
+        f"This model is {place} of the front{kind} that the sweep found{f', {chosen}' if chosen else ''}. "
         f"{_plain(objective_text(info))}",
         "Polarity P is the weighted share of the k retrieved sentences that have the query's label, similarity S their "
         f"weighted mean cosine to the query under the reference encoder ({_plain(_reference_name(facts, models))}), "
@@ -246,8 +259,23 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
         _reference_sentence(summary),
         _guard_sentence(facts.member),
         _JOINED.get(facts.point.kind, ""),
+        _pool_code(facts) if facts.point.kind == LABELLED else "",
     ]
     return "".join(f"{text}\n\n" for text in paragraphs if text)
+
+
+def _pool_code(facts: CardFacts) -> str:
+    """How sentences of known labels are embedded for a labelled point."""
+    names = facts.summary.results.info.label_names
+    lines = [
+        "import numpy as np",
+        "",
+        f"classes = {json.dumps(list(names), ensure_ascii=False)}",
+        "embeddings = model.encode(sentences)",
+        "numbers = [classes.index(label) for label in labels]  # of the sentences",
+        f"embeddings[:, :{len(names)}] = {facts.point.value!r} ** 0.5 * np.eye({len(names)})[numbers]",
+    ]
+    return "\n".join(["```python", *lines, "```"])
 
 
 def _reference_name(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
@@ -324,7 +352,7 @@ def _origin_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
 
 def _calibration(facts: CardFacts) -> Calibration | None:
     """That of the head whose class probabilities are part of the model."""
-    if facts.point.kind != "class_concat":
+    if facts.point.kind not in BY_PRODUCT:
         return None
     rung = (facts.point.trial, facts.point.step, "dev")
     found = facts.summary.results.calibrations

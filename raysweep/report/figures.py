@@ -36,6 +36,7 @@ PROBE_LINE: dict[str, Any] = {"color": INK, "linestyle": ":", "linewidth": 0.9}
 SETFIT: dict[str, Any] = {"marker": "P", "color": INK, "edgecolors": "white", "linewidths": 0.6}
 PUBLISHED: dict[str, Any] = {"marker": "x", "color": FAINT, "linewidths": 1.1}
 FRONT: dict[str, Any] = {"color": INK, "linewidth": 1.1}
+LABELLED: dict[str, Any] = {"color": "#AA3377", "linestyle": (0, (1, 1.5)), "linewidth": 1.1}
 BEST: dict[str, Any] = {"marker": "D", "color": "none", "edgecolors": INK, "linewidths": 1.1}
 CROSS: dict[str, Any] = {"color": FAINT, "linewidth": 0.7, "zorder": 2}
 MEMBER: dict[str, Any] = {"edgecolors": INK, "linewidths": 0.8, "zorder": 4}
@@ -64,6 +65,7 @@ def front_figure(summary: Summary) -> bytes:
             axis.set_title(_title(summary, split), fontsize=9.5)
             axis.set_xlabel("similarity S (x100)")
             _draw_limits(axis, summary, split)
+            _draw_labelled(axis, summary, split)
             _draw_baselines(axis, summary, split)
         dev_axis = axes[0]
         dev_axis.set_ylabel("polarity P (x100)")
@@ -146,6 +148,12 @@ def _draw_limits(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
         axis.axhline(100 * objective.min_polarity, **CONSTRAINT)
     if objective.min_similarity:
         axis.axvline(100 * objective.min_similarity, **CONSTRAINT)
+
+
+def _draw_labelled(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
+    """The front of points that are told the pool's labels, which is none of the front's."""
+    points = [point for member in summary.labelled if (point := member.on(split))]
+    axis.plot(*_xy(points), zorder=2.3, **LABELLED)
 
 
 def _draw_baselines(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
@@ -263,6 +271,8 @@ def _add_front_legend(figure: "Figure", summary: Summary) -> None:
         axis.plot([], [], label="constraints", **CONSTRAINT)
     if any(summary.oracles.values()):
         axis.plot([], [], label="oracle front (limit)", **ORACLE)
+    if summary.labelled:
+        axis.plot([], [], label="with the pool's labels known", **LABELLED)
     for kind in dict.fromkeys(baseline.kind for baseline in summary.baselines):
         _label_marker(axis, BASELINE_NAMES[kind], size=BASELINE_SIZES[kind], **BASELINE_STYLES[kind])
     add_legend(figure)

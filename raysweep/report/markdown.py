@@ -2,6 +2,7 @@
 
 from raysweep.report.calibration import CALIBRATION_TEXT, calibration_table
 from raysweep.report.comparison import probe_sentences
+from raysweep.report.known_labels import KNOWN_LABELS_TEXT, known_labels_sentences, known_labels_table
 from raysweep.report.notes import notes
 from raysweep.report.summary import Summary
 from raysweep.report.tables import (
@@ -37,32 +38,19 @@ def markdown(summary: Summary) -> str:
         "",
     ]
     lines += [f"> {plain(note)}\n>" for note in notes(summary)]
-    if summary.members:
-        lines += _section("Front", front_table(summary), SCORES_TEXT)
-    certainty = certainty_table(summary)
-    if certainty.rows:
-        text = "\n\n".join([CERTAINTY_TEXT, *trust_sentences(summary)])
-        lines += _section("Certainty", certainty, text)
-    calibration = calibration_table(summary)
-    if calibration.rows:
-        lines += _section("Calibration", calibration, CALIBRATION_TEXT)
-    if summary.baselines:
-        text = "\n\n".join([BASELINES_TEXT, *probe_sentences(summary)])
-        lines += _section("Baselines", baseline_table(summary), text)
-    means = mean_table(summary)
-    if means.rows:
-        lines += _section("Replicates", means, means_text(summary))
-    areas = area_table(summary)
-    if areas.rows:
-        lines += _section("Hypervolume", areas, area_text(summary))
+    lines += _section("Front", front_table(summary), SCORES_TEXT)
+    lines += _section("Certainty", certainty_table(summary), CERTAINTY_TEXT, *trust_sentences(summary))
+    lines += _section("Calibration", calibration_table(summary), CALIBRATION_TEXT)
+    lines += _section("Baselines", baseline_table(summary), BASELINES_TEXT, *probe_sentences(summary))
+    lines += _section("Replicates", mean_table(summary), means_text(summary))
+    lines += _section("Hypervolume", area_table(summary), area_text(summary))
+    known_labels = known_labels_table(summary)
+    lines += _section("Known labels", known_labels, KNOWN_LABELS_TEXT, *known_labels_sentences(summary))
     if summary.trials:
         lines += _section("Cost", cost_table(summary), cost_text(summary.account))
-    bill = bill_table(summary)
-    if bill.rows:
-        lines += _section("Bill", bill, bill_sentences(summary.bill))
+    lines += _section("Bill", bill_table(summary), bill_sentences(summary.bill))
     lines += _section("Settings", settings_table(summary))
-    if summary.trials:
-        lines += _section("Trials", trial_table(summary))
+    lines += _section("Trials", trial_table(summary))
     lines += _failures(summary)
     return "\n".join(lines) + "\n"
 
@@ -77,9 +65,12 @@ def _failures(summary: Summary) -> list[str]:
     return ["", "## Failures", *lines] if lines else []
 
 
-def _section(title: str, table: TextTable, text: str = "") -> list[str]:
-    paragraph = [text, ""] if text else []
-    return ["", f"## {title}", "", *paragraph, *table_lines(table)]
+def _section(title: str, table: TextTable, *paragraphs: str) -> list[str]:
+    """A heading, paragraphs and a table; nothing where the table is empty."""
+    if not table.rows:
+        return []
+    text = "\n\n".join(paragraphs)
+    return ["", f"## {title}", "", *([text, ""] if text else []), *table_lines(table)]
 
 
 def table_lines(table: TextTable) -> list[str]:

@@ -87,6 +87,8 @@ class Summary:
     probes: Mapping[ScoredSplit, ProbeComparison]  # where both they and the front were scored
     account: Account
     bill: Bill
+    labelled: tuple[Member, ...] = ()  # a front of its own: of points that are told the pool's labels
+    labelled_areas: Mapping[ScoredSplit, Area] = field(default_factory=dict)
     scores: Mapping[ScoredSplit, QueryScores] = field(default_factory=dict, repr=False, compare=False)  # of each query
     damage: Mapping[str, str] = field(default_factory=dict)  # by what is missing: which file is damaged, and how
 
@@ -147,7 +149,8 @@ def summarise(results: Results) -> Summary:
     references = {point.split: point for point in results.points if point.kind == "reference"}
     oracles = {split: _oracle(results.points, split) for split in SPLITS}
     criterion = _Criterion.of(results.info, references)
-    members = _members(results, criterion)
+    members = _members(results, results.points, criterion)
+    labelled = _members(results, results.labelled, criterion)
     baselines = baselines_of(results.points)
     return Summary(
         results=results,
@@ -161,6 +164,8 @@ def summarise(results: Results) -> Summary:
         probes=_probes(baselines, members, criterion),
         account=account_of(results),
         bill=bill_of(results),
+        labelled=labelled,
+        labelled_areas=_areas(labelled, oracles, criterion),
     )
 
 
@@ -201,11 +206,12 @@ def _oracle(points: Iterable[Point], split: ScoredSplit) -> tuple[Point, ...]:
     return tuple(sorted(found, key=lambda point: point.value or 0.0))
 
 
-def _members(results: Results, criterion: _Criterion) -> tuple[Member, ...]:
-    front = front_members(results.points)
+def _members(results: Results, points: Sequence[Point], criterion: _Criterion) -> tuple[Member, ...]:
+    """The front of these points of the run."""
+    front = front_members(points)
     if not front:
         return ()
-    on_test = {_encoder(point): point for point in results.points if point.split == "test" and point.trial is not None}
+    on_test = {_encoder(point): point for point in points if point.split == "test" and point.trial is not None}
     guards: dict[tuple[object, ...], dict[str, GuardScore]] = defaultdict(dict)
     for each in results.guards:
         guards[each.trial, each.step, each.kind, each.value][each.guard] = each

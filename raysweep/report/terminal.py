@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from raysweep.report.calibration import calibration_lines
 from raysweep.report.comparison import baseline_lines
+from raysweep.report.known_labels import known_labels_lines
 from raysweep.report.summary import SPLITS, Area, Summary
 from raysweep.report.tables import TextTable, front_table, show, show_area, show_interval, show_share
 from raysweep.report.texts import constraints_text
@@ -83,6 +84,7 @@ def _caption_lines(summary: Summary, front: TextTable) -> Iterator[str]:
     yield from baseline_lines(summary)
     for split, area in summary.areas.items():
         yield f"hypervolume on {split}: {_area(area, summary.uncertainty.get(split))}"
+    yield from known_labels_lines(summary)
     yield from trust_lines(summary)
 
 

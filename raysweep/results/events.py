@@ -22,7 +22,7 @@ kind of event; the other keys are the fields of its class:
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -127,7 +127,7 @@ class RungFinished(Event):
 
     ``stop`` is the trial's own reason to end here, if it has one. ``node`` is where it ran. ``may_begin`` says whether
     there were trials left to begin, which early stopping goes by. ``cost`` is what the trial has cost so far.
-    ``calibration`` is that of a softmax head on dev.
+    ``calibration`` is that of a softmax head on dev, and ``labelled`` are points that are told the pool's labels.
     """
 
     kind = "rung"
@@ -143,26 +143,29 @@ class RungFinished(Event):
     may_begin: bool | None = None
     cost: Cost | None = None
     calibration: Calibration | None = None
+    labelled: tuple[Point, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Its points and its calibration have neither trial nor step, which the event itself has."""
         values = super().to_json()
         calibrations = [values["calibration"]] if "calibration" in values else []
-        for each in (*values["points"], *calibrations):
+        for each in (*values["points"], *calibrations, *values.get("labelled", ())):
             del each["trial"], each["step"]
         return values
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         rung = {"trial": values["trial"], "step": values["step"]}
-        points = _objects_in(values, "points", **rung)
+        read = {"stop": None, **values, "points": _objects_in(values, "points", **rung)}
+        if values.get("labelled") is not None:
+            read["labelled"] = _objects_in(values, "labelled", **rung)
         calibration = values.get("calibration")
         if isinstance(calibration, Mapping):
-            calibration = {**calibration, **rung}
-        event = super().from_json({"stop": None, **values, "points": points, "calibration": calibration})
+            read["calibration"] = {**calibration, **rung}
+        event = super().from_json(read)
         if event.step < 1:
             raise ValueError(f"step is {event.step}, not a whole number above 0")
-        _check_scores(event.points)
+        _check_scores([*event.points, *(event.labelled or ())])
         _check_calibration(event.calibration)
         return event
 
@@ -253,18 +256,20 @@ class ReplicatesAveraged(Event):
 class PointsScored(Event):
     """Operating points of no rung: the reference, the oracle, the baselines, and test scores of front members.
 
-    With those of front members comes the ``calibration`` of their rung's softmax head on test.
+    With those of front members come the ``calibration`` of their rung's softmax head on test, and the rung's points that
+    are told the pool's labels, as ``labelled``.
     """
 
     kind = "points"
 
     points: tuple[Point, ...]
     calibration: Calibration | None = None
+    labelled: tuple[Point, ...] | None = None
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         event = super().from_json(values)
-        _check_scores(event.points)
+        _check_scores([*event.points, *(event.labelled or ())])
         _check_calibration(event.calibration)
         return event
 
@@ -397,7 +402,7 @@ def _check_plain(config: Mapping[str, Any]) -> None:
             raise ValueError(f"config.{name} is a {type(value).__name__}, not a plain value")
 
 
-def _check_scores(points: tuple[Point, ...]) -> None:
+def _check_scores(points: Sequence[Point]) -> None:
     for point in points:
         if problem := point_problem(vars(point)):
             raise ValueError(problem)

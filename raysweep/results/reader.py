@@ -66,6 +66,7 @@ def results_of(events: Iterable[Event], run: Folder) -> Results:
         workers=tables.workers,
         guards=tuple(tables.guards.values()),
         calibrations=tuple(tables.calibrations.values()),
+        labelled=tuple(tables.labelled),
     )
 
 
@@ -77,6 +78,7 @@ class _Tables:
     trials: dict[int, Trial] = field(default_factory=dict)
     rungs: list[Rung] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
+    labelled: list[Point] = field(default_factory=list)
     means: dict[int, tuple[Mean, ...]] = field(default_factory=dict)  # by original; a later event replaces them
     nodes: dict[tuple[str, float | None], NodeTime] = field(default_factory=dict)  # by type and price
     guards: dict[tuple[object, ...], GuardScore] = field(default_factory=dict)  # by member and guard
@@ -123,8 +125,7 @@ class _Tables:
 
     def _add_rung(self, event: RungFinished) -> None:
         self._check_begun(event.trial)
-        self.points += event.points
-        self._add_calibration(event.calibration)
+        self._add_points(event)
         self.rungs.append(
             Rung(
                 trial=event.trial,
@@ -137,13 +138,15 @@ class _Tables:
 
     def _add_scores(self, event: PointsScored | GuardsMeasured) -> None:
         if isinstance(event, PointsScored):
-            self.points += event.points
-            self._add_calibration(event.calibration)
+            self._add_points(event)
             return
         for score in event.scores:
             self.guards[score.trial, score.step, score.kind, score.value, score.guard] = score
 
-    def _add_calibration(self, calibration: Calibration | None) -> None:
+    def _add_points(self, event: RungFinished | PointsScored) -> None:
+        self.points += event.points
+        self.labelled += event.labelled or ()
+        calibration = event.calibration
         if calibration is not None:
             self.calibrations[calibration.trial, calibration.step, calibration.split] = calibration
 

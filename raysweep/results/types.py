@@ -66,12 +66,13 @@ class RungProgress:
 class Point:
     """One operating point: a retrievable encoder and its scores on one split, all in [0, 1].
 
-    ``kind`` is one of :mod:`raysweep.evaluation.operating_points` (``plain`` is the tuned encoder as it is),
-    ``reference`` (R itself), ``oracle`` (the limit no encoder can pass) or one of ``BASELINES``; ``value`` is the kind's
-    parameter, or None. ``trial`` and ``step`` are None for points that no trial made. ``width`` is the embedding's
-    dimension, None for the oracle. ``accuracy`` is the share of queries whose label the retrieved sentences vote for, None
-    of the oracle, of published scores and of what an older version measured. Standard deviations are 0 where only means are
-    known. ``label`` tells SetFit models and published scores apart, and is None for all other kinds.
+    ``kind`` is one of :mod:`raysweep.evaluation.operating_points` (``plain`` is the tuned encoder as it is; ``labelled``
+    points are told the pool's labels, and kept apart), ``reference`` (R itself), ``oracle`` (the limit no encoder can pass)
+    or one of ``BASELINES``; ``value`` is the kind's parameter, or None. ``trial`` and ``step`` are None for points that no
+    trial made. ``width`` is the embedding's dimension, None for the oracle. ``accuracy`` is the share of queries whose label
+    the retrieved sentences vote for, None of the oracle, of published scores and of what an older version measured.
+    Standard deviations are 0 where only means are known. ``label`` tells SetFit models and published scores apart, and is
+    None for all other kinds.
     """
 
     trial: int | None
@@ -266,6 +267,9 @@ class Results:
     workers: int | None = None  # most trials at a time, where a person has said so
     guards: tuple[GuardScore, ...] = ()  # of front members, where the sweep had guards
     calibrations: tuple[Calibration, ...] = ()  # of heads, on the splits that they were measured on
+    labelled: tuple[
+        Point, ...
+    ] = ()  # that are told the pool's labels: no part of the points above, nor of any front of theirs
 
 
 @dataclass(frozen=True)

@@ -257,6 +257,8 @@ class TrialActor(tune.Trainable):
         }
         if result.calibration is not None:
             rung["calibration"] = calibration_values(result.calibration)
+        if result.labelled:
+            rung["labelled"] = self.bench.describe(self.bench.dev, result.labelled)
         return rung
 
     def note_whether_to_leave(self) -> bool:

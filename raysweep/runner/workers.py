@@ -12,6 +12,7 @@ from raysweep.config.sweep import EvaluationConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
+from raysweep.evaluation.operating_points import wanted_labelled
 from raysweep.metrics.retrieval import Scores
 from raysweep.results.ledger import point_folder
 from raysweep.results.query_scores import PackedScores, rung_file
@@ -91,22 +92,27 @@ def keep_scores(run: Folder, split: ScoredSplit, trial: int, step: int, scores: 
 
 
 def score_on_test(bench: Workbench, run: Folder, rung: FrontRung) -> ScoredRung:
-    """A front rung's points on the test split.
+    """A front rung's points on the test split, with those of its head that are told the pool's labels.
 
-    Their per-query scores, and what they retrieve, go into the run's folder.
+    The per-query scores of the former, and what they retrieve, go into the run's folder.
     """
     name = point_folder(rung.trial, rung.step)
     weights, head = read_point(run.fetch(name))
     bench.reset(weights, head)
     encoded = bench.encode(bench.test)
     scores = bench.measure(bench.test, rung.keys, encoded)
+    labelled_keys = wanted_labelled(bench.evaluation.points, has_head=head is not None)
+    labelled = bench.measure(bench.test, labelled_keys, encoded)
     run.let_go(name)
     keep_scores(run, "test", rung.trial, rung.step, scores)
     reading = bench.test.reading({(rung.trial, rung.step, *key): each for key, each in scores.items()})
     run.keep(f"{name}/{reading_file('test')}", reading.content())
     calibration = bench.calibration(bench.test, encoded)
-    described = None if calibration is None else calibration_values(calibration)
-    return ScoredRung(bench.describe(bench.test, scores), described)
+    return ScoredRung(
+        points=bench.describe(bench.test, scores),
+        calibration=None if calibration is None else calibration_values(calibration),
+        labelled=bench.describe(bench.test, labelled),
+    )
 
 
 def _last_line(error: Exception) -> str:

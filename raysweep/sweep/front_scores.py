@@ -24,17 +24,21 @@ class FrontRung:
 
 @dataclass(frozen=True)
 class ScoredRung:
-    """A rung's points on the test split, and the calibration of its head, without the trial and step: plain values."""
+    """A rung's points on the test split, and the calibration of its head, without the trial and step: plain values.
+
+    ``labelled`` are those of its points that are told the pool's labels.
+    """
 
     points: Sequence[Mapping[str, Any]]
     calibration: Mapping[str, Any] | None = None
+    labelled: Sequence[Mapping[str, Any]] = ()
 
     def event(self, rung: FrontRung) -> PointsScored:
         """What the ledger stores of it."""
         where = {"trial": rung.trial, "step": rung.step}
-        points = tuple(Point(**where, **values) for values in self.points)
+        points, labelled = (tuple(Point(**where, **values) for values in some) for some in (self.points, self.labelled))
         calibration = None if self.calibration is None else Calibration(**where, **self.calibration)
-        return PointsScored(points=points, calibration=calibration)
+        return PointsScored(points=points, calibration=calibration, labelled=labelled or None)
 
 
 class FrontScores:

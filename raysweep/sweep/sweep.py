@@ -209,7 +209,7 @@ class Sweep:
             reason = f"its checkpoint goes on with rung {step}, but the ledger ends at its rung {steps_done}"
             assignment.verdict = Verdict(TrialStatus.FAILED, reason)
             return True
-        if problem := _first_problem(rung["points"]):
+        if problem := _first_problem([*rung["points"], *rung.get("labelled", ())]):
             assignment.verdict = Verdict(TrialStatus.FAILED, f"rung {step} gave {problem}")
             return True
         event = RungFinished.from_json({**rung, "trial": number})

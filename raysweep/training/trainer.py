@@ -204,8 +204,10 @@ class Training:
         encoded = operating_points.encode(self.bench.tuned(context), self.bench.dev)
         encoded = self._calibrated(encoded)
         tuned = self.bench.tuned(context)
-        keys = operating_points.wanted(self.bench.evaluation.points, has_head=tuned.head is not None)
-        points = operating_points.measure(tuned, self.bench.dev, keys, encoded)
+        grid, has_head = self.bench.evaluation.points, tuned.head is not None
+        keys = operating_points.wanted(grid, has_head=has_head)
+        labelled_keys = operating_points.wanted_labelled(grid, has_head=has_head)
+        scores = operating_points.measure(tuned, self.bench.dev, [*keys, *labelled_keys], encoded)
         stop = None
         if self.idle is not None:
             loss, errors = self._validate(encoded)
@@ -217,7 +219,8 @@ class Training:
             step=progress.rung,
             examples_seen=progress.seen,
             loss=mean_loss,
-            points=points,
+            points={key: scores[key] for key in keys},
+            labelled={key: scores[key] for key in labelled_keys},
             seconds=self.seconds,
             train_seconds=progress.train_seconds,
             stop=stop,

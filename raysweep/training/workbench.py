@@ -35,7 +35,8 @@ class RungResult:
     """One evaluation. ``loss`` is the mean over the rung's batches; ``seconds`` since the trial began, pauses excluded.
 
     ``points`` holds per-query scores of every operating point, the plain one first. ``stop`` is the reason why the trial
-    ends here by a rule of its own, or None. ``calibration`` is that of the softmax head on dev, under that loss.
+    ends here by a rule of its own, or None. ``calibration`` is that of the softmax head on dev, under that loss, and
+    ``labelled`` holds the scores of the points that are told the pool's labels.
     """
 
     step: int
@@ -46,6 +47,7 @@ class RungResult:
     train_seconds: float
     stop: str | None = None
     calibration: Calibration | None = None
+    labelled: dict[PointKey, retrieval.Scores] = field(default_factory=dict)
 
     @property
     def scores(self) -> retrieval.Scores:

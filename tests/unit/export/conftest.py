@@ -65,14 +65,17 @@ def run(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> t
     document.override("model", sentence_encoder(BertModel(tiny), folder, demo_package.get_model_path()))
     document.override("space.freezing", "none")
     document.override("space.loss", "{choices: {softmax: {}, triplet: {margin: 0.2}}}")
-    document.override("evaluation.points", "{concat: [0.3, 1.0], class_concat: [0.1, 1.0], interpolate: [0.4]}")
+    document.override(
+        "evaluation.points", "{concat: [0.3, 1.0], class_concat: [0.1, 1.0], interpolate: [0.4], labelled: [0.2]}"
+    )
     config = configuration.parse(document)
     prepared = prepare_here(config, space_parser.parse(document, config))
     torch.set_num_threads(1)  # preparing raised it
     prepared.save(folder / "prepared.json")
     bench = workbench.Workbench(prepared, config.evaluation)
     queries, pool = {"dev": len(bench.dev.queries)}, {"dev": len(bench.dev.pool)}
-    info = RunInfo("s", "0", "d", "m", "r", 8, "uniform", 0.5, "similarity", 2, queries, pool, ("0", "1"), 0)
+    names = tuple(prepared.sentences.label_names)
+    info = RunInfo("s", "0", "d", "m", "r", 8, "uniform", 0.5, "similarity", 2, queries, pool, names, 0)
     ledger = Ledger(folder)
     ledger.append(SessionStarted(info=info))
     for number, loss in enumerate(("softmax", "triplet")):
@@ -82,10 +85,15 @@ def run(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> t
         ledger.append(TrialStarted(trial=number, config=trial.model_dump(exclude_none=True)))
         (result,) = engine.rungs(trial, bench, seed=number, num_rungs=1)
         save_point(folder / "points" / point_name(number, 1), bench.model, bench.head)
-        points = [Point(**{**p, "trial": number, "step": 1}) for p in bench.describe(bench.dev, result.points)]
+        points, labelled = (
+            tuple(Point(**{**p, "trial": number, "step": 1}) for p in bench.describe(bench.dev, some))
+            for some in (result.points, result.labelled)
+        )
         rung = {"trial": number, "step": 1, "examples_seen": 96, "seconds": 1.0, "loss": result.loss}
         calibration = result.calibration and dataclasses.replace(result.calibration, trial=number, step=1)
-        ledger.append(RungFinished(**rung, stop=None, points=tuple(points), calibration=calibration))
+        ledger.append(
+            RungFinished(**rung, stop=None, points=points, calibration=calibration, labelled=labelled or None)
+        )
         store_scores(folder, rung_file("dev", number, 1), {(number, 1, *key): s for key, s in result.points.items()})
     of_reference = bench.dev.reference_scores
     reference = bench.dev.point(of_reference, trial=None, step=None, kind="reference", value=None, width=64)

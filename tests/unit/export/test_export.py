@@ -1,6 +1,7 @@
 """Exported points of every kind load as ordinary sentence-transformers models and reproduce their scores."""
 
 import dataclasses
+import re
 import shutil
 from pathlib import Path
 
@@ -56,6 +57,34 @@ def test_an_exported_point_reproduces_its_scores(
     if stored.kind == "concat":
         assert np.linalg.norm(queries, axis=1) == pytest.approx(1, abs=1e-5)
     np.testing.assert_allclose(model.encode_query(prepared.sentences.texts(dev.queries[:3])), queries[:3], atol=1e-5)
+
+
+def test_a_point_that_is_told_the_pools_labels_reproduces_its_scores_as_its_card_says(
+    run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path, all_on_the_front: None
+) -> None:
+    """The code of the card embeds the pool; the model the queries."""
+    folder, prepared, dev = run
+    said = export(folder, "0:1:labelled=0.2", tmp_path / "model")
+    assert said.endswith("it embeds queries; what is retrieved has known labels, and README.md says how it is embedded")
+    (stored,) = load(folder).labelled
+    assert stored.name == "0:1:labelled=0.2"
+    model = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    queries = model.encode(prepared.sentences.texts(dev.queries))
+    assert queries.shape[1] == stored.width
+    card = (tmp_path / "model" / "README.md").read_text()
+    (code,) = [each for each in re.findall(r"```python\n(.*?)```", card, re.DOTALL) if "classes.index" in each]
+    labels = [prepared.sentences.label_names[number] for number in dev.pool_labels]
+    scope = {"model": model, "sentences": prepared.sentences.texts(dev.pool), "labels": labels}
+    exec(code, scope)
+    pool = scope["embeddings"]
+    assert isinstance(pool, np.ndarray)
+    scores = dev.score_found(retrieval.top_k(model.similarity(queries, pool).numpy(), dev.k))
+    assert scores.polarity.mean() == pytest.approx(stored.polarity, abs=1e-4)
+    assert scores.similarity.mean() == pytest.approx(stored.similarity, abs=1e-4)
+    apart = [abs(p.similarity - stored.similarity) for p in load(folder).points]
+    assert min(apart) > 3e-4, "another point would pass for it"
+    with pytest.raises(InputError, match=r"--point 1:1:labelled=0.2: not on the front; allowed: .*0:1:labelled=0.2"):
+        export(folder, "1:1:labelled=0.2", tmp_path / "other")
 
 
 def test_the_temperature_is_part_of_what_is_exported(

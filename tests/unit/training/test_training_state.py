@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import safetensors.torch
 
+from raysweep.config.sweep import PointsConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
@@ -43,7 +44,8 @@ CONFIGS = {
 @pytest.fixture(scope="module")
 def fresh(tiny_prepared: Prepared) -> Any:
     """Workbenches as new processes have them."""
-    return lambda: Workbench(tiny_prepared, EVALUATION)
+    points = PointsConfig(labelled=[0.3])
+    return lambda: Workbench(tiny_prepared, EVALUATION.model_copy(update={"points": points}))
 
 
 def state(bench: Workbench) -> dict[str, np.ndarray]:
@@ -63,7 +65,10 @@ def bits(results: Iterable[RungResult]) -> list[Any]:
     return [
         (
             *(rung.step, rung.examples_seen, rung.loss.hex(), rung.stop, rung.calibration),
-            *((key, each.polarity.tobytes(), each.similarity.tobytes()) for key, each in rung.points.items()),
+            *(
+                (key, each.polarity.tobytes(), each.similarity.tobytes())
+                for key, each in (*rung.points.items(), *rung.labelled.items())
+            ),
         )
         for rung in results
     ]

@@ -1,0 +1,75 @@
+"""Points that are told the labels of the pool stand by themselves."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+from raysweep.report import write
+from raysweep.report.summary import Summary, summarise
+from raysweep.report.terminal import terminal_table
+from raysweep.results.events import PointsScored, RungFinished, SessionStarted, TrialStarted
+from raysweep.results.ledger import Ledger
+from raysweep.results.reader import load
+from raysweep.results.types import Point
+from support.consoles import printed
+from support.ledgers import INFO, REFERENCE, baseline, point
+
+SCORES = [(0.80, 0.46), (0.90, 0.45), (0.85, 0.44)]  # the last is dominated by the second
+AREA = 0.1 * (0.45 - 0.235) + 0.17 * (0.46 - 0.235)  # of the first two, above P 0.63 and S 0.235
+
+
+def told(scores: tuple[float, float], value: float) -> Point:
+    return dataclasses.replace(point(0, 1, *scores), kind="labelled", value=value, width=386)
+
+
+def summary_of(folder: Path, *, is_told: bool) -> Summary:
+    """Of a trial with a plain point and, if so said, points that are told labels and dominate it; one is scored on test."""
+    ledger = Ledger(folder)
+    ledger.append(SessionStarted(info=INFO))
+    limits = [baseline("dev", "reference", *REFERENCE["dev"]), baseline("dev", "oracle", 1.0, 0.46, value=2.0)]
+    ledger.append(PointsScored(points=tuple(limits)))
+    ledger.append(TrialStarted(trial=0, config={"loss": "softmax"}, num_rungs=1))
+    labelled = tuple(told(scores, value) for value, scores in enumerate(SCORES, 1))
+    rung = {"trial": 0, "step": 1, "examples_seen": 64, "seconds": 1.0, "loss": 0.3}
+    points = (point(0, 1, 0.7, 0.4),)
+    ledger.append(RungFinished(**rung, stop=None, points=points, labelled=labelled if is_told else None))
+    on_test = dataclasses.replace(labelled[1], split="test", polarity=0.87)
+    ledger.append(PointsScored(points=(), labelled=(on_test,) if is_told else None))
+    ledger.close()
+    return summarise(load(folder))
+
+
+def test_they_change_nothing_of_the_front(tmp_path: Path) -> None:
+    for name in ("with", "without"):
+        (tmp_path / name).mkdir()
+    found, without = (summary_of(tmp_path / name, is_told=name == "with") for name in ("with", "without"))
+    assert found.members == without.members
+    assert found.areas == without.areas
+    assert found.results.points == without.results.points
+    assert found.trials == without.trials
+    assert without.labelled == ()
+    assert [member.dev.value for member in found.labelled] == [1.0, 2.0]
+
+
+def test_they_have_a_front_and_an_area_of_their_own(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, is_told=True)
+    (area,) = summary.labelled_areas.values()
+    assert abs(area.front - AREA) < 1e-9
+    write.write(tmp_path)
+    report = tmp_path / "report"
+    text = (report / "front.md").read_text()
+    front, known = text.split("## Known labels")
+    assert "labelled(" not in front
+    assert "| 0 | 1 | labelled(2) | 90.0 | 45.0 | 95.7 | 87.0 | 45.0 | 95.7 |" in known
+    assert "labelled(3)" not in known
+    share = 100 * AREA / ((1 - 0.63) * (0.46 - 0.235))
+    line = f"hypervolume on dev: {1e4 * AREA:.1f}, {share:.1f}% of the oracle's"
+    assert f"With the pool's labels known, {line}." in known
+    shown = " ".join(printed(terminal_table(summary), width=100).split())
+    assert f"with the pool's labels known, {line}" in shown
+    assert "labelled(2)" in (report / "report.html").read_text()
+    assert [row["kind"] for row in json.loads((report / "points.json").read_text())] == ["reference", "oracle", "plain"]
+    rows = json.loads((report / "labelled.json").read_text())
+    assert [(row["value"], row["split"], row["polarity"]) for row in rows] == [
+        *((1.0, "dev", 80.0), (2.0, "dev", 90.0), (3.0, "dev", 85.0), (2.0, "test", 87.0))
+    ]
