@@ -35,7 +35,7 @@ class ScoredRung:
 
     def event(self, rung: FrontRung) -> PointsScored:
         """What the ledger stores of it."""
-        where = {"trial": rung.trial, "step": rung.step}
+        where: dict[str, Any] = {"trial": rung.trial, "step": rung.step}
         points, labelled = (tuple(Point(**where, **values) for values in some) for some in (self.points, self.labelled))
         calibration = None if self.calibration is None else Calibration(**where, **self.calibration)
         return PointsScored(points=points, calibration=calibration, labelled=labelled or None)

@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 
 from raysweep.config.sweep import BaselinesConfig, EncoderConfig, EvaluationConfig
 from raysweep.data.prepared import Prepared
@@ -24,17 +26,34 @@ def dev(tiny_prepared: Prepared) -> EvaluationSet:
     return EvaluationSet.of(tiny_prepared, "dev", EvaluationConfig(k=8, num_pool=200))
 
 
-def points(prepared: Prepared, dev: EvaluationSet, stored: list[Point] | None = None, **config: Any) -> list[Point]:
-    def fail(text: str) -> None:
-        raise AssertionError(text)
+def fail(text: str) -> None:
+    raise AssertionError(text)
 
+
+def points(prepared: Prepared, dev: EvaluationSet, stored: list[Point] | None = None, **config: Any) -> list[Point]:
     return list(Baselines(BaselinesConfig(**config), prepared, [dev], 0, fail, stored or []).points())
 
 
+def at_best_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """The temperature of least log loss, by a search that knows nothing of its slope."""
+
+    def loss(log_temperature: float) -> float:
+        return float(log_loss(labels, tempered(probabilities, np.exp(log_temperature))))
+
+    return float(np.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded", options={"xatol": 1e-9}).x))
+
+
+def tempered(probabilities: np.ndarray, temperature: float) -> np.ndarray:
+    powers = probabilities ** (1 / temperature)
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("calibrate", [False, True])
 def test_the_probe_learns_from_all_training_sentences_and_is_scored_at_each_value(
-    tiny_prepared: Prepared, dev: EvaluationSet
+    tiny_prepared: Prepared, dev: EvaluationSet, calibrate: bool
 ) -> None:
-    found = points(tiny_prepared, dev, probe=[0.2, 2.0])
+    config = BaselinesConfig(probe=[0.2, 2.0])
+    found = list(Baselines(config, tiny_prepared, [dev], 0, fail, calibrate=calibrate).points())
     assert [(point.kind, point.value, point.split, point.trial, point.step) for point in found] == [
         ("probe", 0.2, "dev", None, None),
         ("probe", 2.0, "dev", None, None),
@@ -43,10 +62,14 @@ def test_the_probe_learns_from_all_training_sentences_and_is_scored_at_each_valu
     train = sentences.ids("train")
     embeddings = np.asarray(tiny_prepared.reference_embeddings[train])
     regression = LogisticRegression(max_iter=1000).fit(embeddings, sentences.labels[train])
+    temperature = 1.0
+    if calibrate:
+        temperature = at_best_temperature(regression.predict_proba(dev.reference_queries), dev.query_labels)
+        assert abs(np.log(temperature)) > 0.1
     for point in found:
         assert point.value is not None
         sides = [
-            np.hstack([side, point.value**0.5 * regression.predict_proba(side)])
+            np.hstack([side, point.value**0.5 * tempered(regression.predict_proba(side), temperature)])
             for side in (dev.reference_queries, dev.reference_pool)
         ]
         nearest = np.argsort(-(sides[0] @ sides[1].T), axis=1, kind="stable")[:, : dev.k]
