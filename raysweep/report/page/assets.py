@@ -14,6 +14,7 @@ SCRIPTS = (
     "chart",
     "point_card",
     "pinned",
+    "keys",
     "front",
     "curves",
     "parallel",

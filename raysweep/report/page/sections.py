@@ -105,6 +105,13 @@ _FRONT_HINT = (
 )
 
 
+def _keys_hint(sideways: str, upwards: str) -> str:
+    """What the keys do in a chart of trials."""
+    return (
+        f"With the keyboard: arrows left and right go {sideways}, up and down by {upwards}, Enter pins, Escape lets go."
+    )
+
+
 def _front(material: Material) -> str:
     summary = material.summary
     picture = _without_script(figure(material.front_png, "Polarity against similarity"))
@@ -159,9 +166,8 @@ def _curves(material: Material) -> str:
     if not material.summary.members:
         return ""
     picture = figure(material.progress_png, "Objective against training examples seen")
-    chart = _place(
-        "curves-chart", "A line is a trial, on dev, by each rung's best point; the sign at its end says how it ended."
-    )
+    text = "A line is a trial, on dev, by each rung's best point; the sign at its end says how it ended."
+    chart = _place("curves-chart", f"{text} {_keys_hint('from trial to trial', 'the last score')}")
     return section("curves", "Learning curves", chart, _without_script(picture))
 
 
@@ -169,12 +175,13 @@ def _hyperparameters(summary: Summary) -> str:
     """Places for charts only: what they show is in the table of trials too."""
     if not summary.members:
         return ""
-    parallel = _place(
-        "parallel-chart",
+    lines = (
         "Each trial's best point as a line. Drag along an axis to select; a click on the axis lets go. The filter of the "
-        "table of trials does the same by keyboard.",
+        "table of trials does the same without a mouse."
     )
-    slices = _place("slices-chart", "Each trial's best point on dev, against one parameter at a time.")
+    parallel = _place("parallel-chart", f"{lines} {_keys_hint('from trial to trial', 'the objective')}")
+    marks = "Each trial's best point on dev, against one parameter at a time."
+    slices = _place("slices-chart", f"{marks} {_keys_hint('along the parameter', 'the score')}")
     sections = [
         _scripted_section("parallel", "Parallel coordinates", parallel),
         _scripted_section("slices", "Slices", slices),

@@ -193,6 +193,67 @@ def test_the_same_by_keyboard_alone(view: Opened) -> None:
     )
 
 
+def said(page: Any) -> str:
+    return page.locator("body > div[aria-live]").inner_text()
+
+
+def focus_chart(page: Any, name: str) -> None:
+    page.get_by_role("application", name=name).focus()
+
+
+def test_learning_curves_are_read_by_keyboard(view: Opened) -> None:
+    page = view.page
+    scored = [trial for trial in page.evaluate("trials") if trial["rungs"]]
+    focus_chart(page, "Learning curves")
+    page.keyboard.press("Home")
+    first = scored[0]
+    scores = ", ".join(f"{objective:.1f}" for _, objective, *_ in first["rungs"])
+    assert said(page) == f"Trial {first['trial']}, {first['status']}, objective by rung {scores}"
+    tip = page.locator("#curves-chart .tip")
+    assert tip.inner_text().startswith(f"Trial {first['trial']},")
+    page.keyboard.press("ArrowRight")
+    assert said(page).startswith(f"Trial {scored[1]['trial']},")
+    by_last_score = sorted(scored, key=lambda trial: trial["rungs"][-1][1])
+    page.keyboard.press("ArrowUp")
+    above = by_last_score[by_last_score.index(scored[1]) + 1]
+    assert said(page).startswith(f"Trial {above['trial']},")
+    page.keyboard.press("Enter")
+    assert f"Trial {above['trial']}, rung" in page.locator("#pinned").inner_text()
+    page.keyboard.press("Escape")
+    assert "Nothing is pinned" in page.locator("#pinned").inner_text()
+    page.keyboard.press("Tab")
+    tip.wait_for(state="hidden")
+
+
+def test_parallel_coordinates_and_slices_are_read_by_keyboard(view: Opened) -> None:
+    page = view.page
+    page.locator("#filter").fill("status!=held")
+    page.locator("#selection-bar").wait_for(state="visible")
+    scored = [each for each in page.evaluate("trials") if each["objective"] is not None and each["status"] != "held"]
+    focus_chart(page, "Parallel coordinates")
+    page.keyboard.press("End")
+    last = scored[-1]
+    assert said(page).startswith(f"Trial {last['trial']}, {last['status']}, loss {last['values'][0]}, ")
+    assert page.locator("#parallel-chart .tip").inner_text().startswith(f"Trial {last['trial']},")
+    by_objective = sorted(scored, key=lambda trial: trial["objective"])
+    page.keyboard.press("ArrowDown")
+    below = by_objective[max(0, by_objective.index(last) - 1)]
+    assert said(page).startswith(f"Trial {below['trial']},")
+
+    names = [parameter["name"] for parameter in page.evaluate("run.parameters")]
+    rate = names.index("learning_rate")
+    along = sorted((trial for trial in scored if trial["values"][rate] is not None), key=lambda t: t["values"][rate])
+    focus_chart(page, "Slice: learning_rate")
+    page.keyboard.press("Home")
+    for trial in along[:5]:
+        assert said(page).startswith(f"Trial {trial['trial']}, {trial['status']}, learning_rate ")
+        assert said(page).endswith(f", objective {trial['objective']:.1f}")
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    assert f"Trial {along[-1]['trial']}, rung" in page.locator("#pinned").inner_text()
+
+
 def test_the_table_is_sorted_and_filtered(view: Opened) -> None:
     page = view.page
     head = page.get_by_role("button", name="objective", exact=True)

@@ -34,6 +34,20 @@ class Chart {
   }
 }
 
+/** The place of a chart of a section, which takes keys: the section's hint says what they do. */
+function keyedHolder(section, size, label, id) {
+  const hint = section.querySelector(".hint");
+  hint.id = `${section.id}-hint`;
+  return element("div", {
+    class: `chart chart-${size}`,
+    id,
+    tabindex: "0",
+    role: "application",
+    "aria-label": label,
+    "aria-describedby": hint.id,
+  });
+}
+
 /** What axes of all charts look like. */
 function axisStyle(scheme, name) {
   return {
@@ -59,6 +73,12 @@ function tipStyle(scheme, make) {
     textStyle: { color: scheme.ink, fontSize: 13 },
     formatter: (given) => make(given.data),
   };
+}
+
+/** A ring around what is pinned, or what the keys are at; ``mark`` is what a mark of the chart has as data, or null. */
+function ringSeries(id, mark, { color, width, size }) {
+  const itemStyle = { color: "transparent", borderColor: color, borderWidth: width };
+  return { id, type: "scatter", symbol: "circle", symbolSize: size, itemStyle, data: mark ? [mark] : [], z: 9, silent: true };
 }
 
 const SHAPES = {

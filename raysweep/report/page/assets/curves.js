@@ -3,13 +3,14 @@
 function beginCurves() {
   const place = unfold("curves-chart");
   if (!place) return;
-  const holder = element("div", { class: "chart chart-middle", role: "img", "aria-label": "Learning curves" });
+  const holder = keyedHolder(place, "middle", "Learning curves");
   const measure = selectBox("Score", MEASURES, selection.measure, (name) => change({ measure: name }));
   const legend = element("ul", { class: "legend", "aria-label": "Legend of the ends of the lines" });
   place.append(element("div", { class: "controls" }, measure), holder, legend);
-  const chart = new Chart(holder, curveOptions, (made) => {
+  const chart = new Chart(holder, () => curveOptions(keys.trial), (made) => {
     made.on("click", (event) => pinTrial(event.data));
   });
+  const keys = new TrialKeys(chart, { marks: curveMarks, words: curveWords, tipPlace: placeOnAxes });
   const drawLegend = () => legend.replaceChildren(...statusLegend());
   drawLegend();
   onTheme(drawLegend);
@@ -31,14 +32,33 @@ function statusLegend() {
     .map(({ status, words }) => element("li", {}, legendMark(STATUS_SHAPES[status], { fill: scheme.ink }), words));
 }
 
-function curveOptions() {
-  const scheme = colours();
-  const paint = colouring();
+/** By what the keys step: to the side in the order in which trials began, upwards by the last score. */
+function curveMarks() {
+  return shownCurves().map(({ trial, coords }) => ({ trial, x: trial, y: coords.at(-1)[1], value: coords.at(-1) }));
+}
+
+function curveWords(trial) {
+  const scores = curveOf(trial).map(([, score]) => shownScore(score));
+  return [`${measureName(selection.measure)} by rung ${scores.join(", ")}`];
+}
+
+/** Examples seen and the score, rung by rung. */
+function curveOf(trial) {
   const column = RUNG_FIELDS[selection.measure];
+  return trial.rungs.filter((rung) => rung[column] != null).map((rung) => [rung[0], rung[column]]);
+}
+
+/** The selected trials' places with their curves, of those that have one. */
+function shownCurves() {
+  const curves = trials.map((trial, place) => ({ trial: place, coords: curveOf(trial) }));
+  return curves.filter(({ trial, coords }) => coords.length > 0 && isTrialSelected(trial));
+}
+
+function curveOptions(keyed) {
+  const scheme = colours();
   const isNarrow = innerWidth < 640;
   const seen = trials.flatMap((trial) => trial.rungs.map((rung) => rung[0])).filter((number) => number > 0);
   const isLog = seen.length > 0 && Math.max(...seen.slice(0, 50000)) > 8 * Math.min(...seen.slice(0, 50000));
-  const name = MEASURES.find(([key]) => key === selection.measure)[1];
   const examplesAxis = { ...axisStyle(scheme, "training examples seen"), nameGap: 28 };
   examplesAxis.axisLabel = { ...examplesAxis.axisLabel, formatter: shortCount };
   return {
@@ -46,8 +66,8 @@ function curveOptions() {
     grid: { left: isNarrow ? 46 : 58, right: 18, top: 14, bottom: 48 },
     tooltip: tipStyle(scheme, tip),
     xAxis: { type: isLog ? "log" : "value", logBase: isLog ? 2 : undefined, scale: true, ...examplesAxis },
-    yAxis: { type: "value", scale: true, nameGap: isNarrow ? 30 : 38, ...axisStyle(scheme, `${name} (×100)`) },
-    series: curveSeries(scheme, paint, column),
+    yAxis: { type: "value", scale: true, nameGap: isNarrow ? 30 : 38, ...axisStyle(scheme, `${measureName(selection.measure)} (×100)`) },
+    series: curveSeries(scheme, keyed),
   };
 }
 
@@ -56,26 +76,26 @@ function shortCount(number) {
   return number >= 1e4 ? `${Number((number / 1e3).toPrecision(3))}k` : String(Math.round(number));
 }
 
-function curveSeries(scheme, paint, column) {
+function curveSeries(scheme, keyed) {
+  const paint = colouring();
   const lines = [];
   const ends = [];
-  const pinnedTrial = selection.pinned === null ? null : placeOfTrial.get(points.trial[selection.pinned]);
+  const pinned = pinnedTrial();
   const isDense = trials.length > 100;
-  trials.forEach((trial, place) => {
-    const coords = trial.rungs.filter((rung) => rung[column] != null).map((rung) => [rung[0], rung[column]]);
-    if (coords.length === 0 || !isTrialSelected(place)) return;
-    const isPinned = place === pinnedTrial;
-    const colour = isPinned ? scheme.ink : paint.of(trial);
-    const opacity = isPinned ? 1 : isDense ? 0.35 : 0.75;
+  for (const { trial, coords } of shownCurves()) {
+    const isBold = trial === pinned || trial === keyed;
+    const color = trial === pinned ? scheme.ink : paint.of(trials[trial]);
     if (coords.length > 1) {
-      const lineStyle = { color: colour, opacity, width: isPinned ? 3 : 1.4 };
-      lines.push({ coords, lineStyle, trial: place });
+      const lineStyle = { color, opacity: isBold ? 1 : isDense ? 0.35 : 0.75, width: isBold ? 3 : 1.4 };
+      lines.push({ coords, lineStyle, trial });
     }
-    const itemStyle = { color: colour, opacity: isPinned ? 1 : isDense ? 0.6 : 0.9 };
-    ends.push({ value: coords[coords.length - 1], symbol: STATUS_SHAPES[trial.status] || "circle", itemStyle, trial: place });
-  });
+    const itemStyle = { color, opacity: isBold ? 1 : isDense ? 0.6 : 0.9 };
+    ends.push({ value: coords.at(-1), symbol: STATUS_SHAPES[trials[trial].status] || "circle", itemStyle, trial });
+  }
+  const ringed = ends.find((mark) => mark.trial === keyed);
   return [
     { id: "lines", type: "lines", coordinateSystem: "cartesian2d", polyline: true, data: lines, z: 2, zlevel: 0 },
     { id: "ends", type: "scatter", symbolSize: isDense ? 5 : 8, data: ends, z: 3 },
+    ringSeries("cursor ring", ringed && { value: ringed.value }, { color: scheme.ink, width: 2, size: 22 }),
   ];
 }

@@ -6,16 +6,7 @@ let isZoomed = false;
 function beginFront() {
   const place = unfold("front-chart");
   if (!place) return;
-  const hint = place.querySelector(".hint");
-  hint.id = "front-hint";
-  const holder = element("div", {
-    class: "chart chart-large",
-    id: "front-canvas",
-    tabindex: "0",
-    role: "application",
-    "aria-label": "Polarity against similarity",
-    "aria-describedby": "front-hint",
-  });
+  const holder = keyedHolder(place, "large", "Polarity against similarity", "front-canvas");
   const legend = element("ul", { class: "legend", "aria-label": "Legend of the front" });
   place.append(frontControls(), element("div", { class: "beside" }, element("div", {}, holder, legend), pinnedCard()));
   if (points.stored > points.trial.length) {
@@ -32,9 +23,13 @@ function beginFront() {
     if (["split", "pinned", "selected", "colour"].some((name) => names.has(name))) front.redraw();
     if (names.has("area")) showArea(front.chart);
   });
-  holder.addEventListener("keydown", (event) => onFrontKey(event, front));
-  holder.addEventListener("focus", () => moveCursor(cursor ?? selection.pinned ?? firstMember(), front));
-  holder.addEventListener("blur", () => hideCursor(front));
+  stepByKeys(holder, {
+    start: () => cursor ?? selection.pinned ?? firstMember(),
+    moves: frontMoves,
+    show: (point) => moveCursor(point, front),
+    hide: () => hideCursor(front),
+    choose: () => pin(cursor),
+  });
   zoomListeners.push(() => front.redraw());
 }
 
@@ -167,8 +162,8 @@ function frontSeries(scheme, paint) {
     intervalSeries(members, scheme),
     memberSeries(members, scheme, paint),
     knotSeries(members, scheme),
-    ringSeries("pinned ring", selection.pinned, { color: scheme.link, width: 3, size: 22 }),
-    ringSeries("cursor ring", cursor, { color: scheme.ink, width: 2, size: 28 }),
+    ringSeries("pinned ring", frontMark(selection.pinned), { color: scheme.link, width: 3, size: 22 }),
+    ringSeries("cursor ring", frontMark(cursor), { color: scheme.ink, width: 2, size: 28 }),
   ];
 }
 
@@ -278,11 +273,10 @@ function knotSeries(members, scheme) {
   return { id: "knots", type: "scatter", data, z: 8 };
 }
 
-function ringSeries(id, place, { color, width, size }) {
-  const at = place === null ? null : position(place, selection.split);
-  const itemStyle = { color: "transparent", borderColor: color, borderWidth: width };
-  const data = at ? [{ value: at, point: place }] : [];
-  return { id, type: "scatter", symbol: "circle", symbolSize: size, itemStyle, data, z: 9, silent: true };
+/** The mark of a point, or null where it has none on the split. */
+function frontMark(place) {
+  const value = place === null ? null : position(place, selection.split);
+  return value && { value, point: place };
 }
 
 /** The rungs of the trial that is pointed at, else of the pinned one, by the kind of its point. */
@@ -371,7 +365,7 @@ function firstMember() {
 }
 
 function moveCursor(place, front) {
-  if (place === null || !position(place, selection.split)) return;
+  if (place == null || !position(place, selection.split)) return;
   cursor = place;
   front.drawn();
   front.redraw();
@@ -386,38 +380,24 @@ function hideCursor(front) {
   front.drawn().dispatchAction({ type: "hideTip" });
 }
 
-function onFrontKey(event, front) {
+function frontMoves() {
   const along = shownMembers().map((member) => member.point);
   const steps = selection.split === "dev" && cursor !== null ? siblings(cursor) : [];
-  const moves = {
-    ArrowLeft: () => beside(along, -1),
-    ArrowRight: () => beside(along, 1),
-    ArrowUp: () => beside(steps, 1),
-    ArrowDown: () => beside(steps, -1),
+  return {
+    ArrowLeft: () => stepped(along, cursor, -1, nearest(along)),
+    ArrowRight: () => stepped(along, cursor, 1, nearest(along)),
+    ArrowUp: () => stepped(steps, cursor, 1),
+    ArrowDown: () => stepped(steps, cursor, -1),
     Home: () => along[0],
-    End: () => along[along.length - 1],
+    End: () => along.at(-1),
   };
-  if (moves[event.key]) {
-    const place = moves[event.key]();
-    if (place != null) moveCursor(place, front);
-  } else if (event.key === "Enter" || event.key === " ") {
-    if (cursor !== null) pin(cursor);
-  } else if (event.key === "Escape") {
-    unpin();
-  } else {
-    return;
-  }
-  event.preventDefault();
 }
 
-/** The next place in a row of places; from a point outside of it, the one that is nearest by similarity. */
-function beside(places, step) {
-  if (places.length === 0) return null;
-  const at = places.indexOf(cursor);
-  if (at >= 0) return places[Math.min(places.length - 1, Math.max(0, at + step))];
+/** Of these places the one that is nearest to the cursor by similarity. */
+function nearest(places) {
   const here = cursor === null ? 0 : position(cursor, selection.split)[0];
   const distance = (place) => Math.abs(position(place, selection.split)[0] - here);
-  return places.reduce((nearest, place) => (distance(place) < distance(nearest) ? place : nearest));
+  return [...places].sort((one, other) => distance(one) - distance(other))[0];
 }
 
 function frontLegend() {

@@ -6,18 +6,34 @@ function beginParallel() {
   const place = unfold("parallel-chart");
   if (!place) return;
   const axes = parallelAxes();
-  const holder = element("div", { class: "chart chart-middle", role: "img", "aria-label": "Parallel coordinates" });
+  const holder = keyedHolder(place, "middle", "Parallel coordinates");
   holder.style.minWidth = `${95 * axes.length}px`;
-  const box = { class: "wide", tabindex: "0", role: "region", "aria-label": "Parallel coordinates, scrolls sideways" };
-  place.append(element("div", box, holder));
-  const chart = new Chart(holder, () => parallelOptions(axes), (made) => {
+  const names = { class: "wide", tabindex: "0", role: "region", "aria-label": "Parallel coordinates, scrolls sideways" };
+  const box = element("div", names, holder);
+  place.append(box);
+  const chart = new Chart(holder, () => parallelOptions(axes, keys.trial), (made) => {
     made.on("axisareaselected", (event) => narrowByAxis(axes, event));
     made.on("click", (event) => pinTrial(event.data));
   });
+  const shown = (trial) => axes.filter((axis) => trialValue(trial, axis.key) != null);
+  const words = (trial) => shown(trial).map((axis) => `${axis.name} ${shortValue(trialValue(trial, axis.key))}`);
+  const tipPlace = () => [box.scrollLeft + box.clientWidth / 2, 0];
+  const keys = new TrialKeys(chart, { marks: parallelMarks, words, tipPlace });
   onSelection((names) => {
     if (["selected", "colour", "pinned"].some((name) => names.has(name))) chart.redraw();
     if (names.has("axes") && selection.axes.size === 0 && chart.chart) clearAxes(chart.chart, axes);
   });
+}
+
+/** By what the keys step: to the side in the order in which trials began, upwards by the objective. */
+function parallelMarks() {
+  return shownTrials().map((trial) => ({ trial, x: trial, y: trials[trial].objective }));
+}
+
+/** The places of the selected trials that have a point. */
+function shownTrials() {
+  const places = trials.map((trial, place) => place);
+  return places.filter((place) => trials[place].objective != null && isTrialSelected(place));
 }
 
 /** Each has ``key`` of a trial's value, and ``coordinate`` from a value to where the axis has it. */
@@ -56,19 +72,18 @@ function shortened(text, most = LONGEST_NAME) {
   return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
 
-function parallelOptions(axes) {
+function parallelOptions(axes, keyed) {
   const scheme = colours();
   const paint = colouring();
   const isDense = trials.length > 200;
-  const pinnedTrial = selection.pinned === null ? null : placeOfTrial.get(points.trial[selection.pinned]);
-  const data = [];
-  trials.forEach((trial, place) => {
-    if (trial.objective == null || !isTrialSelected(place)) return;
+  const pinned = pinnedTrial();
+  const data = shownTrials().map((place) => {
+    const trial = trials[place];
     const value = axes.map((axis) => axis.coordinate(trialValue(trial, axis.key)) ?? "-");
-    const isPinned = place === pinnedTrial;
-    const opacity = isPinned ? 1 : isDense ? 0.25 : 0.6;
-    const lineStyle = { color: isPinned ? scheme.ink : paint.of(trial), opacity, width: isPinned ? 3 : 1.3 };
-    data.push({ value, lineStyle, trial: place });
+    const isBold = place === pinned || place === keyed;
+    const color = place === pinned ? scheme.ink : paint.of(trial);
+    const lineStyle = { color, opacity: isBold ? 1 : isDense ? 0.25 : 0.6, width: isBold ? 3 : 1.3 };
+    return { value, lineStyle, trial: place };
   });
   return {
     animation: false,

@@ -90,3 +90,8 @@ function spokenPoint(place) {
   const marks = marksOf(place);
   return [pointTitle(place), ...marks, ...scores].join(", ");
 }
+
+/** The same of a trial, with what a chart shows of it. */
+function spokenTrial(trial, words) {
+  return [`Trial ${trial.trial}`, trial.status, ...words].join(", ");
+}

@@ -23,6 +23,10 @@ const MEASURES = [
   ["r", "retention"],
 ];
 
+function measureName(measure) {
+  return MEASURES.find(([key]) => key === measure)[1];
+}
+
 function shownScore(score) {
   return score == null ? ABSENT : score.toFixed(1);
 }

@@ -32,6 +32,11 @@ function isNarrowed() {
   return selection.area !== null || selection.axes.size > 0 || selection.words.trim() !== "";
 }
 
+/** The place of the trial whose point is pinned, or null. */
+function pinnedTrial() {
+  return selection.pinned === null ? null : placeOfTrial.get(points.trial[selection.pinned]);
+}
+
 function isTrialSelected(place) {
   return selected === null || selected.has(place);
 }

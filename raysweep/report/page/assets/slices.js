@@ -6,7 +6,7 @@ function beginSlices() {
   const place = unfold("slices-chart");
   if (!place) return;
   const grid = element("div", { class: "grid" });
-  const charts = run.parameters.map((parameter, number) => slice(parameter, number, grid));
+  const charts = run.parameters.map((parameter, number) => slice(parameter, number, place, grid));
   const redraw = () => charts.forEach((chart) => chart.redraw());
   const measure = selectBox("Score", MEASURES, sliceMeasure, (name) => {
     sliceMeasure = name;
@@ -18,27 +18,58 @@ function beginSlices() {
   });
 }
 
-function slice(parameter, number, grid) {
-  const holder = element("div", { class: "chart chart-small", role: "img", "aria-label": `Slice: ${parameter.name}` });
+function slice(parameter, number, place, grid) {
+  const holder = keyedHolder(place, "small", `Slice: ${parameter.name}`);
   grid.append(element("div", {}, element("h3", {}, userText(parameter.name)), holder));
-  return new Chart(holder, () => sliceOptions(parameter, number), (chart) => {
-    chart.on("click", (event) => pinTrial(event.data));
+  const chart = new Chart(holder, () => sliceOptions(parameter, number, keys.trial), (made) => {
+    made.on("click", (event) => pinTrial(event.data));
   });
+  const marks = () => sliceSteps(parameter, number);
+  const words = (trial) => [
+    `${parameter.name} ${shortValue(trial.values[number])}`,
+    `${measureName(sliceMeasure)} ${shownScore(bestMeasure(trial, sliceMeasure))}`,
+  ];
+  const keys = new TrialKeys(chart, { marks, words, tipPlace: placeOnAxes });
+  return chart;
 }
 
-function sliceOptions(parameter, number) {
+/** By what the keys step: to the side by the parameter, upwards by the score. */
+function sliceSteps(parameter, number) {
+  const shown = sliceValues(parameter, number).filter(({ trial }) => isTrialSelected(trial));
+  const along = (value) => (parameter.kind === "category" ? parameter.values.indexOf(value) : value);
+  return shown.map(({ trial, value }) => ({ trial, x: along(value[0]), y: value[1], value }));
+}
+
+/** Where each trial lies that has the parameter and a score. */
+function sliceValues(parameter, number) {
+  const found = [];
+  trials.forEach((trial, place) => {
+    const value = trial.values[number];
+    const score = bestMeasure(trial, sliceMeasure);
+    if (value == null || score == null) return;
+    found.push({ trial: place, value: [parameter.kind === "category" ? String(value) : value, score] });
+  });
+  return found;
+}
+
+function sliceOptions(parameter, number, keyed) {
   const scheme = colours();
   const isCategory = parameter.kind === "category";
   const axis = axisStyle(scheme, "");
   axis.axisLabel = { ...axis.axisLabel, ...(isCategory ? categoryLabels(parameter) : { formatter: shortNumber }) };
   const type = isCategory ? "category" : parameter.log ? "log" : "value";
+  const marks = sliceMarks(parameter, number, scheme);
+  const ringed = marks.find((mark) => mark.trial === keyed);
   return {
     animation: false,
     grid: { left: 44, right: 14, top: 12, bottom: 28 },
     tooltip: tipStyle(scheme, tip),
     xAxis: { type, scale: true, data: isCategory ? parameter.values : undefined, ...axis },
     yAxis: { type: "value", scale: true, ...scoreExtent(), ...axisStyle(scheme, "") },
-    series: [{ id: "trials", type: "scatter", data: sliceMarks(parameter, number, scheme) }],
+    series: [
+      { id: "trials", type: "scatter", data: marks },
+      ringSeries("cursor ring", ringed && { value: ringed.value }, { color: scheme.ink, width: 2, size: 22 }),
+    ],
   };
 }
 
@@ -61,18 +92,13 @@ function scoreExtent() {
 function sliceMarks(parameter, number, scheme) {
   const paint = colouring();
   const isDense = trials.length > 200;
-  const pinnedTrial = selection.pinned === null ? null : placeOfTrial.get(points.trial[selection.pinned]);
-  const marks = [];
-  trials.forEach((trial, place) => {
-    const value = trial.values[number];
-    const score = bestMeasure(trial, sliceMeasure);
-    if (value == null || score == null) return;
-    const isPinned = place === pinnedTrial;
-    const isSelected = isTrialSelected(place);
-    const itemStyle = { color: isSelected ? paint.of(trial) : scheme.line, opacity: isSelected ? 0.75 : 0.5 };
+  const pinned = pinnedTrial();
+  return sliceValues(parameter, number).map(({ trial, value }) => {
+    const isPinned = trial === pinned;
+    const isSelected = isTrialSelected(trial);
+    const itemStyle = { color: isSelected ? paint.of(trials[trial]) : scheme.line, opacity: isSelected ? 0.75 : 0.5 };
     if (isPinned) Object.assign(itemStyle, { borderColor: scheme.ink, borderWidth: 2, opacity: 1 });
-    const at = [parameter.kind === "category" ? String(value) : value, score];
-    marks.push({ value: at, symbol: STATUS_SHAPES[trial.status] || "circle", symbolSize: isPinned ? 13 : isDense ? 5 : 7, itemStyle, trial: place });
+    const symbol = STATUS_SHAPES[trials[trial].status] || "circle";
+    return { value, symbol, symbolSize: isPinned ? 13 : isDense ? 5 : 7, itemStyle, trial };
   });
-  return marks;
 }

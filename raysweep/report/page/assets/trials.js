@@ -16,8 +16,8 @@ function beginTrials() {
     });
   };
   const mark = () => {
-    const pinnedTrial = selection.pinned === null ? null : placeOfTrial.get(points.trial[selection.pinned]);
-    rows.forEach((row, number) => row.classList.toggle("pinned", number === pinnedTrial));
+    const pinned = pinnedTrial();
+    rows.forEach((row, number) => row.classList.toggle("pinned", number === pinned));
   };
   onSelection((names) => {
     if (names.has("selected")) show();
