@@ -153,10 +153,12 @@ def run(  # noqa: PLR0913 (the options of a command)
 
 def _named_run(space: str, arguments: list[str]) -> tuple[str, bool]:
     """Where the run lies that bears the sweep's own name, and whether it has begun."""
+    from raysweep.api.functions import load_sweep
+    from raysweep.config.load import parse_overrides
     from raysweep.storage import location
     from raysweep.sweep.resume import can_go_on
 
-    config = _load(space, arguments).config
+    config = load_sweep(space, parse_overrides(arguments)).config
     place = location.join(config.storage.runs, config.name)
     return place, can_go_on(place)
 
@@ -688,11 +690,14 @@ choosing.add_to(app)
 
 
 def _load(space: str, arguments: list[str]) -> "LoadedSweep":
-    """The sweep of SPACE under the overrides that stand on the command line."""
+    """The sweep of SPACE under the overrides that stand on the command line. Warns of what these leave out."""
     from raysweep.api.functions import load_sweep
     from raysweep.config.load import parse_overrides
 
-    return load_sweep(space, parse_overrides(arguments))
+    loaded = load_sweep(space, parse_overrides(arguments))
+    for text in loaded.left_out:
+        _warn(text)
+    return loaded
 
 
 def _description(loaded: "LoadedSweep") -> Iterator[str]:
@@ -706,6 +711,8 @@ def _description(loaded: "LoadedSweep") -> Iterator[str]:
     yield f"  limits: {', '.join(config.limits) or 'none'}"
     for line in loaded.space.describe():
         yield f"  {line}"
+    for values in config.first:
+        yield f"  first: {', '.join(f'{name} {value}' for name, value in values.items())}"
 
 
 def _warn(text: str) -> None:

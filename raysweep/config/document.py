@@ -150,6 +150,10 @@ class Document:
             raise InputError(f"--{path}: {error}") from None
         self.overridden.add(keys)
 
+    def has_override(self, key: str) -> bool:
+        """Whether an override gave this key of the top level, or a part of it."""
+        return any(given[0] == key for given in self.overridden)
+
     def error(self, path: Sequence[str | int], message: str) -> InputError:
         """An InputError that says where ``path`` was given: file and line, or the command line."""
         keys = tuple(path)

@@ -7,6 +7,7 @@ from pathlib import Path
 from raysweep.config import space_parser
 from raysweep.config import sweep as sweep_file
 from raysweep.config.document import Document
+from raysweep.config.preset import PresetError, preset_of
 from raysweep.config.space import Space
 from raysweep.config.sweep import SweepConfig
 from raysweep.errors import InputError
@@ -17,20 +18,38 @@ Override = tuple[str, str]
 
 @dataclass(frozen=True)
 class LoadedSweep:
-    """A sweep's file under its overrides. ``document`` knows where each key was given, for errors that say so."""
+    """A sweep's file under its overrides. ``document`` knows where each key was given, for errors that say so.
+
+    ``left_out`` says in a line each what of the file's ``first`` is not in ``config``.
+    """
 
     document: Document
     config: SweepConfig
     space: Space
+    left_out: tuple[str, ...] = ()
 
 
 def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
-    """Read and check a sweep's file. InputError names file, line, key, value and what is allowed."""
+    """Read and check a sweep's file. InputError names file, line, key, value and what is allowed.
+
+    What the file would have tried first is left out where an override of the space has no place for it.
+    """
     document = Document.read(path)
     for key, value in overrides:
         document.override(key, value)
     config = sweep_file.parse(document)
-    return LoadedSweep(document, config, space_parser.parse(document, config))
+    space = space_parser.parse(document, config)
+    first, left_out = [], []
+    for index, values in enumerate(config.first):
+        try:
+            preset_of(space, values)
+        except PresetError as error:
+            left_out.append(
+                f"first[{index}] is left out, since the space that was asked for has no place for it: {error}"
+            )
+        else:
+            first.append(values)
+    return LoadedSweep(document, config.model_copy(update={"first": first}), space, tuple(left_out))
 
 
 def find_space(name: str) -> Path:

@@ -232,15 +232,21 @@ def _check_first_examples(document: Document, config: SweepConfig, rung_size: in
 
 
 def _check_first(document: Document, config: SweepConfig, space: Space) -> None:
-    """What is to be tried first lies in the space, within the budget, and is not the same twice."""
+    """What is to be tried first lies in the space, within the budget, and is not the same twice.
+
+    The file's may lie outside of a space that an override has changed: see :func:`raysweep.config.load.load`.
+    """
     if len(config.first) > config.budget.trials:
         problem = f"holds {len(config.first)} configurations, but budget.trials is {config.budget.trials}"
         raise document.error(("first",), f"{problem}; allowed: that many or fewer")
+    may_be_outside = document.has_override("space") and not document.has_override("first")
     whole: list[Mapping[str, Any]] = []
     for index, values in enumerate(config.first):
         try:
             preset = preset_of(space, values)
         except PresetError as error:
+            if may_be_outside:
+                continue
             raise document.error(("first", index, error.key), error.problem) from None
         if not preset.is_whole:
             continue

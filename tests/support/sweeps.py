@@ -28,6 +28,7 @@ REFERENCE = (0.6, 0.47)
 def settings(tmp_path: Path, space: str = "polarity", **overrides: str) -> tuple[SweepConfig, Space]:
     document = Document.read(SPACES / f"{space}.yaml")
     for key, value in {
+        "first": "[]",
         "budget__trials": "12",
         "budget__rungs": "4",
         "budget__examples_per_trial": "null",

@@ -8,11 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raysweep.config.load import load
 from raysweep.config.preset import PresetError, preset_of
 from raysweep.config.space import Choices, Fixed, Range, Space
+from raysweep.config.trial import trial_config
 from raysweep.errors import InputError
+from raysweep.evaluation.published_scores import TABLES
+from raysweep.search.scheduler import make_scheduler
 from support.landscape import MIXED, RANGES
+from support.paths import SPACES
 from support.sweep_files import MINIMAL, read
+from support.sweeps import REFERENCE
 
 SPACE = Space(
     {
@@ -112,6 +118,33 @@ def test_a_file_may_say_what_comes_first(tmp_path: Path) -> None:
 def test_what_comes_first_is_checked_when_the_file_is_read(tmp_path: Path, first: str, problem: str) -> None:
     with pytest.raises(InputError, match=re.escape(problem)):
         read(tmp_path, f"{MINIMAL}first:\n{first}")
+
+
+def test_what_the_file_tries_first_is_left_out_where_an_override_of_the_space_has_no_place_for_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(f"{MINIMAL}first:\n- {{loss: triplet, margin: 0.1}}\n- loss: contrastive\n")
+    whole = load(path, [("space.learning_rate", "1e-5")])
+    assert (len(whole.config.first), whole.left_out) == (2, ())
+    narrowed = load(path, [("space.loss", "{choices: {contrastive: {margin: 0.5}, softmax: {}}}")])
+    assert narrowed.config.first == [{"loss": "contrastive"}]
+    (line,) = narrowed.left_out
+    assert line.startswith("first[0] is left out") and "loss: is 'triplet'; allowed: contrastive" in line
+    with pytest.raises(InputError, match=re.escape("--first[0].loss: is 'triplet'; ")):
+        load(path, [("space.loss", "cosine_similarity"), ("first", "[{loss: triplet}]")])
+
+
+def test_polarity_begins_with_a_baseline() -> None:
+    """Whose margin is that of the published configuration with the best mean of P and S on SST-2."""
+    loaded = load(SPACES / "polarity.yaml")
+    trial = make_scheduler(loaded.config, loaded.space, REFERENCE).ask()
+    assert trial is not None
+    config = trial_config(dict(trial.values))
+    best = max(TABLES["sst2"].points("test"), key=lambda point: point.polarity + point.similarity)
+    assert best.label == "all-MiniLM-L6-v2, triplet 0.1"
+    assert (trial.number, config.loss, config.margin, config.freezing) == (0, "triplet", 0.1, "none")
+    assert (config.learning_rate, config.batch_size, config.warmup_fraction) == (3e-5, 64, 0.1)
 
 
 def test_an_override_is_named_as_one(tmp_path: Path) -> None:
