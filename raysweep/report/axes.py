@@ -117,16 +117,19 @@ def _range(name: str, values: Sequence[Any]) -> Axis:
     """The least number at 0, the greatest at 1. None is below, and stands for the share of configurations that have it."""
     present = [value for value in values if value is not None]
     low, high = min(present), max(present)
-    absent_share = 1 - len(present) / len(values)
-    places = np.array([ABSENT if value is None else _place(value, low, high) for value in values])
+    places = [_place(value, low, high) for value in values]
+    present_share = len(present) / len(values)
     cells = (np.arange(NUM_CELLS) + 0.5) / NUM_CELLS
-    weights = np.full(NUM_CELLS, (1 - absent_share) / NUM_CELLS)
-    if absent_share:
-        cells, weights = np.append(ABSENT, cells), np.append(absent_share, weights)
-    return Axis(name, places, cells, weights)
+    weights = np.full(NUM_CELLS, present_share / NUM_CELLS)
+    if len(present) < len(values):
+        cells = np.append(ABSENT, cells)
+        weights = np.append(1 - present_share, weights)
+    return Axis(name, np.array(places), cells, weights)
 
 
-def _place(value: float, low: float, high: float) -> float:
+def _place(value: float | None, low: float, high: float) -> float:
+    if value is None:
+        return ABSENT
     if low > 0 and high / low >= LOG_RATIO:
         return math.log(value / low) / math.log(high / low)
     return (value - low) / (high - low)

@@ -1,7 +1,8 @@
 """The baselines of a run: points that no trial made, and which of them the front dominates."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from raysweep.results.types import BASELINES, Point, ScoredSplit
 
@@ -42,18 +43,20 @@ class ProbeComparison:
 
 def baselines_of(points: Iterable[Point]) -> tuple[Baseline, ...]:
     """By kind; the probe's by rising parameter, others as they were stored."""
-    found: dict[tuple[str, float | None, str | None], Baseline] = {}
+    by_name: dict[tuple[str, float | None, str | None], list[Point]] = defaultdict(list)
     for point in points:
-        if point.kind not in BASELINES:
-            continue
-        name = (point.kind, point.value, point.label)
-        baseline = found.setdefault(name, Baseline(*name, point.width, {}))
-        found[name] = replace(baseline, points={**baseline.points, point.split: point})
+        if point.kind in BASELINES:
+            by_name[point.kind, point.value, point.label].append(point)
+    found = []
+    for name, of_splits in by_name.items():
+        width = of_splits[0].width
+        scored = {point.split: point for point in of_splits}
+        found.append(Baseline(*name, width, scored))
+    return tuple(sorted(found, key=_order))
 
-    def order(baseline: Baseline) -> tuple[int, float]:
-        return BASELINES.index(baseline.kind), baseline.value or 0.0
 
-    return tuple(sorted(found.values(), key=order))
+def _order(baseline: Baseline) -> tuple[int, float]:
+    return BASELINES.index(baseline.kind), baseline.value or 0.0
 
 
 def dominates(one: Point, other: Point) -> bool:

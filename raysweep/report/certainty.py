@@ -149,16 +149,20 @@ def _assess(
     scores = _stacked(stored)
     if stored.split == "dev":
         scores[rivals] -= added[:, None]
-    least = NO_CONSTRAINTS if objective is None else (objective.min_polarity, objective.min_similarity)
+    least, reference = NO_CONSTRAINTS, None
+    if objective is not None:
+        least = (objective.min_polarity, objective.min_similarity)
+        reference = stored.index(REFERENCE) if REFERENCE in stored else None
     means = scores.mean(axis=-1)
     probes = [row for row in _rows_of(stored, "probe") if (means[row] >= least).all()]
+    feasible = [name for name in members if name in front.feasible]
     judged = FrontScores(
         names=stored.names,
         scores=scores,
         members=stored.rows(members).tolist(),
-        counting=stored.rows(name for name in members if name in front.feasible).tolist(),
+        counting=stored.rows(feasible).tolist(),
         rivals=rivals,
-        reference=stored.index(REFERENCE) if REFERENCE in stored and objective is not None else None,
+        reference=reference,
         oracle=_rows_of(stored, "oracle"),
         floor=probes,
         least=least,
@@ -176,11 +180,14 @@ def _from_knee(stored: QueryScores, members: Sequence[PointName], knee: PointNam
     if knee not in members:
         return {}
     others = [name for name in members if name != knee]
-    at = stored.index(knee)
     rows = stored.rows(others)
-    differences = [scores[row] - scores[at] for row in rows for scores in (stored.polarity, stored.similarity)]
-    found = paired(differences)
-    return {name: FromKnee(*found[2 * index : 2 * index + 2]) for index, name in enumerate(others)}
+    at = stored.index(knee)
+    in_polarity = stored.polarity[rows] - stored.polarity[at]
+    in_similarity = stored.similarity[rows] - stored.similarity[at]
+    found = paired([*in_polarity, *in_similarity])
+    half = len(others)
+    differences = map(FromKnee, found[:half], found[half:])
+    return dict(zip(others, differences, strict=True))
 
 
 def _drops(known: Mapping[ScoredSplit, QueryScores], front: FrontNames, added: Float64Array) -> dict[str, Drop]:
@@ -189,26 +196,39 @@ def _drops(known: Mapping[ScoredSplit, QueryScores], front: FrontNames, added: F
         return {}
     dev, test = known["dev"], known["test"]
     both = [name for name in front.on["dev"] if name in front.on["test"]]
-    on_dev = _stacked(dev, dev.rows(both)).mean(axis=0)
-    on_test = _stacked(test, test.rows(both)).mean(axis=0)
+    on_dev, on_test = _mean_of(dev, both), _mean_of(test, both)
     drops = {}
     for score, name in enumerate(("P", "S")):
+        by_choosing = float(added[score])
         of_reference = _drop_of_reference(dev, test, score)
-        drops[name] = split_drop(on_dev[score], on_test[score], float(added[score]), of_reference)
+        drops[name] = split_drop(on_dev[score], on_test[score], by_choosing, of_reference)
     return drops
+
+
+def _mean_of(stored: QueryScores, names: Sequence[PointName]) -> Float64Array:
+    """P and S (2, queries), means over points."""
+    mean: Float64Array = stacked(stored, names).mean(axis=0)
+    return mean
 
 
 def _drop_of_reference(dev: QueryScores, test: QueryScores, score: int) -> Interval | None:
     """By how much P (0) or S (1) of the reference encoder is less on test."""
-    if REFERENCE not in dev or REFERENCE not in test:
+    on_dev, on_test = _scores_of_reference(dev), _scores_of_reference(test)
+    if on_dev is None or on_test is None:
         return None
-    on_dev, on_test = (_stacked(stored, [stored.index(REFERENCE)])[0, score] for stored in (dev, test))
-    return between_splits(on_dev, on_test)
+    return between_splits(on_dev[score], on_test[score])
 
 
 def _replicated(runs: StoredRuns, noise: SeedNoise, members: Iterable[PointName], dev: QueryScores) -> Means:
     """By the original's name, for members' configurations of which the scores of two runs or more are stored."""
     repeated = runs.repeated(members)
-    reference = stacked(dev, [REFERENCE])[0] if REFERENCE in dev else None
-    found = intervals(list(repeated.values()), reference, noise)
+    found = intervals(list(repeated.values()), _scores_of_reference(dev), noise)
     return {name: of_points[0] for name, of_points in zip(repeated, found, strict=True)}
+
+
+def _scores_of_reference(stored: QueryScores) -> Float64Array | None:
+    """P and S (2, queries) of the reference encoder, where they are stored."""
+    if REFERENCE not in stored:
+        return None
+    scores: Float64Array = stacked(stored, [REFERENCE])[0]
+    return scores

@@ -1,6 +1,6 @@
 """Choosing points of a run by their scores on dev: those that meet conditions, the best of them by a score, their knee."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -9,7 +9,7 @@ from raysweep.errors import InputError
 from raysweep.metrics.objective import Objective
 from raysweep.metrics.pareto import knee, non_dominated
 from raysweep.report.conditions import Condition, Fields, read_conditions, why_none
-from raysweep.report.summary import Summary
+from raysweep.report.summary import Member, Summary
 from raysweep.results.types import GuardScore, Point, ScoredSplit
 
 BY = ("objective", "polarity", "similarity", "retention", "accuracy")
@@ -95,7 +95,8 @@ def choose(summary: Summary, wanted: Wanted) -> Chosen:
     if wanted.by is None and wanted.top is None:
         return Chosen(tuple(meeting))
     by = wanted.by or "objective"
-    ranked = sorted((each for each in meeting if each.fields[by] is not None), key=lambda each: _rank(each, by))
+    scored = [each for each in meeting if each.fields[by] is not None]
+    ranked = sorted(scored, key=lambda each: _rank(each, by))
     if not ranked:
         raise InputError(f"--best {by}: no point has it; an older version did not measure it")
     return Chosen(tuple(ranked[: wanted.top or 1]))
@@ -130,29 +131,38 @@ def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
 
     InputError where no trial finished a rung.
     """
+    results = summary.results
     members = {_encoder(member.dev): member for member in summary.members}
     if not members:
-        raise InputError(f"{summary.results.folder}: {_why_empty(summary)}, so there is nothing to choose from")
-    configs = {trial.trial: trial.config for trial in summary.results.trials}
-    points = _points_by_encoder(summary, "dev") if everything else {name: each.dev for name, each in members.items()}
+        raise InputError(f"{results.folder}: {_why_empty(summary)}, so there is nothing to choose from")
+    configs = {trial.trial: trial.config for trial in results.trials}
+    points = {name: member.dev for name, member in members.items()}
+    if everything:
+        points = _points_by_encoder(summary, "dev")
     on_test = _points_by_encoder(summary, "test")
     objective = summary.objectives_by_split.get("dev")
     found = []
     for name, point in points.items():
         member = members.get(name)
-        marks = {"knee": member and member.is_knee, "best": member and member.is_best}
         candidate = Candidate(
             dev=point,
             test=on_test.get(name),
             config=configs[point.trial or 0],
-            objective=summary.results.info.objective(point),
+            objective=results.info.objective(point),
             is_feasible=_is_feasible(point, objective) if member is None else member.is_feasible,
             is_member=member is not None,
-            marks=tuple(mark for mark, applies in marks.items() if applies),
+            marks=() if member is None else tuple(_marks(member)),
             guards={} if member is None else member.guards,
         )
         found.append(candidate)
     return sorted(found, key=lambda each: _rank(each, "objective")) if everything else found
+
+
+def _marks(member: Member) -> Iterator[str]:
+    if member.is_knee:
+        yield "knee"
+    if member.is_best:
+        yield "best"
 
 
 def _points_by_encoder(summary: Summary, split: ScoredSplit) -> dict[tuple[Any, ...], Point]:

@@ -1,6 +1,6 @@
 """What a report says of the front beside the baselines: whether it dominates them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from raysweep.report.baselines import Baseline, ProbeComparison, dominates
 from raysweep.report.summary import SPLITS, Summary
@@ -10,15 +10,16 @@ from raysweep.results.types import Point, ScoredSplit
 
 def probe_sentences(summary: Summary) -> list[str]:
     """For each split on which front and probe were scored: how many of its points the front dominates, and the best one."""
-    sentences = []
-    for split, probes in summary.probes.items():
-        area = summary.areas[split].front
-        sentences.append(
-            f"On {split} the front dominates {probes.num_dominated} of the {probes.num_points} points of the probe, and its "
-            f"hypervolume is {show_area(area)} against {show_area(probes.area)}. The best of these points, by the objective "
-            f"on dev, is {kind_name(probes.best)} with {_scores(probes.best)}; {_dominated(probes)}."
-        )
-    return sentences
+    return [_probe_sentence(summary, split, probes) for split, probes in summary.probes.items()]
+
+
+def _probe_sentence(summary: Summary, split: ScoredSplit, probes: ProbeComparison) -> str:
+    area, best = summary.areas[split].front, probes.best
+    return (
+        f"On {split} the front dominates {probes.num_dominated} of the {probes.num_points} points of the probe, and its "
+        f"hypervolume is {show_area(area)} against {show_area(probes.area)}. The best of these points, by the objective "
+        f"on dev, is {kind_name(best)} with {_scores(best)}; {_dominated(probes)}."
+    )
 
 
 def _dominated(probes: ProbeComparison) -> str:
@@ -38,18 +39,24 @@ def baseline_lines(summary: Summary) -> Iterator[str]:
         probes = summary.probes.get(split)
         if probes is not None:
             is_dominated = probes.dominating is not None
-            yield f"{kind_name(probes.best)} on {split}: {_scores(probes.best)}{_ending(is_dominated)}"
+            yield _line(kind_name(probes.best), probes.best, is_dominated)
         front = summary.front_on(split)
-        for baseline in summary.baselines if front else ():
-            if baseline.kind == "setfit" and split in baseline.points:
-                point = baseline.points[split]
-                is_dominated = any(dominates(member, point) for member in front)
-                yield f"{baseline.name} on {split}: {_scores(point)}{_ending(is_dominated)}"
+        if front:
+            yield from _setfit_lines(summary.baselines, split, front)
         yield from _published_line(summary.baselines, split, front)
 
 
-def _ending(is_dominated: bool) -> str:
-    return ", dominated by the front" if is_dominated else ", not dominated by the front"
+def _line(name: str, point: Point, is_dominated: bool) -> str:
+    verdict = "dominated" if is_dominated else "not dominated"
+    return f"{name} on {point.split}: {_scores(point)}, {verdict} by the front"
+
+
+def _setfit_lines(baselines: Iterable[Baseline], split: ScoredSplit, front: list[Point]) -> Iterator[str]:
+    for baseline in baselines:
+        if baseline.kind == "setfit" and split in baseline.points:
+            point = baseline.points[split]
+            is_dominated = any(dominates(member, point) for member in front)
+            yield _line(baseline.name, point, is_dominated)
 
 
 def _published_line(baselines: tuple[Baseline, ...], split: ScoredSplit, front: list[Point]) -> Iterator[str]:

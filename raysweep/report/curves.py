@@ -44,12 +44,16 @@ def scores_at_the_end(curves: Sequence[Curve], places: FloatArray) -> FloatArray
     steps = np.array([curve.steps[-1] for curve in curves])
     scores = np.array([curve.scores[-1] for curve in curves])
     planned = _planned_rungs(curves)
-    ends = np.round(planned * np.max(steps / planned))
-    examples_per_rung = np.array([curve.examples_per_rung for curve in curves])
     gains = _Gains.learned(curves, places, planned)
-    while gains is not None and len(short := np.flatnonzero(steps < ends)):
-        progress = steps[short] / planned[short]
-        examples = steps[short] * examples_per_rung[short]
+    if gains is None:
+        return scores
+    ends = np.round(planned * np.max(steps / planned))
+    rung_sizes = np.array([curve.examples_per_rung for curve in curves])
+    while np.any(steps < ends):
+        short = np.flatnonzero(steps < ends)
+        at = steps[short]
+        progress = at / planned[short]
+        examples = at * rung_sizes[short]
         features = _features(places[short], progress, examples, scores[short])
         scores[short] += gains.predict(features)
         steps[short] += 1
@@ -70,6 +74,13 @@ def _features(places: FloatArray, progress: FloatArray, examples: FloatArray, sc
     return np.column_stack([places, progress, np.log(examples), scores])
 
 
+def _features_before_gains(curve: Curve, place: FloatArray, num_rungs: float) -> FloatArray:
+    """Of all rungs of a trial but its last, which nothing follows; ``num_rungs`` is how many it has in all."""
+    places = np.tile(place, (len(curve.steps) - 1, 1))
+    progress = curve.steps[:-1] / num_rungs
+    return _features(places, progress, curve.examples[:-1], curve.scores[:-1])
+
+
 @dataclass(frozen=True)
 class _Gains:
     """What the next rung adds to each score: the mean of two kinds of trees.
@@ -85,25 +96,16 @@ class _Gains:
         """None where no trial has a second rung."""
         from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 
-        features = np.concatenate(
-            [
-                _features(
-                    np.tile(place, (len(curve.steps) - 1, 1)),
-                    curve.steps[:-1] / rungs,
-                    curve.examples[:-1],
-                    curve.scores[:-1],
-                )
-                for curve, place, rungs in zip(curves, places, planned, strict=True)
-            ]
-        )
+        by_trial = map(_features_before_gains, curves, places, planned)
+        features = np.concatenate(list(by_trial))
         if not len(features):
             return None
         gains = np.concatenate([np.diff(curve.scores, axis=0) for curve in curves])
         forest = ExtraTreesRegressor(50, min_samples_leaf=2, random_state=SEED).fit(features, gains)
-        boosted = [
-            HistGradientBoostingRegressor(max_depth=3, min_samples_leaf=5, random_state=SEED).fit(features, gain)
-            for gain in gains.T
-        ]
+        boosted = []
+        for gain in gains.T:
+            trees = HistGradientBoostingRegressor(max_depth=3, min_samples_leaf=5, random_state=SEED)
+            boosted.append(trees.fit(features, gain))
         return cls(forest, boosted)
 
     def predict(self, features: FloatArray) -> FloatArray:

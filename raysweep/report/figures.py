@@ -219,19 +219,19 @@ def _best_trials(summary: Summary) -> list[TrialSummary]:
 
 
 def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colours: Colours) -> None:
-    scored = [(member, point) for member in summary.members if (point := member.on(split))]
-    points = [point for _, point in scored]
+    points = summary.front_on(split)
     if split == "dev":
-        x, y = _xy(points)
         # Falling similarity: a step goes up at the lower similarity, so the corner is what both points dominate.
-        axis.step(x, y, where="post", zorder=3, **FRONT)
+        axis.step(*_xy(points), where="post", zorder=3, **FRONT)
     else:
         _draw_intervals(axis, summary, points)
     loss_by_trial = _loss_by_trial(summary)
-    size = 34 if len(scored) <= MAX_LARGE else 16
-    for member, point in scored:
-        loss = loss_by_trial[point.trial or 0]
-        _draw_member(axis, member, point, size=size, colour=colours[loss])
+    size = 34 if len(points) <= MAX_LARGE else 16
+    for member in summary.members:
+        point = member.on(split)
+        if point is not None:
+            loss = loss_by_trial[point.trial or 0]
+            _draw_member(axis, member, point, size=size, colour=colours[loss])
 
 
 def _draw_intervals(axis: "Axes", summary: Summary, points: Iterable[Point]) -> None:
@@ -285,8 +285,7 @@ def _label_front(axis: "Axes", summary: Summary) -> None:
     for kind in dict.fromkeys(kinds):
         label = "front member" if kind == "plain" else f"front member, {kind}"
         _label_member(axis, label, marker=_kind_marker(kind), colour=FAINT)
-    all_are_feasible = all(member.is_feasible for member in summary.members)
-    if not all_are_feasible:
+    if not all(member.is_feasible for member in summary.members):
         _label_member(axis, "misses a constraint", marker="o", colour="white")
     axis.plot([], [], label="front on dev", **FRONT)
 

@@ -29,15 +29,16 @@ def importances(summary: Summary) -> Mapping[str, Mapping[str, float]]:
     :func:`raysweep.report.curves.scores_at_the_end`. A target has no shares where nothing can be told: of fewer than
     ``MIN_TRIALS`` trials with a rung, or where no parameter varies or makes a difference.
     """
-    trials = [each for each in summary.trials if each.rungs and _is_sound(each, summary.results.info)]
+    info = summary.results.info
+    trials = [each for each in summary.trials if each.rungs and _is_sound(each, info)]
     axes = _axes(trials) if len(trials) >= MIN_TRIALS else []
     if not axes:
         return {target: {} for target in TARGETS}
-    info = summary.results.info
     places = np.column_stack([axis.places for axis in axes])
     curves = [_curve(each, info) for each in trials]
-    scores = scores_at_the_end(curves, places)
-    return {target: _shares(axes, scores[:, column]) for column, target in enumerate(TARGETS)}
+    by_target = scores_at_the_end(curves, places).T
+    shares = [_shares(axes, scores) for scores in by_target]
+    return dict(zip(TARGETS, shares, strict=True))
 
 
 def _is_sound(each: TrialSummary, info: RunInfo) -> bool:

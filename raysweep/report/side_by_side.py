@@ -1,7 +1,8 @@
 """Several runs side by side: hypervolumes above one reference point, who dominates whom, what was configured otherwise."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -113,14 +114,19 @@ class SideBySide:
 
 def labels(locations: Sequence[str]) -> list[str]:
     """Names for runs: the last parts of their locations, as many as tell them apart. InputError where two are the same."""
-    parts = [location.rstrip("/").split("/") for location in locations]
-    for number, each in enumerate(parts):
-        if each in parts[:number]:
+    paths = [location.rstrip("/") for location in locations]
+    for number, path in enumerate(paths):
+        if path in paths[:number]:
             raise InputError(f"{locations[number]} is named twice; compare needs different runs")
     length = 1
-    while len({tuple(each[-length:]) for each in parts}) < len(parts):
+    while len(set(_last_parts(paths, length))) < len(paths):
         length += 1
-    return ["/".join(each[-length:]) for each in parts]
+    return _last_parts(paths, length)
+
+
+def _last_parts(paths: Sequence[str], length: int) -> list[str]:
+    """So many of the parts of each path, from its end."""
+    return ["/".join(path.split("/")[-length:]) for path in paths]
 
 
 def compare_runs(sides: Sequence[Side]) -> SideBySide:
@@ -138,17 +144,10 @@ def compare_runs(sides: Sequence[Side]) -> SideBySide:
     splits, notes = _comparable_splits(sides)
     reference_points = _reference_points(sides, splits)
     counting = _counting(sides)
-    areas = {
-        split: tuple(_area(counting(side, split), begin) for side in sides) for split, begin in reference_points.items()
-    }
-    num_differences = max(1, (len(sides) - 1) * len(areas))
-    level = 1 - (1 - LEVEL) / num_differences
-    differences = [
-        _difference(side, sides[0], split, counting, (areas[split][number], areas[split][0]), level)
-        for split in areas
-        for number, side in enumerate(sides[1:], 1)
-        if side.summary.members and sides[0].summary.members
-    ]
+    areas: dict[ScoredSplit, tuple[float, ...]] = {}
+    for split, begin in reference_points.items():
+        areas[split] = tuple(_area(counting(side, split), begin) for side in sides)
+    differences = _differences(sides, areas, counting)
     return SideBySide(
         sides=tuple(sides),
         splits=splits,
@@ -204,18 +203,34 @@ def _why_incomparable(sides: Sequence[Side], split: ScoredSplit) -> str:
             return f"the front of {side.label} was not scored on {split}"
     first = with_front[0]
     for side in with_front[1:]:
-        for name in ("num_queries", "num_pool"):
-            wanted, found = (getattr(each.summary.results.info, name).get(split) for each in (first, side))
-            if wanted != found:
-                what = "queries" if name == "num_queries" else "sentences in the retrieval pool"
-                return f"{side.label} has {found} {what} on {split}, and {first.label} {wanted}"
-        references = [each.summary.references[split] for each in (first, side) if split in each.summary.references]
-        if len(references) == 2 and _farthest(*references) > MOST_DIFFERENCE:
-            return (
-                f"the reference encoder scores {_scores(references[1])} on {split} in {side.label} and "
-                f"{_scores(references[0])} in {first.label}, so that queries or pool are others"
-            )
+        why = _why_other_data(side, first, split) or _why_other_reference(side, first, split)
+        if why:
+            return why
     return ""
+
+
+def _why_other_data(side: Side, first: Side, split: ScoredSplit) -> str:
+    """What tells that two runs were not scored on the same queries and pool, by their numbers."""
+    found, wanted = side.summary.results.info, first.summary.results.info
+    numbers = {
+        "queries": (found.num_queries.get(split), wanted.num_queries.get(split)),
+        "sentences in the retrieval pool": (found.num_pool.get(split), wanted.num_pool.get(split)),
+    }
+    for what, (one, other) in numbers.items():
+        if one != other:
+            return f"{side.label} has {one} {what} on {split}, and {first.label} {other}"
+    return ""
+
+
+def _why_other_reference(side: Side, first: Side, split: ScoredSplit) -> str:
+    """The same by the scores of the reference encoder, where both have stored them."""
+    one, other = side.summary.references.get(split), first.summary.references.get(split)
+    if one is None or other is None or _farthest(one, other) <= MOST_DIFFERENCE:
+        return ""
+    return (
+        f"the reference encoder scores {_scores(one)} on {split} in {side.label} and "
+        f"{_scores(other)} in {first.label}, so that queries or pool are others"
+    )
 
 
 def _farthest(one: Point, other: Point) -> float:
@@ -264,6 +279,19 @@ def _reference_points(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> d
 
 def _area(points: Sequence[Point], begin: Pair) -> float:
     return hypervolume([(point.polarity, point.similarity) for point in points], begin)
+
+
+def _differences(
+    sides: Sequence[Side], areas: Mapping[ScoredSplit, Sequence[float]], counting: _Counting
+) -> Iterator[AreaDifference]:
+    """Of each run from the first, on each split, where both have a front. Their intervals hold together, by Bonferroni."""
+    first, *others = sides
+    num_differences = max(1, len(others) * len(areas))
+    level = 1 - (1 - LEVEL) / num_differences
+    for split, (area_of_first, *areas_of_others) in areas.items():
+        for side, area in zip(others, areas_of_others, strict=True):
+            if side.summary.members and first.summary.members:
+                yield _difference(side, first, split, counting, (area, area_of_first), level)
 
 
 def _difference(
@@ -347,17 +375,15 @@ def _are_same_queries(one: Float64Array, other: Float64Array) -> bool:
 
 def _dominations(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> Iterator[Domination]:
     for split in splits:
-        for side in sides:
-            for other in sides:
-                front, theirs = side.front_on(split), other.members_on(split)
-                if other is side or not front or not theirs:
-                    continue
-                dominated = [
-                    member.dev.name
-                    for member in theirs
-                    if (point := member.on(split)) and any(dominates(mine, point) for mine in front)
-                ]
+        for side, other in permutations(sides, 2):
+            front, theirs = side.front_on(split), other.members_on(split)
+            if front and theirs:
+                dominated = [member.dev.name for member in theirs if _is_dominated(member.on(split), front)]
                 yield Domination(split, side.label, other.label, tuple(dominated), len(theirs))
+
+
+def _is_dominated(point: Point | None, front: Iterable[Point]) -> bool:
+    return point is not None and any(dominates(mine, point) for mine in front)
 
 
 _INFO = ("model", "polarity_weight", "similarity", "constraints", "num_trials", "seed", "version")

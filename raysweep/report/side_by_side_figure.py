@@ -61,12 +61,17 @@ def _staircase(points: list[Point]) -> list[Point]:
 
 def _draw_front(axis: "Axes", side: Side, split: ScoredSplit, number: int) -> None:
     colour = PALETTE[number % len(PALETTE)]
+    marker = MARKERS[number % len(MARKERS)]
     points = side.front_on(split)
     x, y = _xy(_staircase(points))
     axis.step(x, y, where="post", color=colour, linewidth=1.0, zorder=2)
     x, y = _xy(points)
-    marker = MARKERS[number % len(MARKERS)]
     axis.plot(x, y, label=side.label, color=colour, marker=marker, markersize=4.5, linestyle="none", zorder=3)
-    knees = [member.on(split) for member in side.summary.members if member.is_knee]
-    x, y = _xy([knee for knee in knees if knee is not None])
+    x, y = _xy(_knees(side, split))
     axis.scatter(x, y, color=colour, zorder=5, **KNEE)
+
+
+def _knees(side: Side, split: ScoredSplit) -> list[Point]:
+    """The run's knee, where it was scored on the split."""
+    members = [member for member in side.summary.members if member.is_knee]
+    return [point for member in members if (point := member.on(split))]

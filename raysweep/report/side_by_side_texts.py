@@ -1,11 +1,11 @@
 """Runs side by side as tables, for a terminal and as Markdown, and as JSON. Scores are shown x100, in JSON in [0, 1]."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from raysweep.report.markdown import plain, table_lines
-from raysweep.report.side_by_side import AreaDifference, Domination, SettingDifference, SideBySide
+from raysweep.report.side_by_side import AreaDifference, Domination, SettingDifference, Side, SideBySide
 from raysweep.report.tables import ABSENT, TextTable, short, show, show_area
 
 PICTURE = "compare.png"
@@ -20,12 +20,15 @@ def run_table(found: SideBySide) -> TextTable:
         columns.append(f"{split} hypervolume above ({show(polarity)}, {show(similarity)})")
     rows = []
     for number, side in enumerate(found.sides):
-        results, num_members = side.summary.results, len(side.summary.members)
-        cells = [side.label, results.status, str(len(results.trials)), str(num_members)]
-        for areas in found.areas.values():
-            cells.append(show_area(areas[number]) if num_members else ABSENT)
-        rows.append(tuple(cells))
+        areas = [by_run[number] for by_run in found.areas.values()]
+        rows.append(_run_row(side, areas))
     return TextTable(tuple(columns), tuple(rows), frozenset({"run", "status"}))
+
+
+def _run_row(side: Side, areas: Iterable[float]) -> tuple[str, ...]:
+    results, members = side.summary.results, side.summary.members
+    shown = [show_area(area) if members else ABSENT for area in areas]
+    return side.label, results.status, str(len(results.trials)), str(len(members)), *shown
 
 
 def difference_table(found: SideBySide) -> TextTable:
@@ -137,10 +140,14 @@ def as_json(found: SideBySide) -> dict[str, Any]:
         "reference_points": {split: list(point) for split, point in found.reference_points.items()},
         "differences": [_difference_as_json(each, found.level) for each in found.differences],
         "dominations": [dataclasses.asdict(each) for each in found.dominations],
-        "settings": {each.name: list(each.values) for each in found.settings},
-        "best_configurations": {each.name: list(each.values) for each in found.best_configs},
+        "settings": _values_by_name(found.settings),
+        "best_configurations": _values_by_name(found.best_configs),
         "notes": list(notes(found)),
     }
+
+
+def _values_by_name(differences: Iterable[SettingDifference]) -> dict[str, list[Any]]:
+    return {each.name: list(each.values) for each in differences}
 
 
 def _run_as_json(found: SideBySide, number: int) -> dict[str, Any]:

@@ -211,28 +211,48 @@ def _members(results: Results, points: Sequence[Point], criterion: _Criterion) -
     front = front_members(points)
     if not front:
         return ()
-    on_test = {_encoder(point): point for point in points if point.split == "test" and point.trial is not None}
-    guards: dict[tuple[object, ...], dict[str, GuardScore]] = defaultdict(dict)
-    for each in results.guards:
-        guards[each.trial, each.step, each.kind, each.value][each.guard] = each
-    guarded = {id(point): all(each.is_met for each in guards[_encoder(point)].values()) for point in front}
+    guards = _guards_by_encoder(results.guards)
+
+    def is_guarded(point: Point) -> bool:
+        return all(score.is_met for score in guards[_encoder(point)].values())
+
+    def is_feasible(point: Point) -> bool:
+        return is_guarded(point) and criterion.is_feasible(point)
+
     # Neither weight is negative and retention is S over a constant: the best of all points has an equal on the front. So
     # has one that meets the constraints, for what dominates it meets them too. Guards are measured of the front alone.
-    best = max(front, key=lambda point: (guarded[id(point)], criterion.rank(point)))
-    are_feasible = {id(point): guarded[id(point)] and criterion.is_feasible(point) for point in front}
-    eligible = [point for point in front if are_feasible[id(point)]] or front
+    best = max(front, key=lambda point: (is_guarded(point), criterion.rank(point)))
+    eligible = [point for point in front if is_feasible(point)] or front
     balanced = eligible[knee([_pair(point) for point in eligible])]
-    return tuple(
-        Member(
+    on_test = _on_test(points)
+    members = []
+    for point in front:
+        encoder = _encoder(point)
+        member = Member(
             dev=point,
-            test=on_test.get(_encoder(point)),
+            test=on_test.get(encoder),
             is_knee=point is balanced,
             is_best=point is best,
-            is_feasible=are_feasible[id(point)],
-            guards=guards[_encoder(point)],
+            is_feasible=is_feasible(point),
+            guards=guards[encoder],
         )
-        for point in front
-    )
+        members.append(member)
+    return tuple(members)
+
+
+def _on_test(points: Iterable[Point]) -> dict[tuple[object, ...], Point]:
+    """The trials' points on test, by their encoders."""
+    of_trials = [point for point in points if point.trial is not None]
+    return {_encoder(point): point for point in of_trials if point.split == "test"}
+
+
+def _guards_by_encoder(scores: Iterable[GuardScore]) -> Mapping[tuple[object, ...], dict[str, GuardScore]]:
+    """And by the guard's name; of an encoder that was not measured none."""
+    guards: dict[tuple[object, ...], dict[str, GuardScore]] = defaultdict(dict)
+    for score in scores:
+        encoder = (score.trial, score.step, score.kind, score.value)
+        guards[encoder][score.guard] = score
+    return guards
 
 
 def _encoder(point: Point) -> tuple[object, ...]:
@@ -268,18 +288,19 @@ def _probes(
     baselines: Sequence[Baseline], members: Sequence[Member], criterion: _Criterion
 ) -> dict[ScoredSplit, ProbeComparison]:
     """The front beside the probe's points, by split. The best of these is chosen on dev, as the front is."""
-    probes = [baseline for baseline in baselines if baseline.kind == "probe" and "dev" in baseline.points]
+    probes = [each.points for each in baselines if each.kind == "probe" and "dev" in each.points]
     if not probes:
         return {}
-    best = max(probes, key=lambda baseline: criterion.rank(baseline.points["dev"]))
+    best = max(probes, key=lambda points: criterion.rank(points["dev"]))
     comparisons = {}
     for split, objective in criterion.objectives_by_split.items():
         front = _scored_on(members, split)
-        if front and split in best.points:
-            points = [baseline.points[split] for baseline in probes if split in baseline.points]
-            feasible = [point for point in points if criterion.is_feasible(point)]
-            area = _hypervolume(feasible, objective)
-            comparisons[split] = compare(points, best.points[split], front, criterion.info.objective, area)
+        if not front or split not in best:
+            continue
+        points = [probe[split] for probe in probes if split in probe]
+        feasible = filter(criterion.is_feasible, points)
+        area = _hypervolume(feasible, objective)
+        comparisons[split] = compare(points, best[split], front, criterion.info.objective, area)
     return comparisons
 
 
@@ -298,11 +319,11 @@ def _trials(results: Results, criterion: _Criterion) -> tuple[TrialSummary, ...]
         if (rung.trial, rung.step) in best_points:
             rungs_by_trial[rung.trial][rung.step] = rung
     summaries = []
-    trials = sorted(results.trials, key=lambda trial: trial.trial)
-    for trial in trials:
+    for trial in sorted(results.trials, key=lambda trial: trial.trial):
         by_step = rungs_by_trial[trial.trial]
-        rungs = tuple(by_step[step] for step in sorted(by_step))
-        points = [best_points[rung.trial, rung.step] for rung in rungs]
+        steps = sorted(by_step)
+        rungs = tuple(by_step[step] for step in steps)
+        points = [best_points[trial.trial, step] for step in steps]
         summary = _trial_summary(trial, rungs, points, criterion)
         summaries.append(summary)
     return tuple(summaries)

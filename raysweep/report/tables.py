@@ -2,17 +2,18 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from raysweep.report.baselines import dominates
+from raysweep.report.certainty import FromKnee
 from raysweep.report.statuses import with_sign
 from raysweep.report.summary import SPLITS, Area, Member, Summary, TrialSummary
 from raysweep.report.texts import constraints_text, objective_formula
 from raysweep.results.account import Entry
-from raysweep.results.query_scores import name_of_point
-from raysweep.results.types import GuardScore, Mean, Point
+from raysweep.results.query_scores import PointName, name_of_point
+from raysweep.results.types import GuardScore, Mean, NodeTime, Point, Trial
 from raysweep.results.views import varied_parameters
 from raysweep.uncertainty.differences import Difference
 from raysweep.uncertainty.front import FrontUncertainty, PointUncertainty
@@ -75,6 +76,12 @@ def describe(config: Mapping[str, Any], names: Iterable[str]) -> str:
     return ", ".join(terms) or ABSENT
 
 
+def described(trials: Sequence[Trial]) -> dict[int, str]:
+    """The configuration of each trial by its number, as the parameters in which they differ."""
+    varied = varied_parameters(trials)
+    return {trial.trial: describe(trial.config, varied) for trial in trials}
+
+
 def kind_name(point: Point) -> str:
     """The kind of an operating point with its parameter, such as ``concat(0.3)``."""
     return point.kind if point.value is None else f"{point.kind}({point.value:g})"
@@ -82,16 +89,15 @@ def kind_name(point: Point) -> str:
 
 def front_table(summary: Summary) -> TextTable:
     """The front by falling similarity on dev. The intervals of its scores are in :func:`certainty_table`."""
-    trials = summary.results.trials
-    varied = varied_parameters(trials)
-    configurations = {trial.trial: describe(trial.config, varied) for trial in trials}
+    configurations = described(summary.results.trials)
     guards = sorted({name for member in summary.members for name in member.guards})
     rows = []
     for member in summary.members:
-        row = _encoder_cells(member, configurations)
+        row = list(_encoder_cells(member, configurations))
         for split in summary.splits:
             row += _score_cells(member.on(split))
-        rows.append((*row, *(guard_cell(member.guards.get(name)) for name in guards)))
+        row += [guard_cell(member.guards.get(name)) for name in guards]
+        rows.append(tuple(row))
     scores = [f"{split} {score}" for split in summary.splits for score in _SCORES]
     columns = ("mark", "trial", "step", "kind", "width", "configuration", *scores, *guards)
     return TextTable(columns, tuple(rows), frozenset({"kind", "configuration", "mark"}))
@@ -138,14 +144,17 @@ def _score_cells(point: Point | None, intervals: ScoreIntervals | None = None) -
 
 def baseline_table(summary: Summary) -> TextTable:
     """What no trial made, by kind: scores on each split, and how many of the front's members dominate it there."""
-    splits = [split for split in SPLITS if any(split in baseline.points for baseline in summary.baselines)]
+    measured = {split for baseline in summary.baselines for split in baseline.points}
+    splits = [split for split in SPLITS if split in measured]
     rows = []
     for baseline in summary.baselines:
-        row = [baseline.name, ABSENT if baseline.width is None else str(baseline.width)]
+        width = ABSENT if baseline.width is None else str(baseline.width)
+        row = [baseline.name, width]
         for split in splits:
             point = baseline.points.get(split)
             intervals = None if point is None else summary.intervals_of(point)
-            row += (*_score_cells(point, intervals), _domination_cell(point, summary.front_on(split)))
+            row += _score_cells(point, intervals)
+            row.append(_domination_cell(point, summary.front_on(split)))
         rows.append(tuple(row))
     columns = [f"{split} {name}" for split in splits for name in (*_SCORES, "dominated by")]
     return TextTable(("baseline", "width", *columns), tuple(rows), frozenset({"baseline"}))
@@ -195,13 +204,12 @@ def certainty_table(summary: Summary) -> TextTable:
     splits = [split for split in SPLITS if split in summary.uncertainty]
     rows = []
     for member in summary.members if splits else ():
-        name = name_of_point(member.dev)
-        row = [str(member.dev.trial), str(member.dev.step), kind_name(member.dev)]
+        point = member.dev
+        name = name_of_point(point)
+        row = [str(point.trial), str(point.step), kind_name(point)]
         for split in splits:
             row += _certainty_cells(summary.uncertainty[split].members.get(name))
-        difference = summary.certainty.from_knee.get(name)
-        for score in ("polarity", "similarity"):
-            row.append(ABSENT if difference is None else _difference_cell(getattr(difference, score)))
+        row += _difference_cells(summary.certainty.from_knee.get(name))
         rows.append(tuple(row))
     columns = [f"{split} {name}" for split in splits for name in ("P", "S", "retention", "stability", "knee")]
     where = summary.certainty.compared_on
@@ -220,6 +228,13 @@ def _certainty_cells(point: PointUncertainty | None) -> tuple[str, ...]:
         f"{point.stability:.0%}",
         f"{point.knee_share:.0%}{mark}",
     )
+
+
+def _difference_cells(from_knee: FromKnee | None) -> tuple[str, str]:
+    """Of P and of S."""
+    if from_knee is None:
+        return ABSENT, ABSENT
+    return _difference_cell(from_knee.polarity), _difference_cell(from_knee.similarity)
 
 
 def _difference_cell(difference: Difference) -> str:
@@ -284,17 +299,21 @@ def cost_table(summary: Summary) -> TextTable:
 def bill_table(summary: Summary) -> TextTable:
     """What nodes cost by their types, booting and up; no rows where the sweep had no prices."""
     bill = summary.bill
-    rows = []
-    for node in bill.nodes:
-        price = node.price_per_hour
-        prices = (ABSENT,) * 2 if price is None else (f"{price:g}", f"{node.boot_money + node.up_money:,.2f}")
-        rows.append((node.type, _hours(node.boot_seconds), _hours(node.up_seconds), *prices))
+    rows = [_bill_row(node) for node in bill.nodes]
     if rows:
         boot_seconds = sum(node.boot_seconds for node in bill.nodes)
         up_seconds = sum(node.up_seconds for node in bill.nodes)
         rows.append(("all", _hours(boot_seconds), _hours(up_seconds), ABSENT, f"{bill.total:,.2f}"))
     columns = ("nodes of type", "hours booting", "hours up", "price an hour", "money")
     return TextTable(columns, tuple(rows), frozenset({"nodes of type"}))
+
+
+def _bill_row(node: NodeTime) -> tuple[str, ...]:
+    price = money = ABSENT
+    if node.price_per_hour is not None:
+        price = f"{node.price_per_hour:g}"
+        money = f"{node.boot_money + node.up_money:,.2f}"
+    return node.type, _hours(node.boot_seconds), _hours(node.up_seconds), price, money
 
 
 def _hours(seconds: float) -> str:
@@ -306,24 +325,33 @@ def mean_table(summary: Summary) -> TextTable:
 
     With the configurations' intervals where the scores of each query are stored.
     """
-    originals = {trial.trial: trial.replicate_of for trial in summary.results.trials}
-    means = {(mean.trial, mean.step, mean.kind, mean.value): mean for mean in summary.results.means}
-    has_intervals = bool(summary.certainty.replicated)
+    replicated = summary.certainty.replicated
+    means: dict[PointName, Mean] = {}
+    for mean in summary.results.means:
+        means[mean.trial, mean.step, mean.kind, mean.value] = mean
     rows = []
+    for point, name in _names_of_originals(summary):
+        if name not in means:
+            continue
+        row = _mean_row(point, means[name])
+        if replicated:
+            row += _interval_cells(replicated.get(name))
+        rows.append(row)
+    columns = ["trial", "step", "kind", "P", "S", "runs", "mean P", "mean S"]
+    if replicated:
+        columns += ["P in", "S in", "retention in"]
+    return TextTable(tuple(columns), tuple(rows), frozenset({"kind"}))
+
+
+def _names_of_originals(summary: Summary) -> Iterator[tuple[Point, PointName]]:
+    """The members of the front, with the names that they would have in the first run of their configuration."""
+    originals = {trial.trial: trial.replicate_of for trial in summary.results.trials}
     for member in summary.members:
         point = member.dev
         assert point.trial is not None
-        assert point.step is not None
         original = originals[point.trial]
-        trial = point.trial if original is None else original
-        key = (trial, point.step, point.kind, point.value)
-        mean = means.get(key)
-        if mean is not None:
-            found = summary.certainty.replicated.get(key)
-            rows.append(_mean_row(point, mean) + (_interval_cells(found) if has_intervals else ()))
-    columns = ("trial", "step", "kind", "P", "S", "runs", "mean P", "mean S")
-    intervals = ("P in", "S in", "retention in") if has_intervals else ()
-    return TextTable(columns + intervals, tuple(rows), frozenset({"kind"}))
+        first = point.trial if original is None else original
+        yield point, (first, point.step, point.kind, point.value)
 
 
 def _interval_cells(found: ScoreIntervals | None) -> tuple[str, ...]:

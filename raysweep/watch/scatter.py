@@ -66,18 +66,22 @@ def scatter(layers: Sequence[Layer], width: int, height: int) -> list[str]:
 
 def _lines(layers: Sequence[Layer], rows: Axis, columns: Axis) -> list[str]:
     """The points between the axes, from the highest P down, with the ends of its axis beside them."""
+    labels = [""] * rows.num_cells
+    labels[0] = _shown(rows.low)
+    labels[-1] = _shown(rows.high)
+    signs = _signs(layers, rows, columns)
+    upwards = [f"{label:>{LABEL_WIDTH}} |{row}" for label, row in zip(labels, signs, strict=True)]
+    return [line.rstrip() for line in reversed(upwards)]
+
+
+def _signs(layers: Sequence[Layer], rows: Axis, columns: Axis) -> list[str]:
+    """The points of each row, from the lowest P up."""
     cells = [[" "] * columns.num_cells for _ in range(rows.num_cells)]
     for layer in layers:
         for polarity, similarity in layer.points:
             row = cells[rows.cell(polarity)]
             row[columns.cell(similarity)] = layer.sign
-    labels = [""] * rows.num_cells
-    labels[0], labels[-1] = _shown(rows.low), _shown(rows.high)
-    lines = []
-    for label, row in zip(labels, cells, strict=True):
-        text = "".join(row)
-        lines.append(f"{label.rjust(LABEL_WIDTH)} |{text}".rstrip())
-    return lines[::-1]
+    return ["".join(row) for row in cells]
 
 
 def _label_of_columns(columns: Axis) -> str:

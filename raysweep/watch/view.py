@@ -10,7 +10,7 @@ from rich.text import Text
 
 from raysweep.control.request import plain
 from raysweep.report.statuses import STATUS_STYLES
-from raysweep.report.summary import Member, Summary, summarise
+from raysweep.report.summary import Area, Member, Summary, summarise
 from raysweep.report.tables import describe, kind_name, show, show_area, show_share
 from raysweep.results.types import Point, Results
 from raysweep.results.views import varied_parameters
@@ -48,16 +48,26 @@ class View:
 
     def whole(self, width: int, height: int | None = None) -> RenderableType:
         """All of it; no more lines than ``height``, where that is given and enough for anything."""
+        return Group(*self._parts(width, height))
+
+    def _parts(self, width: int, height: int | None) -> Iterator[RenderableType]:
+        yield Text(self.line)
         if self._summary is None:
-            return Text(self.line)
-        plot_height, num_members = _heights(height, len(self._summary.members))
-        parts: list[RenderableType] = [Text(self.line), Text("")]
+            return
+        yield Text("")
         if self._summary.members:
-            parts.append(_table(self._summary, num_members, width))
-            parts += [Text(line, no_wrap=True) for line in _plot(self._summary, width, plot_height)]
+            yield from _front(self._summary, width, height)
         if self.moment.ending:
-            parts += [Text(""), Text(plain(self.moment.ending))]
-        return Group(*parts)
+            yield Text("")
+            yield Text(plain(self.moment.ending))
+
+
+def _front(summary: Summary, width: int, height: int | None) -> Iterator[RenderableType]:
+    """The table of the front, and the plot's lines."""
+    plot_height, num_members = _heights(height, len(summary.members))
+    yield _table(summary, num_members, width)
+    for line in _plot(summary, width, plot_height):
+        yield Text(line, no_wrap=True)
 
 
 def _heights(height: int | None, num_members: int) -> tuple[int, int]:
@@ -69,18 +79,28 @@ def _heights(height: int | None, num_members: int) -> tuple[int, int]:
 
 
 def _trials_and_front(summary: Summary) -> Iterator[str]:
-    results, members = summary.results, summary.members
+    results = summary.results
     num_trials = results.info.num_trials
     yield f"{_num_begun(results)} of {num_trials} trials begun: {_counted(results)}"
     if results.workers is not None:
         yield f"at most {results.workers} at a time"
-    for best in (member.dev for member in members if member.is_best):
-        scores = f"P {show(best.polarity)} S {show(best.similarity)}"
-        yield f"front {len(members)}, best {scores}"
+    for member in summary.members:
+        if member.is_best:
+            yield f"front {len(summary.members)}, best {_scores(member.dev)}"
     area = summary.areas.get("dev")
     if area is not None:
-        share = "" if area.share is None else f", {show_share(area.share)} of the oracle's"
-        yield f"hypervolume {show_area(area.front)}{share}"
+        yield f"hypervolume {_hypervolume(area)}"
+
+
+def _scores(point: Point) -> str:
+    return f"P {show(point.polarity)} S {show(point.similarity)}"
+
+
+def _hypervolume(area: Area) -> str:
+    shown = show_area(area.front)
+    if area.share is None:
+        return shown
+    return f"{shown}, {show_share(area.share)} of the oracle's"
 
 
 def _num_begun(results: Results) -> int:
@@ -99,16 +119,10 @@ def _table(summary: Summary, num_members: int, width: int) -> Table:
 
     Where the table would be wider than ``width``, configurations are cut.
     """
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, show_edge=False)
-    trials = summary.results.trials
-    varied = varied_parameters(trials)
-    configurations = {trial.trial: describe(trial.config, varied) for trial in trials}
-    rows = [_cells(member, configurations) for member in _shown_members(summary.members, num_members)]
-    for column, *cells in zip(COLUMNS, *rows, strict=True):
-        is_text = column in TEXT_COLUMNS
-        table.add_column(column, justify="left" if is_text else "right", no_wrap=True)
-        width -= max(map(len, (column, *cells))) + GAP if column != COLUMNS[-1] else 0
-    table.columns[-1].max_width = max(LEAST_CONFIGURATION, width)
+    table = _empty_table()
+    rows = _rows(summary, num_members)
+    room = width - _width_of_others(rows)
+    table.columns[-1].max_width = max(LEAST_CONFIGURATION, room)
     for row in rows:
         table.add_row(*map(Text, row))
     num_left = len(summary.members) - num_members
@@ -116,6 +130,28 @@ def _table(summary: Summary, num_members: int, width: int) -> Table:
         empty = [""] * (len(COLUMNS) - 1)
         table.add_row(*empty, f"and {num_left} more")
     return table
+
+
+def _empty_table() -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, show_edge=False)
+    for column in COLUMNS:
+        is_text = column in TEXT_COLUMNS
+        table.add_column(column, justify="left" if is_text else "right", no_wrap=True)
+    return table
+
+
+def _rows(summary: Summary, num_members: int) -> list[list[str]]:
+    trials = summary.results.trials
+    varied = varied_parameters(trials)
+    configurations = {trial.trial: describe(trial.config, varied) for trial in trials}
+    shown = _shown_members(summary.members, num_members)
+    return [_cells(member, configurations) for member in shown]
+
+
+def _width_of_others(rows: Sequence[Sequence[str]]) -> int:
+    """Of all columns but the last, the configuration, with the gaps after them."""
+    columns = list(zip(COLUMNS, *rows, strict=True))
+    return sum(max(map(len, column)) + GAP for column in columns[:-1])
 
 
 def _cells(member: Member, configurations: Mapping[int, str]) -> list[str]:
@@ -141,21 +177,28 @@ def _mark(member: Member) -> str:
 
 def _plot(summary: Summary, width: int, height: int) -> list[str]:
     """P against S on dev: all rungs of all trials, the front, its knee and the reference encoder."""
-    on_dev = [point for point in summary.results.points if point.split == "dev"]
-    rungs = [point for point in on_dev if point.trial is not None]
-    reference = [point for point in on_dev if point.kind == "reference"]
-    front = [member.dev for member in summary.members]
-    knee = [member.dev for member in summary.members if member.is_knee]
-    layers = [
-        Layer("·", "rungs", _pairs(rungs)),
-        Layer("R", "reference encoder", _pairs(reference)),
-        Layer("●", "front", _pairs(front)),
-        Layer("★", "knee", _pairs(knee)),
-    ]
+    layers = _layers(summary)
     lines = scatter(layers, min(width, MOST_PLOT_WIDTH), height)
     legends = [f"{layer.sign} {layer.legend}" for layer in layers if layer.points]
     return [*lines, "  ".join(legends)]
 
 
+def _layers(summary: Summary) -> list[Layer]:
+    on_dev = [point for point in summary.results.points if point.split == "dev"]
+    reference = [point for point in on_dev if point.kind == "reference"]
+    rungs = [point for point in on_dev if point.trial is not None]
+    knees = [member for member in summary.members if member.is_knee]
+    return [
+        Layer("·", "rungs", _pairs(rungs)),
+        Layer("R", "reference encoder", _pairs(reference)),
+        Layer("●", "front", _pairs_of(summary.members)),
+        Layer("★", "knee", _pairs_of(knees)),
+    ]
+
+
 def _pairs(points: Iterable[Point]) -> list[Pair]:
     return [(point.polarity, point.similarity) for point in points]
+
+
+def _pairs_of(members: Iterable[Member]) -> list[Pair]:
+    return _pairs(member.dev for member in members)

@@ -8,7 +8,7 @@ import numpy as np
 from raysweep.report.page.scores import Json, scaled, scores_of
 from raysweep.report.summary import Member, Summary
 from raysweep.report.tables import kind_name
-from raysweep.results.types import Point
+from raysweep.results.types import Point, PointKey
 
 MAX_POINTS = 6_000  # beyond the front's; more can be told apart on no screen, and each costs 20 bytes
 
@@ -35,20 +35,30 @@ class ShownPoints:
 
     def columns(self) -> Json:
         """Each field as a list; ``kind`` counts the ``kinds``."""
-        kinds = sorted({point.key for point in self.points}, key=lambda key: (key[0], key[1] or 0.0))
+        points = self.points
+        one_of_each = {point.key: point for point in points}
+        kinds = sorted(one_of_each, key=_order)
         numbers = {key: number for number, key in enumerate(kinds)}
-        names = {point.key: kind_name(point) for point in self.points}
         return {
             "stored": self.num_stored,
-            "kinds": [{"kind": key[0], "name": names[key]} for key in kinds],
-            "trial": [point.trial for point in self.points],
-            "step": [point.step for point in self.points],
-            "kind": [numbers[point.key] for point in self.points],
-            "p": [scaled(point.polarity) for point in self.points],
-            "s": [scaled(point.similarity) for point in self.points],
-            "r": [scaled(point.retention) for point in self.points],
-            "a": [scaled(point.accuracy) for point in self.points],
+            "kinds": [_kind(one_of_each[key]) for key in kinds],
+            "trial": [point.trial for point in points],
+            "step": [point.step for point in points],
+            "kind": [numbers[point.key] for point in points],
+            "p": [scaled(point.polarity) for point in points],
+            "s": [scaled(point.similarity) for point in points],
+            "r": [scaled(point.retention) for point in points],
+            "a": [scaled(point.accuracy) for point in points],
         }
+
+
+def _order(key: PointKey) -> tuple[str, float]:
+    kind, value = key
+    return kind, value or 0.0
+
+
+def _kind(point: Point) -> Json:
+    return {"kind": point.kind, "name": kind_name(point)}
 
 
 def _kept(stored: Sequence[Point], summary: Summary) -> list[int]:

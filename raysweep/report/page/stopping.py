@@ -26,11 +26,13 @@ def rung_counts(trials: Sequence[TrialSummary]) -> list[RungCount]:
         if each.trial.replicate_of is not None:
             continue
         for rung, objective in zip(each.rungs, each.objectives, strict=True):
-            count = counts.setdefault(rung.step, RungCount(rung.step))
+            step = rung.step
+            count = counts.setdefault(step, RungCount(step))
             count.examples_seen.append(rung.examples_seen)
             count.objectives.append(objective)
         if each.rungs:
-            counts[each.rungs[-1].step].endings[each.trial.status] += 1
+            last = counts[each.rungs[-1].step]
+            last.endings[each.trial.status] += 1
     return [counts[step] for step in sorted(counts)]
 
 

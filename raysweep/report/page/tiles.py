@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from raysweep.report.page.visible import escape
-from raysweep.report.summary import Member, Summary
+from raysweep.report.summary import Area, Member, Summary
 from raysweep.report.tables import show, show_area, show_interval, show_share, trial_counts
 from raysweep.results.account import Entry
+from raysweep.results.types import ScoredSplit
+from raysweep.uncertainty.front import FrontUncertainty
 
 
 @dataclass(frozen=True)
@@ -35,14 +37,17 @@ def tiles(summary: Summary) -> str:
     if total.cost.seconds:
         shown.append(_seconds_tile(total))
     for split, area in summary.areas.items():
-        name = f"of the oracle's hypervolume, {split}"
-        front = f"front {show_area(area.front)}"
-        uncertainty = summary.uncertainty.get(split)
-        if uncertainty is not None and uncertainty.share is not None:
-            front = f"{show_interval(uncertainty.share, show_share)}; {front}"
-        shown.append(Tile(name, show_share(area.share), front))
+        shown.append(_area_tile(split, area, summary.uncertainty.get(split)))
     content = "".join(tile.render() for tile in shown)
     return f'<dl class="tiles">{content}</dl>'
+
+
+def _area_tile(split: ScoredSplit, area: Area, uncertainty: FrontUncertainty | None) -> Tile:
+    detail = f"front {show_area(area.front)}"
+    if uncertainty is not None and uncertainty.share is not None:
+        share = show_interval(uncertainty.share, show_share)
+        detail = f"{share}; {detail}"
+    return Tile(f"of the oracle's hypervolume, {split}", show_share(area.share), detail)
 
 
 def _member_tiles(member: Member) -> Iterator[Tile]:

@@ -72,20 +72,27 @@ def _row(each: TrialSummary, names: Sequence[str], columns: Sequence[Column]) ->
 
 
 def _first_cells(each: TrialSummary) -> list[str]:
-    trial, best = each.trial, each.best
-    objective = show(each.objective) if each.is_feasible else f"({show(each.objective)})"
-    scores = [ABSENT] * 4
-    if best is not None:
-        scores = [objective, show(best.polarity), show(best.similarity), show(best.retention)]
-    examples = f"{each.rungs[-1].examples_seen:,}" if each.rungs else ABSENT
+    trial, rungs = each.trial, each.rungs
+    examples = f"{rungs[-1].examples_seen:,}" if rungs else ABSENT
     return [
         str(trial.trial),
         with_sign(trial.status),
-        *scores,
-        str(len(each.rungs)),
+        *_scores(each),
+        str(len(rungs)),
         examples,
         f"{trial.seconds:,.0f}",
     ]
+
+
+def _scores(each: TrialSummary) -> list[str]:
+    """Of its best point: the objective, in parentheses where it misses a constraint, P, S and retention."""
+    best = each.best
+    if best is None:
+        return [ABSENT] * 4
+    objective = show(each.objective)
+    if not each.is_feasible:
+        objective = f"({objective})"
+    return [objective, show(best.polarity), show(best.similarity), show(best.retention)]
 
 
 def _values(each: TrialSummary, names: Iterable[str]) -> list[str]:
