@@ -89,27 +89,17 @@ def _note_list(texts: Sequence[str]) -> str:
     return f'<ul class="notes">{items}</ul>' if items else ""
 
 
-def _place(name: str, text: str) -> str:
-    """Where the script puts something; hidden without one. ``text`` says what to do there."""
+def _place(name: str, text: str = "", keys: str = "") -> str:
+    """Where the script puts something; hidden without one. ``text`` says what to do there, ``keys`` what arrow keys do."""
     told = paragraph(text, "hint") if text else ""
+    if keys:
+        sentence = f"With the keyboard: arrows {keys}; Enter pins, Escape lets go."
+        told += paragraph(sentence, "hint keys")
     return f'<div class="scripted" id="{name}" hidden>{told}</div>'
 
 
 def _without_script(content: str) -> str:
     return f"<noscript>{content}</noscript>"
-
-
-_FRONT_HINT = (
-    "Point at a mark to see its configuration, click to pin it. With the keyboard: arrows left and right go along the "
-    "front, up and down through the rungs of a trial, Enter pins, Escape lets go."
-)
-
-
-def _keys_hint(sideways: str, upwards: str) -> str:
-    """What the keys do in a chart of trials."""
-    return (
-        f"With the keyboard: arrows left and right go {sideways}, up and down by {upwards}, Enter pins, Escape lets go."
-    )
 
 
 def _front(material: Material) -> str:
@@ -118,8 +108,10 @@ def _front(material: Material) -> str:
     if not summary.members:
         return section("front", "Front", paragraph("No rung finished, so there is no front to show."), picture)
     text = f"By falling similarity on dev, where the front was chosen. {SCORES_TEXT}"
+    keys = "left and right go along the front, up and down through the rungs of a trial"
+    chart = _place("front-chart", "Point at a mark to see its configuration, click to pin it.", keys)
     listed = folded(f"The front's members ({len(summary.members)})", _front_list(summary), is_open=True)
-    return section("front", "Front", _place("front-chart", _FRONT_HINT), picture, listed, paragraph(text, "soft"))
+    return section("front", "Front", chart, picture, listed, paragraph(text, "soft"))
 
 
 def _front_list(summary: Summary) -> str:
@@ -167,7 +159,7 @@ def _curves(material: Material) -> str:
         return ""
     picture = figure(material.progress_png, "Objective against training examples seen")
     text = "A line is a trial, on dev, by each rung's best point; the sign at its end says how it ended."
-    chart = _place("curves-chart", f"{text} {_keys_hint('from trial to trial', 'the last score')}")
+    chart = _place("curves-chart", text, "left and right go from trial to trial, up and down by the last score")
     return section("curves", "Learning curves", chart, _without_script(picture))
 
 
@@ -179,9 +171,10 @@ def _hyperparameters(summary: Summary) -> str:
         "Each trial's best point as a line. Drag along an axis to select; a click on the axis lets go. The filter of the "
         "table of trials does the same without a mouse."
     )
-    parallel = _place("parallel-chart", f"{lines} {_keys_hint('from trial to trial', 'the objective')}")
+    keys = "left and right go from trial to trial, up and down by the objective"
+    parallel = _place("parallel-chart", lines, keys)
     marks = "Each trial's best point on dev, against one parameter at a time."
-    slices = _place("slices-chart", f"{marks} {_keys_hint('along the parameter', 'the score')}")
+    slices = _place("slices-chart", marks, "left and right go along the parameter, up and down by the score")
     sections = [
         _scripted_section("parallel", "Parallel coordinates", parallel),
         _scripted_section("slices", "Slices", slices),
@@ -202,7 +195,7 @@ def _trials(summary: Summary) -> str:
     text = f"All {len(summary.trials)}, with the best dev point of each under the objective"
     if summary.results.info.constraints:
         text += ", in parentheses where it misses a constraint"
-    return section("trials", "Trials", paragraph(f"{text}."), _place("trials-filter", ""), trial_sheet(summary))
+    return section("trials", "Trials", paragraph(f"{text}."), _place("trials-filter"), trial_sheet(summary))
 
 
 def _early_stopping(summary: Summary) -> str:

@@ -25,8 +25,15 @@ class Chart {
   begin() {
     this.chart = echarts.init(this.place, null, { renderer: "canvas" });
     this.redraw();
-    new ResizeObserver(() => this.chart.resize()).observe(this.place);
+    new ResizeObserver(() => this.resize()).observe(this.place);
     this.onReady(this.chart);
+  }
+
+  /** An observer calls it at once, too, when nothing has changed. */
+  resize() {
+    const { clientWidth, clientHeight } = this.place;
+    const isAsDrawn = this.chart.getWidth() === clientWidth && this.chart.getHeight() === clientHeight;
+    if (!isAsDrawn) this.chart.resize();
   }
 
   redraw() {
@@ -34,10 +41,10 @@ class Chart {
   }
 }
 
-/** The place of a chart of a section, which takes keys: the section's hint says what they do. */
+/** The place of a chart of a section, which takes keys: what they do is told there. */
 function keyedHolder(section, size, label, id) {
-  const hint = section.querySelector(".hint");
-  hint.id = `${section.id}-hint`;
+  const hint = section.querySelector(".keys");
+  hint.id = `${section.id}-keys`;
   return element("div", {
     class: `chart chart-${size}`,
     id,
@@ -91,6 +98,8 @@ const STAR = "path://M5,0L6.2,3.5L10,3.6L7,5.9L8.1,9.5L5,7.4L1.9,9.5L3,5.9L0,3.6
 const CROSS = "path://M0,0L2,0L5,3.6L8,0L10,0L6.2,5L10,10L8,10L5,6.4L2,10L0,10L3.8,5Z";
 const PLUS = "path://M3.6,0L6.4,0L6.4,3.6L10,3.6L10,6.4L6.4,6.4L6.4,10L3.6,10L3.6,6.4L0,6.4L0,3.6L3.6,3.6Z";
 
+const RINGED = "path://M5,0.5L9.5,5L5,9.5L0.5,5ZM5,3.4A1.6,1.6,0,1,0,5.01,3.4Z"; // a diamond around another mark
+
 const OTHER_SHAPE = "diamond";
 
 function shapeOfPoint(place) {
@@ -105,6 +114,35 @@ const STATUS_SHAPES = {
   failed: PLUS,
   running: "path://M0,0L9,5L0,10Z",
 };
+
+/** A list of what marks mean, which ``items`` makes; again where the colours change, or one of what is selected by these names. */
+function legendOf(label, items, names) {
+  const list = element("ul", { class: "legend", "aria-label": label });
+  const draw = () => list.replaceChildren(...items());
+  draw();
+  onTheme(draw);
+  onSelection((changed) => {
+    if (names.some((name) => changed.has(name))) draw();
+  });
+  return list;
+}
+
+function legendItem(mark, words) {
+  return element("li", {}, mark, userText(words));
+}
+
+/** What the colours of trials mean. */
+function colourItems() {
+  return colouring().legend.map(([colour, words]) => legendItem(legendMark("circle", { fill: colour }), words));
+}
+
+/** How trials stand, by the signs of those that have a rung. */
+function statusItems() {
+  const { ink } = colours();
+  const present = new Set(trials.filter((trial) => trial.rungs.length).map((trial) => trial.status));
+  const shown = run.statuses.filter(({ status }) => present.has(status));
+  return shown.map(({ status, words }) => legendItem(legendMark(STATUS_SHAPES[status], { fill: ink }), words));
+}
 
 /** A mark as a small picture for a legend. */
 function legendMark(shape, { fill = "none", stroke = "none", dashed = false } = {}) {

@@ -5,15 +5,12 @@ function beginCurves() {
   if (!place) return;
   const holder = keyedHolder(place, "middle", "Learning curves");
   const measure = selectBox("Score", MEASURES, selection.measure, (name) => change({ measure: name }));
-  const legend = element("ul", { class: "legend", "aria-label": "Legend of the ends of the lines" });
+  const legend = legendOf("Legend of the learning curves", () => [...colourItems(), ...statusItems()], ["colour"]);
   place.append(element("div", { class: "controls" }, measure), holder, legend);
   const chart = new Chart(holder, () => curveOptions(keys.trial), (made) => {
     made.on("click", (event) => pinTrial(event.data));
   });
   const keys = new TrialKeys(chart, { marks: curveMarks, words: curveWords, tipPlace: placeOnAxes });
-  const drawLegend = () => legend.replaceChildren(...statusLegend());
-  drawLegend();
-  onTheme(drawLegend);
   onSelection((names) => {
     if (["selected", "measure", "colour", "pinned"].some((name) => names.has(name))) chart.redraw();
   });
@@ -22,14 +19,6 @@ function beginCurves() {
 /** Pins the best point of the trial that a mark stands for. */
 function pinTrial(mark) {
   if (mark && mark.trial != null && trials[mark.trial].best != null) pin(trials[mark.trial].best);
-}
-
-function statusLegend() {
-  const scheme = colours();
-  const present = new Set(trials.filter((trial) => trial.rungs.length).map((trial) => trial.status));
-  return run.statuses
-    .filter(({ status }) => present.has(status))
-    .map(({ status, words }) => element("li", {}, legendMark(STATUS_SHAPES[status], { fill: scheme.ink }), words));
 }
 
 /** By what the keys step: to the side in the order in which trials began, upwards by the last score. */

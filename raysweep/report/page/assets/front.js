@@ -7,19 +7,15 @@ function beginFront() {
   const place = unfold("front-chart");
   if (!place) return;
   const holder = keyedHolder(place, "large", "Polarity against similarity", "front-canvas");
-  const legend = element("ul", { class: "legend", "aria-label": "Legend of the front" });
+  const legend = legendOf("Legend of the front", frontLegend, ["colour", "split"]);
   place.append(frontControls(), element("div", { class: "beside" }, element("div", {}, holder, legend), pinnedCard()));
   if (points.stored > points.trial.length) {
     const text = `Shown are ${points.trial.length.toLocaleString("en")} of ${points.stored.toLocaleString("en")} points: `;
     place.append(element("p", { class: "hint" }, `${text}the front, each trial's best, and of the rest one in so many.`));
   }
   const front = new Chart(holder, frontOptions, (chart) => listenToFront(chart, front));
-  const drawLegend = () => legend.replaceChildren(...frontLegend());
-  drawLegend();
-  onTheme(drawLegend);
   onSelection((names) => {
     if (names.has("pinned") && cursor !== null && selection.pinned !== null) cursor = selection.pinned;
-    if (names.has("colour") || names.has("split")) drawLegend();
     if (["split", "pinned", "selected", "colour"].some((name) => names.has(name))) front.redraw();
     if (names.has("area")) showArea(front.chart);
   });
@@ -28,7 +24,10 @@ function beginFront() {
     moves: frontMoves,
     show: (point) => moveCursor(point, front),
     hide: () => hideCursor(front),
-    choose: () => pin(cursor),
+    choose: () => {
+      pin(cursor);
+      drawCursor(front);
+    },
   });
   zoomListeners.push(() => front.redraw());
 }
@@ -39,7 +38,11 @@ function frontControls() {
   const parts = [];
   if (run.splits.length > 1) {
     const splits = run.splits.map((split) => [split, split]);
-    parts.push(choiceGroup("split", "Scores on", splits, selection.split, (split) => change({ split })));
+    const group = choiceGroup("split", "Scores on", splits, selection.split, (split) => change({ split }));
+    onSelection((names) => {
+      if (names.has("split")) group.querySelector(`[value=${selection.split}]`).checked = true;
+    });
+    parts.push(group);
   }
   parts.push(selectBox("Colour by", colourKeys(), usualColourKey(), (colour) => change({ colour })));
   const zoom = element("button", { type: "button", "aria-pressed": "false" }, "Zoom to the front");
@@ -367,11 +370,16 @@ function firstMember() {
 function moveCursor(place, front) {
   if (place == null || !position(place, selection.split)) return;
   cursor = place;
-  front.drawn();
-  front.redraw();
-  const series = front.chart.getOption().series.findIndex((each) => each && each.id === "cursor ring");
-  front.chart.dispatchAction({ type: "showTip", seriesIndex: series, dataIndex: 0 });
+  drawCursor(front);
   announce(spokenPoint(place));
+}
+
+function drawCursor(front) {
+  if (cursor === null) return;
+  redrawWithTip(front, (drawn) => {
+    const seriesIndex = drawn.getOption().series.findIndex((each) => each && each.id === "cursor ring");
+    return { seriesIndex, dataIndex: 0 };
+  });
 }
 
 function hideCursor(front) {
@@ -403,21 +411,20 @@ function nearest(places) {
 function frontLegend() {
   const scheme = colours();
   const limits = run.limits[selection.split];
-  const item = (mark, words) => element("li", {}, mark, userText(words));
-  const items = colouring().legend.map(([colour, words]) => item(legendMark("circle", { fill: colour }), words));
+    const items = colourItems();
   const kinds = new Map(points.kinds.map((each) => [each.kind, SHAPES[each.kind] || OTHER_SHAPE]));
   if (kinds.size > 1) {
-    for (const [kind, shape] of kinds) items.push(item(legendMark(shape, { stroke: scheme.ink }), kind));
+    for (const [kind, shape] of kinds) items.push(legendItem(legendMark(shape, { stroke: scheme.ink }), kind));
   }
-  items.push(item(legendMark("line", { stroke: scheme.ink }), "front"));
-  items.push(item(legendMark(STAR, { fill: scheme.knee, stroke: scheme.ink }), "knee"));
-  items.push(item(legendMark("diamond", { stroke: scheme.ink }), "best objective"));
-  if (limits.oracle.length) items.push(item(legendMark("line", { stroke: scheme.soft, dashed: true }), "oracle: the limit"));
-  if (limits.reference) items.push(item(legendMark(CROSS, { fill: scheme.ink }), "reference encoder R"));
+  items.push(legendItem(legendMark("line", { stroke: scheme.ink }), "front"));
+  items.push(legendItem(legendMark(STAR, { fill: scheme.knee, stroke: scheme.ink }), "knee"));
+  items.push(legendItem(legendMark(RINGED, { stroke: scheme.ink }), "best objective"));
+  if (limits.oracle.length) items.push(legendItem(legendMark("line", { stroke: scheme.soft, dashed: true }), "oracle: the limit"));
+  if (limits.reference) items.push(legendItem(legendMark(CROSS, { fill: scheme.ink }), "reference encoder R"));
   for (const [kind, shape] of Object.entries(BASELINE_SHAPES)) {
     if (limits.baselines.some((baseline) => baseline.kind === kind)) {
       const fill = kind === "probe" ? "none" : kind === "setfit" ? scheme.ink : scheme.soft;
-      items.push(item(legendMark(shape, { fill, stroke: scheme.ink }), BASELINE_NAMES[kind]));
+      items.push(legendItem(legendMark(shape, { fill, stroke: scheme.ink }), BASELINE_NAMES[kind]));
     }
   }
   return items;

@@ -5,7 +5,9 @@
  * ``hide`` none, ``choose`` pins the one that is marked, and ``start`` is where the keys begin.
  */
 function stepByKeys(holder, { start, moves, show, hide, choose }) {
-  holder.addEventListener("focus", () => show(start()));
+  holder.addEventListener("focus", () => {
+    if (holder.matches(":focus-visible")) show(start()); // and not where a mouse begins to drag or click there
+  });
   holder.addEventListener("blur", hide);
   holder.addEventListener("keydown", (event) => {
     const move = moves()[event.key];
@@ -23,6 +25,15 @@ function stepped(row, place, steps, otherwise = row[0]) {
   return at < 0 ? otherwise : row[Math.min(row.length - 1, Math.max(0, at + steps))];
 }
 
+/** Redraws a chart that has the focus, and shows the tip that ``where`` says: after that of before, which ECharts brings back. */
+function redrawWithTip(chart, where) {
+  const drawn = chart.drawn();
+  chart.redraw();
+  setTimeout(() => {
+    if (document.activeElement === chart.place) drawn.dispatchAction({ type: "showTip", ...where(drawn) });
+  });
+}
+
 /** Where the keys are in a chart whose marks are trials. */
 class TrialKeys {
   /**
@@ -37,7 +48,10 @@ class TrialKeys {
       moves: () => this.moves(),
       show: (trial) => this.show(trial),
       hide: () => this.hide(),
-      choose: () => pinTrial({ trial: this.trial }),
+      choose: () => {
+        pinTrial({ trial: this.trial });
+        this.draw();
+      },
     });
   }
 
@@ -60,14 +74,19 @@ class TrialKeys {
   }
 
   show(trial) {
-    const mark = this.marks().find((each) => each.trial === trial);
-    if (!mark) return;
+    if (trial == null) return;
     this.trial = trial;
-    const drawn = this.chart.drawn();
-    this.chart.redraw();
-    const [x, y] = this.tipPlace(drawn, mark);
-    drawn.dispatchAction({ type: "showTip", x, y, tooltip: { formatter: () => tip({ trial }) } });
+    this.draw();
     announce(spokenTrial(trials[trial], this.words(trials[trial])));
+  }
+
+  draw() {
+    const mark = this.marks().find(({ trial }) => trial === this.trial);
+    if (!mark) return;
+    redrawWithTip(this.chart, (drawn) => {
+      const [x, y] = this.tipPlace(drawn, mark);
+      return { x, y, tooltip: { formatter: () => tip(mark) } };
+    });
   }
 
   hide() {

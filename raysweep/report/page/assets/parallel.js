@@ -1,5 +1,7 @@
 /** Parallel coordinates: a line a trial, over the varied parameters and the scores of its best point. */
 
+const NO_VALUE = "no value"; // where a parameter does not apply
+
 const PARALLEL_SCORES = [["p", "P"], ["s", "S"], ["objective", "objective"]];
 
 function beginParallel() {
@@ -10,7 +12,7 @@ function beginParallel() {
   holder.style.minWidth = `${95 * axes.length}px`;
   const names = { class: "wide", tabindex: "0", role: "region", "aria-label": "Parallel coordinates, scrolls sideways" };
   const box = element("div", names, holder);
-  place.append(box);
+  place.append(box, legendOf("Legend of the parallel coordinates", colourItems, ["colour"]));
   const chart = new Chart(holder, () => parallelOptions(axes, keys.trial), (made) => {
     made.on("axisareaselected", (event) => narrowByAxis(axes, event));
     made.on("click", (event) => pinTrial(event.data));
@@ -46,24 +48,33 @@ function parallelAxes() {
 function parameterAxis(parameter, place) {
   const key = `parameter ${place}`;
   if (parameter.kind === "number") return numberAxis(key, parameter.name, parameter.log);
-  const coordinate = (value) => (value == null ? null : parameter.values.indexOf(String(value)));
-  return { key, name: parameter.name, type: "category", data: parameter.values, coordinate };
+  const data = isAbsentSomewhere(key) ? [NO_VALUE, ...parameter.values] : parameter.values;
+  const coordinate = (value) => data.indexOf(value == null ? NO_VALUE : String(value));
+  return { key, name: parameter.name, type: "category", data, coordinate };
 }
 
+/** A trial without the value has a place of its own, ``absent``, below all others: else its line would cross the axis anywhere. */
 function numberAxis(key, name, isLog) {
   const values = trials.map((trial) => trialValue(trial, key)).filter((value) => value != null);
   const extent = values.length ? roundExtent(Math.min(...values), Math.max(...values), isLog) : {};
-  return { key, name, type: isLog ? "log" : "value", extent, coordinate: (value) => value };
+  const absent = isAbsentSomewhere(key) ? (isLog ? extent.min / 10 : extent.min - extent.interval) : null;
+  if (absent !== null) extent.min = absent;
+  return { key, name, type: isLog ? "log" : "value", extent, absent, coordinate: (value) => value ?? absent };
+}
+
+function isAbsentSomewhere(key) {
+  return trials.some((trial) => trial.objective != null && trialValue(trial, key) == null);
 }
 
 /** Round numbers around all values, so that the axis stays as it is whatever is selected. */
 function roundExtent(low, high, isLog) {
-  if (low === high) return {};
   if (isLog) return { min: 10 ** Math.floor(Math.log10(low)), max: 10 ** Math.ceil(Math.log10(high)) };
-  const size = 10 ** Math.floor(Math.log10((high - low) / 4));
-  const interval = size * [1, 2, 5, 10].find((factor) => (high - low) / (size * factor) <= 6);
+  const range = high - low || Math.abs(low) || 1;
+  const size = 10 ** Math.floor(Math.log10(range / 4));
+  const interval = size * [1, 2, 5, 10].find((factor) => range / (size * factor) <= 6);
   const rounded = (number) => Number(number.toPrecision(12));
-  return { min: rounded(Math.floor(low / interval) * interval), max: rounded(Math.ceil(high / interval) * interval), interval };
+  const steps = [Math.floor(low / interval), Math.ceil(high / interval)];
+  return { min: rounded(steps[0] * interval), max: rounded(Math.max(steps[1], steps[0] + 1) * interval), interval: rounded(interval) };
 }
 
 const LONGEST_NAME = 14;
@@ -112,7 +123,7 @@ function parallelAxis(axis, dim, scheme) {
       fontSize: 11,
       textBorderColor: scheme.back,
       textBorderWidth: 3,
-      formatter: (value) => (isCategory ? shortened(value, 12) : shortNumber(value)),
+      formatter: (value) => (isCategory ? shortened(value, 12) : value === axis.absent ? NO_VALUE : shortNumber(value)),
     },
     areaSelectStyle: { width: 22, color: withOpacity(scheme.link, 0.25), borderColor: scheme.link, borderWidth: 1 },
     ...(isCategory ? { data: axis.data } : axis.extent),

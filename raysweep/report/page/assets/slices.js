@@ -12,7 +12,8 @@ function beginSlices() {
     sliceMeasure = name;
     redraw();
   });
-  place.append(element("div", { class: "controls" }, measure), grid);
+  const legend = legendOf("Legend of the slices", () => [...colourItems(), ...statusItems()], ["colour"]);
+  place.append(element("div", { class: "controls" }, measure), grid, legend);
   onSelection((names) => {
     if (["selected", "colour", "pinned"].some((name) => names.has(name))) redraw();
   });
@@ -63,7 +64,7 @@ function sliceOptions(parameter, number, keyed) {
   return {
     animation: false,
     grid: { left: 44, right: 14, top: 12, bottom: 28 },
-    tooltip: tipStyle(scheme, tip),
+    tooltip: { ...tipStyle(scheme, tip), confine: false, position: belowChart },
     xAxis: { type, scale: true, data: isCategory ? parameter.values : undefined, ...axis },
     yAxis: { type: "value", scale: true, ...scoreExtent(), ...axisStyle(scheme, "") },
     series: [
@@ -71,6 +72,12 @@ function sliceOptions(parameter, number, keyed) {
       ringSeries("cursor ring", ringed && { value: ringed.value }, { color: scheme.ink, width: 2, size: 22 }),
     ],
   };
+}
+
+/** Where a tip leaves a small chart in sight. */
+function belowChart([x], given, shown, mark, { contentSize, viewSize }) {
+  const room = Math.max(0, viewSize[0] - contentSize[0]);
+  return [Math.min(room, Math.max(0, x - contentSize[0] / 2)), viewSize[1]];
 }
 
 /** All of them where they are few, each cut to its room. */

@@ -74,13 +74,12 @@ function filterBox() {
   let waiting = null;
   box.addEventListener("input", () => {
     clearTimeout(waiting);
-    waiting = setTimeout(() => {
-      problems.textContent = readFilter(box.value).problems.join(" ");
-      change({ words: box.value });
-    }, 120);
+    waiting = setTimeout(() => change({ words: box.value }), 120);
   });
   onSelection((names) => {
-    if (names.has("words") && box.value !== selection.words) box.value = selection.words;
+    if (!names.has("words")) return;
+    if (box.value !== selection.words) box.value = selection.words;
+    problems.textContent = readFilter(selection.words).problems.join(" ");
   });
   const text = "Words, and comparisons of columns with =, !=, <, <=, > and >=; the charts follow.";
   const hint = element("p", { class: "hint", id: "filter-hint" }, text);
