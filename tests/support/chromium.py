@@ -16,7 +16,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 VENDOR = ROOT / "tests" / "support" / "vendor"
 
-DESKTOP = {"viewport": {"width": 1280, "height": 900}}
+DESKTOP = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}  # nobody waits for it to scroll
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
 
 
@@ -34,12 +34,20 @@ def chromium() -> Iterator[Any]:
 
 
 @dataclass
-class Opened:
-    """A page that is ready, the messages of its console and its errors, and the addresses that it asked for."""
+class Window:
+    """A page, the messages of its console and its errors, and the addresses that it asked for since it was last sent to one."""
 
     page: Any
     complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
+
+    def show(self, address: str) -> Any:
+        """The page, once what is at the address is ready."""
+        self.complaints.clear()
+        self.requests.clear()
+        self.page.goto(address)
+        self.page.wait_for_selector("html[data-ready]", state="attached")
+        return self.page
 
     def check_quiet(self) -> None:
         """Nothing was complained of, and no request left the file."""
@@ -48,30 +56,33 @@ class Opened:
 
 
 @contextlib.contextmanager
-def opened(browser: Any, address: str, **settings: Any) -> Iterator[Opened]:
-    """The page at an address, in a context of its own; ``settings`` are those of such a context."""
+def window(browser: Any, **settings: Any) -> Iterator[Window]:
+    """An empty page in a context of its own; ``settings`` are those of such a context."""
     context = browser.new_context(**{**DESKTOP, **settings})
     page = context.new_page()
     page.set_default_timeout(20_000)
-    found = Opened(page)
+    found = Window(page)
     page.on("console", lambda message: found.complaints.append(message.text))
     page.on("pageerror", lambda error: found.complaints.append(str(error)))
     page.on("request", lambda request: found.requests.append(request.url))
-    page.goto(address)
-    page.wait_for_selector("html[data-ready]", state="attached")
     yield found
     context.close()
 
 
 def axe_violations(page: Any, *rules: str) -> list[str]:
     """What axe-core finds wrong with a page, by all of its rules or by those given; contrast of colours is one of them."""
-    source = (VENDOR / "axe.min.js").read_text(encoding="utf-8")
-    recorded = (VENDOR / "checksums.txt").read_text(encoding="utf-8")
-    assert hashlib.sha256(source.encode()).hexdigest() in recorded, "axe.min.js is not the one that is recorded"
-    page.evaluate(source + "\n;0")  # past the page's policy, as the debugger's protocol is
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(_axe() + "\n;0")  # past the page's policy, as the debugger's protocol is
     options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
     result = page.evaluate("(options) => axe.run(document, options)", options)
     return [f"{each['id']}: {node['html'][:200]}" for each in result["violations"] for node in each["nodes"]]
+
+
+def _axe() -> str:
+    source = (VENDOR / "axe.min.js").read_text(encoding="utf-8")
+    recorded = (VENDOR / "checksums.txt").read_text(encoding="utf-8")
+    assert hashlib.sha256(source.encode()).hexdigest() in recorded, "axe.min.js is not the one that is recorded"
+    return source
 
 
 def address_of(page: Path) -> str:

@@ -1,4 +1,8 @@
-"""The page of a report in a real browser: by mouse, by keyboard, on a phone, in the dark, and with hostile texts."""
+"""The page of a report in a real browser: by mouse, by keyboard, on a phone, in the dark, and with hostile texts.
+
+To start a browser, to open a window and to load a page each take a good part of a second, more than most of these tests. So they
+share one browser, a window of each kind, and one page of one report, which is put back to how it was opened after each.
+"""
 
 import contextlib
 import dataclasses
@@ -13,11 +17,12 @@ from typing import Any
 import pytest
 
 from raysweep.report import figures
-from raysweep.report.write import write
+from raysweep.report import write as reports
+from raysweep.report.importance import TARGETS
 from raysweep.results.reader import load
 from raysweep.results.readings import REFERENCE, load_readings
 from raysweep.storage.folder import LocalFolder
-from support.chromium import PHONE, Opened, address_of, axe_violations, chromium, opened
+from support.chromium import PHONE, Window, address_of, axe_violations, chromium, window
 from support.ledgers import (
     INFO,
     StoredSweep,
@@ -30,6 +35,8 @@ from support.ledgers import (
 from support.pictures import blank_png
 from support.query_scores import invented_readings, write_readings
 
+NUM_TRIALS = 20  # axe looks at every text of their table, and takes most of the time
+
 HOSTILE = "</script><img src=x onerror=alert(1)>\u2028\u202eabc\x00" + "w" * 400
 
 
@@ -41,9 +48,9 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of 40 trials of every status, with baselines, whose front was scored on test."""
+    """A run of trials of every status, with baselines, whose front was scored on test."""
     folder = tmp_path_factory.mktemp("run")
-    trials = trials_of_every_status(40)
+    trials = trials_of_every_status(NUM_TRIALS)
     baselines = [
         baseline("dev", "probe", 0.70, 0.44, value=0.3),
         baseline("test", "probe", 0.69, 0.43, value=0.3),
@@ -59,24 +66,70 @@ def served(folder: Path) -> Iterator[str]:
     """The address of a server of this folder."""
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
 
 
 def report_of(folder: Path) -> Path:
+    """The page, with other pictures than the run's, and shares of importance that no trees were trained for."""
+    shares = {target: {"loss": 0.6, "learning_rate": 0.4} for target in TARGETS}
     with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(reports, "importances", lambda _: shares)
         patched.setattr(figures, "front_figure", lambda _: blank_png())
         patched.setattr(figures, "progress_figure", lambda _: blank_png())
-        return write(folder).folder / "report.html"
+        return reports.write(folder).folder / "report.html"
+
+
+STATE = """() => JSON.stringify([
+    { ...selection, axes: [...selection.axes] },
+    [...document.querySelectorAll("#trial-sheet tbody tr")].map((row) => [row.innerText, row.hidden, row.className]),
+    [...document.querySelectorAll("input, select, details")].map((each) => [each.value, each.checked, each.open]),
+    ["#pinned", "#filter-problems", "#reading"].map((name) => document.querySelector(name).innerText),
+    document.documentElement.dataset.theme || "auto",
+])"""
+"""What tests change of a page, as a text."""
+
+RESET = """() => {
+    document.activeElement.blur();
+    const choose = (box, value) => {
+        box.value = value;
+        box.dispatchEvent(new Event("change"));
+    };
+    choose(document.querySelector("#top-controls select"), "auto");
+    choose(document.querySelector("#query"), "0");
+    document.querySelector("#front-chart details").open = false;
+    const byTrial = document.querySelector('th[data-key="trial"]');
+    byTrial.removeAttribute("aria-sort");
+    byTrial.querySelector("button").click();
+    const knee = run.members.find((member) => member.knee);
+    change({ split: "dev", area: null, axes: new Map(), words: "", pinned: knee.point });
+}"""
+
+
+@pytest.fixture(scope="module")
+def desktop(browser: Any) -> Iterator[Window]:
+    with window(browser) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def phone(browser: Any) -> Iterator[Window]:
+    with window(browser, color_scheme="dark", **PHONE) as found:
+        yield found
 
 
 @pytest.fixture
-def view(browser: Any, folder: Path) -> Iterator[Opened]:
-    """The page on a desktop; nothing may have been complained of when a test is done with it."""
-    with opened(browser, address_of(folder)) as found:
-        yield found
-        found.check_quiet()
+def page(desktop: Window, folder: Path) -> Iterator[Any]:
+    """The page of ``folder`` as it is when it is opened; nothing may have been complained of when a test is done with it."""
+    address = address_of(folder)
+    if desktop.page.url != address:
+        desktop.show(address)
+    opened = desktop.page.evaluate(STATE)
+    yield desktop.page
+    desktop.check_quiet()
+    desktop.page.evaluate(RESET)
+    assert desktop.page.evaluate(STATE) == opened
 
 
 def members(page: Any) -> list[dict[str, Any]]:
@@ -109,8 +162,7 @@ def column(page: Any, key: str) -> list[str]:
     return page.locator(f"#trial-sheet tbody tr:not([hidden]) td:nth-child({place})").all_inner_texts()
 
 
-def test_a_mark_shows_its_configuration_and_a_click_pins_it(view: Opened) -> None:
-    page = view.page
+def test_a_mark_shows_its_configuration_and_a_click_pins_it(page: Any) -> None:
     assert "knee" in page.locator("#pinned").inner_text(), "the knee is pinned at first"
     member = next(each for each in members(page) if not each["knee"])
     x, y = place_of(page, member)
@@ -126,20 +178,15 @@ def test_a_mark_shows_its_configuration_and_a_click_pins_it(view: Opened) -> Non
     assert pinned.inner_text() == trial
 
 
-def test_the_command_is_copied(browser: Any, folder: Path) -> None:
-    with opened(browser, address_of(folder)) as found:
-        page = found.page
-        page.evaluate("document.addEventListener('copy', () => (window.copied = String(getSelection())))")
-        page.evaluate(
-            "navigator.clipboard && (navigator.clipboard.writeText = async (text) => { window.copied = text; })"
-        )
-        page.get_by_role("button", name="Copy").click()
-        page.get_by_role("button", name="Copied").wait_for()
-        assert page.evaluate("window.copied").startswith("raysweep export ")
+def test_the_command_is_copied(page: Any) -> None:
+    page.evaluate("document.addEventListener('copy', () => (window.copied = String(getSelection())))")
+    page.evaluate("navigator.clipboard && (navigator.clipboard.writeText = async (text) => { window.copied = text; })")
+    page.get_by_role("button", name="Copy").click()
+    page.get_by_role("button", name="Copied").wait_for()
+    assert page.evaluate("window.copied").startswith("raysweep export ")
 
 
-def test_an_area_narrows_everything_else(view: Opened) -> None:
-    page = view.page
+def test_an_area_narrows_everything_else(page: Any) -> None:
     all_trials = shown_trials(page)
     best = max(members(page), key=lambda each: each["test"]["p"])
     x, y = place_of(page, best)
@@ -157,7 +204,7 @@ def test_an_area_narrows_everything_else(view: Opened) -> None:
         area,
     )
     assert shown == expected and 0 < len(shown) < len(all_trials)
-    assert f"{len(shown)} of 40 trials" in page.locator("#selection-bar").inner_text()
+    assert f"{len(shown)} of {NUM_TRIALS} trials" in page.locator("#selection-bar").inner_text()
     page.locator("#curves-chart .chart").scroll_into_view_if_needed()
     page.locator("#curves-chart canvas").wait_for()
     drawn = page.evaluate(
@@ -169,8 +216,7 @@ def test_an_area_narrows_everything_else(view: Opened) -> None:
     assert shown_trials(page) == all_trials
 
 
-def test_the_same_by_keyboard_alone(view: Opened) -> None:
-    page = view.page
+def test_the_same_by_keyboard_alone(page: Any) -> None:
     page.locator("#front-canvas").focus()
     knee = next(each["name"] for each in members(page) if each["knee"])
     page.keyboard.press("Home")
@@ -193,6 +239,36 @@ def test_the_same_by_keyboard_alone(view: Opened) -> None:
     )
 
 
+def test_an_axis_of_the_parallel_coordinates_narrows_the_trials(page: Any) -> None:
+    """Those without a value too, which have a place of their own on the axis of a parameter that does not always apply."""
+    trials = page.evaluate("trials")
+    margin = [parameter["name"] for parameter in page.evaluate("run.parameters")].index("margin")
+    chart = page.locator("#parallel-chart .chart")
+    chart.scroll_into_view_if_needed()
+    chart.locator("canvas").wait_for()
+    drawn = [trial for trial in trials if trial["objective"] is not None]
+    places = [(trial["values"][margin], chart.evaluate(PLACE_ON_AXIS, [trial["trial"], margin])) for trial in drawn]
+    (x, bottom), *others = [place for value, place in places if value is None]
+    lowest = max(y for value, (_, y) in places if value is not None)
+    assert all(place == [x, bottom] for place in others) and bottom > lowest + 4
+    page.mouse.move(x, (bottom + lowest) / 2)
+    page.mouse.down()
+    page.mouse.move(x, bottom + 8, steps=4)
+    page.mouse.up()
+    page.locator("#selection-bar").wait_for(state="visible")
+    assert shown_trials(page) == [trial["trial"] for trial in trials if trial["values"][margin] is None]
+
+
+PLACE_ON_AXIS = """(holder, [number, dimension]) => {
+    const box = holder.getBoundingClientRect();
+    const series = echarts.getInstanceByDom(holder).getModel().getSeriesByIndex(0);
+    const value = series.option.data.find((line) => trials[line.trial].trial === number).value[dimension];
+    const [x, y] = series.coordinateSystem.dataToPoint(value, `dim${dimension}`);
+    return [box.x + x, box.y + y];
+}"""
+"""Where a trial's line crosses an axis, in the window."""
+
+
 def said(page: Any) -> str:
     return page.locator("body > div[aria-live]").inner_text()
 
@@ -201,8 +277,7 @@ def focus_chart(page: Any, name: str) -> None:
     page.get_by_role("application", name=name).focus()
 
 
-def test_learning_curves_are_read_by_keyboard(view: Opened) -> None:
-    page = view.page
+def test_learning_curves_are_read_by_keyboard(page: Any) -> None:
     scored = [trial for trial in page.evaluate("trials") if trial["rungs"]]
     focus_chart(page, "Learning curves")
     page.keyboard.press("Home")
@@ -225,8 +300,7 @@ def test_learning_curves_are_read_by_keyboard(view: Opened) -> None:
     tip.wait_for(state="hidden")
 
 
-def test_parallel_coordinates_and_slices_are_read_by_keyboard(view: Opened) -> None:
-    page = view.page
+def test_parallel_coordinates_and_slices_are_read_by_keyboard(page: Any) -> None:
     page.locator("#filter").fill("status!=held")
     page.locator("#selection-bar").wait_for(state="visible")
     scored = [each for each in page.evaluate("trials") if each["objective"] is not None and each["status"] != "held"]
@@ -254,13 +328,12 @@ def test_parallel_coordinates_and_slices_are_read_by_keyboard(view: Opened) -> N
     assert f"Trial {along[-1]['trial']}, rung" in page.locator("#pinned").inner_text()
 
 
-def test_the_table_is_sorted_and_filtered(view: Opened) -> None:
-    page = view.page
+def test_the_table_is_sorted_and_filtered(page: Any) -> None:
     head = page.get_by_role("button", name="objective", exact=True)
     head.focus()
     page.keyboard.press("Enter")
     shown = [float(text) for text in column(page, "objective") if re.match(r"[\d.]+$", text)]
-    assert shown == sorted(shown, reverse=True) and len(shown) > 30
+    assert shown == sorted(shown, reverse=True) and len(shown) > NUM_TRIALS // 2
     assert page.locator('th[data-key="objective"]').get_attribute("aria-sort") == "descending"
     head.click()
     assert [float(text) for text in column(page, "objective") if re.match(r"[\d.]+$", text)] == shown[::-1]
@@ -268,16 +341,18 @@ def test_the_table_is_sorted_and_filtered(view: Opened) -> None:
     page.locator("#selection-bar").wait_for(state="visible")
     assert shown_trials(page) and set(column(page, "parameter 0")) == {"triplet"}
     assert all(float(text) >= 75 for text in column(page, "p"))
-    num_held = page.evaluate("trials.filter((trial) => trial.status === 'held').length")
-    page.locator("#filter").fill("status=held")
-    page.locator("#selection-bar", has_text=f"{num_held} of 40").wait_for()
-    assert {text[2:] for text in column(page, "status")} == {"held"}
+    num_completed = page.evaluate("trials.filter((trial) => trial.status === 'completed').length")
+    assert num_completed != len(shown_trials(page))
+    page.locator("#filter").fill("status=completed")
+    page.get_by_text(f"{num_completed} of {NUM_TRIALS} trials", exact=True).wait_for()
+    assert {text[2:] for text in column(page, "status")} == {"completed"}
     page.locator("#filter").fill("colour=red")
     page.get_by_text("There is no column colour.").wait_for()
+    page.get_by_role("button", name="Show all").click()
+    assert page.locator("#filter-problems").inner_text() == ""
 
 
-def test_dev_and_test_are_switched(view: Opened) -> None:
-    page = view.page
+def test_dev_and_test_are_switched(page: Any) -> None:
     count = (
         "echarts.getInstanceByDom(document.getElementById('front-canvas')).getOption().series"
         ".find((each) => each.id === 'points').data.length"
@@ -290,8 +365,7 @@ def test_dev_and_test_are_switched(view: Opened) -> None:
     assert page.evaluate(count) == 0 and "published" in page.locator(".legend").first.inner_text()
 
 
-def test_what_is_retrieved_is_read_side_by_side(view: Opened, folder: Path) -> None:
-    page = view.page
+def test_what_is_retrieved_is_read_side_by_side(page: Any, folder: Path) -> None:
     run = LocalFolder(folder.parents[1])
     readings = load_readings(run, load(run))
     assert readings is not None
@@ -315,14 +389,15 @@ def test_what_is_retrieved_is_read_side_by_side(view: Opened, folder: Path) -> N
     assert page.locator("#query").input_value() == "2"
 
 
-def test_a_served_page_of_a_run_that_goes_on_is_loaded_again(browser: Any, tmp_path: Path) -> None:
-    trials = trials_of_every_status(8)
-    write_ledger(tmp_path, trials, StoredSweep(finish=None))
+def test_a_served_page_of_a_run_that_goes_on_is_loaded_again(desktop: Window, tmp_path: Path) -> None:
+    trials = trials_of_every_status(4)
+    write_ledger(tmp_path, trials, StoredSweep(test_of=dev_front(trials), finish=None))
     page_file = report_of(tmp_path)
-    with served(page_file.parent) as address, opened(browser, f"{address}/report.html") as found:
-        page = found.page
+    with served(page_file.parent) as address:
+        page = desktop.show(f"{address}/report.html")
         other = next(each for each in members(page) if not each["knee"])
         page.evaluate("(place) => pin(place)", other["point"])
+        page.locator(".choices input[value=test]").check(force=True)
         page.locator("#filter").fill("rungs>=1")
         page.locator("#selection-bar").wait_for(state="visible")
         page.locator("#filter").blur()
@@ -332,24 +407,33 @@ def test_a_served_page_of_a_run_that_goes_on_is_loaded_again(browser: Any, tmp_p
         page.wait_for_selector("html[data-ready]", state="attached")
         assert page.locator("#export-command").inner_text().endswith(f"--point {other['name']}")
         assert page.locator("#filter").input_value() == "rungs>=1"
-    with opened(browser, address_of(page_file)) as found:
-        assert found.page.get_by_label("follow the run").count() == 0
+        assert page.evaluate("selection.split") == "test"
+        assert page.locator(".choices input[value=test]").is_checked()
+    page = desktop.show(address_of(page_file))
+    assert page.get_by_label("follow the run").count() == 0
 
 
-@pytest.mark.parametrize(("scheme", "settings"), [("light", {}), ("dark", PHONE)], ids=["light desktop", "dark phone"])
-def test_contrast_names_and_width(browser: Any, folder: Path, scheme: str, settings: dict[str, Any]) -> None:
-    with opened(browser, address_of(folder), color_scheme=scheme, **settings) as found:
-        page = found.page
-        assert axe_violations(page) == []
-        page.get_by_label("Colours").select_option("light" if scheme == "dark" else "dark")
-        assert axe_violations(page, "color-contrast") == []
-        width = page.evaluate("document.documentElement.scrollWidth")
-        assert width <= page.viewport_size["width"], "nothing but boxes scrolls sideways"
-        found.check_quiet()
+def check_by_axe(page: Any, other_scheme: str) -> None:
+    """All rules in the colours that the page has, and those of contrast in the others."""
+    assert axe_violations(page) == []
+    page.get_by_label("Colours").select_option(other_scheme)
+    assert axe_violations(page, "color-contrast") == []
+    width = page.evaluate("document.documentElement.scrollWidth")
+    assert width <= page.viewport_size["width"], "nothing but boxes scrolls sideways"
 
 
-def test_the_colours_are_switched(view: Opened) -> None:
-    page = view.page
+def test_contrast_names_and_width_on_a_desktop(page: Any) -> None:
+    check_by_axe(page, "dark")
+
+
+def test_contrast_names_and_width_on_a_phone_in_the_dark(phone: Window, folder: Path) -> None:
+    page = phone.show(address_of(folder))
+    assert page.evaluate("isDark()")
+    check_by_axe(page, "light")
+    phone.check_quiet()
+
+
+def test_the_colours_are_switched(page: Any) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(ground)
     page.get_by_label("Colours").select_option("dark")
@@ -358,7 +442,7 @@ def test_the_colours_are_switched(view: Opened) -> None:
     assert page.evaluate(ground) == light
 
 
-def test_hostile_texts_show_as_text(browser: Any, tmp_path: Path) -> None:
+def test_hostile_texts_show_as_text(phone: Window, tmp_path: Path) -> None:
     names: dict[str, Any] = dict.fromkeys(("name", "dataset", "model", "reference"), HOSTILE)
     info = dataclasses.replace(INFO, **names, label_names=(HOSTILE, "b"))
     trials = [
@@ -367,24 +451,23 @@ def test_hostile_texts_show_as_text(browser: Any, tmp_path: Path) -> None:
     ]
     points = [baseline("dev", "setfit", 0.7, 0.44, label=HOSTILE)]
     write_ledger(tmp_path, trials, StoredSweep(info=info, baselines=points))
-    with opened(browser, address_of(report_of(tmp_path)), **PHONE) as found:
-        page = found.page
-        assert page.locator("h1").inner_text().startswith("</script><img src=x onerror=alert(1)>[U+2028][U+202E]abc")
-        page.locator("#front-canvas").focus()
-        page.locator(".tip").wait_for()
-        assert "<img src=x" in page.locator(".tip").inner_text()
-        assert "<img src=x" in page.locator("#trial-sheet").inner_text()
-        assert page.locator("img").count() == 0
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        found.check_quiet()
+    page = phone.show(address_of(report_of(tmp_path)))
+    assert page.locator("h1").inner_text().startswith("</script><img src=x onerror=alert(1)>[U+2028][U+202E]abc")
+    page.locator("#front-canvas").focus()
+    page.locator(".tip").wait_for()
+    assert "<img src=x" in page.locator(".tip").inner_text()
+    assert "<img src=x" in page.locator("#trial-sheet").inner_text()
+    assert page.locator("img").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    phone.check_quiet()
 
 
-def test_a_run_without_a_rung_opens(browser: Any, tmp_path: Path) -> None:
+def test_a_run_without_a_rung_opens(desktop: Window, tmp_path: Path) -> None:
     write_ledger(tmp_path, [StoredTrial({"loss": "triplet"}, "failed", "out of memory", [])])
-    with opened(browser, address_of(report_of(tmp_path))) as found:
-        assert "No rung finished" in found.page.locator("main").inner_text()
-        assert found.page.locator("#trial-sheet tbody tr").count() == 1
-        found.check_quiet()
+    page = desktop.show(address_of(report_of(tmp_path)))
+    assert "No rung finished" in page.locator("main").inner_text()
+    assert page.locator("#trial-sheet tbody tr").count() == 1
+    desktop.check_quiet()
 
 
 def test_without_scripts_tables_and_pictures_are_there(browser: Any, folder: Path) -> None:
@@ -392,5 +475,5 @@ def test_without_scripts_tables_and_pictures_are_there(browser: Any, folder: Pat
     page = context.new_page()
     page.goto(address_of(folder))
     assert page.locator("noscript img").count() + page.locator("figure img").count() >= 2
-    assert page.locator("#trial-sheet tbody tr").count() == 40
+    assert page.locator("#trial-sheet tbody tr").count() == NUM_TRIALS
     context.close()
