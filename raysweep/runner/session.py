@@ -146,14 +146,15 @@ class Session:
         return sweep
 
     def search(self, sweep: Sweep) -> None:
-        """Run the sweep's trials, then score its front on the test split where there is one."""
+        """Run the sweep's trials; then score its front on the test split, where there is one, and by its guards."""
         # Imported here: Ray Tune takes its time, and reads the environment, which is set by now.
         from raysweep.runner import tune
         from raysweep.runner.workers import WorkbenchSpec
 
         bench = WorkbenchSpec(self.prepared, self.config.evaluation, self.request)
         tune.search(sweep, bench, has_test=self._has_test)
-        if self.config.guards and sweep.cause is None:
+        # Also where a budget ended the trials, as with the scores on test: of these there may never be a next session.
+        if self.config.guards:
             self._measure_guards(sweep)
 
     def _measure_guards(self, sweep: Sweep) -> None:
@@ -171,6 +172,8 @@ class Session:
             encoder = point.trial, point.step, *point.key
             if missing := [name for name in self.config.guards if (*encoder, name) not in stored]:
                 wanted[point] = missing
+        if not wanted:
+            return
         num_done = 0
         for found in measure(sweep.run, self.config.guards, wanted):
             if isinstance(found, InputError):

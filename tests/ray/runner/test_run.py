@@ -14,6 +14,7 @@ import pytest
 
 from raysweep.api.functions import load_sweep
 from raysweep.results.reader import load
+from raysweep.results.views import front_members
 from raysweep.runner.run import RunOutcome, run
 from support.command_line import ENVIRONMENT, raysweep, raysweep_here, runs
 from support.displays import ListDisplay
@@ -145,6 +146,45 @@ def test_a_sweep_runs_in_a_thread_of_a_script_and_tells_its_progress(
     assert len(prepared) == 5
     assert all("found, nothing to do" in line for line in prepared)
     assert any(text.startswith("search: 1 of 1 trials begun") for text, _ in display.statuses)
+
+
+def test_a_sweep_that_its_budget_ends_measures_its_guards(prepared_before: tuple[str, str], tmp_path: Path) -> None:
+    """The score is Spearman's correlation of gold scores with cosines, which NumPy and SciPy find of an exported member."""
+    from scipy.stats import spearmanr
+    from sentence_transformers import SentenceTransformer
+
+    pairs = [
+        ("the food was good", "the meal was great", 4.5),
+        ("the food was good", "the food was bad", 2.0),
+        ("a dog runs", "a cat sleeps", 1.0),
+        ("we left early", "we departed early", 4.8),
+        ("it rains", "shares fell today", 0.1),
+    ]
+    lines = [f"{score}\t{first}\t{second}\n" for first, second, score in pairs]
+    (tmp_path / "pairs.tsv").write_text("".join(lines))
+    settings = {
+        "budget.cpu_hours": 1e-6,
+        "storage.runs": str(tmp_path),
+        "storage.artifacts": prepared_before[1],
+        "evaluation.points": {"concat": [], "class_concat": []},  # a rung's encoder and nothing else
+        "guards": {"sts": {"kind": "sts", "pairs": str(tmp_path / "pairs.tsv")}},
+    }
+    loaded = load_sweep(SPACES / "smoke.yaml", settings)
+    outcome = run(loaded.config, loaded.space, ListDisplay())
+    assert outcome.ending.status == "budget"
+    results = load(outcome.run)
+    members = front_members(results.points)
+    measured = {(score.trial, score.step): score.score for score in results.guards}
+    assert measured.keys() == {(member.trial, member.step) for member in members}
+    to = tmp_path / "model"
+    exported = raysweep_here(tmp_path, "export", str(outcome.run.path), str(to), "--point", members[0].name)
+    assert exported.returncode == 0, exported.stderr
+    model = SentenceTransformer(str(to), device="cpu")
+    firsts, seconds, gold = zip(*pairs, strict=True)
+    one, other = (model.encode(list(texts), normalize_embeddings=True) for texts in (firsts, seconds))
+    assert measured[members[0].trial, members[0].step] == pytest.approx(
+        spearmanr((one * other).sum(axis=1), gold).statistic
+    )
 
 
 def test_trials_that_diverge_fail_with_their_reason_and_the_sweep_goes_on(
