@@ -5,27 +5,14 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any
 
-import numpy as np
-
 from raysweep.errors import InputError
-from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.objective import Pair
 from raysweep.metrics.pareto import hypervolume
+from raysweep.report.area_difference import MOST_DIFFERENCE, AreaDifference, Front, difference
 from raysweep.report.baselines import dominates
-from raysweep.report.replicates import StoredRuns, stacked
-from raysweep.report.summary import SPLITS, Member, Summary, missing_intervals
-from raysweep.results.query_scores import name_of_point
+from raysweep.report.summary import SPLITS, Member, Summary
 from raysweep.results.types import Point, RunInfo, ScoredSplit
-from raysweep.uncertainty.areas import FrontArea, Gain
-from raysweep.uncertainty.configurations import Replicated, Scored, SeedNoise, Trained, noise_of, noise_text
-from raysweep.uncertainty.interval import LEVEL, Interval
-from raysweep.uncertainty.noise import Noise
-
-MOST_DIFFERENCE = 1e-3  # between the scores of one encoder in two runs: processors round otherwise
-
-REFERENCE = (None, None, "reference", None)
-
-SEED = 0  # of the bootstrap: the same runs give the same interval
+from raysweep.uncertainty.interval import LEVEL
 
 
 @dataclass(frozen=True)
@@ -54,27 +41,6 @@ class Side:
         best = self.best
         configs = {trial.trial: trial.config for trial in self.summary.results.trials}
         return {} if best is None or best.trial is None else configs[best.trial]
-
-
-@dataclass(frozen=True)
-class AreaDifference:
-    """By how much the hypervolume of ``label`` exceeds that of ``other`` on a split.
-
-    Where there is no ``interval``, ``why_none`` says why. It is over queries, and with ``has_seeds`` over seeds too.
-    """
-
-    split: ScoredSplit
-    label: str
-    other: str
-    estimate: float
-    interval: Interval | None
-    why_none: str = ""
-    has_seeds: bool = False
-
-    @property
-    def noise(self) -> str:
-        """What the interval is over."""
-        return noise_text(has_seeds=self.has_seeds)
 
 
 @dataclass(frozen=True)
@@ -144,16 +110,16 @@ def compare_runs(sides: Sequence[Side]) -> SideBySide:
     splits, notes = _comparable_splits(sides)
     reference_points = _reference_points(sides, splits)
     counting = _counting(sides)
-    areas: dict[ScoredSplit, tuple[float, ...]] = {}
-    for split, begin in reference_points.items():
-        areas[split] = tuple(_area(counting(side, split), begin) for side in sides)
-    differences = _differences(sides, areas, counting)
+    fronts = {
+        split: [_front(side, split, counting(side, split), begin) for side in sides]
+        for split, begin in reference_points.items()
+    }
     return SideBySide(
         sides=tuple(sides),
         splits=splits,
         reference_points=reference_points,
-        areas=areas,
-        differences=tuple(differences),
+        areas={split: tuple(front.area for front in of_split) for split, of_split in fronts.items()},
+        differences=tuple(_differences(fronts)),
         level=LEVEL,
         dominations=tuple(_dominations(sides, splits)),
         settings=tuple(_settings(sides)),
@@ -277,97 +243,20 @@ def _reference_points(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> d
     return found
 
 
-def _area(points: Sequence[Point], begin: Pair) -> float:
-    return hypervolume([(point.polarity, point.similarity) for point in points], begin)
+def _front(side: Side, split: ScoredSplit, points: Sequence[Point], begin: Pair) -> Front:
+    """The points that count, with the hypervolume that they have above ``begin``."""
+    area = hypervolume([(point.polarity, point.similarity) for point in points], begin)
+    return Front(side.label, side.summary, split, points, area)
 
 
-def _differences(
-    sides: Sequence[Side], areas: Mapping[ScoredSplit, Sequence[float]], counting: _Counting
-) -> Iterator[AreaDifference]:
-    """Of each run from the first, on each split, where both have a front. Their intervals hold together, by Bonferroni."""
-    first, *others = sides
-    num_differences = max(1, len(others) * len(areas))
-    level = 1 - (1 - LEVEL) / num_differences
-    for split, (area_of_first, *areas_of_others) in areas.items():
-        for side, area in zip(others, areas_of_others, strict=True):
-            if side.summary.members and first.summary.members:
-                yield _difference(side, first, split, counting, (area, area_of_first), level)
-
-
-def _difference(
-    side: Side, first: Side, split: ScoredSplit, counting: _Counting, areas: Pair, level: float
-) -> AreaDifference:
-    """``areas`` are those of the side and of the first."""
-    points = [(each, counting(each, split)) for each in (side, first)]
-    estimate = areas[0] - areas[1]
-    why_none = next((why for each, front in points if (why := _why_unknown(each, split, front))), "")
-    if why_none:
-        return AreaDifference(split, side.label, first.label, estimate, None, why_none)
-    fronts = [_Front.of(each, split, front) for each, front in points]
-    if not _are_same_queries(fronts[0].reference, fronts[1].reference):
-        why_none = f"{side.label} and {first.label} were not scored on the same queries, or in another order"
-        return AreaDifference(split, side.label, first.label, estimate, None, why_none)
-    interval, has_seeds = _interval(fronts[0], fronts[1], level)
-    return AreaDifference(split, side.label, first.label, estimate, interval, has_seeds=has_seeds)
-
-
-def _why_unknown(side: Side, split: ScoredSplit, points: Sequence[Point]) -> str:
-    """Why the scores of each query are not known of all points; empty where they are."""
-    if missing_intervals(split) in side.summary.damage:
-        return side.summary.damage[missing_intervals(split)]
-    stored = side.summary.scores.get(split)
-    if stored is None or REFERENCE not in stored:
-        return f"{side.label} has not stored its scores on each query"
-    num_missing = sum(name_of_point(point) not in stored for point in points)
-    return f"{side.label} has not stored the scores of {num_missing} of its points on each query" if num_missing else ""
-
-
-@dataclass(frozen=True)
-class _Front:
-    """What is stored of a front on one split: scores (points, 2, queries), and those (2, queries) of the reference.
-
-    ``scored`` are the configurations of its points, and ``replicated`` those that the noise of seeds is known from; None
-    where dev has no scores of the points, which tell.
-    """
-
-    scores: Float64Array
-    reference: Float64Array
-    scored: Sequence[Scored] | None
-    replicated: Sequence[Replicated] = ()
-
-    @classmethod
-    def of(cls, side: Side, split: ScoredSplit, points: Sequence[Point]) -> "_Front":
-        """Those of the points of a run, which are all stored."""
-        stored = side.summary.scores[split]
-        dev = side.summary.scores.get("dev")
-        names = [name_of_point(point) for point in points]
-        scores, reference = stacked(stored, names), stacked(stored, [REFERENCE])[0]
-        if dev is None or not all(name in dev for name in names):
-            return cls(scores, reference, None)
-        runs = StoredRuns(side.summary.results, dev)
-        return cls(scores, reference, runs.scored(names, stored), runs.replicated())
-
-
-def _interval(front: _Front, other: _Front, level: float) -> tuple[Interval, bool]:
-    """Of the difference between two hypervolumes, by a paired bootstrap over queries; and whether seeds are in it."""
-    noise_of_seeds = SeedNoise([*front.replicated, *other.replicated])
-    reference = front.reference[None]
-    has_seeds = noise_of_seeds.is_known and front.scored is not None and other.scored is not None
-    scored = [*(front.scored or ()), *(other.scored or ())]
-    if has_seeds and scored:
-        noise = noise_of(Trained(scored, noise_of_seeds), reference, SEED)
-        at = sum(len(each.scores) for each in front.scored or ())
-    else:
-        noise = Noise.of_queries(np.concatenate([front.scores, other.scores, reference]), SEED)
-        at = len(front.scores)
-    end = len(noise.means) - 1
-    gain = Gain(FrontArea(range(at), reference=end), FrontArea(range(at, end), reference=end))
-    return noise.interval(gain, level), has_seeds
-
-
-def _are_same_queries(one: Float64Array, other: Float64Array) -> bool:
-    """Whether the reference encoder's S of (2, queries) is the same query by query, but for a few that rounding moved."""
-    return one.shape == other.shape and bool(np.median(np.abs(one[1] - other[1])) <= MOST_DIFFERENCE)
+def _differences(fronts: Mapping[ScoredSplit, Sequence[Front]]) -> Iterator[AreaDifference]:
+    """Of each run's front from the first's, whose intervals hold together."""
+    num_differences = sum(len(of_split) - 1 for of_split in fronts.values())
+    level = 1 - (1 - LEVEL) / max(1, num_differences)
+    for first, *others in fronts.values():
+        for front in others:
+            if front.summary.members and first.summary.members:
+                yield difference(front, first, level)
 
 
 # Points and settings

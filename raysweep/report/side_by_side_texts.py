@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from raysweep.report.area_difference import AreaDifference
 from raysweep.report.markdown import plain, table_lines
-from raysweep.report.side_by_side import AreaDifference, Domination, SettingDifference, Side, SideBySide
+from raysweep.report.side_by_side import Domination, SettingDifference, Side, SideBySide
 from raysweep.report.tables import ABSENT, TextTable, short, show, show_area
 
 PICTURE = "compare.png"
