@@ -22,18 +22,21 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from benchmarks import measure
+from benchmarks import measure, simulated_runs
+from benchmarks.simulated_runs import SimulatedRun
 from benchmarks.simulated_scores import Encoders, Queries, Setting, limits, trial_scores
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.hull import hull_area
 from raysweep.metrics.pareto import hypervolume, non_dominated
+from raysweep.results.types import ScoredSplit
 from raysweep.uncertainty import configurations, front, selection
 from raysweep.uncertainty.configurations import Replicated, Scored, SeedNoise, Trained
 from raysweep.uncertainty.interval import Interval
 from raysweep.uncertainty.many_fronts import memberships
 from raysweep.uncertainty.noise import Noise
+
+SPLITS: tuple[ScoredSplit, ...] = ("dev", "test")
 
 LEVEL_RANGE = (0.87, 0.93)
 
@@ -199,67 +202,23 @@ def _play_selected_runs(setting: Setting, runs: int, rng: np.random.Generator, f
     moves = _SeedMoves(np.full(len(numbers), setting.seed_logits), np.full(len(numbers), setting.seed_similarity))
     tuned = [moves.run(encoders, points, rng) for _ in range(runs)]
     untrained = limits(setting, trials)
-    scores, of_limits = {}, {}
-    for split in ("dev", "test"):
+    scores: dict[ScoredSplit, Float64Array] = {}
+    of_limits: dict[ScoredSplit, Float64Array] = {}
+    for split in SPLITS:
         queries = Queries.draw(setting, trials + 1, rng)
-        scores[split] = np.stack([queries.scores(each, rng) for each in tuned])  # (runs, points, 2, queries)
+        of_runs = np.stack([queries.scores(each, rng) for each in tuned])
+        scores[split] = of_runs.reshape(runs, trials, points, 2, -1)
         of_limits[split] = queries.scores(untrained, rng)
-    sweep = _SelectedRuns(numbers, scores["dev"], scores["test"])
-    truth = np.concatenate([encoders.over_seeds(moves.logits)[sweep.rows], untrained.truth])
-    for split, scored in (("dev", sweep.on_dev()), ("test", sweep.on_test())):
-        everything = np.concatenate([*(each.scores for each in scored), of_limits[split]])
-        for name, trained in (("", Trained(scored, sweep.noise)), (" by queries alone", None)):
-            result = front.assess(_judged(everything, len(sweep.rows), trained), seed=0)
+    run = SimulatedRun(setting, scores, of_limits)
+    for name, with_replicates in (("", True), (" by queries alone", False)):
+        certainty, members = simulated_runs.certainty(run, with_replicates=with_replicates)
+        rows = sorted({points * ((trial or 0) % trials) + int(value or 0) for trial, _, _, value in members})
+        truth = np.concatenate([encoders.over_seeds(moves.logits)[rows], untrained.truth])
+        for split, result in certainty.fronts.items():
             own: Found = defaultdict(list)
-            _note_areas(result.hypervolume, result.share, truth, len(sweep.rows), own)
+            _note_areas(result.hypervolume, result.share, truth, len(rows), own)
             for quantity, values in own.items():
                 found[f"on {split}{name}: {quantity}"] += values
-
-
-class _SelectedRuns:
-    """A sweep whose front is of single runs, by scores (runs, points, 2, queries) and the trials' ``numbers`` (points,)."""
-
-    def __init__(self, numbers: NDArray[np.int64], dev: Float64Array, test: Float64Array) -> None:
-        self._numbers, self._dev, self._test = numbers, dev, test
-        originals = non_dominated(dev[0].mean(axis=-1))
-        self._repeated = set(numbers[originals].tolist())
-        is_repeated = np.isin(numbers, list(self._repeated))
-        candidates = [(0, row) for row in range(len(numbers))]
-        candidates += [(run, row) for run in range(1, len(dev)) for row in np.flatnonzero(is_repeated).tolist()]
-        self._candidates = np.stack([dev[run][row] for run, row in candidates])
-        self._runs: dict[int, list[int]] = defaultdict(list)  # on the front, of each point
-        for index in non_dominated(self._candidates.mean(axis=-1)):
-            run, row = candidates[index]
-            self._runs[row].append(run)
-        self.rows = sorted(self._runs)  # points of one trial follow one another
-
-    @property
-    def noise(self) -> SeedNoise:
-        return SeedNoise([self._replicated(np.flatnonzero(self._numbers == trial)) for trial in self._repeated])
-
-    def on_dev(self) -> list[Scored]:
-        """Less what selecting the front adds."""
-        added = selection.optimism(self._candidates, seed=0)
-        by_all = [Scored.by_all_runs(self._replicated(rows)) for rows in self._by_trial()]
-        return [Scored(each.configuration, each.scores - added[:, None], each.runs) for each in by_all]
-
-    def on_test(self) -> list[Scored]:
-        """By the runs that are on the front."""
-        found = []
-        for rows in self._by_trial():
-            runs = tuple(tuple(self._runs[row]) for row in rows.tolist())
-            means = [self._test[list(chosen), row].mean(axis=0) for chosen, row in zip(runs, rows, strict=True)]
-            found.append(Scored(self._replicated(rows), np.stack(means), runs))
-        return found
-
-    def _by_trial(self) -> list[NDArray[np.int64]]:
-        rows = np.array(self.rows)
-        numbers = self._numbers[rows]
-        return [rows[numbers == trial] for trial in np.unique(numbers)]
-
-    def _replicated(self, rows: NDArray[np.int64]) -> Replicated:
-        points = len(self._numbers) // len(np.unique(self._numbers))
-        return Replicated(tuple((rows % points).tolist()), self._dev[:, rows])
 
 
 class _SeedMoves:

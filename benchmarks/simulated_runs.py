@@ -1,0 +1,109 @@
+"""Invented sweeps with replicates as a report reads them: results and scores of each query, for :mod:`.calibration`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from benchmarks.simulated_scores import Setting
+from raysweep.metrics.arrays import Float64Array
+from raysweep.metrics.objective import Objective
+from raysweep.metrics.pareto import non_dominated
+from raysweep.report.certainty import REFERENCE, Certainty, FrontNames, certainty_of
+from raysweep.results.query_scores import PointName, QueryScores
+from raysweep.results.types import Results, RunInfo, ScoredSplit, Trial
+from raysweep.trial_status import TrialStatus
+
+
+@dataclass(frozen=True)
+class SimulatedRun:
+    """A sweep whose trials are run once, and those of the front as often as all, the front being of single runs.
+
+    ``scores`` of each split are (runs, trials, points, 2, queries), ``limits`` (points, 2, queries) those of R and then the
+    oracle.
+    """
+
+    setting: Setting
+    scores: Mapping[ScoredSplit, Float64Array]
+    limits: Mapping[ScoredSplit, Float64Array]
+
+    @property
+    def results(self) -> Results:
+        """The original of each trial has its number, and the replicates' follow those of all originals."""
+        runs, trials = self.scores["dev"].shape[:2]
+        every = [
+            Trial(run * trials + trial, {}, TrialStatus.COMPLETED, replicate_of=trial if run else None)
+            for run in range(runs)
+            for trial in (self.repeated if run else range(trials))
+        ]
+        info = _info(self.setting, trials)
+        return Results("", info, trials=tuple(every), rungs=(), points=(), status="completed", reason="", seconds=0.0)
+
+    @property
+    def repeated(self) -> list[int]:
+        """The trials with a point on the front of all first runs."""
+        _, trials, points = self.scores["dev"].shape[:3]
+        first = self.scores["dev"][0].mean(axis=-1).reshape(trials * points, 2)
+        return sorted({row // points for row in non_dominated(first)})
+
+    def stored(self) -> dict[ScoredSplit, QueryScores]:
+        """On dev of all points, on test of the front's."""
+        results = self.results
+        on_dev = [(trial.trial, 1, "concat", float(point)) for trial in results.trials for point in self._points]
+        dev = self._query_scores("dev", on_dev)
+        rows = non_dominated(self._means(dev, on_dev))
+        return {"dev": dev, "test": self._query_scores("test", [on_dev[row] for row in rows])}
+
+    @property
+    def _points(self) -> range:
+        return range(self.scores["dev"].shape[2])
+
+    def _means(self, stored: QueryScores, names: Sequence[PointName]) -> Float64Array:
+        rows = stored.rows(names)
+        return np.stack([stored.polarity[rows].mean(axis=1), stored.similarity[rows].mean(axis=1)], axis=1)
+
+    def _query_scores(self, split: ScoredSplit, names: Sequence[PointName]) -> QueryScores:
+        trials = self.scores[split].shape[1]
+        of_trials = []
+        for trial, _, _, value in names:
+            assert trial is not None and value is not None
+            of_trials.append(self.scores[split][trial // trials, trial % trials, int(value)])
+        limits = self.limits[split]
+        oracle: list[PointName] = [(None, None, "oracle", float(row)) for row in range(len(limits) - 1)]
+        scores = np.concatenate([limits, np.stack(of_trials)])
+        return QueryScores(split, (REFERENCE, *oracle, *names), scores[:, 0], scores[:, 1])
+
+
+def certainty(run: SimulatedRun, *, with_replicates: bool = True) -> tuple[Certainty, list[PointName]]:
+    """What a report says of a simulated run, and the members of its front."""
+    stored = run.stored()
+    members = [name for name in stored["test"].names if name[0] is not None]
+    front = FrontNames({"dev": members, "test": members}, frozenset(members), members[0])
+    results = run.results
+    if not with_replicates:
+        alone = [replace(trial, replicate_of=None) for trial in results.trials]
+        results = replace(results, trials=tuple(alone))
+    objectives = {}
+    for split, limits in run.limits.items():
+        polarity, similarity = limits[0].mean(axis=-1).tolist()
+        objectives[split] = Objective.of(0.5, "similarity", {}, (polarity, similarity))
+    return certainty_of(results, front, objectives, stored), members
+
+
+def _info(setting: Setting, trials: int) -> RunInfo:
+    return RunInfo(
+        name="simulated",
+        version="0",
+        dataset="invented",
+        model="invented",
+        reference="invented",
+        k=setting.k,
+        rank_weights="uniform",
+        polarity_weight=0.5,
+        similarity="similarity",
+        num_trials=trials,
+        num_queries={"dev": setting.num_queries, "test": setting.num_queries},
+        num_pool={},
+        label_names=("0", "1"),
+        seed=0,
+    )
