@@ -92,15 +92,21 @@ def _choose(run: Folder, summary: Summary, point: str) -> Member:
     for member in summary.labelled:
         if wanted == member.dev.name:
             return member
-    allowed = ", ".join(["knee", "best", *(member.dev.name for member in (*members, *summary.labelled))])
+    labelled = (member.dev for member in summary.labelled)
+    with_weights = [point.name for point in labelled if run.exists(_folder_of_weights(point))]
+    allowed = ", ".join(["knee", "best", *(member.dev.name for member in members), *with_weights])
     raise InputError(f"--point {wanted}: not on the front; allowed: {allowed}")
 
 
 def _read_weights(run: Folder, chosen: Point) -> "tuple[dict[str, torch.Tensor], Head | None]":
     """The trained weights of the point's rung, and its head."""
-    assert chosen.trial is not None and chosen.step is not None
-    name = point_folder(chosen.trial, chosen.step)
+    name = _folder_of_weights(chosen)
     if not run.exists(name):
+        if chosen.kind == LABELLED:
+            raise InputError(
+                f"{run.location}: the weights of {chosen.name} are not there: they are kept of rungs that have a point on "
+                "the ordinary front too"
+            )
         raise InputError(
             f"{run.location}: the weights of {chosen.name} are not there: {name} is gone, or storage.max_gib was reached "
             "and they were not kept"
@@ -110,6 +116,11 @@ def _read_weights(run: Folder, chosen: Point) -> "tuple[dict[str, torch.Tensor],
         return read_point(folder)
     except (OSError, ValueError) as error:
         raise InputError(f"{run.location}/{name}: damaged: {error}") from None
+
+
+def _folder_of_weights(point: Point) -> str:
+    assert point.trial is not None and point.step is not None
+    return point_folder(point.trial, point.step)
 
 
 def _tuned(encoders: RunEncoders, chosen: Point, weights: "Mapping[str, torch.Tensor]") -> "SentenceTransformer":

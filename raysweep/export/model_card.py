@@ -255,7 +255,7 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
         "Polarity P is the weighted share of the k retrieved sentences that have the query's label, similarity S their "
         f"weighted mean cosine to the query under the reference encoder ({_plain(_reference_name(facts, models))}), "
         "retention S over S of that encoder. The picture has them x100, the metrics in [0, 1].",
-        _intervals_sentence(summary),
+        _intervals_sentence(facts),
         _reference_sentence(summary),
         _guard_sentence(facts.member),
         _JOINED.get(facts.point.kind, ""),
@@ -283,8 +283,11 @@ def _reference_name(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
     return found.shown if found is not None else _last_part(facts.encoders.reference.name)
 
 
-def _intervals_sentence(summary: Summary) -> str:
+def _intervals_sentence(facts: CardFacts) -> str:
     """What the intervals beside the metrics cover, and why there are none on a split."""
+    summary = facts.summary
+    if facts.point.kind == LABELLED:
+        return "There are no intervals: scores of each query are not stored of points that are told labels."
     texts = []
     if summary.uncertainty:
         (level,) = {front.level for front in summary.uncertainty.values()}

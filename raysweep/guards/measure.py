@@ -60,8 +60,8 @@ def measure(
         assert point.trial is not None and point.step is not None
         try:
             model = model_of(run, point)
-        except InputError as error:
-            yield error
+        except Exception as error:  # whatever goes wrong: the sweep has its results without
+            yield _as_input_error(point.name, error)
             continue
         for name in names:
             if name not in opened:
@@ -69,8 +69,8 @@ def measure(
             guard = opened[name]
             try:
                 metric, score = guard.score(model)
-            except Exception as error:  # whatever the library raises: the sweep has its results without
-                yield InputError(f"{name} of {point.name}: {type(error).__name__}: {error}")
+            except Exception as error:  # the library may raise anything
+                yield _as_input_error(f"{name} of {point.name}", error)
                 continue
             if not math.isfinite(score):
                 yield InputError(f"{name} of {point.name}: {metric} is {score}")
@@ -85,6 +85,10 @@ def measure(
                 score=score,
                 at_least=guard.config.at_least,
             )
+
+
+def _as_input_error(what: str, error: Exception) -> InputError:
+    return error if isinstance(error, InputError) else InputError(f"{what}: {type(error).__name__}: {error}")
 
 
 def _sts(name: str, config: GuardConfig) -> Callable[[], Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from raysweep.report.choice import BY, Candidate
 from raysweep.report.notes import why_no_intervals
 from raysweep.report.summary import Summary
-from raysweep.report.tables import ABSENT, MISSES, describe, guard_cell, show, with_interval
+from raysweep.report.tables import MISSES, describe, guard_cell, score_cells, show
 from raysweep.results.types import Point, ScoredSplit
 from raysweep.results.views import varied_parameters
 from raysweep.uncertainty.interval import LEVEL, Interval
@@ -103,7 +103,9 @@ def _table(
     for each in chosen:
         cells = [each.dev.name, _marks(each), show(each.objective)]
         for split in splits:
-            cells += _score_cells(summary, each.on(split), intervals)[: len(names)]
+            point = each.on(split)
+            known = summary.intervals_of(point) if point and intervals else None
+            cells += score_cells(point, known)[: len(names)]
         cells += [guard_cell(each.guards.get(name)) for name in guards]
         if details:
             cells.append(str(each.dev.width))
@@ -115,19 +117,6 @@ def _marks(each: Candidate) -> str:
     signs = {"knee": "★", "best": "◆"}
     marks = [f"{signs[mark]} {mark}" for mark in each.marks]
     return " ".join(marks if each.is_feasible else [*marks, MISSES])
-
-
-def _score_cells(summary: Summary, point: Point | None, with_intervals: bool) -> list[str]:
-    """P, S, retention and accuracy."""
-    if point is None:
-        return [ABSENT] * 4
-    intervals = summary.intervals_of(point) if with_intervals else None
-    cells = []
-    for name in _SCORES:
-        score = getattr(point, name)
-        interval = getattr(intervals, name, None)
-        cells.append(ABSENT if score is None else with_interval(score, interval))
-    return cells
 
 
 def lines_below(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> Iterator[str]:

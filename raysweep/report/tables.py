@@ -95,7 +95,7 @@ def front_table(summary: Summary) -> TextTable:
     for member in summary.members:
         row = list(_encoder_cells(member, configurations))
         for split in summary.splits:
-            row += _score_cells(member.on(split))
+            row += score_cells(member.on(split))
         row += [guard_cell(member.guards.get(name)) for name in guards]
         rows.append(tuple(row))
     scores = [f"{split} {score}" for split in summary.splits for score in _SCORES]
@@ -130,7 +130,7 @@ def _marks(member: Member) -> str:
 _SCORES = ("P", "S", "retention", "accuracy")
 
 
-def _score_cells(point: Point | None, intervals: ScoreIntervals | None = None) -> tuple[str, ...]:
+def score_cells(point: Point | None, intervals: ScoreIntervals | None = None) -> tuple[str, ...]:
     """Cells for ``_SCORES``, with their intervals where there are some."""
     if point is None:
         return (ABSENT,) * len(_SCORES)
@@ -153,7 +153,7 @@ def baseline_table(summary: Summary) -> TextTable:
         for split in splits:
             point = baseline.points.get(split)
             intervals = None if point is None else summary.intervals_of(point)
-            row += _score_cells(point, intervals)
+            row += score_cells(point, intervals)
             row.append(_domination_cell(point, summary.front_on(split)))
         rows.append(tuple(row))
     columns = [f"{split} {name}" for split in splits for name in (*_SCORES, "dominated by")]

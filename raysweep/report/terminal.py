@@ -94,7 +94,9 @@ def _area(area: Area, uncertainty: FrontUncertainty | None) -> str:
         front += f" {show_interval(uncertainty.hypervolume, show_area)}"
         share += f" {show_interval(uncertainty.share, show_share)}"
     found = front if area.share is None else f"{front}, {share} of the oracle's"
-    return found if uncertainty is None else f"{found}, over {uncertainty.noise}"
+    if uncertainty is None or uncertainty.hypervolume is None:
+        return found
+    return f"{found}, over {uncertainty.noise}"
 
 
 def _configuration_lines(front: TextTable) -> Iterator[str]:

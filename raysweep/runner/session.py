@@ -155,7 +155,8 @@ class Session:
         tune.search(sweep, bench, has_test=self._has_test)
         # Also where a budget ended the trials, as with the scores on test: of these there may never be a next session.
         if self.config.guards:
-            self._measure_guards(sweep)
+            with sweep.off_the_clock():
+                self._measure_guards(sweep)
 
     def _measure_guards(self, sweep: Sweep) -> None:
         """Measure the front's members by those guards that no earlier session has measured them by, in this process."""

@@ -33,9 +33,9 @@ class Proportion:
 
     @property
     def design_effect(self) -> float | None:
-        """None where the deviation is not known, or nothing varies."""
+        """None where the deviation is not known or 0, or nothing varies."""
         binomial = self.share * (1 - self.share) / self.k
-        if self.deviation is None or not binomial:
+        if not self.deviation or not binomial:
             return None
         return self.deviation**2 / binomial
 

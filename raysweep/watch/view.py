@@ -11,9 +11,8 @@ from rich.text import Text
 from raysweep.control.request import plain
 from raysweep.report.statuses import STATUS_STYLES
 from raysweep.report.summary import Area, Member, Summary, summarise
-from raysweep.report.tables import describe, kind_name, show, show_area, show_share
+from raysweep.report.tables import described, kind_name, show, show_area, show_share
 from raysweep.results.types import Point, Results
-from raysweep.results.views import varied_parameters
 from raysweep.terminal import duration
 from raysweep.watch.moment import Moment
 from raysweep.watch.scatter import Layer, Pair, scatter
@@ -142,8 +141,7 @@ def _empty_table() -> Table:
 
 def _rows(summary: Summary, num_members: int) -> list[list[str]]:
     trials = summary.results.trials
-    varied = varied_parameters(trials)
-    configurations = {trial.trial: describe(trial.config, varied) for trial in trials}
+    configurations = described(trials)
     shown = _shown_members(summary.members, num_members)
     return [_cells(member, configurations) for member in shown]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from raysweep.report.calibration import CALIBRATION_TEXT, calibration_table
 from raysweep.report.comparison import probe_sentences
-from raysweep.report.known_labels import KNOWN_LABELS_TEXT, known_labels_table
+from raysweep.report.known_labels import KNOWN_LABELS_TEXT, known_labels_sentences, known_labels_table
 from raysweep.report.notes import notes
 from raysweep.report.page.importance_table import IMPORTANCE_TEXT, importance_table
 from raysweep.report.page.markup import explained_table, figure, folded, joined, paragraph, section, table
@@ -63,7 +63,7 @@ def sections(material: Material) -> list[str]:
         _baselines(summary),
         explained_table("replicates", "Replicates", means_text(summary), mean_table(summary)),
         explained_table("hypervolume", "Hypervolume", area_text(summary), area_table(summary)),
-        explained_table("known-labels", "Known labels", KNOWN_LABELS_TEXT, known_labels_table(summary)),
+        _known_labels(summary),
         _curves(material),
         _hyperparameters(summary),
         section("importance", "Importance", *_importance(material)),
@@ -74,6 +74,11 @@ def sections(material: Material) -> list[str]:
         _failures(summary),
         _settings(material),
     ]
+
+
+def _known_labels(summary: Summary) -> str:
+    text = " ".join([KNOWN_LABELS_TEXT, *known_labels_sentences(summary)])
+    return explained_table("known-labels", "Known labels", text, known_labels_table(summary))
 
 
 def head(summary: Summary) -> str:

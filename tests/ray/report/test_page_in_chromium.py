@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import functools
 import http.server
+import json
 import re
 import threading
 from collections.abc import Iterator
@@ -127,9 +128,13 @@ def page(desktop: Window, folder: Path) -> Iterator[Any]:
         desktop.show(address)
     opened = desktop.page.evaluate(STATE)
     yield desktop.page
-    desktop.check_quiet()
-    desktop.page.evaluate(RESET)
-    assert desktop.page.evaluate(STATE) == opened
+    try:
+        desktop.check_quiet()
+        desktop.page.evaluate(RESET)
+        assert desktop.page.evaluate(STATE) == opened
+    except BaseException:
+        desktop.page.goto("about:blank")  # so that the next test opens the page anew
+        raise
 
 
 def members(page: Any) -> list[dict[str, Any]]:
@@ -168,7 +173,7 @@ def test_a_mark_shows_its_configuration_and_a_click_pins_it(page: Any) -> None:
     x, y = place_of(page, member)
     page.mouse.move(x - 30, y - 30)
     page.mouse.move(x, y, steps=4)
-    shown = page.locator(".tip").inner_text()
+    shown = page.locator("#front-canvas .tip").inner_text()
     trial, step = member["name"].split(":")[:2]
     assert f"Trial {trial}, rung {step}" in shown and "learning_rate" in shown and "retention" in shown
     page.mouse.click(x, y)
@@ -298,6 +303,30 @@ def test_learning_curves_are_read_by_keyboard(page: Any) -> None:
     assert "Nothing is pinned" in page.locator("#pinned").inner_text()
     page.keyboard.press("Tab")
     tip.wait_for(state="hidden")
+
+
+def test_keys_begin_at_what_is_pinned_and_leave_the_browsers_own_alone(page: Any) -> None:
+    """After a click a chart has the focus, though nothing is marked yet."""
+    scored = [trial["trial"] for trial in page.evaluate("trials") if trial["rungs"]]
+    chart = page.locator("#curves-chart .chart")
+    chart.scroll_into_view_if_needed()
+    page.locator("#curves-chart canvas").wait_for()
+    page.evaluate("(number) => pinTrial({ trial: trials.findIndex(({ trial }) => trial === number) })", scored[1])
+    said_before = said(page)
+
+    def press(key: str, **held: bool) -> None:
+        event = f"new KeyboardEvent('keydown', {json.dumps({'key': key, **held})})"
+        chart.evaluate(f"place => place.dispatchEvent({event})")
+
+    for held in ("altKey", "ctrlKey", "metaKey"):
+        press("ArrowRight", **{held: True})
+    assert said(page) == said_before
+    press("ArrowRight")
+    assert said(page).startswith(f"Trial {scored[2]},")
+    chart.evaluate("place => place.dispatchEvent(new FocusEvent('blur'))")
+    press("End")
+    assert said(page).startswith(f"Trial {scored[-1]},")
+    chart.evaluate("place => place.dispatchEvent(new FocusEvent('blur'))")
 
 
 def test_parallel_coordinates_and_slices_are_read_by_keyboard(page: Any) -> None:
@@ -430,6 +459,7 @@ def test_contrast_names_and_width_on_a_phone_in_the_dark(phone: Window, folder: 
     page = phone.show(address_of(folder))
     assert page.evaluate("isDark()")
     check_by_axe(page, "light")
+    page.get_by_label("Colours").select_option("auto")  # of the next page in this window
     phone.check_quiet()
 
 

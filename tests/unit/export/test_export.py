@@ -83,8 +83,22 @@ def test_a_point_that_is_told_the_pools_labels_reproduces_its_scores_as_its_card
     assert scores.similarity.mean() == pytest.approx(stored.similarity, abs=1e-4)
     apart = [abs(p.similarity - stored.similarity) for p in load(folder).points]
     assert min(apart) > 3e-4, "another point would pass for it"
+    assert "There are no intervals: scores of each query are not stored of points that are told labels." in card
     with pytest.raises(InputError, match=r"--point 1:1:labelled=0.2: not on the front; allowed: .*0:1:labelled=0.2"):
         export(folder, "1:1:labelled=0.2", tmp_path / "other")
+
+
+def test_a_labelled_point_whose_weights_were_not_kept_is_not_offered(
+    run: tuple[Path, Prepared, EvaluationSet], tmp_path: Path, all_on_the_front: None
+) -> None:
+    folder, *_ = run
+    shutil.copytree(folder, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "points" / point_name(0, 1))
+    with pytest.raises(InputError, match="they are kept of rungs that have a point on the ordinary front too"):
+        export(tmp_path / "run", "0:1:labelled=0.2", tmp_path / "model")
+    with pytest.raises(InputError, match="not on the front; allowed: ") as raised:
+        export(tmp_path / "run", "7:1", tmp_path / "model")
+    assert "labelled" not in str(raised.value)
 
 
 def test_the_temperature_is_part_of_what_is_exported(

@@ -160,6 +160,23 @@ def test_out_of_time_pauses_trials_at_their_next_rung_and_asks_no_more(
     assert sweep.cause == ("budget.minutes", trial.reason)
 
 
+def test_what_is_measured_after_the_search_costs_it_no_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor the session that goes on with it."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    sweep, _ = make(tmp_path, early_stopping__policy="none")
+    number, config = sweep.ask() or pytest.fail("no trial")
+    now[0] += 60
+    sweep.rung(number, rung(config, 1))
+    with sweep.off_the_clock():
+        now[0] += 1000
+    assert sweep.seconds == 60
+    sweep.finish("budget", "")
+    again, _ = assemble(*settings(tmp_path), Ledger(tmp_path))
+    again.replay(list(read_events(tmp_path / "ledger.jsonl")))
+    assert again.seconds == pytest.approx(60)
+
+
 @pytest.mark.parametrize(
     ("limit", "minutes"),
     [

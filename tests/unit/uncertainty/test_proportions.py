@@ -50,6 +50,7 @@ def test_a_row_of_unknown_deviation_has_the_others_design_effect() -> None:
     assert found.z == pytest.approx(found.binomial_z / math.sqrt(known.design_effect)) == pytest.approx(-reverse.z)
     assert z_test(unknown, unknown) is None
     assert z_test(Proportion(1.0, 9, 2, 0.0), Proportion(1.0, 9, 2, 0.0)) is None
+    assert z_test(Proportion(0.5, 9, 2, 0.0), Proportion(0.4, 9, 2, 0.0)) is None, "a table may say so of any row"
 
 
 def test_it_keeps_its_level_where_the_sentences_of_a_query_are_alike() -> None:

@@ -390,20 +390,22 @@ function hideCursor(front) {
 
 function frontMoves() {
   const along = shownMembers().map((member) => member.point);
-  const steps = selection.split === "dev" && cursor !== null ? siblings(cursor) : [];
+  const from = cursor ?? selection.pinned;
+  const steps = selection.split === "dev" && from !== null ? siblings(from) : [];
   return {
-    ArrowLeft: () => stepped(along, cursor, -1, nearest(along)),
-    ArrowRight: () => stepped(along, cursor, 1, nearest(along)),
-    ArrowUp: () => stepped(steps, cursor, 1),
-    ArrowDown: () => stepped(steps, cursor, -1),
+    ArrowLeft: () => stepped(along, from, -1, nearest(along, from)),
+    ArrowRight: () => stepped(along, from, 1, nearest(along, from)),
+    ArrowUp: () => stepped(steps, from, 1),
+    ArrowDown: () => stepped(steps, from, -1),
     Home: () => along[0],
     End: () => along.at(-1),
   };
 }
 
-/** Of these places the one that is nearest to the cursor by similarity. */
-function nearest(places) {
-  const here = cursor === null ? 0 : position(cursor, selection.split)[0];
+/** Of these places the one that is nearest to another by similarity. */
+function nearest(places, place) {
+  const at = place === null ? null : position(place, selection.split);
+  const here = at ? at[0] : 0;
   const distance = (place) => Math.abs(position(place, selection.split)[0] - here);
   return [...places].sort((one, other) => distance(one) - distance(other))[0];
 }
@@ -411,7 +413,7 @@ function nearest(places) {
 function frontLegend() {
   const scheme = colours();
   const limits = run.limits[selection.split];
-    const items = colourItems();
+  const items = colourItems();
   const kinds = new Map(points.kinds.map((each) => [each.kind, SHAPES[each.kind] || OTHER_SHAPE]));
   if (kinds.size > 1) {
     for (const [kind, shape] of kinds) items.push(legendItem(legendMark(shape, { stroke: scheme.ink }), kind));

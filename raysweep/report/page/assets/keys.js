@@ -10,6 +10,7 @@ function stepByKeys(holder, { start, moves, show, hide, choose }) {
   });
   holder.addEventListener("blur", hide);
   holder.addEventListener("keydown", (event) => {
+    if (event.altKey || event.ctrlKey || event.metaKey) return; // those are the browser's own
     const move = moves()[event.key];
     if (move) show(move());
     else if (event.key === "Enter" || event.key === " ") choose();
@@ -62,14 +63,15 @@ class TrialKeys {
   }
 
   moves() {
-    const along = (axis, steps) => () => stepped(this.row(axis), this.trial, steps);
+    const from = this.trial ?? pinnedTrial();
+    const along = (axis, steps) => () => stepped(this.row(axis), from, steps);
     return {
       ArrowLeft: along("x", -1),
       ArrowRight: along("x", 1),
       ArrowUp: along("y", 1),
       ArrowDown: along("y", -1),
-      Home: along("x", -Infinity),
-      End: along("x", Infinity),
+      Home: () => this.row("x")[0],
+      End: () => this.row("x").at(-1),
     };
   }
 

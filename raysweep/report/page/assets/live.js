@@ -15,10 +15,10 @@ function reloadIfWanted() {
   if (recall("live") !== false && !document.hidden && !isBusy()) location.reload();
 }
 
-/** Whether the reader is typing: a reload would take the words away. */
+/** Whether the reader is typing or steps through a chart: a reload would take the words, or the place, away. */
 function isBusy() {
   const active = document.activeElement;
-  return active !== null && active.matches("input[type=search], input[type=number], select");
+  return active !== null && active.matches("input[type=search], input[type=number], select, [role=application]:focus-visible");
 }
 
 function keep() {
