@@ -8,13 +8,14 @@ front's members retrieve, with the texts of some queries. A tenth of the configu
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.calibration import SETTINGS
+from benchmarks.simulated_runs import invented_info
 from benchmarks.simulated_scores import Encoders, Queries, limits, trial_scores
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.oracle import DEFAULT_BONUSES
@@ -237,22 +238,8 @@ def _finished(trial: int, step: int, points: Sequence[Point]) -> RungFinished:
 
 
 def _info(trials: int) -> RunInfo:
-    return RunInfo(
-        name="made",
-        version="0.1.0",
-        dataset="invented",
-        model="invented",
-        reference="invented",
-        k=SETTING.k,
-        rank_weights="uniform",
-        polarity_weight=0.5,
-        similarity="similarity",
-        num_trials=trials,
-        num_queries=dict.fromkeys(SPLITS, SETTING.num_queries),
-        num_pool=dict.fromkeys(SPLITS, NUM_POOL),
-        label_names=("negative", "positive"),
-        seed=1,
-    )
+    pools: dict[str, int] = dict.fromkeys(SPLITS, NUM_POOL)
+    return replace(invented_info(SETTING, trials), num_pool=pools, label_names=("negative", "positive"))
 
 
 def _readings(front: Sequence[Point]) -> Readings:

@@ -36,7 +36,7 @@ class SimulatedRun:
             for run in range(runs)
             for trial in (self.repeated if run else range(trials))
         ]
-        info = _info(self.setting, trials)
+        info = invented_info(self.setting, trials)
         return Results("", info, trials=tuple(every), rungs=(), points=(), status="completed", reason="", seconds=0.0)
 
     @property
@@ -90,7 +90,8 @@ def certainty(run: SimulatedRun, *, with_replicates: bool = True) -> tuple[Certa
     return certainty_of(results, front, objectives, stored), members
 
 
-def _info(setting: Setting, trials: int) -> RunInfo:
+def invented_info(setting: Setting, trials: int) -> RunInfo:
+    """What a ledger begins with."""
     return RunInfo(
         name="simulated",
         version="0",

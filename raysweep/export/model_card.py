@@ -328,29 +328,48 @@ def _queries(summary: Summary, split: ScoredSplit) -> str:
 
 def _origin_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
     """How the model was made, as a table."""
-    results, point, trial = facts.summary.results, facts.point, facts.trial
-    config = facts.config
-    seed = "unknown" if config is None else str(trial_seed(results.info.seed, config, facts.run))
-    rung = next((each for each in results.rungs if (each.trial, each.step) == (point.trial, point.step)), None)
-    calibration = _calibration(facts)
-    licences = {f"licence of the {name} model": model.licence for name, model in models.items()}
-    rows: dict[str, Any] = {
-        "sweep": f"{results.info.name}, with raysweep {results.info.version}; this card with {__version__}",
-        "point": f"trial {point.trial}, rung {point.step}" + (f" of {trial.num_rungs}" if trial.num_rungs else ""),
-        "operating point": f"{kind_name(point)}, width {point.width}",
-        **({} if calibration is None else {"class probabilities": f"on dev: {calibration_text(calibration)}"}),
-        "examples seen": "unknown" if rung is None else f"{rung.examples_seen:,}",
-        "training seconds": "unknown" if rung is None else f"{rung.seconds:,.0f}",
-        "seeds": f"sweep {results.info.seed}, trial {seed}",
-        "classes": ", ".join(results.info.label_names),
-        "data": f"{', '.join(_all_sources(facts.data))}; fingerprint {facts.encoders.data or 'unknown'}",
-        "base model": f"{models['base'].shown}, {facts.encoders.model_identity.rpartition('/')[2]}",
-        **({"reference encoder": models["reference"].shown} if "reference" in models else {}),
-        **licences,
-        "licence": f"{joint_licence(models)}; data has licences of its own",
-    }
-    lines = [f"| {name} | {_plain(str(value))} |" for name, value in rows.items()]
+    rows = {**_training_rows(facts), **_source_rows(facts, models)}
+    lines = [f"| {name} | {_plain(text)} |" for name, text in rows.items()]
     return "\n".join(["## How it was made", "", "| | |", "|---|---|", *lines, ""])
+
+
+def _training_rows(facts: CardFacts) -> dict[str, str]:
+    """Which sweep, trial and rung the model is of."""
+    results, point = facts.summary.results, facts.point
+    info = results.info
+    num_rungs = facts.trial.num_rungs
+    of_rungs = f" of {num_rungs}" if num_rungs else ""
+    rows = {
+        "sweep": f"{info.name}, with raysweep {info.version}; this card with {__version__}",
+        "point": f"trial {point.trial}, rung {point.step}{of_rungs}",
+        "operating point": f"{kind_name(point)}, width {point.width}",
+    }
+    calibration = _calibration(facts)
+    if calibration is not None:
+        rows["class probabilities"] = f"on dev: {calibration_text(calibration)}"
+    rung = next((each for each in results.rungs if (each.trial, each.step) == (point.trial, point.step)), None)
+    rows["examples seen"] = "unknown" if rung is None else f"{rung.examples_seen:,}"
+    rows["training seconds"] = "unknown" if rung is None else f"{rung.seconds:,.0f}"
+    config = facts.config
+    seed = "unknown" if config is None else trial_seed(info.seed, config, facts.run)
+    rows["seeds"] = f"sweep {info.seed}, trial {seed}"
+    return rows
+
+
+def _source_rows(facts: CardFacts, models: Mapping[str, BaseModel]) -> dict[str, str]:
+    """Data and models that it was made of, and their licences."""
+    encoders = facts.encoders
+    rows = {
+        "classes": ", ".join(facts.summary.results.info.label_names),
+        "data": f"{', '.join(_all_sources(facts.data))}; fingerprint {encoders.data or 'unknown'}",
+        "base model": f"{models['base'].shown}, {encoders.model_identity.rpartition('/')[2]}",
+    }
+    if "reference" in models:
+        rows["reference encoder"] = models["reference"].shown
+    for name, model in models.items():
+        rows[f"licence of the {name} model"] = str(model.licence)
+    rows["licence"] = f"{joint_licence(models)}; data has licences of its own"
+    return rows
 
 
 def _calibration(facts: CardFacts) -> Calibration | None:

@@ -215,16 +215,20 @@ class SentencesBuilder:
 
     def _conflicts_of(self, number: int, told: Sequence[tuple[int, list[Any]]]) -> _Conflicts:
         """Those of the split of this number, of which each partition tells how many texts there are, and the first few."""
+        num_texts = sum(count for count, _ in told)
         first = sorted(tuple(conflict) for _, conflicts in told for conflict in conflicts)
         shown = [_Conflict(row, keys) for row, keys in first[:_NUM_SHOWN]]
-        num_texts = sum(count for count, _ in told)
         start, stop = self.first_rows[number : number + 2]
-        dropped_before, dropped_until = np.searchsorted(self._dropped, [start, stop]).tolist()
-        num_dropped = dropped_until - dropped_before
+        num_dropped = self._num_dropped(start, stop)
         if num_dropped and num_dropped == stop - start:
             name = sources.shown(self.used[SPLITS[number]])
             raise InputError(f"{name}: nothing is left, as every text carries different labels")
         return _Conflicts(num_texts, shown, num_dropped)
+
+    def _num_dropped(self, start: int, stop: int) -> int:
+        """How many rows from ``start`` on and before ``stop`` are dropped."""
+        first, end = np.searchsorted(self._dropped, [start, stop]).tolist()
+        return int(end - first)
 
     def _check_number_of_labels(self) -> None:
         tables = [table for (split, _), table in zip(self.pieces, self._label_tables, strict=True) if split == "train"]
@@ -392,11 +396,16 @@ class SentencesBuilder:
         for first in range(0, len(ids), ingest.PART_ROWS):
             some = np.asarray(ids[first : first + ingest.PART_ROWS], np.int64)
             ascending = np.sort(some)
-            arguments = (self._shards, ROWS_PER_SHARD)
-            job = ChunkedJob(ingest.GatherWorker, arguments, len(some), _GATHERED, {"ids": ascending})
-            gathered = [columns["text"] for columns in self.steps.run(job, is_small=self._has_few)]
-            texts = np.concatenate(gathered)
-            yield texts[np.searchsorted(ascending, some)].tolist()
+            texts = self._gather_texts(ascending)
+            places = np.searchsorted(ascending, some)
+            yield texts[places].tolist()
+
+    def _gather_texts(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """The texts of these rising ids."""
+        arguments = (self._shards, ROWS_PER_SHARD)
+        job = ChunkedJob(ingest.GatherWorker, arguments, len(ids), _GATHERED, {"ids": ids})
+        gathered = self.steps.run(job, is_small=self._has_few)
+        return np.concatenate([columns["text"] for columns in gathered])
 
     def _save(self, rows: _Rows, groups: npt.NDArray[np.int32], summary: Summary) -> None:
         self._save_array("labels", rows.labels)
