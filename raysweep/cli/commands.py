@@ -14,6 +14,7 @@ from raysweep.cli.options import (
     SeveralValues,
     here,
     naturals,
+    new_here,
     not_empty,
     one_of,
     run_folder,
@@ -480,7 +481,7 @@ def export(
         raise InputError("--private goes with --push OWNER/NAME")
     if push is not None:
         hub.check_name(push)
-    folder = here("FOLDER", to)
+    folder = new_here("FOLDER", to)
     from raysweep.export.export import export as write
 
     with working():
@@ -501,9 +502,8 @@ def table(
     from raysweep.replay import table_io
     from raysweep.results import reader
 
-    if here("FILE", to).exists():
-        raise InputError(f"{to}: exists already")
-    typer.echo(f"{to}: {table_io.write(reader.load(run_folder('RUN', run)), to)} trials")
+    file = new_here("FILE", to)
+    typer.echo(f"{to}: {table_io.write(reader.load(run_folder('RUN', run)), file)} trials")
 
 
 @app.command()

@@ -31,7 +31,18 @@ class SeveralValues(typer.core.TyperCommand):
             elif flag and spelled[-1] != flag:
                 spelled.append(flag)
             spelled.append(argument)
-        return super().parse_args(ctx, spelled)
+        taken = {flag for flag in repeatable if spelled.count(flag) > args.count(flag)}
+        try:
+            return super().parse_args(ctx, spelled)
+        except typer.BadParameter as error:
+            missing = error.param
+            if taken and isinstance(missing, typer.core.TyperArgument):
+                flags = " and ".join(sorted(taken))
+                name = (missing.metavar or str(missing.name)).rstrip(".")
+                raise InputError(
+                    f"{name} is missing: {flags} takes every value up to the next option; put {name} before it"
+                ) from None
+            raise
 
 
 def with_trials(arguments: list[str], trials: int | None) -> list[str]:
@@ -86,6 +97,13 @@ def here(name: str, path: "Path") -> "Path":
     """A path that an argument names. InputError where it is a URI, of which a path keeps one slash."""
     if str(path).partition(":/")[0] in SCHEMES and ":/" in str(path):
         raise InputError(f"{name}: must be a path of this machine, not a URI")
+    return path
+
+
+def new_here(name: str, path: "Path") -> "Path":
+    """The same of a path where nothing may be yet. InputError where something is."""
+    if here(name, path).exists():
+        raise InputError(f"{path}: exists already")
     return path
 
 

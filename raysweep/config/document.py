@@ -203,6 +203,10 @@ def dotted(path: Iterable[str | int]) -> str:
 def unknown_key(key: str, allowed: Iterable[str]) -> str:
     """The sentence for a key that does not exist, with the nearest one that does."""
     names = sorted(allowed)
-    close = difflib.get_close_matches(key, names, n=1)
-    hint = f" (did you mean {close[0]}?)" if close else ""
-    return f"unknown key{hint}; allowed: {', '.join(names)}"
+    return f"unknown key{did_you_mean(key, names)}; allowed: {', '.join(names)}"
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """In parentheses, the one of the names that is nearest to this one; empty where none is near."""
+    close = difflib.get_close_matches(name, names, n=1)
+    return f" (did you mean {close[0]}?)" if close else ""

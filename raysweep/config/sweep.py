@@ -1,5 +1,6 @@
 """The typed, frozen form of a sweep's YAML file. YAML is turned into it once, at the edge."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -58,7 +59,12 @@ def absolute_model(name: str) -> str:
     return str(folder.absolute()) if name != "demo" and folder.is_dir() else name
 
 
-def _not_reserved(name: str) -> str:
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+
+
+def _folder_name(name: str) -> str:
+    if re.fullmatch(_NAME.removesuffix("$"), name) is None:
+        raise ValueError("must be letters, digits, '.', '_' and '-' alone, and begin with a letter or a digit")
     if name == "artifacts":
         raise ValueError("must not be 'artifacts', the name of the folder of artifacts beside the runs")
     return name
@@ -427,8 +433,8 @@ class StorageConfig(Frozen):
 class SweepConfig(Frozen):
     """A sweep, as one YAML file describes it."""
 
-    name: Annotated[str, AfterValidator(_not_reserved)] = Field(
-        "sweep", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200, description="name of the run's folder"
+    name: Annotated[str, AfterValidator(_folder_name)] = Field(
+        "sweep", max_length=200, description="name of the run's folder", json_schema_extra={"pattern": _NAME}
     )
     seed: int = Field(0, ge=0, lt=2**32, description="every random draw of the sweep derives from it")
     sampler: str = Field(

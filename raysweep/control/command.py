@@ -77,7 +77,8 @@ def no_driver(results: Results) -> str:
         return f"{results.folder}: no driver is running: the sweep is completed; {more}"
     how = "it was killed" if results.status == "running" else f"the sweep ended: {results.status}"
     reason = f" ({plain(results.reason)})" if results.reason else ""
-    return f"{results.folder}: no driver is running: {how}{reason}; to go on: {_resumed(run)}"
+    more_budget = " --budget.KEY MORE" if results.status == "budget" else ""
+    return f"{results.folder}: no driver is running: {how}{reason}; to go on: {_resumed(run)}{more_budget}"
 
 
 def _resumed(run: str) -> str:

@@ -13,21 +13,28 @@ from raysweep.export.export import model_of
 from raysweep.results.types import GuardScore, Point
 from raysweep.storage.folder import Folder
 from raysweep.transfer import scored_pairs
+from raysweep.transfer.scored_pairs import ScoredPairs
 
 
 @dataclass(frozen=True)
 class Guard:
-    """A guard whose files are read. ``evaluator`` makes one for each model, since it keeps the first one's similarity."""
+    """A guard whose files are read. ``evaluator`` makes one for each model, since it keeps the first one's similarity.
+
+    ``left_out`` says what of its files is not measured; empty where all is.
+    """
 
     name: str
     config: GuardConfig
     evaluator: Callable[[], Any]
+    left_out: str = ""
 
     @classmethod
     def open(cls, name: str, config: GuardConfig) -> "Guard":
         """Read its files. InputError names file, row and what is wrong."""
-        evaluator = _sts(name, config) if config.kind == "sts" else _retrieval(name, config)
-        return cls(name, config, evaluator)
+        if config.kind == "retrieval":
+            return cls(name, config, _retrieval(name, config))
+        pairs = _read_pairs(name, config)
+        return cls(name, config, _sts(pairs), _without_score(pairs))
 
     def score(self, model: Any) -> tuple[str, float]:
         """The metric's name and the model's score."""
@@ -37,13 +44,15 @@ class Guard:
         return metric, float(metrics[f"{self.name}_{metric}"])
 
 
-def check(guards: Mapping[str, GuardConfig]) -> None:
+def check(guards: Mapping[str, GuardConfig], warn: Callable[[str], None]) -> None:
     """Read all files of the guards, so that what is wrong with one is said before anything takes long."""
     for name, config in guards.items():
         try:
-            Guard.open(name, config)
+            guard = Guard.open(name, config)
         except InputError as error:
             raise InputError(f"guards.{name}: {error}") from None
+        if guard.left_out:
+            warn(f"guards.{name}: {guard.left_out}")
 
 
 def measure(
@@ -91,13 +100,24 @@ def _as_input_error(what: str, error: Exception) -> InputError:
     return error if isinstance(error, InputError) else InputError(f"{what}: {type(error).__name__}: {error}")
 
 
-def _sts(name: str, config: GuardConfig) -> Callable[[], Any]:
+def _read_pairs(name: str, config: GuardConfig) -> ScoredPairs:
+    assert config.pairs is not None
+    return scored_pairs.read(name, sources.pieces(config.pairs), scored_pairs.PairColumns())
+
+
+def _without_score(pairs: ScoredPairs) -> str:
+    """How many pairs are left out for want of a gold score, as a sentence."""
+    num_scored = len(pairs.gold)
+    if num_scored == pairs.num_pairs:
+        return ""
+    return f"{num_scored} of {pairs.num_pairs} pairs have a score, and count; the others are left out"
+
+
+def _sts(pairs: ScoredPairs) -> Callable[[], Any]:
     from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
-    assert config.pairs is not None
-    read = scored_pairs.read(name, sources.pieces(config.pairs), scored_pairs.PairColumns())
-    gold = read.gold.tolist()
-    return partial(EmbeddingSimilarityEvaluator, read.first, read.second, gold, name=name, write_csv=False)
+    gold = pairs.gold.tolist()
+    return partial(EmbeddingSimilarityEvaluator, pairs.first, pairs.second, gold, name=pairs.name, write_csv=False)
 
 
 def _retrieval(name: str, config: GuardConfig) -> Callable[[], Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from raysweep.config.document import did_you_mean
 from raysweep.errors import InputError
 from raysweep.report.tables import short
 
@@ -85,7 +86,9 @@ def _read(text: str, points: Collection[Fields], names: Sequence[str], scores: C
     name, sign, value = found.groups()
     condition = Condition(name, "=" if sign == "==" else sign, value)
     if name not in names:
-        raise InputError(f"--where {text!r}: there is no {name}; allowed: {', '.join(names)}")
+        raise InputError(
+            f"--where {text!r}: there is no {name}{did_you_mean(name, names)}; allowed: {', '.join(names)}"
+        )
     values = [fields.get(name) for fields in points]
     is_score = name in scores
     is_absence = value.lower() in _ABSENT

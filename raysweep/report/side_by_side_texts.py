@@ -8,6 +8,7 @@ from raysweep.report.area_difference import AreaDifference
 from raysweep.report.markdown import plain, table_lines
 from raysweep.report.side_by_side import Domination, SettingDifference, Side, SideBySide
 from raysweep.report.tables import ABSENT, TextTable, short, show, show_area
+from raysweep.report.texts import CORRECTED
 
 PICTURE = "compare.png"
 
@@ -38,7 +39,7 @@ def difference_table(found: SideBySide) -> TextTable:
         (each.split, f"{each.label} - {each.other}", show_area(each.estimate), _interval(each), _noise(each))
         for each in found.differences
     ]
-    interval = f"{100 * found.level:.0f}% interval"
+    interval = f"{100 * found.level:.0f}% interval, {CORRECTED}"
     columns = ("split", "hypervolumes", "difference", interval, "over")
     return TextTable(columns, tuple(rows), frozenset({"split", "hypervolumes", "over"}))
 

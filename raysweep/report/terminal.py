@@ -8,7 +8,7 @@ from raysweep.report.comparison import baseline_lines
 from raysweep.report.known_labels import known_labels_lines
 from raysweep.report.summary import SPLITS, Area, Summary
 from raysweep.report.tables import TextTable, front_table, show, show_area, show_interval, show_share
-from raysweep.report.texts import constraints_text
+from raysweep.report.texts import CORRECTED, constraints_text
 from raysweep.report.trust import trust_lines
 from raysweep.uncertainty.front import FrontUncertainty
 
@@ -96,7 +96,7 @@ def _area(area: Area, uncertainty: FrontUncertainty | None) -> str:
     found = front if area.share is None else f"{front}, {share} of the oracle's"
     if uncertainty is None or uncertainty.hypervolume is None:
         return found
-    return f"{found}, over {uncertainty.noise}"
+    return f"{found}; intervals over {uncertainty.noise}, {CORRECTED}"
 
 
 def _configuration_lines(front: TextTable) -> Iterator[str]:

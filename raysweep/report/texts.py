@@ -45,6 +45,9 @@ AREA_SEEDS_TEXT = (
     "that is their seeds' doing. That configurations were chosen by how their first runs did is not in the intervals."
 )
 
+CORRECTED = "less what luck adds"
+"""What is said of the interval of an area where there is no room for :data:`AREA_BIAS_TEXT`."""
+
 AREA_BIAS_TEXT = (
     "The area of noisy points is too great on average, since of close ones the luckier counts; the intervals are corrected "
     "for that, so that they may lie lower than the area itself."

@@ -55,6 +55,8 @@ def _floor_sentence(split: ScoredSplit, floor: Floor, noise: str) -> str:
     )
     if floor.is_beaten:
         return f"{beginning} The lower bound is above 0: the front beats the floor."
+    if floor.is_better:
+        return f"{beginning} The upper bound is below 0: the floor is better than the front."
     return f"{beginning} The lower bound is not above 0: the front is not known to beat the floor."
 
 
@@ -100,6 +102,11 @@ def trust_lines(summary: Summary) -> Iterator[str]:
     """Short lines for a terminal: whether the front beats the floor."""
     for split, front in summary.uncertainty.items():
         if front.floor is not None:
-            verdict = "beaten" if front.floor.is_beaten else "not known to be beaten"
             amount = show_interval(front.floor.interval, show_area)
-            yield f"floor (probe) on {split}: {verdict}, hypervolume more by {amount}"
+            yield f"floor (probe) on {split}: {_verdict(front.floor)}, the front's hypervolume less its own is in {amount}"
+
+
+def _verdict(floor: Floor) -> str:
+    if floor.is_beaten:
+        return "beaten"
+    return "better than the front" if floor.is_better else "not known to be beaten"

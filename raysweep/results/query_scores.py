@@ -43,6 +43,8 @@ STANDARD_ERRORS = 3.0
 
 BYTES_PER_QUERY = 4  # of one point, at most, before a file is compressed
 
+NO_ARCHIVE = "it is no whole .npz file of arrays"  # what NumPy says of one may be to unpickle it
+
 UNREADABLE = (
     OSError,
     EOFError,
@@ -136,12 +138,13 @@ class PackedScores:
         """ValueError says how a file of this content is damaged. Nothing in it is unpickled."""
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-                names = _names_in(arrays["names"])
-                found = cls(names, arrays["polarity_values"], arrays["polarity"], arrays["similarity"])
+                names = arrays["names"]
+                values, polarity, similarity = (arrays[name] for name in ("polarity_values", "polarity", "similarity"))
         except KeyError as error:
             raise ValueError(f"there is no {error.args[0]!r}") from None
-        except UNREADABLE as error:
-            raise ValueError(str(error)) from None
+        except UNREADABLE:
+            raise ValueError(NO_ARCHIVE) from None
+        found = cls(_names_in(names), values, polarity, similarity)
         found._check()
         return found
 
@@ -196,14 +199,18 @@ def joined(parts: Sequence[PackedScores]) -> PackedScores:
     """The points of several files, at least one, over the same queries. Of a point that is in two the last counts."""
     values = np.unique(np.concatenate([part.polarity_values for part in parts]))
     smallest = np.min_scalar_type(max(len(values) - 1, 0))
-    polarity, similarity = {}, {}
+    polarity: dict[PointName, npt.NDArray[Any]] = {}
+    similarity: dict[PointName, npt.NDArray[Any]] = {}
     for part in parts:
-        in_values = np.searchsorted(values, part.polarity_values).astype(smallest)
-        for row, name in enumerate(part.names):
-            polarity[name] = in_values[part.polarity[row]]
-            similarity[name] = part.similarity[row]
-    codes, steps = np.stack([*polarity.values()]), np.stack([*similarity.values()])
-    return PackedScores(tuple(polarity), values, codes, steps)
+        codes = np.searchsorted(values, part.polarity_values).astype(smallest)
+        polarity |= zip(part.names, codes[part.polarity], strict=True)
+        similarity |= zip(part.names, part.similarity, strict=True)
+    return PackedScores(
+        names=tuple(polarity),
+        polarity_values=values,
+        polarity=np.stack([*polarity.values()]),
+        similarity=np.stack([*similarity.values()]),
+    )
 
 
 def _names_in(array: npt.NDArray[Any]) -> tuple[PointName, ...]:

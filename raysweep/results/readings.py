@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from raysweep.errors import DamagedError
 from raysweep.metrics.arrays import Float32Array
-from raysweep.results.query_scores import UNREADABLE, PointName, name_of_point
+from raysweep.results.query_scores import NO_ARCHIVE, UNREADABLE, PointName, name_of_point
 from raysweep.results.types import Results, ScoredSplit
 from raysweep.results.views import front_members
 from raysweep.storage import location
@@ -226,8 +226,8 @@ def _arrays(content: bytes) -> dict[str, npt.NDArray[Any]]:
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             return dict(arrays)
-    except UNREADABLE as error:
-        raise ValueError(str(error)) from None
+    except UNREADABLE:
+        raise ValueError(NO_ARCHIVE) from None
 
 
 def _as_bytes(value: Any) -> npt.NDArray[np.uint8]:

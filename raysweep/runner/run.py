@@ -134,7 +134,7 @@ def run(  # noqa: PLR0913 (one argument for each way in which a run begins)
         if config.guards:
             from raysweep.guards import measure
 
-            measure.check(config.guards)
+            measure.check(config.guards, display.warn)
         if resumed is None:
             Baselines.check(config.baselines)
         older = [load(each) for each in warm_start]

@@ -35,12 +35,16 @@ class PairColumns:
 
 @dataclass(frozen=True)
 class ScoredPairs:
-    """The scored pairs of a task: their sentences, and the gold scores, float64 (pairs,), of any scale."""
+    """The scored pairs of a task: their sentences, and the gold scores, float64 (pairs,), of any scale.
+
+    ``num_pairs`` counts those without a score too.
+    """
 
     name: str
     first: list[str]
     second: list[str]
     gold: Values
+    num_pairs: int
 
     @property
     def sentences(self) -> Mapping[str, list[str]]:
@@ -94,7 +98,7 @@ def read(name: str, pieces: Sequence[sources.Piece], columns: PairColumns) -> Sc
         raise InputError(f"{name}: none of its {num_pairs} pairs is scored")
     if len(set(gold)) == 1:
         raise InputError(f"{name}: every scored pair has the score {gold[0]:g}; a correlation needs two scores")
-    return ScoredPairs(name, first, second, np.array(gold))
+    return ScoredPairs(name, first, second, np.array(gold), num_pairs)
 
 
 def _lines(piece: sources.Piece) -> Iterator[_Pair]:

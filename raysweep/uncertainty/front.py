@@ -49,6 +49,11 @@ class Floor:
         """Whether the lower bound of the difference is above 0."""
         return self.interval.low > 0
 
+    @property
+    def is_better(self) -> bool:
+        """Whether the upper bound of the difference is below 0: training was worth less than nothing."""
+        return self.interval.high < 0
+
 
 @dataclass(frozen=True)
 class FrontUncertainty:

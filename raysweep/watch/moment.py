@@ -7,7 +7,7 @@ from raysweep.control.command import no_driver
 from raysweep.errors import InputError
 from raysweep.results.events import Event, SessionStarted
 from raysweep.results.ledger import NAME as LEDGER
-from raysweep.results.ledger import GrowingLedger, name_of
+from raysweep.results.ledger import GrowingLedger, events_of
 from raysweep.results.reader import results_of
 from raysweep.results.types import Results
 from raysweep.storage.folder import Folder
@@ -60,11 +60,11 @@ def look(run: Folder, ledger: GrowingLedger) -> Moment:
         if has_driver:
             return Moment(None, has_driver)
         raise InputError(f"{run.location}: not a run folder (no ledger in it)") from None
+    if has_driver is False:
+        events_of(run)  # nothing writes it any more, so it has to hold all that other files of the run depend on
     events = ledger.events
     if has_driver and not any(isinstance(event, SessionStarted) for event in events):
         return Moment(None, has_driver)
-    if not events:
-        raise InputError(f"{name_of(run)}: is empty; the sweep ended before it began")
     return Moment(results_of(events, run), has_driver, _seconds(events))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from raysweep.report.page.visible import escape
 from raysweep.report.summary import Area, Member, Summary
 from raysweep.report.tables import show, show_area, show_interval, show_share, trial_counts
+from raysweep.report.texts import CORRECTED
 from raysweep.results.account import Entry
 from raysweep.results.types import ScoredSplit
 from raysweep.uncertainty.front import FrontUncertainty
@@ -46,7 +47,7 @@ def _area_tile(split: ScoredSplit, area: Area, uncertainty: FrontUncertainty | N
     detail = f"front {show_area(area.front)}"
     if uncertainty is not None and uncertainty.share is not None:
         share = show_interval(uncertainty.share, show_share)
-        detail = f"{share}; {detail}"
+        detail = f"{share} {CORRECTED}; {detail}"
     return Tile(f"of the oracle's hypervolume, {split}", show_share(area.share), detail)
 
 

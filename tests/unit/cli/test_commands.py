@@ -28,6 +28,10 @@ EVALUATE = ["evaluate", "--model", "demo", "--train", "a.csv", "--test", "b.csv"
         ([*EVALUATE, "--to", "FILE/to"], "FILE/to: cannot write the tables; "),
         (["tables", "RUN", "--to", "s3://bucket/to"], "--to: must be a path of this machine, not a URI"),
         (["tables", "FOLDER", "--to", "tables"], "FOLDER: not a run folder"),
+        (
+            ["track", "--to", "tensorboard", "RUN"],
+            "RUN is missing: --to takes every value up to the next option; put RUN before it",
+        ),
         (["tables", "RUN", "--to", "tables", "--split", "train"], "--split is 'train'; allowed: dev, test"),
         ([*EVALUATE, "--format", "yaml"], "--format is 'yaml'; allowed: table, json"),
         (["report", "FOLDER"], "FOLDER: not a run folder"),

@@ -86,14 +86,23 @@ def test_files_that_do_not_fit_are_refused(file: str, content: dict[str, str], m
     with (tmp_path / f"{file}.jsonl").open("a") as stream:
         stream.write(json.dumps(content) + "\n")
     with pytest.raises(InputError, match="guards.mine: ") as caught:
-        check({"mine": config})
+        check({"mine": config}, pytest.fail)
     assert message in str(caught.value)
     assert f"{file}.jsonl" in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="guards.mine: .*nowhere.tsv"):
-        check({"mine": GuardConfig(kind="sts", pairs=str(tmp_path / "nowhere.tsv"))})
+        check({"mine": GuardConfig(kind="sts", pairs=str(tmp_path / "nowhere.tsv"))}, pytest.fail)
+
+
+def test_pairs_without_a_score_are_left_out_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.tsv"
+    lines = [f"{score}\t{first}\t{second}\n" for first, second, score in SCORED_PAIRS]
+    path.write_text("".join([*lines, "\tit rains\tit pours\n"]))
+    said: list[str] = []
+    check({"sts-b": GuardConfig(kind="sts", pairs=str(path)), "whole": sts(tmp_path)}, said.append)
+    assert said == ["guards.sts-b: 5 of 6 pairs have a score, and count; the others are left out"]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +176,9 @@ def test_members_are_chosen_by_their_guards(run: Path) -> None:
     assert "sts-b" in text and "(60.0)" in text
     none = choose(summary, Wanted(["sts-b >= 0.95"]))
     assert "sts-b >= 0.95 holds for 0 of 3 (sts-b is from 0.6 to 0.9)" in none.why_none
-    with pytest.raises(InputError, match=r"there is no sts-a; allowed: polarity, .*, loss, sts-b$"):
+    with pytest.raises(
+        InputError, match=r"there is no sts-a \(did you mean sts-b\?\); allowed: polarity, .*, loss, sts-b$"
+    ):
         choose(summary, Wanted(["sts-a >= 0.5"]))
 
 

@@ -15,7 +15,7 @@ from raysweep.report.replicates import StoredRuns
 from raysweep.report.summary import Summary, summarise, summary_of
 from raysweep.report.tables import certainty_table, mean_table
 from raysweep.report.terminal import terminal_table
-from raysweep.report.trust import trust_sentences
+from raysweep.report.trust import trust_lines, trust_sentences
 from raysweep.results.events import PointsScored, ReplicatesAveraged, RungFinished, TrialEnded, TrialStarted
 from raysweep.results.ledger import Ledger
 from raysweep.results.query_scores import load_query_scores, name_of_point
@@ -26,6 +26,8 @@ from raysweep.results.views import front_members
 from raysweep.storage.folder import LocalFolder
 from raysweep.trial_status import TrialStatus
 from raysweep.uncertainty import interval
+from raysweep.uncertainty.front import Floor
+from raysweep.uncertainty.interval import Interval
 from raysweep.uncertainty.seeds import of_queries, of_runs
 from raysweep.uncertainty.selection import optimism
 from support.consoles import printed
@@ -90,7 +92,9 @@ def test_areas_and_knee_have_their_intervals(summary: Summary) -> None:
 
 
 def test_the_page_says_whether_the_lower_bound_beats_the_floor(tmp_path: Path) -> None:
-    for name, probe, verdict in (("low", 0.64, "beats the floor"), ("high", 0.88, "not known to beat the floor")):
+    verdicts = {"low": "the front beats the floor", "high": "the floor is better than the front"}
+    for name, probe in (("low", 0.64), ("high", 0.88)):
+        verdict = verdicts[name]
         folder = tmp_path / name
         folder.mkdir()
         run = made(folder, probe=probe)
@@ -101,8 +105,24 @@ def test_the_page_says_whether_the_lower_bound_beats_the_floor(tmp_path: Path) -
             text = (folder / "report" / file).read_text()
             assert verdict in text and "no probability" in text and "Certainty" in text
         terminal = " ".join(printed(terminal_table(summary), width=160).split())
-        assert re.search(r"floor \(probe\) on test: (not known to be )?beaten", terminal)
-        assert re.search(r"hypervolume on test: [\d.]+ \[[\d.]+, [\d.]+\], [\d.]+% \[[\d.]+%, [\d.]+%\]", terminal)
+        assert re.search(r"floor \(probe\) on test: (beaten|not known to be beaten|better than the front), ", terminal)
+        hypervolume = r"hypervolume on test: [\d.]+ \[[\d.]+, [\d.]+\], [\d.]+% \[[\d.]+%, [\d.]+%\] of the oracle's; "
+        assert re.search(f"{hypervolume}intervals over queries, less what luck adds", terminal)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "verdict"),
+    [((0.1, 0.2), "beaten"), ((-0.1, 0.2), "not known to be beaten"), ((-0.2, -0.1), "better than the front")],
+)
+def test_the_floor_has_three_verdicts(bounds: tuple[float, float], verdict: str, tmp_path: Path) -> None:
+    summary = summary_of(made(tmp_path))
+    for split, front in summary.uncertainty.items():
+        floor = Floor(sum(bounds) / 2, Interval(*bounds))
+        certainty = dataclasses.replace(summary.certainty, fronts={split: dataclasses.replace(front, floor=floor)})
+        found = summarise(summary.results)
+        vars(found)["certainty"] = certainty
+        (line,) = trust_lines(found)
+        assert line.startswith(f"floor (probe) on {split}: {verdict}, ")
 
 
 def test_a_run_without_scores_of_each_query_reports_as_before(tmp_path: Path, run: object) -> None:
@@ -323,7 +343,7 @@ def test_the_page_says_what_intervals_are_over(tmp_path: Path) -> None:
         run = with_replicates_in(tmp_path / name, replicate=replicate)
         summary = write.write(run).summary
         terminal = " ".join(printed(terminal_table(summary), width=160).split())
-        assert f"of the oracle's, over {noise}" in terminal or f"], over {noise}" in terminal
+        assert f"; intervals over {noise}, less what luck adds" in terminal
         for file in ("front.md", "report.html"):
             text = (tmp_path / name / "report" / file).read_text()
             assert f"90% intervals over {noise}, of what" in text

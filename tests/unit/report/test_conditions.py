@@ -94,7 +94,7 @@ def test_guards_are_scores_by_their_names(text, is_met):
     [
         ("sts-dev >= 80", "sts-dev lies in [-1, 1]: 0.8, not 80"),
         ("sts-dev >= high", "'high' is no number"),
-        ("sts-b >= 0.8", "there is no sts-b; allowed: polarity, "),
+        ("sts-b >= 0.8", "there is no sts-b (did you mean sts-dev?); allowed: polarity, "),
         ("sts-b >= 0.8", ", freezing, 2012.MSRpar, help.pages_2, late, sts-dev"),
         ("0.8 <= sts-dev", "it is NAME, one of"),
     ],
@@ -133,7 +133,10 @@ def test_orders_are_those_of_numbers(value, limit, order):
         ("0.8 <= polarity", "it is NAME, one of"),
         ("polarity >= 0.8\nwidth = 2", "it is NAME, one of"),
         ("__import__('os') = 1", "it is NAME, one of"),
-        ("polarty >= 0.85", "there is no polarty; allowed: polarity, similarity, accuracy, width, kind, loss"),
+        (
+            "polarty >= 0.85",
+            "there is no polarty (did you mean polarity?); allowed: polarity, similarity, accuracy, width, kind, loss",
+        ),
         ("loss >= 1", "loss is a word, which = and != compare; there are softmax, triplet"),
         ("kind < a", "kind is a word"),
     ],

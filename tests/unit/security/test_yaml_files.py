@@ -29,11 +29,11 @@ FILES = {
     "a number that is none": ("seed: !!int x", "a value cannot be read"),
 }
 VALUES = {
-    "a name that leads out": ("name: ../../outside", "name: string should match pattern"),
-    "a name that is absolute": ("name: /etc", "name: string should match pattern"),
-    "a name of dots": ("name: ..", "name: string should match pattern"),
-    "a name with a null byte": ('name: "a\\0b"', "name: string should match pattern"),
-    "a name of two lines": ('name: "a\\nb"', "name: string should match pattern"),
+    "a name that leads out": ("name: ../../outside", "name: must be letters, digits, '.', '_' and '-' alone"),
+    "a name that is absolute": ("name: /etc", "name: must be letters, digits, '.', '_' and '-' alone"),
+    "a name of dots": ("name: ..", "name: must be letters, digits, '.', '_' and '-' alone"),
+    "a name with a null byte": ('name: "a\\0b"', "name: must be letters, digits, '.', '_' and '-' alone"),
+    "a name of two lines": ('name: "a\\nb"', "name: must be letters, digits, '.', '_' and '-' alone"),
     "a folder with a null byte": ('storage: {runs: "a\\0b"}', "storage.runs: 'a\\x00b' has a null byte"),
     "artifacts with a null byte": ('storage: {artifacts: "a\\0b"}', "storage.artifacts: 'a\\x00b' has a null byte"),
     "a source with a null byte": ('data: {train: "a\\0b.csv"}', "data.train: 'a\\x00b.csv' has a null byte"),

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from raysweep.errors import InputError
 from raysweep.results.events import SessionFinished, SweepSteered, TrialEnded, TrialStarted
-from raysweep.results.ledger import Ledger
+from raysweep.results.ledger import Ledger, read_positions, write_dependence
 from raysweep.storage.folder import LocalFolder
 from raysweep.trial_status import TrialStatus
 from raysweep.watch.command import watch, watch_once
@@ -67,7 +68,7 @@ def test_the_front_of_a_finished_run_is_shown_whole(tmp_path: Path) -> None:
             ("interrupted", "Ctrl-C or a signal"),
             "the sweep ended: interrupted (Ctrl-C or a signal); to go on: raysweep",
         ),
-        (("budget", "spent"), "the sweep ended: budget (spent); to go on: raysweep run --resume"),
+        (("budget", "spent"), "the sweep ended: budget (spent); to go on: raysweep run --resume RUN --budget.KEY MORE"),
     ],
 )
 def test_a_run_that_nobody_drives_says_how_it_goes_on(
@@ -76,8 +77,7 @@ def test_a_run_that_nobody_drives_says_how_it_goes_on(
     write_ledger(tmp_path, trials_of_every_status(), StoredSweep(finish=finish))
     where, out = console()
     watch(LocalFolder(tmp_path), where, 1.0, sleep=lambda _: pytest.fail("there is nothing to wait for"))
-    assert last in out.getvalue().splitlines()[-1]
-    assert out.getvalue().splitlines()[-1].endswith(str(tmp_path))
+    assert last in out.getvalue().splitlines()[-1].replace(f"--resume {tmp_path}", "--resume RUN")
 
 
 def folders(parent: Path, *names: str) -> None:
@@ -104,13 +104,26 @@ def test_what_is_no_run_or_a_damaged_one_is_one_line(tmp_path: Path) -> None:
     problems = {
         "damaged": "line 5: it is event 6, where event 5 belongs",
         "empty": "not a run folder (no ledger in it)",
-        "zero": "is empty; the sweep ended before it began",
+        "zero": "holds no settings; the sweep ended before it began",
         "nowhere": "not a run folder (no ledger in it)",
     }
     for name, problem in problems.items():
         done = raysweep_here(tmp_path, "watch", str(tmp_path / name))
         assert (done.returncode, done.stdout) == (2, "")
         assert problem in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_ledger_that_lost_its_last_lines_is_refused_as_by_show(tmp_path: Path) -> None:
+    write_ledger(tmp_path, random_trials(5))
+    positions = read_positions(tmp_path / "ledger.jsonl")
+    folder = "points/trial-0000-step-001"
+    (tmp_path / folder).mkdir(parents=True)
+    write_dependence(LocalFolder(tmp_path), folder, positions[-1])
+    assert "the sweep is completed" in once(tmp_path)
+    lines = (tmp_path / "ledger.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "ledger.jsonl").write_text("".join(lines[:-3]))
+    with pytest.raises(InputError, match=rf"ends after event {len(positions) - 3}, but .* put the missing lines back"):
+        once(tmp_path)
 
 
 def test_a_name_that_a_terminal_would_act_on_is_harmless(tmp_path: Path) -> None:
