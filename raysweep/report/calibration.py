@@ -48,9 +48,9 @@ def _row(calibration: Calibration) -> tuple[str, ...]:
 
 
 def calibration_lines(summary: Summary) -> Iterator[str]:
-    """Short lines for a terminal, of the first rungs alone where there are many."""
+    """Short lines for a terminal, of the last rungs alone where there are many."""
     found = calibrations_of_front(summary)
-    for each in found[:MOST_LINES]:
+    for each in found[-MOST_LINES:]:
         yield f"trial {each.trial}, step {each.step}, on {each.split}: {calibration_text(each)}"
     if len(found) > MOST_LINES:
         yield f"calibration: {len(found) - MOST_LINES} more in front.md"
