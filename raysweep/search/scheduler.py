@@ -4,6 +4,7 @@ The sweep feeds it what happens, and so does the simulator of ``raysweep replay`
 which is how a sweep resumes.
 """
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from raysweep.config.preset import preset_of
 from raysweep.config.space import Space
 from raysweep.config.sweep import ObjectiveConfig, PlateauConfig, SweepConfig
+from raysweep.errors import InputError
 from raysweep.metrics.objective import Objective, Pair, front_of
 from raysweep.search.proposer import Proposer
 from raysweep.search.replicates import Replicates
@@ -168,9 +170,11 @@ class Scheduler:
 
         ``ahead`` are the examples that it will have seen at its further rungs, none at its last. ``names`` tell the points
         apart, the same in each run of a configuration; their positions do if not given. ``may_begin`` is what it was when
-        the rung was taken, if that was before. Early stopping leaves replicates alone.
+        the rung was taken, if that was before. Early stopping leaves replicates alone. InputError where a score is no
+        finite number: nothing has changed then, and the trial can only fail.
         """
         trial = self.trials[number]
+        _check_scores(f"trial {number}, after {examples_seen:,} examples", points)
         self._add_points(trial, examples_seen, points, names)
         if trial.replicate_of is not None:
             return None
@@ -262,6 +266,12 @@ class Scheduler:
 def make_objective(objective: ObjectiveConfig, reference: Pair) -> Objective:
     """A sweep's objective, where the reference encoder scores ``reference`` (P, S) on dev."""
     return Objective.of(objective.polarity_weight, objective.similarity, objective.constraints.model_dump(), reference)
+
+
+def _check_scores(place: str, points: Sequence[Pair]) -> None:
+    for polarity, similarity in points:
+        if not (math.isfinite(polarity) and math.isfinite(similarity)):
+            raise InputError(f"{place}: a point scores P {polarity} and S {similarity}; allowed: finite numbers")
 
 
 def make_scheduler(config: SweepConfig, space: Space, reference: Pair, *, seed_offset: int = 0) -> Scheduler:
