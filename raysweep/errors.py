@@ -1,5 +1,8 @@
 """The one exception that means "the user can fix this": one clear message, exit code 2, no traceback."""
 
+import difflib
+from collections.abc import Iterable
+
 
 class InputError(ValueError):
     """Bad input. The message names the file, row or key, the offending value and what is allowed."""
@@ -11,3 +14,9 @@ class DamagedError(InputError):
 
 class ReplayError(Exception):
     """A ledger whose trials the sampler of today does not propose again."""
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """In parentheses, the one of the names that is nearest to this one; empty where none is near."""
+    close = difflib.get_close_matches(name, names, n=1)
+    return f" (did you mean {close[0]}?)" if close else ""

@@ -1,6 +1,5 @@
 """A YAML document whose every key knows its line, so that an error can name file, line and key."""
 
-import difflib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from raysweep.errors import InputError
+from raysweep.errors import InputError, did_you_mean
 
 KeyPath = tuple[str | int, ...]
 
@@ -204,9 +203,3 @@ def unknown_key(key: str, allowed: Iterable[str]) -> str:
     """The sentence for a key that does not exist, with the nearest one that does."""
     names = sorted(allowed)
     return f"unknown key{did_you_mean(key, names)}; allowed: {', '.join(names)}"
-
-
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """In parentheses, the one of the names that is nearest to this one; empty where none is near."""
-    close = difflib.get_close_matches(name, names, n=1)
-    return f" (did you mean {close[0]}?)" if close else ""

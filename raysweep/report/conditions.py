@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from raysweep.config.document import did_you_mean
-from raysweep.errors import InputError
+from raysweep.errors import InputError, did_you_mean
 from raysweep.report.tables import short
 
 Fields = Mapping[str, Any]  # of a point: its scores, what it is, and its configuration, by name

@@ -239,7 +239,8 @@ def _difference_cells(from_knee: FromKnee | None) -> tuple[str, str]:
 
 def _difference_cell(difference: Difference) -> str:
     asterisk = "*" if difference.is_real() else ""
-    return f"{100 * (round(difference.estimate, 3) + 0.0):+.1f}{asterisk}"  # no minus before a zero
+    estimate = 100 * (round(difference.estimate, 3) + 0.0)  # no minus before a zero
+    return f"{estimate:+.1f}{asterisk} {show_interval(difference.interval)}"
 
 
 def trial_table(summary: Summary) -> TextTable:

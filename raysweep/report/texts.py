@@ -29,8 +29,8 @@ CERTAINTY_TEXT = (
     "down by what choosing the front there adds to its scores, which nested resampling says. The stability of a member is "
     "the share of resamples in which it is on the front. It is no probability that it truly is: what got there by luck is "
     "there in many resamples too. The column knee has the share in which a member is the knee; those marked ★ hold it "
-    "together in 90%. Differences from the knee are on the same queries, with an asterisk where they are more than noise, "
-    "all of them taken together (Holm's method, at 10%)."
+    "together in 90%. Differences from the knee are on the same queries, each with an interval of its own, and with an "
+    "asterisk where they are more than noise, all of them taken together (Holm's method, at 10%)."
 )
 
 AREA_QUERIES_TEXT = (

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_rel
 
 from raysweep.errors import InputError
 from raysweep.metrics.pareto import hypervolume
@@ -89,6 +90,29 @@ def test_areas_and_knee_have_their_intervals(summary: Summary) -> None:
     assert all(0 < point.stability <= 1 for point in stable)
     assert summary.uncertainty["dev"].num_compared > len(summary.members)
     assert len(summary.certainty.from_knee) == len(summary.members) - 1
+
+
+def test_differences_from_the_knee_are_paired_on_the_same_queries(tmp_path: Path) -> None:
+    """Against SciPy's paired t test, with its interval."""
+    summary = summary_of(made(tmp_path))
+    certainty = summary.certainty
+    assert certainty.compared_on == "test"
+    stored = summary.scores["test"]
+    (knee,) = (name_of_point(member.dev) for member in summary.members if member.is_knee)
+    cells = {row[:3]: row[-2:] for row in certainty_table(summary).rows}
+    for name, from_knee in certainty.from_knee.items():
+        trial, step, kind, _ = name
+        shown = cells[str(trial), str(step), kind]
+        for score, cell in zip(("polarity", "similarity"), shown, strict=True):
+            scores = getattr(stored, score)
+            expected = ttest_rel(scores[stored.index(name)], scores[stored.index(knee)])
+            low, high = expected.confidence_interval(0.9)
+            found = getattr(from_knee, score)
+            assert found.p_value == pytest.approx(expected.pvalue)
+            assert (found.interval.low, found.interval.high) == pytest.approx((low, high))
+            assert found.estimate == pytest.approx((low + high) / 2)
+            assert cell.startswith("+" if found.estimate > 0 else "-")
+            assert cell.endswith(f"[{100 * low:.1f}, {100 * high:.1f}]")
 
 
 def test_the_page_says_whether_the_lower_bound_beats_the_floor(tmp_path: Path) -> None:

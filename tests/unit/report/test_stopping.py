@@ -1,0 +1,39 @@
+"""What the page tells of early stopping, counted again from the trials that were stored."""
+
+from collections import Counter
+from pathlib import Path
+
+from raysweep.report.page.stopping import stopping_table, stopping_text
+from raysweep.report.statuses import with_sign
+from raysweep.report.summary import summary_of
+from raysweep.report.tables import ABSENT
+from raysweep.storage.folder import LocalFolder
+from support.ledgers import NUM_RUNGS, trials_of_every_status, write_ledger
+
+
+def test_each_rung_counts_its_trials_and_those_that_ended_there(tmp_path: Path) -> None:
+    trials = trials_of_every_status(40)
+    write_ledger(tmp_path, trials)
+    table = stopping_table(summary_of(LocalFolder(tmp_path)))
+    assert len(table.rows) == max(len(trial.scores) for trial in trials)
+    for row in table.rows:
+        cells = dict(zip(table.columns, row, strict=True))
+        step = int(cells["rung"])
+        there = [trial for trial in trials if len(trial.scores) >= step]
+        best = max(0.5 * sum(trial.scores[step - 1]) for trial in there)
+        last = [trial.status for trial in trials if len(trial.scores) == step]
+        endings = Counter("interrupted" if status == "running" else status for status in last)  # as the sweep is over
+        assert int(cells["trials"]) == len(there)
+        assert cells["best objective"] == f"{100 * best:.1f}"
+        assert endings
+        for status in ("completed", "held", "interrupted", "stopped"):
+            shown = cells.get(f"last: {with_sign(status)}", ABSENT)
+            assert shown == (str(endings[status]) if endings[status] else ABSENT)
+
+
+def test_how_much_of_the_training_was_done(tmp_path: Path) -> None:
+    trials = trials_of_every_status(40)
+    write_ledger(tmp_path, trials)
+    text = stopping_text(summary_of(LocalFolder(tmp_path)))
+    done, planned = sum(len(trial.scores) for trial in trials), NUM_RUNGS * len(trials)
+    assert f"{done} of {planned} rungs were trained ({done / planned:.0%})" in text
