@@ -279,6 +279,8 @@ def said(page: Any) -> str:
 
 
 def focus_chart(page: Any, name: str) -> None:
+    """With the mouse away: scrolling to the chart may bring it under a mouse that rests, and then its tip is the mouse's."""
+    page.mouse.move(0, 0)
     page.get_by_role("application", name=name).focus()
 
 
