@@ -63,7 +63,7 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
 def _folder_name(name: str) -> str:
-    if re.fullmatch(_NAME.removesuffix("$"), name) is None:
+    if re.fullmatch(_NAME, name) is None:
         raise ValueError("must be letters, digits, '.', '_' and '-' alone, and begin with a letter or a digit")
     if name == "artifacts":
         raise ValueError("must not be 'artifacts', the name of the folder of artifacts beside the runs")
