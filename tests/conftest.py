@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 from hypothesis import settings
 
-from support.encoders import sentence_encoder
+from support.encoders import tiny_bert
 from support.s3_server import S3Server, s3_server
 
 settings.register_profile("any machine", deadline=None)  # a busy one takes what it takes
@@ -55,12 +55,5 @@ def demo_package() -> ModuleType:
 @pytest.fixture(scope="session")
 def tiny_encoder(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> str:
     """The folder of a random BERT of 4 blocks, 64 wide."""
-    import torch
-    from transformers import BertConfig, BertModel
-
     gc.freeze()  # the stock trainer collects garbage at each of its ends, and would go through all that was imported
-    torch.manual_seed(0)
-    config = BertConfig(
-        hidden_size=64, num_hidden_layers=4, num_attention_heads=4, intermediate_size=128, max_position_embeddings=64
-    )
-    return sentence_encoder(BertModel(config), tmp_path_factory.mktemp("tiny"), demo_package.get_model_path())
+    return tiny_bert(tmp_path_factory.mktemp("tiny"), demo_package.get_model_path(), num_blocks=4)

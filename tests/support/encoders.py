@@ -45,6 +45,22 @@ def prepare_demo(folder: Path, model: str = "demo", rows: int = 700) -> Prepared
     return prepared
 
 
+def tiny_bert(folder: Path, tokenizer_of: Path, num_blocks: int) -> str:
+    """Write a random BERT that is 64 wide; its folder."""
+    import torch
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(0)
+    config = BertConfig(
+        hidden_size=64,
+        num_hidden_layers=num_blocks,
+        num_attention_heads=4,
+        intermediate_size=128,
+        max_position_embeddings=64,
+    )
+    return sentence_encoder(BertModel(config), folder, tokenizer_of)
+
+
 def sentence_encoder(backbone: Any, folder: Path, tokenizer_of: Path) -> str:
     """Write a transformers model as a mean-pooled sentence encoder that reads the tokens of another one."""
     import torch

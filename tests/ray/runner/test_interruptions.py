@@ -59,7 +59,7 @@ def ancestors(pid: int, parents: dict[int, int]) -> Iterator[int]:
 
 
 def test_a_killed_driver_is_resumed_to_the_uninterrupted_result_and_may_be_extended(
-    smoke: Any, prepared_before: tuple[str, str], tmp_path: Path
+    smoke: Any, prepared_before: tuple[str, ...], tmp_path: Path
 ) -> None:
     """SIGKILL at two moments, and the very same command each time; then more trials than were asked for at first."""
     whole = smoke.run
@@ -123,7 +123,7 @@ def scored_on_test(run: Path) -> list[list[Point]]:
 
 
 def test_processes_of_trials_and_the_driver_are_killed_and_the_sweep_ends_the_same(
-    smoke: Any, prepared_before: tuple[str, str], tmp_path: Path
+    smoke: Any, prepared_before: tuple[str, ...], tmp_path: Path
 ) -> None:
     """SIGKILL of trials' processes while they train and while the last one scores the front, and then of the driver."""
     process = subprocess.Popen(
@@ -171,7 +171,7 @@ def test_processes_of_trials_and_the_driver_are_killed_and_the_sweep_ends_the_sa
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
 def test_an_interrupted_sweep_keeps_its_finished_rungs(
-    prepared_before: tuple[str, str], tmp_path: Path, number: signal.Signals
+    prepared_before: tuple[str, ...], tmp_path: Path, number: signal.Signals
 ) -> None:
     process = subprocess.Popen(
         command("run", "smoke", *ALONE, "--budget.trials", "50", "--early_stopping.policy", "none", *prepared_before),

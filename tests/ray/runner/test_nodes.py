@@ -146,7 +146,7 @@ def test_a_sweep_needs_no_folder_that_nodes_share(nodes: Nodes, server: S3Server
     place = server.uri("nodes")
     on_nodes = ("--resources.address", nodes.address, "--resources.max_concurrent_trials", "2")
     cpus = ("--resources.cpus_per_trial", "1")
-    whole = run(nodes, "smoke", *on_nodes, *cpus, "--storage.runs", place)
+    whole = run(nodes, "smoke", *on_nodes, *cpus, *smoke.options, "--storage.runs", place)
     assert whole.returncode == 0, whole.stderr
     runs = open_folder(place)
     assert isinstance(runs, BucketFolder)

@@ -47,7 +47,7 @@ def test_a_sweep_in_a_bucket_that_fails_now_and_then_is_killed_and_resumed_elsew
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
-    arguments = command("run", "smoke", *ALONE, "--storage.runs", place)
+    arguments = command("run", "smoke", *ALONE, *smoke.options, "--storage.runs", place)
     with (tmp_path / "first.log").open("w") as log:
         process = subprocess.Popen(arguments, cwd=first, env=environment(server, first), stdout=log, stderr=log)
         until = time.monotonic() + 300
