@@ -1,10 +1,12 @@
 """A real S3 API on a loopback socket, which can be told to fail: ``python -m support.s3_server`` prints its port.
 
 A request ``PUT /_faults?share=0.05&hold=2&outage=3`` has that share of later requests fail, with ``hold`` some of them by being
-held for so many seconds, and has all of them fail for the ``outage``. With ``slow`` each takes so many seconds more.
+held for so many seconds, and has all of them fail for the ``outage``. With ``slow`` each takes so many seconds more, and with
+``parts`` all fail from when so many parts of a ledger have been sent.
 """
 
 import contextlib
+import math
 import os
 import random
 import socket
@@ -30,6 +32,7 @@ class Faults:
         self.hold_seconds = 0.0
         self.slow_seconds = 0.0
         self.outage_until = 0.0
+        self.parts_left = math.inf
         self.random = random.Random(0)
         self.num_failed = 0
         self.num_held = 0
@@ -37,19 +40,18 @@ class Faults:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if environ["PATH_INFO"] == "/_faults":
-            given = parse_qs(environ["QUERY_STRING"])
-            self.share = float(given.get("share", ["0"])[0])
-            self.hold_seconds = float(given.get("hold", ["0"])[0])
-            self.slow_seconds = float(given.get("slow", ["0"])[0])
-            self.outage_until = time.monotonic() + float(given.get("outage", ["0"])[0])
+            if environ["REQUEST_METHOD"] == "PUT":
+                self.set(**{name: float(values[0]) for name, values in parse_qs(environ["QUERY_STRING"]).items()})
             start_response("200 OK", [("Content-Type", "text/plain")])
-            return [f"{self.num_failed} {self.num_held}".encode()]
+            return [f"{self.num_failed} {self.num_held} {int(self.parts_left <= 0)}".encode()]
         if environ["PATH_INFO"] == "/_last_key":
             start_response("200 OK", [("Content-Type", "text/plain")])
             return [self.last_key.encode()]
         self.last_key = environ.get("HTTP_AUTHORIZATION", "").partition("Credential=")[2].partition("/")[0]
-        if time.monotonic() < self.outage_until:
+        if time.monotonic() < self.outage_until or self.parts_left <= 0:
             return self.reset(environ)
+        if environ["REQUEST_METHOD"] == "PUT" and "/ledger/" in environ["PATH_INFO"]:
+            self.parts_left -= 1
         time.sleep(self.slow_seconds)
         if self.random.random() < self.share:
             self.num_failed += 1
@@ -58,6 +60,13 @@ class Faults:
                 faults += [self.held, self.held_late]
             return self.random.choice(faults)(environ, start_response)
         return self.app(environ, start_response)
+
+    def set(self, share: float, hold: float, slow: float, outage: float, parts: float) -> None:
+        self.share = share
+        self.hold_seconds = hold
+        self.slow_seconds = slow
+        self.outage_until = time.monotonic() + outage
+        self.parts_left = parts
 
     def reset(self, environ: dict[str, Any], start_response: Any = None) -> Iterable[bytes]:
         environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
@@ -94,10 +103,11 @@ class Faults:
 
 
 class Failed(NamedTuple):
-    """How many requests have failed so far, and how many of these by being held for too long."""
+    """How many requests have failed so far, how many of these by being held for too long, and whether all fail from now on."""
 
     total: int
     held: int
+    all_fail: bool
 
 
 @dataclass(frozen=True)
@@ -118,11 +128,26 @@ class S3Server:
     def uri(self, *names: str) -> str:
         return "/".join([f"s3://{BUCKET}", *names])
 
-    def fail(self, share: float = 0.0, outage: float = 0.0, hold: float = 0.0, slow: float = 0.0) -> Failed:
+    def fail(
+        self,
+        share: float = 0.0,
+        outage: float = 0.0,
+        hold: float = 0.0,
+        slow: float = 0.0,
+        after_ledger_parts: float = math.inf,
+    ) -> Failed:
         """Have requests fail from now on; how many have failed so far by ``share``."""
-        url = f"http://127.0.0.1:{self.port}/_faults?share={share}&outage={outage}&hold={hold}&slow={slow}"
-        with urllib.request.urlopen(urllib.request.Request(url, method="PUT")) as answer:
-            return Failed(*map(int, answer.read().split()))
+        faults = f"share={share}&outage={outage}&hold={hold}&slow={slow}&parts={after_ledger_parts}"
+        return self._faults(f"?{faults}", "PUT")
+
+    def failed(self) -> Failed:
+        return self._faults("", "GET")
+
+    def _faults(self, query: str, method: str) -> Failed:
+        url = f"http://127.0.0.1:{self.port}/_faults{query}"
+        with urllib.request.urlopen(urllib.request.Request(url, method=method)) as answer:
+            total, held, all_fail = map(int, answer.read().split())
+        return Failed(total, held, bool(all_fail))
 
     def last_key(self) -> str:
         """The name of the access key that the latest request was signed with."""

@@ -284,6 +284,13 @@ def focus_chart(page: Any, name: str) -> None:
     page.get_by_role("application", name=name).focus()
 
 
+def check_tip(page: Any, chart: str, trial: dict[str, Any]) -> None:
+    """Waited for: ECharts brings the tip of before back first."""
+    from playwright.sync_api import expect  # an extra, without which these tests are skipped
+
+    expect(page.locator(f"{chart} .tip")).to_have_text(re.compile(f"^Trial {trial['trial']},"))
+
+
 def test_learning_curves_are_read_by_keyboard(page: Any) -> None:
     scored = [trial for trial in page.evaluate("trials") if trial["rungs"]]
     focus_chart(page, "Learning curves")
@@ -291,8 +298,7 @@ def test_learning_curves_are_read_by_keyboard(page: Any) -> None:
     first = scored[0]
     scores = ", ".join(f"{objective:.1f}" for _, objective, *_ in first["rungs"])
     assert said(page) == f"Trial {first['trial']}, {first['status']}, objective by rung {scores}"
-    tip = page.locator("#curves-chart .tip")
-    assert tip.inner_text().startswith(f"Trial {first['trial']},")
+    check_tip(page, "#curves-chart", first)
     page.keyboard.press("ArrowRight")
     assert said(page).startswith(f"Trial {scored[1]['trial']},")
     by_last_score = sorted(scored, key=lambda trial: trial["rungs"][-1][1])
@@ -304,7 +310,7 @@ def test_learning_curves_are_read_by_keyboard(page: Any) -> None:
     page.keyboard.press("Escape")
     assert "Nothing is pinned" in page.locator("#pinned").inner_text()
     page.keyboard.press("Tab")
-    tip.wait_for(state="hidden")
+    page.locator("#curves-chart .tip").wait_for(state="hidden")
 
 
 def test_keys_begin_at_what_is_pinned_and_leave_the_browsers_own_alone(page: Any) -> None:
@@ -339,7 +345,7 @@ def test_parallel_coordinates_and_slices_are_read_by_keyboard(page: Any) -> None
     page.keyboard.press("End")
     last = scored[-1]
     assert said(page).startswith(f"Trial {last['trial']}, {last['status']}, loss {last['values'][0]}, ")
-    assert page.locator("#parallel-chart .tip").inner_text().startswith(f"Trial {last['trial']},")
+    check_tip(page, "#parallel-chart", last)
     by_objective = sorted(scored, key=lambda trial: trial["objective"])
     page.keyboard.press("ArrowDown")
     below = by_objective[max(0, by_objective.index(last) - 1)]

