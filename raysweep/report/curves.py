@@ -33,14 +33,25 @@ class Curve:
     def examples_per_rung(self) -> float:
         return float(self.examples[-1] / self.steps[-1])
 
+    def begun_at(self, untrained: FloatArray) -> "Curve":
+        """The same, with the scores (t,) before any training as step 0."""
+        scores = np.vstack([untrained, self.scores])
+        return Curve(scores, np.append(0.0, self.steps), np.append(0.0, self.examples), self.num_rungs)
 
-def scores_at_the_end(curves: Sequence[Curve], places: FloatArray) -> FloatArray:
+
+def scores_at_the_end(curves: Sequence[Curve], places: FloatArray, untrained: FloatArray | None = None) -> FloatArray:
     """The scores (n, t) of each trial where the longest ones are, of configurations at ``places`` (n, d).
 
     The longest have come to a share of the rungs that they have in all, and each trial is taken to that share of its own.
     To one that did not come so far, rung after rung is added what such a rung brought others: that is learned from the
     configuration, from how far the trial is, and from its scores there.
+
+    ``untrained`` (t,) are the scores that every trial begins with, where they are known. Then what the first rung brought is
+    learned from too, of which nobody has been left out: trials that went on were chosen for their scores, and tell little of
+    configurations that bring next to nothing.
     """
+    if untrained is not None:
+        curves = [curve.begun_at(untrained) for curve in curves]
     steps = np.array([curve.steps[-1] for curve in curves])
     scores = np.array([curve.scores[-1] for curve in curves])
     planned = _planned_rungs(curves)
@@ -53,8 +64,7 @@ def scores_at_the_end(curves: Sequence[Curve], places: FloatArray) -> FloatArray
         short = np.flatnonzero(steps < ends)
         at = steps[short]
         progress = at / planned[short]
-        examples = at * rung_sizes[short]
-        features = _features(places[short], progress, examples, scores[short])
+        features = _features(places[short], progress, rung_sizes[short], scores[short])
         scores[short] += gains.predict(features)
         steps[short] += 1
     return scores
@@ -69,16 +79,18 @@ def _planned_rungs(curves: Sequence[Curve]) -> FloatArray:
     return np.array([most[round(curve.examples_per_rung)] for curve in curves])
 
 
-def _features(places: FloatArray, progress: FloatArray, examples: FloatArray, scores: FloatArray) -> FloatArray:
-    """What a gain is learned from, (rungs, d + 2 + t)."""
-    return np.column_stack([places, progress, np.log(examples), scores])
+def _features(places: FloatArray, progress: FloatArray, rung_sizes: FloatArray, scores: FloatArray) -> FloatArray:
+    """What a gain is learned from, (rungs, d + 2 + t); ``rung_sizes`` are the examples of a rung."""
+    return np.column_stack([places, progress, np.log(rung_sizes), scores])
 
 
 def _features_before_gains(curve: Curve, place: FloatArray, num_rungs: float) -> FloatArray:
     """Of all rungs of a trial but its last, which nothing follows; ``num_rungs`` is how many it has in all."""
-    places = np.tile(place, (len(curve.steps) - 1, 1))
+    num_gains = len(curve.steps) - 1
+    places = np.tile(place, (num_gains, 1))
     progress = curve.steps[:-1] / num_rungs
-    return _features(places, progress, curve.examples[:-1], curve.scores[:-1])
+    rung_sizes = np.full(num_gains, curve.examples_per_rung)
+    return _features(places, progress, rung_sizes, curve.scores[:-1])
 
 
 @dataclass(frozen=True)
@@ -93,7 +105,7 @@ class _Gains:
 
     @classmethod
     def learned(cls, curves: Sequence[Curve], places: FloatArray, planned: FloatArray) -> "_Gains | None":
-        """None where no trial has a second rung."""
+        """None where no trial has scores at two steps."""
         from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 
         by_trial = map(_features_before_gains, curves, places, planned)

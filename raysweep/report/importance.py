@@ -10,7 +10,7 @@ from raysweep.report.axes import Axis, axes_of
 from raysweep.report.curves import Curve, scores_at_the_end
 from raysweep.report.functional_anova import main_effects
 from raysweep.report.summary import Summary, TrialSummary
-from raysweep.results.types import RunInfo
+from raysweep.results.types import Point, RunInfo
 from raysweep.results.views import varied_parameters
 
 FloatArray = NDArray[np.float64]
@@ -36,7 +36,7 @@ def importances(summary: Summary) -> Mapping[str, Mapping[str, float]]:
         return {target: {} for target in TARGETS}
     places = np.column_stack([axis.places for axis in axes])
     curves = [_curve(each, info) for each in trials]
-    by_target = scores_at_the_end(curves, places).T
+    by_target = scores_at_the_end(curves, places, _untrained(summary)).T
     shares = [_shares(axes, scores) for scores in by_target]
     return dict(zip(TARGETS, shares, strict=True))
 
@@ -53,11 +53,23 @@ def _axes(trials: Sequence[TrialSummary]) -> list[Axis]:
     return axes_of([each.trial.config for each in trials], names)
 
 
+def _untrained(summary: Summary) -> FloatArray | None:
+    """The scores with which every trial begins: those of R, where R is what they train."""
+    info = summary.results.info
+    reference = summary.references.get("dev")
+    if reference is None or info.model != info.reference:
+        return None
+    return np.array(_scores(reference, info))
+
+
+def _scores(point: Point, info: RunInfo) -> tuple[float, float, float]:
+    """Those of ``TARGETS``."""
+    return point.polarity, point.similarity, info.objective(point)
+
+
 def _curve(each: TrialSummary, info: RunInfo) -> Curve:
-    """Its scores are by rung those of ``TARGETS``."""
-    scores = [(point.polarity, point.similarity, info.objective(point)) for point in each.best_points]
     return Curve(
-        scores=np.array(scores),
+        scores=np.array([_scores(point, info) for point in each.best_points]),
         steps=np.array([rung.step for rung in each.rungs], dtype=np.float64),
         examples=np.array([rung.examples_seen for rung in each.rungs], dtype=np.float64),
         num_rungs=each.trial.num_rungs,
