@@ -25,12 +25,12 @@ NUM_TREES = 200
 
 LEARNING_RATE = 0.05
 
-SEED = 0  # of the trees: the same scores give the same effects
+NUM_FITS = 4  # each of its own draws, to be averaged: what one ensemble makes of noise is not what the next one does
 
 
 def main_effects(axes: Sequence[Axis], scores: FloatArray) -> FloatArray:
     """The variance (d,) of the ``scores`` (n,) that each axis explains by itself."""
-    trees = _fitted_trees(axes, scores)
+    trees = [each for seed in range(NUM_FITS) for each in _fitted_trees(axes, scores, seed)]
     effects = [_effect(trees, index, axis) for index, axis in enumerate(axes)]
     return np.array(effects)
 
@@ -39,7 +39,7 @@ def main_effects(axes: Sequence[Axis], scores: FloatArray) -> FloatArray:
 class _Leaves:
     """The boxes of a tree's leaves: the places above ``lows`` and up to ``highs`` (L, d).
 
-    ``shares`` (L, d) are how much of each axis they take, ``values`` (L,) what the tree predicts there.
+    ``shares`` (L, d) are how much of each axis they take, ``values`` (L,) what the tree adds there to the ensembles' mean.
     """
 
     lows: FloatArray
@@ -56,7 +56,7 @@ class _Leaves:
         return means
 
 
-def _fitted_trees(axes: Sequence[Axis], scores: FloatArray) -> list[_Leaves]:
+def _fitted_trees(axes: Sequence[Axis], scores: FloatArray, seed: int) -> list[_Leaves]:
     from sklearn.ensemble import GradientBoostingRegressor
 
     model = GradientBoostingRegressor(
@@ -65,7 +65,7 @@ def _fitted_trees(axes: Sequence[Axis], scores: FloatArray) -> list[_Leaves]:
         max_depth=4,
         min_samples_leaf=3,
         subsample=0.5,
-        random_state=SEED,
+        random_state=seed,
     )
     places = np.column_stack([axis.places for axis in axes])
     model.fit(places, scores)
@@ -78,7 +78,7 @@ def _leaves(tree: Any, axes: Sequence[Axis]) -> _Leaves:
     lows, highs = _boxes(tree, len(axes))
     lows, highs = lows[is_leaf], highs[is_leaf]
     shares = [axis.shares(lows[:, index], highs[:, index]) for index, axis in enumerate(axes)]
-    values = LEARNING_RATE * tree.value[is_leaf, 0, 0]
+    values = LEARNING_RATE / NUM_FITS * tree.value[is_leaf, 0, 0]
     return _Leaves(lows, highs, np.column_stack(shares), values)
 
 

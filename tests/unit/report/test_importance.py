@@ -94,7 +94,7 @@ def test_it_has_about_the_same_with_seven_in_ten_trials_held_after_their_first_r
 
 
 def test_what_is_learned_of_a_grid_is_decomposed_exactly():
-    """The main effects are those of the boosted trees' own predictions over the grid."""
+    """The main effects are those of the boosted trees' own mean prediction over the grid."""
     from sklearn.ensemble import GradientBoostingRegressor
 
     from raysweep.report import functional_anova
@@ -102,46 +102,74 @@ def test_what_is_learned_of_a_grid_is_decomposed_exactly():
     rng = np.random.default_rng(0)
     axes = axes_of(CONFIGS, list(GRID))
     scores = made_curves(0)[:, -1] + rng.normal(0, 0.05, len(CONFIGS))
-    model = GradientBoostingRegressor(
-        n_estimators=functional_anova.NUM_TREES,
-        learning_rate=functional_anova.LEARNING_RATE,
-        random_state=functional_anova.SEED,
-        max_depth=4,
-        min_samples_leaf=3,
-        subsample=0.5,
-    ).fit(places_of(axes), scores)
-    frame = pd.DataFrame(CONFIGS).assign(score=model.predict(places_of(axes)))
+    models = [
+        GradientBoostingRegressor(
+            n_estimators=functional_anova.NUM_TREES,
+            learning_rate=functional_anova.LEARNING_RATE,
+            random_state=seed,
+            max_depth=4,
+            min_samples_leaf=3,
+            subsample=0.5,
+        )
+        for seed in range(functional_anova.NUM_FITS)
+    ]
+    predicted = [model.fit(places_of(axes), scores).predict(places_of(axes)) for model in models]
+    frame = pd.DataFrame(CONFIGS).assign(score=np.mean(predicted, axis=0))
     expected = [frame.groupby(name)["score"].mean().var(ddof=0) for name in GRID]
     assert main_effects(axes, scores) == pytest.approx(expected, rel=1e-6)
 
 
 def recorded():
-    """Configurations of the recorded table, and the scores (trials, rungs, targets) of each rung's best point."""
-    frame = pd.read_parquet(ROOT / "benchmarks" / "sst2_polarity_256.parquet")
-    frame = frame[frame["kind"] != "reference"].sort_values(["trial", "examples_seen"])
+    """Configurations of the recorded table, the scores (trials, rungs, targets) of each rung's best point, and R's."""
+    frame = pd.read_parquet(ROOT / "benchmarks" / "sst2_polarity_256.parquet").sort_values(["trial", "examples_seen"])
     frame["objective"] = (frame["polarity"] + frame["similarity"]) / 2
-    best = frame.loc[frame.groupby(["trial", "examples_seen"])["objective"].idxmax()]
+    of_trials, reference = frame[frame["kind"] != "reference"], frame[frame["kind"] == "reference"]
+    best = of_trials.loc[of_trials.groupby(["trial", "examples_seen"])["objective"].idxmax()]
     scores = best[list(TARGETS)].to_numpy().reshape(-1, NUM_RUNGS, len(TARGETS))
     names = ["loss", "margin", "scale", "learning_rate", "freezing", "batch_size", "warmup_fraction"]
     cells = best.drop_duplicates("trial")[names].to_dict("records")
-    return [{name: None if pd.isna(value) else value for name, value in row.items()} for row in cells], scores
+    configs = [{name: None if pd.isna(value) else value for name, value in row.items()} for row in cells]
+    return configs, scores, reference[list(TARGETS)].to_numpy()[0]
 
 
 def test_the_recorded_table_has_the_order_of_its_full_budget_trials_with_seven_in_ten_held():
-    """The first three are as far apart as 0.63, 0.30 and 0.03; what comes after them may come a little before the third."""
-    configs, scores = recorded()
+    """The first two come first always; the third mostly.
+
+    Their shares are 0.63, 0.30 and 0.03, and the fourth's is 0.02: of all trials at full budget, less a random fifth, the third
+    comes third in 33 of 45, and with seven in ten held in 73 of 90.
+    """
+    configs, scores, untrained = recorded()
     axes = axes_of(configs, list(configs[0]))
     at_full_budget = [shares(axes, scores[:, -1, target]) for target in range(len(TARGETS))]
+    thirds = []
     for seed in (100, 101, 102):
         is_held = np.random.default_rng(seed).permutation(len(configs)) < 0.7 * len(configs)
-        ends = scores_at_the_end(curves_of(scores, is_held), places_of(axes))
+        ends = scores_at_the_end(curves_of(scores, is_held), places_of(axes), untrained)
         for target, expected in enumerate(at_full_budget):
             found = shares(axes, ends[:, target])
-            first, second, third, *others = sorted(expected, key=lambda name: -expected[name])
-            assert (first, second, third) == ("learning_rate", "loss", "batch_size")
-            assert found[first] > found[second] > found[third]
-            assert all(found[name] < min(found[third] + 0.07, found[second]) for name in others)
+            first, second, third = first_three(found)
+            assert [first, second] == first_three(expected)[:2] == ["learning_rate", "loss"]
             assert greatest_difference(found, expected) < TABLE_TOLERANCE
+            thirds.append(third == first_three(expected)[2])
+    assert sum(thirds) >= 6
+
+
+def test_trials_that_were_chosen_for_their_scores_tell_little_of_those_that_were_not():
+    """Of the recorded table only the best quarter after the first rung goes on; what the first rung brought helps the rest."""
+    configs, scores, untrained = recorded()
+    axes = axes_of(configs, list(configs[0]))
+    objective = TARGETS.index("objective")
+    after_first_rung = scores[:, 0, objective]
+    curves = curves_of(scores, after_first_rung < np.quantile(after_first_rung, 0.75))
+    exact = shares(axes, scores[:, -1, objective])
+    without, with_first = (
+        shares(axes, scores_at_the_end(curves, places_of(axes), start)[:, objective]) for start in (None, untrained)
+    )
+    assert greatest_difference(with_first, exact) < 0.5 * greatest_difference(without, exact)
+
+
+def first_three(by_parameter):
+    return sorted(by_parameter, key=lambda name: -by_parameter[name])[:3]
 
 
 def test_a_main_effect_is_that_of_optunas_evaluator():
