@@ -125,7 +125,7 @@ def _point(split: ScoredSplit, polarity: float, similarity: float, **others: Any
 def _append_trial(ledger: Ledger, number: int, trial: StoredTrial, sweep: StoredSweep) -> None:
     ledger.append(TrialStarted(trial=number, config=trial.config, num_rungs=NUM_RUNGS))
     for step, (polarity, similarity) in enumerate(trial.scores, 1):
-        rung = dataclasses.asdict(Rung(number, step, 1024 * 2**step, 10.0 * step, 0.1))
+        rung = dataclasses.asdict(Rung(number, step, 2048 * step, 10.0 * step, 0.1))
         points = (point(number, step, polarity, similarity),)
         ledger.append(RungFinished(**rung, stop=None, points=points, cost=_cost(number, step, sweep)))
     cost = _cost(number, len(trial.scores) + 0.1, sweep)

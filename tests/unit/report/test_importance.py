@@ -1,5 +1,6 @@
 """Importance against exact functional ANOVA: of made grids, and of the recorded table, most of whose trials were held early."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -12,7 +13,7 @@ from raysweep.report.functional_anova import main_effects
 from raysweep.report.importance import TARGETS, importances
 from raysweep.report.summary import summarise
 from raysweep.results.reader import load
-from support.ledgers import StoredTrial, random_trials, write_ledger
+from support.ledgers import INFO, StoredSweep, StoredTrial, random_trials, write_ledger
 from support.paths import ROOT
 
 GRID = {
@@ -209,6 +210,42 @@ def test_trials_are_taken_to_the_same_share_of_their_own_rungs():
 def summary_of(folder, trials):
     write_ledger(folder, trials)
     return summarise(load(folder))
+
+
+def made_grid(seed):
+    """P and S (configurations, rungs, 2) of the grid: S falls as P rises from R's."""
+    polarity = made_curves(seed)
+    similarity = 0.9 - 0.6 * made_curves(seed + 1)
+    return np.stack([polarity, similarity], axis=2)
+
+
+def test_a_ledgers_grid_has_about_its_exact_shares_with_seven_in_ten_trials_held(tmp_path):
+    scores = made_grid(3)
+    is_held = np.random.default_rng(3).permutation(len(CONFIGS)) < 0.7 * len(CONFIGS)
+    trials = [
+        StoredTrial(config, "held" if held else "completed", "", rungs[: 1 if held else NUM_RUNGS].tolist())
+        for config, rungs, held in zip(CONFIGS, scores, is_held, strict=True)
+    ]
+    found = importances(summary_of(tmp_path, trials))
+    ends = np.column_stack([scores[:, -1], scores[:, -1].mean(axis=1)])
+    for target, at_the_end in zip(TARGETS, ends.T, strict=True):
+        assert greatest_difference(found[target], exact_shares(at_the_end)) < GRID_TOLERANCE
+
+
+def test_scores_of_r_are_those_before_training_only_where_r_is_trained(tmp_path):
+    """Of trials of which only some have a second rung, R's scores change what the others are thought to come to."""
+    sweeps = {
+        "of R": StoredSweep(),
+        "of another": StoredSweep(info=dataclasses.replace(INFO, model="another")),
+        "R was not scored": StoredSweep(reference=False),
+    }
+    found = {}
+    for name, sweep in sweeps.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        write_ledger(folder, random_trials(40), sweep)
+        found[name] = importances(summarise(load(folder)))
+    assert found["of another"] == found["R was not scored"] != found["of R"]
 
 
 def test_shares_of_every_target_sum_to_one_and_fall(tmp_path):
