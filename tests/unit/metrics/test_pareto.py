@@ -1,5 +1,7 @@
 """Fronts against brute force and closed forms."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -79,6 +81,25 @@ def test_knee_is_farthest_from_the_chord():
 def test_knee_does_not_depend_on_the_scales(points, x_scale, y_scale):
     front = np.array([points[i] for i in non_dominated(points)]) + 10.0
     assert knee(front * [x_scale, y_scale]) == knee(front)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), min_size=1, max_size=25))
+def test_the_knee_is_that_of_exact_arithmetic(points):
+    """In fractions: the distance from the line through the two extremes, after both objectives are scaled to [0, 1]."""
+    front = [points[i] for i in non_dominated(points)]
+    scaled = list(zip(*(exactly_scaled(values) for values in zip(*front, strict=True)), strict=True))
+    (left_x, left_y), (right_x, right_y) = min(scaled), max(scaled)
+    along_x, along_y = right_x - left_x, right_y - left_y
+    beyond = [along_x * (y - left_y) - along_y * (x - left_x) for x, y in scaled]
+    best = max((distance, x * y) for distance, (x, y) in zip(beyond, front, strict=True))
+    x, y = front[knee(front)]
+    assert (beyond[knee(front)], x * y) == best
+
+
+def exactly_scaled(values):
+    least, spread = min(values), max(values) - min(values)
+    return [Fraction(value - least, spread or 1) for value in values]
 
 
 def test_knee_of_few_points():
