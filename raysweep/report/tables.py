@@ -405,6 +405,7 @@ def settings_table(summary: Summary) -> TextTable:
         ("common to all trials", _common_parameters(summary) or ABSENT),
         ("seed", str(info.seed)),
         ("raysweep", info.version),
+        ("packages", ", ".join(map(" ".join, info.packages.items())) or ABSENT),
     )
     return TextTable(("setting", "value"), rows, frozenset({"setting", "value"}))
 

@@ -41,6 +41,7 @@ class RunInfo:
     seed: int
     schema: int = SCHEMA
     constraints: Mapping[str, float] = field(default_factory=dict)  # the least of a point, where they are set
+    packages: Mapping[str, str] = field(default_factory=dict)  # their versions on the driver's machine, by name
 
     def objective(self, point: "Point") -> float:
         """What the sweep judged this point by."""

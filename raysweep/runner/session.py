@@ -41,7 +41,7 @@ from raysweep.sweep.readings import ReadingsWriter
 from raysweep.sweep.resume import Resumed, check_links, has_begun
 from raysweep.sweep.sweep import Sweep
 from raysweep.terminal import Display, Log
-from raysweep.version import __version__
+from raysweep.version import __version__, installed
 
 GIB = 2**30
 
@@ -359,6 +359,7 @@ class Session:
             label_names=tuple(self.prepared.sentences.label_names),
             seed=config.seed,
             constraints={name: least for name, least in constraints.items() if least},
+            packages=installed(),
         )
         digest = hashlib.sha256(self._config_file).hexdigest()
         sweep.ledger.append(SessionStarted(info=info, config_digest=digest))

@@ -24,7 +24,7 @@ from raysweep.results.query_scores import name_of_point
 from raysweep.results.reader import load
 from raysweep.results.readings import REFERENCE
 from raysweep.storage.folder import LocalFolder
-from support.ledgers import MARKUP, StoredSweep, dev_front, random_trials, write_ledger, write_run_with_markup
+from support.ledgers import INFO, MARKUP, StoredSweep, dev_front, random_trials, write_ledger, write_run_with_markup
 from support.query_scores import invented_readings, write_readings
 
 
@@ -206,6 +206,17 @@ def test_the_page_tells_what_the_run_was_made_from_and_no_credentials(run):
     text, _ = read_page(run.folder)
     assert "sentences-1f" in text and "examples-2e" in text
     assert "example.org/a.csv" in text and "secret" not in text
+
+
+def test_the_page_tells_the_seed_and_the_versions(tmp_path):
+    info = dataclasses.replace(INFO, seed=4711, packages={"Python": "3.99.1", "torch": "9.8.7+cpu"})
+    write_ledger(tmp_path, random_trials(3), StoredSweep(info=info))
+    write.write(tmp_path)
+    text, _ = read_page(tmp_path)
+    rows = [re.sub("<[^>]*>", " ", row).split() for row in re.findall("<tr.*?</tr>", text, re.DOTALL)]
+    assert ["seed", "4711"] in rows
+    assert ["raysweep", INFO.version] in rows
+    assert ["packages", "Python", "3.99.1,", "torch", "9.8.7+cpu"] in rows
 
 
 @pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"\xff\xfe", b"[" * 100_000])
