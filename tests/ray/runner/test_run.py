@@ -16,6 +16,7 @@ from raysweep.api.functions import load_sweep
 from raysweep.results.reader import load
 from raysweep.results.views import front_members
 from raysweep.runner.run import RunOutcome, run
+from raysweep.version import installed
 from support.command_line import ENVIRONMENT, raysweep, raysweep_here, runs
 from support.displays import ListDisplay
 from support.paths import ROOT, SPACES
@@ -34,6 +35,7 @@ def test_a_run_ends_with_a_report(smoke: Any) -> None:
     run = smoke.run
     results = load(run)
     assert results.status == "completed"
+    assert results.info.packages == installed()
     assert len(results.trials) == 3
     assert {trial.status for trial in results.trials} <= {"completed", "stopped"}
     front = json.loads((run / "report" / "front.json").read_text())

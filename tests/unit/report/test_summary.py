@@ -14,7 +14,10 @@ from raysweep.report.notes import notes
 from raysweep.report.summary import summarise
 from raysweep.report.tables import front_table
 from raysweep.report.terminal import terminal_table
+from raysweep.results.events import GuardsMeasured
+from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
+from raysweep.results.types import GuardScore
 from support.consoles import printed
 from support.ledgers import INFO, REFERENCE, StoredSweep, StoredTrial, dev_front, random_trials, write_ledger
 
@@ -134,3 +137,28 @@ def test_where_no_point_meets_the_constraints_the_best_misses_by_least(tmp_path)
     assert "misses" in printed(terminal_table(summary), width=80) and "P ≥ 95.0" in printed(
         terminal_table(summary), width=80
     )
+
+
+@pytest.mark.parametrize(
+    ("scores", "area", "chosen"),
+    [
+        ((), 0.17 * 0.215 + 0.08 * 0.065, 0),
+        ((0.8, 0.7), 0.17 * 0.215 + 0.08 * 0.065, 0),
+        ((0.6, 0.7), 0.25 * 0.065, 1),
+        ((0.8, 0.6), 0.17 * 0.215, 0),
+        ((0.6, 0.6), 0.0, 0),
+    ],
+)
+def test_a_member_that_misses_a_guard_adds_nothing_to_the_hypervolume_and_is_not_chosen(tmp_path, scores, area, chosen):
+    """By hand, above R's P and half its S, (0.63, 0.235). Where nobody meets the guard the best is chosen as without one."""
+    pairs = {"a": (0.80, 0.45), "b": (0.88, 0.30)}
+    write_ledger(tmp_path, [StoredTrial({"loss": loss}, "completed", "", [pair]) for loss, pair in pairs.items()])
+    guards = [GuardScore(trial, 1, "plain", None, "sts", "spearman", score, 0.7) for trial, score in enumerate(scores)]
+    ledger = Ledger(tmp_path)
+    ledger.append(GuardsMeasured(scores=tuple(guards)))
+    ledger.close()
+    summary = summarise(load(tmp_path))
+    assert summary.areas["dev"].front == pytest.approx(area)
+    (best,) = (member for member in summary.members if member.is_best)
+    (knee,) = (member for member in summary.members if member.is_knee)
+    assert best.dev.trial == knee.dev.trial == chosen
