@@ -183,6 +183,16 @@ def test_a_mark_shows_its_configuration_and_a_click_pins_it(page: Any) -> None:
     assert pinned.inner_text() == trial
 
 
+def test_a_tap_pins_a_mark(phone: Window, folder: Path) -> None:
+    page = phone.show(address_of(folder))
+    member = next(each for each in members(page) if not each["knee"])
+    page.touchscreen.tap(*place_of(page, member))
+    trial, step = member["name"].split(":")[:2]
+    assert f"Trial {trial}, rung {step}" in page.locator("#pinned").inner_text()
+    assert page.locator("#export-command").inner_text().endswith(f"--point {member['name']}")
+    phone.check_quiet()
+
+
 def test_the_command_is_copied(page: Any) -> None:
     page.evaluate("document.addEventListener('copy', () => (window.copied = String(getSelection())))")
     page.evaluate("navigator.clipboard && (navigator.clipboard.writeText = async (text) => { window.copied = text; })")
@@ -426,28 +436,41 @@ def test_what_is_retrieved_is_read_side_by_side(page: Any, folder: Path) -> None
     assert page.locator("#query").input_value() == "2"
 
 
-def test_a_served_page_of_a_run_that_goes_on_is_loaded_again(desktop: Window, tmp_path: Path) -> None:
-    trials = trials_of_every_status(4)
-    write_ledger(tmp_path, trials, StoredSweep(test_of=dev_front(trials), finish=None))
-    page_file = report_of(tmp_path)
-    with served(page_file.parent) as address:
-        page = desktop.show(f"{address}/report.html")
+def test_a_served_page_of_a_run_that_goes_on_is_loaded_again(browser: Any, desktop: Window, tmp_path: Path) -> None:
+    page_file = running_report(tmp_path, num_trials=4)
+    with served(page_file.parent) as address, window(browser) as watching:
+        watching.page.clock.install()
+        page = watching.show(f"{address}/report.html")
+        assert len(shown_trials(page)) == 4
         other = next(each for each in members(page) if not each["knee"])
         page.evaluate("(place) => pin(place)", other["point"])
         page.locator(".choices input[value=test]").check(force=True)
         page.locator("#filter").fill("rungs>=1")
         page.locator("#selection-bar").wait_for(state="visible")
         page.locator("#filter").blur()
-        assert page.get_by_label("follow the run").is_checked()
+        running_report(tmp_path, num_trials=7)
+        page.get_by_label("follow the run").uncheck()
+        page.clock.fast_forward(100_000)
+        assert page.evaluate("trials.length") == 4
+        page.get_by_label("follow the run").check()
         with page.expect_navigation():
-            page.evaluate("reloadIfWanted()")
+            page.clock.fast_forward(20_000)
         page.wait_for_selector("html[data-ready]", state="attached")
+        assert page.evaluate("trials.length") == 7
         assert page.locator("#export-command").inner_text().endswith(f"--point {other['name']}")
         assert page.locator("#filter").input_value() == "rungs>=1"
         assert page.evaluate("selection.split") == "test"
         assert page.locator(".choices input[value=test]").is_checked()
     page = desktop.show(address_of(page_file))
     assert page.get_by_label("follow the run").count() == 0
+
+
+def running_report(folder: Path, num_trials: int) -> Path:
+    """Of a run that has come to so many trials."""
+    (folder / "ledger.jsonl").unlink(missing_ok=True)
+    trials = trials_of_every_status(num_trials)
+    write_ledger(folder, trials, StoredSweep(test_of=dev_front(trials), finish=None))
+    return report_of(folder)
 
 
 def check_by_axe(page: Any, other_scheme: str) -> None:
@@ -489,12 +512,18 @@ def test_hostile_texts_show_as_text(phone: Window, tmp_path: Path) -> None:
     ]
     points = [baseline("dev", "setfit", 0.7, 0.44, label=HOSTILE)]
     write_ledger(tmp_path, trials, StoredSweep(info=info, baselines=points))
+    readings = invented_readings(load(tmp_path), "dev", k=4)
+    write_readings(tmp_path, dataclasses.replace(readings, texts=dict.fromkeys(readings.texts, HOSTILE)))
     page = phone.show(address_of(report_of(tmp_path)))
     assert page.locator("h1").inner_text().startswith("</script><img src=x onerror=alert(1)>[U+2028][U+202E]abc")
     page.locator("#front-canvas").focus()
     page.locator(".tip").wait_for()
     assert "<img src=x" in page.locator(".tip").inner_text()
     assert "<img src=x" in page.locator("#trial-sheet").inner_text()
+    sentences = page.locator(".readings li").all_inner_texts()
+    assert len(sentences) == 2 * 4
+    for text in [page.locator("#reading").inner_text(), *sentences]:
+        assert "</script><img src=x onerror=alert(1)>[U+2028][U+202E]abc" in text
     assert page.locator("img").count() == 0
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     phone.check_quiet()
