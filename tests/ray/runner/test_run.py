@@ -1,5 +1,6 @@
 """The command line from sources to report on a local Ray: the smoke space, and again."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -14,8 +15,10 @@ import pytest
 
 from raysweep.api.functions import load_sweep
 from raysweep.results.reader import load
+from raysweep.results.readings import load_readings
 from raysweep.results.views import front_members
 from raysweep.runner.run import RunOutcome, run
+from raysweep.storage.folder import LocalFolder
 from raysweep.version import installed
 from support.command_line import ENVIRONMENT, raysweep, raysweep_here, runs
 from support.displays import ListDisplay
@@ -48,7 +51,7 @@ def test_a_run_ends_with_a_report(smoke: Any) -> None:
     assert "report.html" in smoke.done.stdout
 
 
-def test_baselines_are_scored_first_and_a_resume_scores_those_that_are_named_later(smoke: Any, tmp_path: Path) -> None:
+def test_a_resume_of_a_finished_run_does_what_is_asked_for_later(smoke: Any, tmp_path: Path) -> None:
     before = load(smoke.run)
     of_no_trial = [point for point in before.points if point.trial is None]
     assert list(before.points[: len(of_no_trial)]) == of_no_trial
@@ -56,9 +59,12 @@ def test_baselines_are_scored_first_and_a_resume_scores_those_that_are_named_lat
     assert probes == {(split, value) for split in ("dev", "test") for value in (0.05, 0.1, 0.3, 1.0, 3.0)}
     copy = tmp_path / "copy"
     shutil.copytree(smoke.run, copy)
-    later = ("--baselines.setfit", str(smoke.encoder), "--baselines.probe", "[0.3, 0.5]")
-    done = raysweep(tmp_path, "run", "--resume", str(copy), *later)
+    baselines = ("--baselines.setfit", str(smoke.encoder), "--baselines.probe", "[0.3, 0.5]")
+    others = ("--report.texts", "false", "--trackers.tensorboard", "{}")
+    done = raysweep(tmp_path, "run", "--resume", str(copy), *baselines, *others)
     assert done.returncode == 0, done.stderr
+    check_texts_are_left_out(smoke.run, copy)
+    check_losses_are_tracked(copy)
     assert re.search(r"^run: scored baselines: probe in \d+ s, setfit in \d+ s$", done.stderr, re.MULTILINE)
     after = load(copy)
     assert (after.trials, after.rungs) == (before.trials, before.rungs)
@@ -71,6 +77,32 @@ def test_baselines_are_scored_first_and_a_resume_scores_those_that_are_named_lat
         if point.kind == "setfit":  # a body that nobody tuned
             assert point.similarity == pytest.approx(reference.similarity, abs=1e-3)
     assert "## Baselines" in (copy / "report" / "front.md").read_text()
+
+
+def check_texts_are_left_out(before: Path, after: Path) -> None:
+    """Of what queries retrieve, ids, labels and cosines stay."""
+    kept, left = (load_readings(LocalFolder(run), load(run)) for run in (before, after))
+    assert kept is not None and left is not None and kept.texts
+    assert left.content() == dataclasses.replace(kept, texts={}).content()
+    shown, hidden = ((run / "report" / "report.html").read_text() for run in (before, after))
+    in_page = [json.dumps(text)[1:-1] for text in kept.texts.values() if re.fullmatch(r"[\w ,.]{30,}", text)]
+    assert len(in_page) > 5
+    assert all(text in shown for text in in_page)
+    assert not any(text in hidden for text in in_page)
+
+
+def check_losses_are_tracked(run: Path) -> None:
+    """By TensorBoard, of all that the ledger holds."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    found = []
+    for folder in sorted((run / "tensorboard").glob("trial-*")):
+        events = EventAccumulator(str(folder))
+        events.Reload()
+        found += [(int(folder.name[6:]), scalar.step, scalar.value) for scalar in events.Scalars("loss")]
+    expected = sorted((rung.trial, rung.step, rung.loss) for rung in load(run).rungs)
+    assert [each[:2] for each in found] == [each[:2] for each in expected]
+    assert [loss for *_, loss in found] == pytest.approx([loss for *_, loss in expected])
 
 
 def test_only_raysweeps_own_lines_are_shown(smoke: Any) -> None:
