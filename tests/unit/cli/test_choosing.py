@@ -1,14 +1,27 @@
-"""``show`` and ``compare`` on runs in every state: a result, or one clear line."""
+"""``show``, ``compare``, ``watch`` and ``control`` on runs in every state: a result, or one clear line."""
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from raysweep.report import side_by_side_figure
+from raysweep.results.events import RungFinished, TrialStarted
+from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
+from raysweep.results.types import Rung
 from support.command_line import raysweep_here
-from support.ledgers import StoredSweep, StoredTrial, dev_front, random_trials, read_lines, write_ledger, write_lines
+from support.ledgers import (
+    StoredSweep,
+    StoredTrial,
+    dev_front,
+    point,
+    random_trials,
+    read_lines,
+    write_ledger,
+    write_lines,
+)
 from support.query_scores import write_query_scores
 
 
@@ -201,3 +214,59 @@ def test_misuse_of_compare_is_one_line(tmp_path, arguments, said):
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert said in line
+
+
+def test_a_run_whose_driver_writes_is_shown_compared_and_reported(tmp_path):
+    """As far as it has come at each command; the driver is not disturbed."""
+    run = write_run(tmp_path, "running")
+    other = write_run(tmp_path, "finished")
+    driver = Ledger(run)
+    driver.open()
+    num_trials = len(load(run).trials)
+    for number, command in enumerate([("show", str(run)), ("compare", str(run), str(other)), ("report", str(run))]):
+        driver.append(TrialStarted(trial=num_trials + number, config={"loss": "triplet"}, num_rungs=5))
+        rung = Rung(num_trials + number, 1, 2048, 9.0, 0.1)
+        best = point(num_trials + number, 1, 0.95 + number / 100, 0.9)
+        driver.append(RungFinished(**dataclasses.asdict(rung), stop=None, points=(best,)))
+        done = raysweep_here(tmp_path, *command)
+        assert done.returncode == 0, done.stderr
+        is_best_in_page = command[0] == "report" and f'"{best.name}"' in (run / "report" / "report.html").read_text()
+        assert is_best_in_page or best.name in done.stdout
+    driver.close()
+    assert len(load(run).trials) == num_trials + 3
+
+
+NOBODY = {
+    "finished": "no driver is running: the sweep is completed; for a longer one: raysweep run --resume",
+    "running": "no driver is running: it was killed; to go on: raysweep run --resume",
+    "killed": "no driver is running: it was killed; to go on: raysweep run --resume",
+    "cut off": "no driver is running: it was killed; to go on: raysweep run --resume",
+    "resumed": "no driver is running: it was killed; to go on: raysweep run --resume",
+    "empty": "no driver is running: it was killed; to go on: raysweep run --resume",
+    "failed": "no driver is running: the sweep is completed; for a longer one: raysweep run --resume",
+    "damaged": LINES["damaged"],
+    "no run": LINES["no run"],
+}
+
+
+@pytest.mark.parametrize("state", NOBODY)
+def test_control_of_a_run_without_a_driver_is_one_line_and_leaves_nothing(tmp_path, state):
+    run = write_run(tmp_path, state)
+    before = sorted(run.iterdir())
+    done = raysweep_here(tmp_path, "control", str(run), "--pause")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: {run}") and NOBODY[state] in line
+    assert sorted(run.iterdir()) == before
+
+
+@pytest.mark.parametrize("state", NOBODY)
+def test_watch_of_a_run_without_a_driver_ends_at_once(tmp_path, state):
+    run = write_run(tmp_path, state)
+    done = raysweep_here(tmp_path, "watch", str(run))
+    is_run = state not in ("damaged", "no run")
+    assert done.returncode == (0 if is_run else 2)
+    said = done.stdout if is_run else done.stderr
+    assert NOBODY[state].partition(";")[0].removeprefix("no driver is running: ") in said.splitlines()[-1]
+    assert is_run or len(done.stderr.splitlines()) == 1
+    assert ("P" in done.stdout) == (state in RESULTS)
