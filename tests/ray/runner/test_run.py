@@ -138,7 +138,9 @@ def test_examples_are_the_same_without_ray_as_with_it(smoke: Any, tmp_path: Path
         assert len(ours) == 2000
 
 
-def test_an_exported_point_loads_and_reproduces_its_scores(smoke: Any, tmp_path: Path) -> None:
+def test_an_exported_point_loads_and_reproduces_its_scores(
+    smoke: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sentence_transformers import SentenceTransformer
 
     from raysweep.config.sweep import EvaluationConfig
@@ -160,6 +162,20 @@ def test_an_exported_point_loads_and_reproduces_its_scores(smoke: Any, tmp_path:
     assert scores.similarity.mean() == pytest.approx(stored.similarity, abs=1e-4)
     again = raysweep_here(folder, "export", str(run), str(tmp_path / "model"))
     assert (again.returncode, "exists already" in again.stderr) == (2, True)
+    check_it_is_written_where_no_hub_is_reached(smoke, tmp_path, monkeypatch)
+
+
+def check_it_is_written_where_no_hub_is_reached(smoke: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line, and the same files as in ``folder``'s model, which was not to be pushed."""
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # where nothing listens
+    to = folder / "pushed"
+    done = raysweep_here(smoke.folder, "export", str(smoke.run), str(to), "--point", "best", "--push", "owner/name")
+    assert done.returncode == 2
+    *_, error = done.stderr.splitlines()  # after a progress bar
+    assert error.startswith(f"error: {to} is written, but not pushed to owner/name: the hub cannot be reached; ")
+    names, same = (sorted(path.relative_to(root) for path in root.rglob("*")) for root in (to, folder / "model"))
+    assert names == same
+    assert (to / "model.safetensors").read_bytes() == (folder / "model" / "model.safetensors").read_bytes()
 
 
 def test_a_sweep_runs_in_a_thread_of_a_script_and_tells_its_progress(
