@@ -30,7 +30,15 @@ class TrackioTracker(Tracker):
             self._next_steps[trial.name] = step.number + 1
 
     def rest(self, trial: TrackedTrial) -> None:
-        """Do nothing: a run of Trackio has no status."""
+        """Do nothing, a run of Trackio having no status, but for a trial that is over before any step.
+
+        Without a row it would have no run at all.
+        """
+        if trial.is_over and not trial.steps:
+            run = self._run_of(trial.name, trial.settings)
+            if self._next_steps[trial.name] == 0:
+                run.log({"status": str(trial.status), "reason": trial.reason}, step=0)
+                self._next_steps[trial.name] = 1
 
     def front(self, front: FrontPage) -> None:
         import pandas

@@ -199,12 +199,14 @@ def test_trackios_local_database(run: Path, monkeypatch: pytest.MonkeyPatch, tmp
     pytest.importorskip("trackio", reason="the extra trackio is not installed")
     storage = importlib.import_module("trackio.sqlite_storage").SQLiteStorage
     fill_twice_over(run, {"trackio": {}})
-    names = storage.get_runs("night-run")
+    rows = {name: storage.get_logs("night-run", name) for name in storage.get_runs("night-run")}
+    assert rows.pop("night-1 front")
+    (failed,) = rows.pop("night-1 trial-0002")
+    assert (failed["step"], failed["status"], failed["reason"]) == (0, "failed", "diverged")
     curves: Curves = {}
-    for name in names:
-        for row in storage.get_logs("night-run", name):
+    for name, steps in rows.items():
+        for row in steps:
             for key, value in row.items():
-                if name != "night-1 front" and key not in ("timestamp", "step"):
+                if key not in ("timestamp", "step"):
                     add(curves, name, row["step"], key, value)
     check(curves, run)
-    assert sorted(names) == ["night-1 front", "night-1 trial-0000", "night-1 trial-0001"]
