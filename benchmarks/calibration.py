@@ -57,13 +57,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the simulation; figures are from a seed not tuned on")
     names = ", ".join(f"{number} is {setting.name}" for number, setting in enumerate(SETTINGS))
     parser.add_argument("--settings", type=int, nargs="*", default=range(len(SETTINGS)), help=f"only some: {names}")
+    parser.add_argument(
+        "--cases", nargs="*", default=CASES, choices=CASES, metavar="CASE", help=f"only some of {CASES}"
+    )
     arguments = parser.parse_args()
     sweeps = arguments.sweeps or (12 if arguments.quick else 1000)
     machine = measure.machine()
     rows: list[dict[str, Any]] = []
     stabilities: dict[str, list[Any]] = {}
     for setting in [SETTINGS[number] for number in arguments.settings]:
-        for case in CASES:
+        for case in arguments.cases:
             found, stability = play(case, setting, sweeps, arguments.seed)
             rows.append({"setting": setting.name, "case": case, **found})
             print(_line(rows[-1]), flush=True)

@@ -2,7 +2,8 @@
 
 The area of a front is a sum of maxima, so noise makes it greater on average: of two equal points the luckier one counts. A
 percentile interval holds this bias twice. Here the bootstrap's estimate of it is taken off, and counts as one more standard
-error, since near ties the bootstrap sees only a part of it; ``benchmarks.calibration`` measures what that covers.
+error, since near ties the bootstrap sees only a part of it. What queries and what seeds add to it are two such errors, whose
+squares are added, as those of independent parts are; ``benchmarks.calibration`` measures what that covers.
 """
 
 from collections.abc import Callable
@@ -56,13 +57,14 @@ class Noise:
         estimate = self.estimate(functional)
         drawn = functional(self.resampled)
         variance = self._of_queries(drawn)
+        mean_by_queries = float(drawn.mean())
+        biases = [mean_by_queries - estimate]
         if self.seeds is not None:
-            moved = self.resampled + self.seeds.deviations
-            drawn = functional(moved)
+            moved = functional(self.resampled + self.seeds.deviations)
+            biases.append(float(moved.mean()) - mean_by_queries)
             variance += self.seeds.variance(functional, self.means)
-        bias = float(drawn.mean()) - estimate
-        corrected = estimate - bias
-        squared_error = variance.value + bias**2
+        corrected = estimate - sum(biases)
+        squared_error = variance.value + sum(bias**2 for bias in biases)
         return interval.around(corrected, squared_error, variance.degrees, level)
 
     def _of_queries(self, drawn: Float64Array) -> Variance:
