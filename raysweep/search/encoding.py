@@ -14,6 +14,9 @@ from raysweep.errors import InputError
 Params = dict[str, Any]  # a configuration under the names that a sampler knows, such as ``loss=triplet.margin``
 
 
+NUM_CHANGED = 2.0  # values of a configuration that are changed on average, to draw one near it
+
+
 LOG_RATIO = 4.0  # choices among positive numbers whose ends differ by this factor lie on a logarithmic scale
 
 
@@ -30,6 +33,13 @@ class Scale:
         if self.log:
             low, high, at = math.log(low), math.log(high), math.log(at)
         return (at - low) / (high - low) if high > low else 0.0
+
+    def value(self, position: float) -> float:
+        """The number that lies at a position in [0, 1]."""
+        if self.log:
+            low, high = math.log(self.low), math.log(self.high)
+            return math.exp(low + position * (high - low))
+        return self.low + position * (self.high - self.low)
 
 
 @dataclass(frozen=True)
@@ -117,20 +127,20 @@ class RandomSuggester:
         if name in self._given:
             self.params[name] = self._given[name]
         else:
-            self.params[name] = min(max(self._uniform(low, high, log), low), high)
+            drawn = self._number(name, Scale(low, high, log))
+            self.params[name] = min(max(drawn, low), high)
         return float(self.params[name])
 
     def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
         if name in self._given:
             self.params[name] = self._given[name]
         else:  # each whole number stands for the range half a unit around it
-            self.params[name] = min(max(round(self._uniform(low - 0.5, high + 0.5, log)), low), high)
+            drawn = self._number(name, Scale(low - 0.5, high + 0.5, log))
+            self.params[name] = min(max(round(drawn), low), high)
         return int(self.params[name])
 
-    def _uniform(self, low: float, high: float, log: bool) -> float:
-        if log:
-            return math.exp(self._random.uniform(math.log(low), math.log(high)))
-        return float(self._random.uniform(low, high))
+    def _number(self, name: str, scale: Scale) -> float:
+        return scale.value(self._random.random())
 
     def suggest_categorical(self, name: str, choices: Any) -> Any:
         if name in self._given:
@@ -138,3 +148,41 @@ class RandomSuggester:
         else:
             self.params[name] = choices[int(self._random.integers(len(choices)))]
         return self.params[name]
+
+
+class NearbySuggester(RandomSuggester):
+    """A Suggester that gives the values of a known configuration, each changed with the same probability.
+
+    A number moves by a normal step of standard deviation ``size`` on its scale from 0 to 1, turned back at the ends; a
+    choice is drawn anew. So are parameters that the known configuration lacks because they stand under another choice.
+    """
+
+    def __init__(self, random: np.random.Generator, known: Params, size: float) -> None:
+        super().__init__(random)
+        self._known = known
+        self._size = size
+        self._change_probability = NUM_CHANGED / max(len(known), NUM_CHANGED)
+
+    def suggest_categorical(self, name: str, choices: Any) -> Any:
+        if self._stays(name):
+            self.params[name] = self._known[name]
+            return self.params[name]
+        return super().suggest_categorical(name, choices)
+
+    def _number(self, name: str, scale: Scale) -> float:
+        if name not in self._known:
+            return super()._number(name, scale)
+        value = float(self._known[name])
+        if self._stays(name):
+            return value
+        moved = scale(value) + self._size * self._random.normal()
+        return scale.value(_turned_back(moved))
+
+    def _stays(self, name: str) -> bool:
+        return name in self._known and self._random.random() >= self._change_probability
+
+
+def _turned_back(position: float) -> float:
+    """A position outside [0, 1] as far inside the end that it passed."""
+    within = abs(position) % 2
+    return min(within, 2 - within)

@@ -9,7 +9,8 @@ Notation, after Rasmussen and Williams, "Gaussian Processes for Machine Learning
     a           additive variance of an axis; those of all axes add up to ADDITIVE_VARIANCE
     k(x, x')    kernel: prod exp(-w d / 2) + sum a exp(-w d / 2), both over the axes
     f(x)        what a configuration is worth at the smallest budget: f ~ GP(0, k)
-    g(x, r)     its worth after r doublings: f(x) (1 + s r) + c r, where s is the ``slope`` and c ~ N(0, s^2)
+    g(x, r)     its worth after r doublings: f(x) (1 + s r) + h(x) u r + c r, where s is the ``slope`` and c ~ N(0, s^2);
+                h ~ GP(0, k) by itself and u is the ``drift``, so that what is best may change with the budget
     y           what was observed: g(x, r) + the trial's own deviation + noise; each of the two has half of the variance
                 ``noise_variance``, and both rungs of a trial share its deviation
     K           covariance of the observed y, noise included
@@ -36,12 +37,14 @@ from raysweep.metrics.arrays import Float64Array
 ADDITIVE_VARIANCE = 5.0  # prior variance of the sum over single axes; that of their product is 1
 
 
-# Priors: the logarithms of squared length scales and of the two deviations are normal, the additive variances come from
-# gamma variables of this shape, divided by their sum.
+# Priors: the logarithms of squared length scales, of the two deviations and of the drift are normal, the additive
+# variances come from gamma variables of this shape, divided by their sum.
 LOG_SQUARED_LENGTH_MEAN = math.log(4.0)
 LOG_SQUARED_LENGTH_DEVIATION = 1.2
 LOG_DEVIATION_MEAN = math.log(0.5)
 LOG_DEVIATION_DEVIATION = 0.5
+LOG_DRIFT_MEAN = math.log(0.2)
+LOG_DRIFT_DEVIATION = 1.0
 ADDITIVE_SHAPE = 0.5
 
 
@@ -58,16 +61,17 @@ MIN_VARIANCE = 1e-9  # of a prediction; rounding may leave less
 class KernelParams:
     """The parameters of the kernel and of the noise, made from their logarithms.
 
-    ``logs`` (2 * axes + 2,) are the logarithms of the squared length scales (axes,), of the additive variances (axes,)
-    before they are scaled to their sum, of the standard deviation of the noise, and of the slope.
+    ``logs`` (2 * axes + 3,) are the logarithms of the squared length scales (axes,), of the additive variances (axes,)
+    before they are scaled to their sum, of the standard deviation of the noise, of the slope, and of the drift.
     """
 
     def __init__(self, logs: Float64Array) -> None:
-        num_axes = (len(logs) - 2) // 2
+        num_axes = (len(logs) - 3) // 2
         self._logs = logs
         self._log_squared_lengths = logs[:num_axes]
-        self._log_shares = logs[num_axes:-2]
-        self._log_deviations = logs[-2:]
+        self._log_shares = logs[num_axes:-3]
+        self._log_deviations = logs[-3:-1]
+        self._log_drift = float(logs[-1])
 
         self.precisions = np.exp(-self._log_squared_lengths)
         shares = np.exp(self._log_shares)
@@ -76,6 +80,7 @@ class KernelParams:
         log_noise_deviation, log_slope = self._log_deviations
         self.noise_variance = math.exp(2 * log_noise_deviation)
         self.slope = math.exp(log_slope)
+        self.drift = math.exp(self._log_drift)
 
     @cached_property
     def log_prior(self) -> float:
@@ -83,7 +88,8 @@ class KernelParams:
         lengths = (self._log_squared_lengths - LOG_SQUARED_LENGTH_MEAN) / LOG_SQUARED_LENGTH_DEVIATION
         deviations = (self._log_deviations - LOG_DEVIATION_MEAN) / LOG_DEVIATION_DEVIATION
         of_shares = (ADDITIVE_SHAPE * self._log_shares - np.exp(self._log_shares)).sum()
-        of_normals = -0.5 * ((lengths**2).sum() + (deviations**2).sum())
+        drift = (self._log_drift - LOG_DRIFT_MEAN) / LOG_DRIFT_DEVIATION
+        of_normals = -0.5 * ((lengths**2).sum() + (deviations**2).sum() + drift**2)
         return float(of_shares + of_normals)
 
     @classmethod
@@ -92,12 +98,13 @@ class KernelParams:
         log_shares = np.log(np.maximum(random.gamma(ADDITIVE_SHAPE, 1.0, num_axes), TINY))
         log_squared_lengths = random.normal(LOG_SQUARED_LENGTH_MEAN, LOG_SQUARED_LENGTH_DEVIATION, num_axes)
         log_deviations = random.normal(LOG_DEVIATION_MEAN, LOG_DEVIATION_DEVIATION, 2)
-        return cls(np.concatenate([log_squared_lengths, log_shares, log_deviations]))
+        log_drift = random.normal(LOG_DRIFT_MEAN, LOG_DRIFT_DEVIATION, 1)
+        return cls(np.concatenate([log_squared_lengths, log_shares, log_deviations, log_drift]))
 
     def step(self, random: np.random.Generator) -> "KernelParams":
         """A random step of a Metropolis walk, which moves about three in ten of the parameters."""
         lengths = np.full(len(self._logs), 0.7)
-        lengths[-2:] = 0.3
+        lengths[-3:-1] = 0.3
         steps = lengths * random.normal(size=len(lengths))
         moves = random.random(len(lengths)) < 0.3
         return KernelParams(self._logs + steps * moves)
@@ -167,6 +174,8 @@ class Posterior:
         self._training = training
         self._growth = params.slope * training.doublings  # s r, (rows,)
         self._final_growth = params.slope * training.max_doublings  # s r where predictions are for
+        self._drift = params.drift * training.doublings  # u r, (rows,)
+        self._final_drift = params.drift * training.max_doublings
         self._covariance = self._observed_covariance()
         solved = np.linalg.solve(self._covariance, training.values)
         self._alpha = np.asarray(solved, dtype=np.float64)
@@ -198,7 +207,7 @@ class Posterior:
         trial_covariance = kernel(self._training.distances, self.params)
         covariance: Float64Array = trial_covariance[np.ix_(rows, rows)]
         growth_factor = 1 + self._growth
-        covariance *= np.outer(growth_factor, growth_factor)
+        covariance *= np.outer(growth_factor, growth_factor) + np.outer(self._drift, self._drift)
         trace = float(np.trace(covariance))
         jitter = 1e-6 * trace / len(rows)
         covariance += np.outer(self._growth, self._growth)
@@ -221,20 +230,22 @@ class Posterior:
         growth = self._growth[:, None]
         trial_covariance = kernel(queries.from_training, self.params)
         covariance: Float64Array = trial_covariance[self._training.trial_index]
-        covariance *= 1 + growth
-        covariance *= 1 + self._final_growth
+        covariance *= (1 + growth) * (1 + self._final_growth) + self._drift[:, None] * self._final_drift
         covariance += growth * self._final_growth
         return covariance
 
     def _prior_variance(self) -> float:
         """Of g at the largest budget."""
-        growth = self._final_growth
-        return (1 + ADDITIVE_VARIANCE) * (1 + growth) ** 2 + growth**2
+        return (1 + ADDITIVE_VARIANCE) * self._final_factor + self._final_growth**2
+
+    @property
+    def _final_factor(self) -> float:
+        """How much larger k is at the largest budget than at the smallest."""
+        return (1 + self._final_growth) ** 2 + self._final_drift**2
 
     def _pending_prior_covariance(self, queries: Queries) -> Float64Array:
         """Of g at the largest budget, (pending trials, pending trials + candidates)."""
-        growth = self._final_growth
-        return kernel(queries.from_pending, self.params) * (1 + growth) ** 2 + growth**2
+        return kernel(queries.from_pending, self.params) * self._final_factor + self._final_growth**2
 
     def _explained_by_pending(self, covariance: Float64Array) -> Float64Array:
         """What of the variance (candidates,) would go if the pending trials were observed, with their noise.

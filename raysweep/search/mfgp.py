@@ -15,7 +15,7 @@ import numpy as np
 
 from raysweep.config.space import Space
 from raysweep.metrics.arrays import Float64Array
-from raysweep.search.encoding import Params, RandomSuggester, axes
+from raysweep.search.encoding import NearbySuggester, Params, RandomSuggester, axes
 from raysweep.search.gaussian_process import KernelFitter, Queries, TrainingSet, predict
 
 Code = tuple[float, ...]  # a configuration as numbers, one an axis
@@ -35,6 +35,12 @@ POOL_SIZE = 256  # random configurations that compete to be proposed
 NUM_RENEWED = 64  # of them, before each proposal
 
 
+# Copies of the best trials with some values changed, which compete too: random ones alone come near an optimum, not to it.
+NUM_REFINED = 3  # trials
+NUM_COPIES = 24  # of each
+STEP_SIZES = (0.01, 0.3)  # how far a number moves in [0, 1]: a standard deviation between these, drawn for each copy
+
+
 UCB_DEVIATIONS = 0.5  # posterior standard deviations that a candidate may be better by: the upper confidence bound
 
 
@@ -49,6 +55,7 @@ class MultiFidelitySampler:
         self._fitter = KernelFitter(len(self._axes), self._random)
         self._pool: list[tuple[Params, Code]] = []
         self._codes: dict[int, Code] = {}
+        self._params: dict[int, Params] = {}
         self._tried: set[Code] = set()
         self._pending: dict[int, None] = {}  # trials that have neither a rung nor failed
         self._values: dict[int, dict[int, float]] = {}  # by examples seen; empty if the trial failed before it had any
@@ -57,6 +64,7 @@ class MultiFidelitySampler:
         """A trial runs, or ran elsewhere."""
         code = self._code(params)
         self._codes[number] = code
+        self._params[number] = params
         self._tried.add(code)
         self._pending[number] = None
 
@@ -73,10 +81,11 @@ class MultiFidelitySampler:
     def propose(self) -> Params | None:
         """The configuration to try next; None where nothing new is found in the space."""
         self._renew_pool()
-        if not self._pool:
+        candidates = self._pool + self._near_the_best()
+        if not candidates:
             return None
-        best = self._best_of(self._pool_codes())
-        params, _ = self._pool.pop(best)
+        best = self._best_of([code for _, code in candidates])
+        params, _ = candidates[best]
         return params
 
     def complete(self, given: Mapping[str, Any]) -> Params:
@@ -87,11 +96,30 @@ class MultiFidelitySampler:
         best = self._best_of([self._code(params) for params in candidates])
         return candidates[best]
 
+    def _near_the_best(self) -> list[tuple[Params, Code]]:
+        """Copies of the best trials, each with some values changed; none before the model is asked."""
+        if not self._model_is_asked:
+            return []
+        worth = {number: _latest_value(values) for number, values in self._values.items()}
+        smallest, largest = map(math.log, STEP_SIZES)
+        found: dict[Code, Params] = {}
+        for number in heapq.nlargest(NUM_REFINED, worth, key=worth.__getitem__):
+            for _ in range(NUM_COPIES):
+                size = math.exp(self._random.uniform(smallest, largest))
+                suggester = NearbySuggester(self._random, self._params[number], size)
+                self._space.draw(suggester)
+                found[self._code(suggester.params)] = suggester.params
+        known = self._tried.union(self._pool_codes())
+        return [(params, code) for code, params in found.items() if code not in known]
+
+    @property
+    def _model_is_asked(self) -> bool:
+        num_with_rungs = sum(map(bool, self._values.values()))
+        return num_with_rungs >= NUM_STARTUP_TRIALS
+
     def _best_of(self, candidates: list[Code]) -> int:
         """The place of the candidate to try next."""
-        num_with_rungs = sum(map(bool, self._values.values()))
-        model_is_asked = num_with_rungs >= NUM_STARTUP_TRIALS
-        return self._most_promising(candidates) if model_is_asked else self._least_tried(candidates)
+        return self._most_promising(candidates) if self._model_is_asked else self._least_tried(candidates)
 
     def _most_promising(self, candidates: list[Code]) -> int:
         """The place of the highest upper confidence bound at the largest budget seen."""

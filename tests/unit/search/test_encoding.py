@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raysweep.config.space import Choices
-from raysweep.search.encoding import RandomSuggester, axes
+from raysweep.config.space import Choices, Range, Space
+from raysweep.search.encoding import NearbySuggester, RandomSuggester, Scale, axes
 from support.landscape import MIXED as SPACE
 
 
@@ -31,6 +31,39 @@ def test_what_is_drawn_lies_in_the_space(seed: int) -> None:
     drawn = RandomSuggester(np.random.default_rng(seed))
     values = SPACE.draw(drawn)
     assert SPACE.suggest_fixed(values).params == drawn.params
+
+
+@settings(deadline=None)
+@given(st.integers(0, 1000), st.floats(0.001, 3.0))
+def test_what_is_drawn_nearby_lies_in_the_space(seed: int, size: float) -> None:
+    random = np.random.default_rng(seed)
+    known = RandomSuggester(random)
+    SPACE.draw(known)
+    nearby = NearbySuggester(random, known.params, size)
+    values = SPACE.draw(nearby)
+    assert SPACE.suggest_fixed(values).params == nearby.params
+
+
+def test_numbers_nearby_are_so_far_away_as_asked_for() -> None:
+    """Of eight numbers two are changed on average, by steps of the given size on their scale."""
+    space = Space({f"x{axis}": Range(1e-6, 1e-2, log=True, integer=False) for axis in range(8)})
+    scale, random = Scale(1e-6, 1e-2, log=True), np.random.default_rng(0)
+    known = dict.fromkeys(space.parameters, 1e-4)
+    steps = []
+    for _ in range(500):
+        nearby = NearbySuggester(random, known, 0.05)
+        steps += [scale(value) - 0.5 for value in space.draw(nearby).values()]
+    moved = [step for step in steps if step]
+    assert len(moved) / len(steps) == pytest.approx(2 / 8, rel=0.1)
+    assert np.std(moved) == pytest.approx(0.05, rel=0.1)
+
+
+def test_at_an_end_numbers_turn_back() -> None:
+    space = Space({"x": Range(0.0, 1.0, log=False, integer=False)})
+    random = np.random.default_rng(0)
+    drawn = [space.draw(NearbySuggester(random, {"x": 1.0}, 0.1))["x"] for _ in range(200)]
+    assert max(drawn) < 1 and min(drawn) > 0.5
+    assert np.mean(drawn) == pytest.approx(1 - 0.1 * np.sqrt(2 / np.pi), abs=0.02)  # of a half-normal step
 
 
 def test_whole_numbers_are_drawn_evenly() -> None:

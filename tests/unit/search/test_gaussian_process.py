@@ -11,12 +11,12 @@ from raysweep.search.gaussian_process import KernelParams, Posterior, Queries, T
 
 
 def covariance(one: tuple[np.ndarray, float], other: tuple[np.ndarray, float], params: KernelParams) -> float:
-    """Of g at two configurations and doublings, as the legend of the module states it: f(x) (1 + s r) + c r."""
+    """Of g at two configurations and doublings, as the module's legend has it: f(x) (1 + s r) + h(x) u r + c r."""
     (x, r), (y, q) = one, other
     single = [math.exp(-0.5 * w * (a - b) ** 2) for w, a, b in zip(params.precisions, x, y, strict=True)]
     kernel = math.prod(single) + sum(a * k for a, k in zip(params.additive_variances, single, strict=True))
-    s = params.slope
-    return kernel * (1 + s * r) * (1 + s * q) + s * r * s * q
+    s, u = params.slope, params.drift
+    return kernel * ((1 + s * r) * (1 + s * q) + u * r * u * q) + s * r * s * q
 
 
 @settings(max_examples=20, deadline=None)
@@ -34,7 +34,7 @@ def test_predictions_are_those_of_the_joint_normal_distribution(seed: int, num_p
     at = [*((codes[i], r) for i, r in zip(index, doublings, strict=True)), *((x, 2.5) for x in ahead)]
     joint = np.array([[covariance(one, other, params) for other in at] for one in at])
     kernel = 1 + params.additive_variances.sum()  # of a configuration with itself
-    jitter = 1e-6 * np.mean(kernel * (1 + params.slope * doublings) ** 2)
+    jitter = 1e-6 * np.mean(kernel * ((1 + params.slope * doublings) ** 2 + (params.drift * doublings) ** 2))
     joint[:6, :6] += jitter * np.eye(6)
     for i in range(6):
         for j in range(6):
