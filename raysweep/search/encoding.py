@@ -153,18 +153,21 @@ class RandomSuggester:
 class NearbySuggester(RandomSuggester):
     """A Suggester that gives the values of a known configuration, each changed with the same probability.
 
-    A number moves by a normal step of standard deviation ``size`` on its scale from 0 to 1, turned back at the ends; a
-    choice is drawn anew. So are parameters that the known configuration lacks because they stand under another choice.
+    What is ``given`` stays. A number moves by a normal step of standard deviation ``size`` on its scale from 0 to 1, turned
+    back at the ends; a choice is drawn anew. So are parameters that the known configuration lacks because they stand under
+    another choice.
     """
 
-    def __init__(self, random: np.random.Generator, known: Params, size: float) -> None:
-        super().__init__(random)
+    def __init__(
+        self, random: np.random.Generator, known: Params, size: float, given: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(random, given)
         self._known = known
         self._size = size
         self._change_probability = NUM_CHANGED / max(len(known), NUM_CHANGED)
 
     def suggest_categorical(self, name: str, choices: Any) -> Any:
-        if self._stays(name):
+        if name not in self._given and self._stays(name):
             self.params[name] = self._known[name]
             return self.params[name]
         return super().suggest_categorical(name, choices)

@@ -92,12 +92,13 @@ class MultiFidelitySampler:
         """The configuration to try next of those that have the given values, by the sampler's names."""
         drawn = [self._draw(given) for _ in range(NUM_RENEWED)]
         untried = [params for params in drawn if self._code(params) not in self._tried]
-        candidates = untried or drawn
+        near = [params for params, _ in self._near_the_best(given)]
+        candidates = [*untried, *near] or drawn
         best = self._best_of([self._code(params) for params in candidates])
         return candidates[best]
 
-    def _near_the_best(self) -> list[tuple[Params, Code]]:
-        """Copies of the best trials, each with some values changed; none before the model is asked."""
+    def _near_the_best(self, given: Mapping[str, Any] | None = None) -> list[tuple[Params, Code]]:
+        """Copies of the best trials, each with some values changed and with those given; none before the model is asked."""
         if not self._model_is_asked:
             return []
         worth = {number: _latest_value(values) for number, values in self._values.items()}
@@ -106,7 +107,7 @@ class MultiFidelitySampler:
         for number in heapq.nlargest(NUM_REFINED, worth, key=worth.__getitem__):
             for _ in range(NUM_COPIES):
                 size = math.exp(self._random.uniform(smallest, largest))
-                suggester = NearbySuggester(self._random, self._params[number], size)
+                suggester = NearbySuggester(self._random, self._params[number], size, given)
                 self._space.draw(suggester)
                 found[self._code(suggester.params)] = suggester.params
         known = self._tried.union(self._pool_codes())

@@ -44,6 +44,17 @@ def test_what_is_drawn_nearby_lies_in_the_space(seed: int, size: float) -> None:
     assert SPACE.suggest_fixed(values).params == nearby.params
 
 
+@given(st.integers(0, 1000))
+def test_what_is_given_is_never_changed(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    known, wanted = RandomSuggester(random), RandomSuggester(random)
+    SPACE.draw(known)
+    SPACE.draw(wanted)
+    nearby = NearbySuggester(random, known.params, 0.3, wanted.params)
+    SPACE.draw(nearby)
+    assert nearby.params == wanted.params
+
+
 def test_numbers_nearby_are_so_far_away_as_asked_for() -> None:
     """Of eight numbers two are changed on average, by steps of the given size on their scale."""
     space = Space({f"x{axis}": Range(1e-6, 1e-2, log=True, integer=False) for axis in range(8)})

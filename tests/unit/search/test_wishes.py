@@ -1,5 +1,6 @@
 """What a person wants tried, with every sampler: first and in order, within the budget, and restored the same."""
 
+import statistics
 from typing import Any
 
 import pytest
@@ -103,9 +104,11 @@ def test_a_warm_starts_configurations_come_after_and_complete_what_fits() -> Non
     assert FIRST[0] not in [trial.values for trial in trials[1:]]
 
 
-def test_mfgp_completes_a_part_with_what_its_model_promises() -> None:
-    """Among many completions the one of the best learning rate is found about as well as without a wish."""
-    scheduler = make("mfgp", "none", num_trials=30)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_mfgp_completes_a_part_with_what_its_model_promises(seed: int) -> None:
+    """The learning rate is about as good as without a wish. A single proposal may explore, so the middle of five counts."""
+    scheduler = make("mfgp", "none", num_trials=30, seed=seed)
     Player(scheduler, 1).play()
-    proposed = [scheduler.proposer.views[0].complete({"loss": "a"})["learning_rate"] for _ in range(5)]
-    assert all(3e-5 < rate < 3e-4 for rate in proposed), "the landscape peaks at 1e-4"
+    view = scheduler.proposer.views[0]
+    rates = [view.complete({"loss": "a"})["learning_rate"] for _ in range(5)]
+    assert 3e-5 < statistics.median(rates) < 3e-4, "the landscape peaks at 1e-4"
