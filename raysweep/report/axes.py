@@ -32,16 +32,7 @@ class Axis:
     places: FloatArray
     cells: FloatArray
     weights: FloatArray
-
-    def shares(self, lows: FloatArray, highs: FloatArray) -> FloatArray:
-        """How much of the axis lies above each of ``lows`` and up to the one of ``highs``, both (L,) or both without end."""
-        up_to = np.concatenate([[0.0], np.cumsum(self.weights)])
-        shares: FloatArray = up_to[self._num_cells(highs)] - up_to[self._num_cells(lows)]
-        return shares
-
-    def _num_cells(self, ends: FloatArray) -> NDArray[np.int64]:
-        """How many cells there are up to each of the ends."""
-        return np.searchsorted(self.cells, ends, side="right")
+    is_levels: bool  # else a range
 
 
 def axes_of(configs: Sequence[Mapping[str, Any]], names: Sequence[str], seed: int = 0) -> list[Axis]:
@@ -104,7 +95,8 @@ def _levels(name: str, values: Sequence[Any]) -> Axis:
     place_of = {value: float(place) for place, value in enumerate(ordered)}
     places = np.array([place_of[value] for value in values])
     cells = np.arange(len(ordered), dtype=np.float64)
-    return Axis(name, places, cells, np.full(len(ordered), 1 / len(ordered)))
+    weights = np.full(len(ordered), 1 / len(ordered))
+    return Axis(name, places, cells, weights, is_levels=True)
 
 
 def _order(value: Any) -> tuple[bool, bool, float, str]:
@@ -124,7 +116,7 @@ def _range(name: str, values: Sequence[Any]) -> Axis:
     if len(present) < len(values):
         cells = np.append(ABSENT, cells)
         weights = np.append(1 - present_share, weights)
-    return Axis(name, np.array(places), cells, weights)
+    return Axis(name, np.array(places), cells, weights, is_levels=False)
 
 
 def _place(value: float | None, low: float, high: float) -> float:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from raysweep.report.axes import Axis, axes_of
 from raysweep.report.curves import Curve, scores_at_the_end
-from raysweep.report.functional_anova import main_effects
+from raysweep.report.response_surface import main_effects
 from raysweep.report.summary import Summary, TrialSummary
 from raysweep.results.types import Point, RunInfo
 from raysweep.results.views import varied_parameters

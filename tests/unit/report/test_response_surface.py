@@ -1,0 +1,106 @@
+"""The surface that importance is read from, against brute force over a grid, closed forms, and trees."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from raysweep.report import response_surface
+from raysweep.report.axes import axes_of
+from raysweep.report.response_surface import Surface, main_effects
+
+LOSSES = ("contrastive", "softmax", "triplet")
+
+
+def drawn(rng, count):
+    """Configurations of a level, a range in logarithms, one that may be None by itself, and one that comes with a loss."""
+    configs = []
+    for _ in range(count):
+        loss = LOSSES[rng.integers(3)]
+        clip = None if rng.uniform() < 0.3 else rng.uniform(0.5, 2)
+        margin = rng.uniform(0.1, 0.9) if loss == "triplet" else None
+        configs.append({"loss": loss, "rate": 10 ** rng.uniform(-6, -3), "clip": clip, "margin": margin})
+    return configs
+
+
+def test_main_effects_are_those_of_the_surface_itself_over_a_whole_grid():
+    rng = np.random.default_rng(0)
+    axes = axes_of(drawn(rng, 60), ("loss", "rate", "clip"))
+    assert [axis.is_levels for axis in axes] == [True, False, False]
+    scores = 0.1 * axes[0].places + np.sin(3 * axes[1].places) * (axes[2].places < 0) + rng.normal(0, 0.02, 60)
+    surface = Surface(axes, scores)
+    shape = [len(axis.cells) for axis in axes]
+    grid = np.meshgrid(*[axis.cells for axis in axes], indexing="ij")
+    parts = zip(*[np.array_split(each.ravel(), 200) for each in grid], strict=True)
+    means = np.concatenate([surface.at(part) for part in parts])
+    for number, (axis, effect) in enumerate(zip(axes, surface.main_effects(), strict=True)):
+        along = np.moveaxis(means.reshape(shape), number, 0)
+        for other in (*axes[:number], *axes[number + 1 :]):
+            along = np.tensordot(along, other.weights, (1, 0))
+        centre = axis.weights @ along
+        assert effect == pytest.approx(axis.weights @ (along - centre) ** 2, rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_comes_near_the_closed_form_of_sobols_g_function(seed):
+    """Of prod (|4 x_j - 2| + a_j) / (1 + a_j) the variance along x_j alone is 1 / (3 (1 + a_j)^2)."""
+    rng = np.random.default_rng(seed)
+    strengths = np.array([0.5, 1.0, 2.0, 4.0, 9.0])
+    values = rng.uniform(size=(250, 5))
+    scores = ((np.abs(4 * values - 2) + strengths) / (1 + strengths)).prod(axis=1) + rng.normal(0, 0.05, 250)
+    configs = [dict(zip("abcde", row, strict=True)) for row in (1 + values).tolist()]  # no range of a factor of 10
+    found = main_effects(axes_of(configs, "abcde"), scores)
+    expected = 1 / (3 * (1 + strengths) ** 2)
+    np.testing.assert_allclose(found / found.sum(), expected / expected.sum(), atol=0.06)
+    assert np.argsort(-found).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_it_knows_configurations_that_it_has_not_seen_better_than_trees_do():
+    from sklearn.ensemble import GradientBoostingRegressor
+
+    better = 0
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        axes = axes_of(drawn(rng, 300), ("loss", "rate", "clip", "margin"))
+        by_loss = rng.normal(size=3)[axes[0].places.astype(int)]
+        rises = rng.normal(size=3)[axes[0].places.astype(int)]
+        truth = by_loss + (1 + 0.3 * rises) * np.sin(4 * axes[1].places) + 0.5 * (axes[2].places < 0)
+        scores = truth + rng.normal(0, 0.3, 300)
+        seen, unseen = slice(0, 200), slice(200, 300)
+        part = [dataclasses.replace(axis, places=axis.places[seen]) for axis in axes]
+        of_surface = Surface(part, scores[seen]).at([axis.places[unseen] for axis in axes])
+        table = np.column_stack([axis.places for axis in axes])
+        trees = GradientBoostingRegressor(
+            n_estimators=200, learning_rate=0.05, max_depth=4, min_samples_leaf=3, subsample=0.5
+        )
+        of_trees = trees.set_params(random_state=seed).fit(table[seen], scores[seen]).predict(table[unseen])
+        errors = [np.square(found - truth[unseen]).mean() for found in (of_surface, of_trees)]
+        better += errors[0] < 0.7 * errors[1]
+    assert better >= 4
+
+
+def test_of_very_many_configurations_some_are_learned_from(monkeypatch):
+    monkeypatch.setattr(response_surface, "MOST_USED", 300)
+    monkeypatch.setattr(response_surface, "MOST_TRIED", 150)
+    rng = np.random.default_rng(1)
+    values = rng.uniform(1, 2, size=(2000, 3))
+    configs = [dict(zip("abc", row, strict=True)) for row in values.tolist()]
+    scores = values @ [3.0, 2.0, 1.0] + rng.normal(0, 0.1, 2000)
+    found = main_effects(axes_of(configs, "abc"), scores)
+    assert found / found.sum() == pytest.approx([9 / 14, 4 / 14, 1 / 14], abs=0.03)
+    assert main_effects(axes_of(configs, "abc"), scores).tolist() == found.tolist()
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-7])
+def test_scores_without_noise_and_configurations_that_come_twice_are_no_trouble(noise):
+    configs = [dict(zip("ab", pair, strict=True)) for pair in itertools.product(range(4), range(3))] * 4
+    rng = np.random.default_rng(0)
+    scores = np.array([0.1 * each["a"] + 0.05 * each["b"] for each in configs]) + rng.normal(0, noise, len(configs))
+    found = main_effects(axes_of(configs, "ab"), scores)
+    assert found == pytest.approx([0.01 * 15 / 12, 0.0025 * 8 / 12], rel=0.01)
+
+
+def test_scores_that_are_alike_explain_nothing():
+    axes = axes_of([{"a": place} for place in (0.1, 0.2, 0.3, 0.4, 0.55)], "a")
+    assert main_effects(axes, np.full(5, 0.1) + np.array([0, 0, 0, 0, 1e-16])).tolist() == [0]
