@@ -43,6 +43,8 @@ STANDARD_ERRORS = 3.0
 
 BYTES_PER_QUERY = 4  # of one point, at most, before a file is compressed
 
+ARRAYS = ("names", "polarity_values", "polarity", "similarity")  # of a file
+
 NO_ARCHIVE = "it is no whole .npz file of arrays"  # what NumPy says of one may be to unpickle it
 
 UNREADABLE = (
@@ -137,13 +139,14 @@ class PackedScores:
     def read(cls, content: bytes) -> "PackedScores":
         """ValueError says how a file of this content is damaged. Nothing in it is unpickled."""
         try:
-            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-                names = arrays["names"]
-                values, polarity, similarity = (arrays[name] for name in ("polarity_values", "polarity", "similarity"))
-        except KeyError as error:
-            raise ValueError(f"there is no {error.args[0]!r}") from None
+            with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in ARRAYS if name in archive}
         except UNREADABLE:
             raise ValueError(NO_ARCHIVE) from None
+        missing = [name for name in ARRAYS if name not in arrays]
+        if missing:
+            raise ValueError(f"there is no {missing[0]!r}")
+        names, values, polarity, similarity = (arrays[name] for name in ARRAYS)
         found = cls(_names_in(names), values, polarity, similarity)
         found._check()
         return found

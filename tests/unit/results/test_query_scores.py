@@ -1,6 +1,7 @@
 """Per-query scores: which are kept, how exactly they come back, and what is said of damaged files."""
 
 import dataclasses
+import io
 import itertools
 import json
 from collections.abc import Callable
@@ -190,10 +191,18 @@ def objects(content: bytes) -> bytes:
     return dataclasses.replace(packed, similarity=np.array([{}], dtype=object)).content()
 
 
+def without_names(content: bytes) -> bytes:
+    sink = io.BytesIO()
+    with np.load(io.BytesIO(content)) as arrays:
+        np.savez(sink, **{name: arrays[name] for name in arrays if name != "names"})
+    return sink.getvalue()
+
+
 DAMAGES: dict[Callable[[bytes], bytes], str] = {
     cut: "",
     one_bit: "",
     objects: "",
+    without_names: "there is no 'names';",
     other_scores: "its scores of None:None:oracle=0 are not those of the ledger|its scores of .* are not those of the ledger",
     fewer_queries: "it has 899 queries, and dev has 900",
     values_missing: "it has values of P that it does not list",
@@ -205,7 +214,7 @@ def test_a_damaged_file_is_named(damage: Callable[[bytes], bytes], run: Path) ->
     path = run / "scores" / "dev" / "baselines.npz"
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(
-        InputError, match=rf"{path}: is damaged: .*({DAMAGES[damage]}).*; remove it to do without"
+        InputError, match=rf"{path}: is damaged: .*({DAMAGES[damage]}).*remove it to do without"
     ) as error:
         load_query_scores(LocalFolder(run), load(run))
     assert "\n" not in str(error.value)

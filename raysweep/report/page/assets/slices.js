@@ -2,6 +2,8 @@
 
 let sliceMeasure = "objective";
 
+const LABEL_LINE = 13;  // height of a line of names
+
 function beginSlices() {
   const place = unfold("slices-chart");
   if (!place) return;
@@ -63,7 +65,7 @@ function sliceOptions(parameter, number, keyed) {
   const ringed = marks.find((mark) => mark.trial === keyed);
   return {
     animation: false,
-    grid: { left: 44, right: 14, top: 12, bottom: 28 },
+    grid: { left: 44, right: 14, top: 12, bottom: isCategory ? 16 + 2 * LABEL_LINE : 28 },
     tooltip: { ...tipStyle(scheme, tip), confine: false, position: belowChart },
     xAxis: { type, scale: true, data: isCategory ? parameter.values : undefined, ...axis },
     yAxis: { type: "value", scale: true, ...scoreExtent(), ...axisStyle(scheme, "") },
@@ -80,10 +82,12 @@ function belowChart([x], given, shown, mark, { contentSize, viewSize }) {
   return [Math.min(room, Math.max(0, x - contentSize[0] / 2)), viewSize[1]];
 }
 
-/** All of them where they are few, each cut to its room. */
+/** All of them where they are few, each in its room: in two lines where it must, since many differ in their ends only. */
 function categoryLabels(parameter) {
   const isFew = parameter.values.length <= 6;
-  return { interval: isFew ? 0 : "auto", width: Math.max(34, 215 / parameter.values.length), overflow: "truncate" };
+  const width = Math.max(34, 245 / parameter.values.length);
+  const lines = { height: 2 * LABEL_LINE, lineHeight: LABEL_LINE, lineOverflow: "truncate" };
+  return { interval: isFew ? 0 : "auto", width, overflow: "breakAll", ...lines };
 }
 
 /** Of all trials, so that the slices can be compared. */
