@@ -123,17 +123,28 @@ def _noise(front: Front, other: Front) -> tuple[Noise, int]:
 
     With seeds the points are those of configurations, where any has a second run in either run.
     """
-    runs, others = front.runs, other.runs
-    if runs is not None and others is not None and (front.points or other.points):
-        of_seeds = SeedNoise([*runs.replicated(), *others.replicated()])
-        if of_seeds.is_known:
-            first = runs.scored(front.names, front.stored)
-            second = others.scored(other.names, other.stored)
-            trained = Trained([*first, *second], of_seeds)
-            num_first = sum(len(each.scores) for each in first)
-            return noise_of(trained, front.reference, SEED), num_first
+    seeds = _noise_with_seeds(front, other)
+    if seeds is not None:
+        return seeds
     scores = [front.scores, other.scores, front.reference]
-    return Noise.of_queries(np.concatenate(scores), SEED), len(front.points)
+    noise = Noise.of_queries(np.concatenate(scores), SEED)
+    return noise, len(front.points)
+
+
+def _noise_with_seeds(front: Front, other: Front) -> tuple[Noise, int] | None:
+    """None where no configuration has a second run in either, or neither front has a point."""
+    runs, others = front.runs, other.runs
+    has_points = bool(front.points or other.points)
+    if runs is None or others is None or not has_points:
+        return None
+    of_seeds = SeedNoise([*runs.replicated(), *others.replicated()])
+    if not of_seeds.is_known:
+        return None
+    first = runs.scored(front.names, front.stored)
+    second = others.scored(other.names, other.stored)
+    trained = Trained([*first, *second], of_seeds)
+    num_first = sum(len(each.scores) for each in first)
+    return noise_of(trained, front.reference, SEED), num_first
 
 
 def _are_same_queries(one: Float64Array, other: Float64Array) -> bool:

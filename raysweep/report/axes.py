@@ -109,14 +109,14 @@ def _range(name: str, values: Sequence[Any]) -> Axis:
     """The least number at 0, the greatest at 1. None is below, and stands for the share of configurations that have it."""
     present = [value for value in values if value is not None]
     low, high = min(present), max(present)
-    places = [_place(value, low, high) for value in values]
+    places = np.array([_place(value, low, high) for value in values])
     present_share = len(present) / len(values)
     cells = (np.arange(NUM_CELLS) + 0.5) / NUM_CELLS
     weights = np.full(NUM_CELLS, present_share / NUM_CELLS)
     if len(present) < len(values):
         cells = np.append(ABSENT, cells)
         weights = np.append(1 - present_share, weights)
-    return Axis(name, np.array(places), cells, weights, is_levels=False)
+    return Axis(name, places, cells, weights, is_levels=False)
 
 
 def _place(value: float | None, low: float, high: float) -> float:

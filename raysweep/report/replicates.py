@@ -80,8 +80,10 @@ class StoredRuns:
         means = []
         for name, chosen in points.items():
             names = [(runs[index], *name[1:]) for index in chosen]
-            means.append(stacked(stored, names).mean(axis=0))
-        return Scored(configuration, np.stack(means), tuple(tuple(chosen) for chosen in points.values()))
+            scores = stacked(stored, names)
+            means.append(scores.mean(axis=0))
+        chosen_runs = tuple(map(tuple, points.values()))
+        return Scored(configuration, np.stack(means), chosen_runs)
 
 
 def stacked(stored: QueryScores, names: Iterable[PointName]) -> Float64Array:

@@ -58,14 +58,19 @@ class Surface:
     def __init__(self, axes: Sequence[Axis], scores: FloatArray, seed: int = 0) -> None:
         """``scores`` (n,), not all alike, are of the axes' places. Of very many it learns from some, drawn with ``seed``."""
         self._axes = axes
-        self._centre, self._scale = float(scores.mean()), float(scores.std())
+        self._centre = float(scores.mean())
+        self._scale = float(scores.std())
         standardised = (scores - self._centre) / self._scale
         drawn = np.random.default_rng(seed).permutation(len(scores))
-        tried, used = drawn[:MOST_TRIED], drawn[:MOST_USED]
-        self._kernel = _Likelihood(axes, _places(axes, tried), standardised[tried]).likeliest()
+
+        tried = drawn[:MOST_TRIED]
+        likelihood = _Likelihood(axes, _places(axes, tried), standardised[tried])
+        self._kernel = likelihood.likeliest()
+
+        used = drawn[:MOST_USED]
         self._places = _places(axes, used)
-        covariance = self._kernel.between(self._places, self._places)
-        covariance[np.diag_indices_from(covariance)] += self._kernel.noise
+        noise = self._kernel.noise * np.eye(len(used))
+        covariance = self._kernel.between(self._places, self._places) + noise
         self._alpha = np.linalg.solve(covariance, standardised[used])
 
     def at(self, places: Sequence[FloatArray]) -> FloatArray:
@@ -75,17 +80,22 @@ class Surface:
 
     def main_effects(self) -> FloatArray:
         """The variance (d,) along each axis of the mean over all others, each even along its own."""
-        numbered = enumerate(zip(self._axes, self._places, strict=True))
-        factors = [self._kernel.factor(number, axis.cells, places) for number, (axis, places) in numbered]
-        means = np.stack([axis.weights @ factor for axis, factor in zip(self._axes, factors, strict=True)])
+        factors = [self._factor_along(number) for number in range(len(self._axes))]
+        weights = [axis.weights for axis in self._axes]
+        means = np.stack(list(map(np.matmul, weights, factors)))
         effects = []
-        for number, (axis, factor) in enumerate(zip(self._axes, factors, strict=True)):
+        for number, (factor, shares) in enumerate(zip(factors, weights, strict=True)):
             over_others = np.delete(means, number, axis=0).prod(axis=0)
             along = factor @ (over_others * self._alpha)
-            centre = axis.weights @ along
-            effects.append(axis.weights @ (along - centre) ** 2)
+            deviations = along - shares @ along
+            effects.append(shares @ deviations**2)
         scale = self._scale * self._kernel.variance
-        return np.array(effects) * scale**2
+        return scale**2 * np.array(effects)
+
+    def _factor_along(self, number: int) -> FloatArray:
+        """The kernel's factor of one axis, between its cells and what was learned from: (G, n)."""
+        cells = self._axes[number].cells
+        return self._kernel.factor(number, cells, self._places[number])
 
 
 def _places(axes: Sequence[Axis], rows: NDArray[np.int64]) -> list[FloatArray]:
@@ -180,12 +190,15 @@ class _Likelihood:
         pure = kernel.between(self._places, self._places)
         covariance = pure + kernel.noise * np.eye(len(pure))
         inverse = np.linalg.inv(covariance)
-        weights = inverse @ self._scores
         _, log_determinant = np.linalg.slogdet(covariance)
-        from_prior = (logs - self._means) / self._deviations
-        loss = (self._scores @ weights + log_determinant + from_prior @ from_prior) / 2
-        by_covariance = (inverse - np.outer(weights, weights)) / 2
+        alpha = inverse @ self._scores
+        misfit = self._scores @ alpha
+        by_covariance = (inverse - np.outer(alpha, alpha)) / 2
         slopes = self._slopes(kernel, pure, by_covariance)
+
+        from_prior = (logs - self._means) / self._deviations
+        penalty = from_prior @ from_prior
+        loss = (misfit + log_determinant + penalty) / 2
         return float(loss), slopes + from_prior / self._deviations
 
     def _slopes(self, kernel: _Kernel, pure: FloatArray, by_covariance: FloatArray) -> FloatArray:
@@ -194,12 +207,14 @@ class _Likelihood:
         of_variance = of_pure.sum()
         of_noise = (kernel.noise - LEAST_NOISE) * np.trace(by_covariance)
         of_strengths, of_lengths = [], []
-        for number, (strength, places) in enumerate(zip(kernel.strengths, self._places, strict=True)):
+        for number, places in enumerate(self._places):
+            strength = kernel.strengths[number]
             correlation = kernel.correlation(number, places, places)
-            of_factor = of_pure / (1 + strength * correlation)
-            of_correlation = strength * of_factor
-            share = strength / (1 + strength)
-            of_strengths.append((of_correlation * correlation).sum() - share * of_variance)
+            of_correlation = strength * of_pure / (1 + strength * correlation)
+            of_share = strength / (1 + strength) * of_variance
+            of_strength = (of_correlation * correlation).sum()
+            of_strengths.append(of_strength - of_share)
             by_length = kernel.slope_by_log_length(number, places, places)
-            of_lengths.append((of_correlation * by_length).sum())
+            of_length = (of_correlation * by_length).sum()
+            of_lengths.append(of_length)
         return np.array([of_variance, of_noise, *of_strengths, *of_lengths])

@@ -63,12 +63,12 @@ def _draw_front(axis: "Axes", side: Side, split: ScoredSplit, number: int) -> No
     colour = PALETTE[number % len(PALETTE)]
     marker = MARKERS[number % len(MARKERS)]
     points = side.front_on(split)
-    x, y = _xy(_staircase(points))
-    axis.step(x, y, where="post", color=colour, linewidth=1.0, zorder=2)
-    x, y = _xy(points)
-    axis.plot(x, y, label=side.label, color=colour, marker=marker, markersize=4.5, linestyle="none", zorder=3)
-    x, y = _xy(_knees(side, split))
-    axis.scatter(x, y, color=colour, zorder=5, **KNEE)
+    steps = _xy(_staircase(points))
+    axis.step(*steps, where="post", color=colour, linewidth=1.0, zorder=2)
+    members = _xy(points)
+    axis.plot(*members, label=side.label, color=colour, marker=marker, markersize=4.5, linestyle="none", zorder=3)
+    knees = _xy(_knees(side, split))
+    axis.scatter(*knees, color=colour, zorder=5, **KNEE)
 
 
 def _knees(side: Side, split: ScoredSplit) -> list[Point]:

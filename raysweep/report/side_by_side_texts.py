@@ -19,7 +19,8 @@ def run_table(found: SideBySide) -> TextTable:
     """A row a run: its trials, its front, and on each split its hypervolume."""
     columns = ["run", "status", "trials", "front"]
     for split, (polarity, similarity) in found.reference_points.items():
-        columns.append(f"{split} hypervolume above ({show(polarity)}, {show(similarity)})")
+        begin = f"({show(polarity)}, {show(similarity)})"
+        columns.append(f"{split} hypervolume above {begin}")
     rows = []
     for number, side in enumerate(found.sides):
         areas = [by_run[number] for by_run in found.areas.values()]
