@@ -95,6 +95,7 @@ def compare_searches(
     """
     table = read(source, where)
     _warn_of_short_trials(table, source, display)
+    _warn_of_missing_rungs(table, source, display)
     for sampler in settings.samplers:
         _check_sampler(sampler, table, settings.proposals)
     searches = list(settings.searches())
@@ -120,11 +121,21 @@ def compare_searches(
 def _warn_of_short_trials(table: RecordedSweep, source: Path | Folder, display: Display) -> None:
     num_short = sum(len(trial.rungs) < table.num_rungs for trial in table.trials)
     if num_short:
-        name = source if isinstance(source, Path) else source.location
         display.warn(
-            f"{name}: {num_short} of {len(table.trials)} recorded trials have fewer than {table.num_rungs} rungs; a "
-            "search that would have trained them longer cannot"
+            f"{_name(source)}: {num_short} of {len(table.trials)} recorded trials have fewer than {table.num_rungs} "
+            "rungs; a search that would have trained them longer cannot"
         )
+
+
+def _warn_of_missing_rungs(table: RecordedSweep, source: Path | Folder, display: Display) -> None:
+    if table.num_rungs == 1:
+        display.warn(
+            f"{_name(source)}: every trial has one rung, so this compares samplers and not policies of stopping"
+        )
+
+
+def _name(source: Path | Folder) -> str:
+    return str(source) if isinstance(source, Path) else source.location
 
 
 def _check_sampler(sampler: str, table: RecordedSweep, proposals: Aim) -> None:

@@ -71,7 +71,7 @@ def number_column(frame: "pd.DataFrame", column: str) -> "pd.Series[float]":
     is_wrong = ~np.isfinite(numbers.to_numpy())
     if is_wrong.any():
         first = int(np.flatnonzero(is_wrong)[0])
-        raise _in_row(frame.index[first], f"{column} is {frame[column].iloc[first]}, not a finite number")
+        raise in_row(frame.index[first], f"{column} is {frame[column].iloc[first]}, not a finite number")
     return numbers
 
 
@@ -87,7 +87,7 @@ def optional_count_column(frame: "pd.DataFrame", column: str) -> "pd.Series[floa
     is_wrong = (counts % 1 != 0) & counts.notna() | (counts < 1)
     if is_wrong.any():
         row = is_wrong.idxmax()
-        raise _in_row(row, f"{column} is {counts[row]:g}, not a whole number above 0")
+        raise in_row(row, f"{column} is {counts[row]:g}, not a whole number above 0")
     return counts
 
 
@@ -112,7 +112,7 @@ def check_unit(frame: "pd.DataFrame", is_percent: "pd.Series[bool]") -> None:
         )
     if is_percent.any() and not is_percent.all():
         row = is_percent.idxmin()
-        raise _in_row(
+        raise in_row(
             row,
             f"polarity is {frame['polarity'][row]:g}, where other rows have it x100; allowed: all in [0, 1], or all x100",
         )
@@ -122,7 +122,7 @@ def _check_that_nothing_is_negative(points: PointRows) -> None:
     for column in ("polarity", "seconds", *DEVIATIONS):
         if column in points.frame and (points.frame[column] < 0).any():
             row = points.frame[column].idxmin()
-            raise _in_row(row, f"{column} is {points.frame[column][row]:g}, below 0")
+            raise in_row(row, f"{column} is {points.frame[column][row]:g}, below 0")
 
 
 def _check_that_budgets_are_whole(points: PointRows) -> None:
@@ -130,7 +130,7 @@ def _check_that_budgets_are_whole(points: PointRows) -> None:
     is_wrong = (budgets % 1 != 0) | (budgets < 1)
     if is_wrong.any():
         row = is_wrong.idxmax()
-        raise _in_row(row, f"{points.budget} is {budgets[row]:g}, not a whole number above 0")
+        raise in_row(row, f"{points.budget} is {budgets[row]:g}, not a whole number above 0")
 
 
 def _check_that_there_are_parameters(points: PointRows) -> None:
@@ -152,13 +152,13 @@ def _check_values_of_parameters(points: PointRows) -> None:
         for row, value in points.configurations[column].items():
             scalar = plain(value)
             if not isinstance(scalar, bool | int | float | str | None) or scalar in (math.inf, -math.inf):
-                raise _in_row(row, f"{column} is {value!r}; allowed: numbers, words, true and false")
+                raise in_row(row, f"{column} is {value!r}; allowed: numbers, words, true and false")
 
 
 def _check_that_trials_are_named(points: PointRows) -> None:
     is_empty = points.trials.isna()
     if "trial" in points.frame and is_empty.any():
-        raise _in_row(is_empty.idxmax(), "trial is empty")
+        raise in_row(is_empty.idxmax(), "trial is empty")
 
 
 def _check_that_a_trial_has_one_configuration(points: PointRows) -> None:
@@ -168,7 +168,7 @@ def _check_that_a_trial_has_one_configuration(points: PointRows) -> None:
     differs = keys != keys.groupby(points.trials).transform("first")
     if differs.any():
         row = differs.idxmax()
-        raise _in_row(row, f"trial {plain(points.trials[row])} has another configuration than in rows above")
+        raise in_row(row, f"trial {plain(points.trials[row])} has another configuration than in rows above")
 
 
 CHECKS: tuple[Callable[[PointRows], None], ...] = (
@@ -183,6 +183,6 @@ CHECKS: tuple[Callable[[PointRows], None], ...] = (
 """In this order: a later check may rely on what earlier ones found right. Each raises InputError."""
 
 
-def _in_row(row: Any, problem: str) -> InputError:
+def in_row(row: Any, problem: str) -> InputError:
     """``row`` is of the frame's index, which counts from 0; people count from 1."""
     return InputError(f"row {row + 1}: {problem}")

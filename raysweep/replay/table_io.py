@@ -2,7 +2,8 @@
 
 A table has a row for each operating point of each rung: the configuration's columns, one of ``examples_seen``, ``step`` or
 ``epoch`` (the training budget), ``polarity`` and ``similarity``, in [0, 1] or x100; and where known ``trial``, ``kind``,
-``value`` and ``seconds`` (since the trial began). Rows of kind ``reference`` hold the reference encoder's scores.
+``value`` and ``seconds`` (since the trial began). Rows of kind ``reference`` hold the reference encoder's scores. Of a table
+with other columns a file beside it says what they are: :mod:`raysweep.replay.description`.
 """
 
 from collections.abc import Mapping
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Pair
+from raysweep.replay.description import WORST
+from raysweep.replay.description import beside as description_beside
 from raysweep.replay.table import RecordedRung, RecordedSweep, RecordedTrial
 from raysweep.replay.table_checks import (
     BUDGETS,
@@ -43,7 +46,15 @@ def read(path: Path, where: Mapping[str, str] | None = None) -> RecordedSweep:
 
     Raises InputError that names the file and column, and the row where there is one.
     """
-    return from_frame(read_frame(path), str(path), where)
+    frame = read_frame(path)
+    description = description_beside(path)
+    if description is None:
+        return from_frame(frame, str(path), where)
+    try:
+        described = description.applied(frame.reset_index(drop=True))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return from_frame(described, str(path), where, WORST)
 
 
 def read_frame(path: Path) -> "pd.DataFrame":
@@ -84,15 +95,20 @@ def _check_size(path: Path) -> None:
         raise InputError(f"{path}: is too large; allowed: tables of fewer than {MAX_BYTES:,} bytes, decompressed")
 
 
-def from_frame(frame: "pd.DataFrame", name: str, where: Mapping[str, str] | None = None) -> RecordedSweep:
-    """The table that a frame holds; ``name`` is for errors. See :func:`read`."""
+def from_frame(
+    frame: "pd.DataFrame", name: str, where: Mapping[str, str] | None = None, begin: Pair | None = None
+) -> RecordedSweep:
+    """The table that a frame holds; ``name`` is for errors. See :func:`read`.
+
+    Hypervolumes begin at ``begin``: if not given, at P and half the S of the reference, or at the worst recorded scores.
+    """
     try:
-        return _recorded_sweep(frame.reset_index(drop=True), where or {})
+        return _recorded_sweep(frame.reset_index(drop=True), where or {}, begin)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
 
 
-def _recorded_sweep(frame: "pd.DataFrame", where: Mapping[str, str]) -> RecordedSweep:
+def _recorded_sweep(frame: "pd.DataFrame", where: Mapping[str, str], begin: Pair | None) -> RecordedSweep:
     check_columns(frame)
     frame = _on_dev(frame)
     for column, wanted in where.items():
@@ -103,7 +119,7 @@ def _recorded_sweep(frame: "pd.DataFrame", where: Mapping[str, str]) -> Recorded
     for check in CHECKS:
         check(points)
     reference = _reference_scores(frame[is_reference])
-    table = RecordedSweep(_trials(points), _reference_point(points, reference), reference)
+    table = RecordedSweep(_trials(points), begin or _reference_point(points, reference), reference)
     _check_that_it_can_be_searched(table)
     return table
 
@@ -203,7 +219,7 @@ def _check_that_it_can_be_searched(table: RecordedSweep) -> None:
     table.space  # noqa: B018 (InputError where the configurations make no space)
     if not table.area:
         polarity, similarity = table.reference_point
-        origin = "P and half the S of its reference" if table.reference else "the worst that is recorded"
+        origin = "P and half the S of its reference" if table.reference else "the worst that is recorded or allowed"
         raise InputError(
             f"no point lies above P {polarity:g} and S {similarity:g}, {origin}, so searches cannot be told apart"
         )

@@ -1,0 +1,120 @@
+"""What the columns of a table from elsewhere are: which two metrics are P and S, what was spent, what was searched.
+
+The file ``NAME.table.yaml`` beside ``NAME.csv``, ``NAME.tsv`` or ``NAME.parquet``::
+
+    polarity: {column: val_acc, direction: maximize, range: [0.55, 0.97]}
+    similarity: {column: train_time, direction: minimize, range: [0.4, 310.0], log: true}
+    budget: epoch        # whole numbers; without it a trial has one rung, and searches are compared by their proposals alone
+    cost: train_time     # seconds since the trial began, which simulated workers take; without it the budget
+    parameters: [depth, width]    # without it every other column but trial, kind, value and split
+
+Both metrics are brought to [0, 1]: 0 at the worse end of the range and 1 at the better one. Hypervolumes begin at (0, 0).
+"""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from raysweep.config.document import Document, KeyPath
+from raysweep.config.strict import Frozen, explain
+from raysweep.metrics.objective import Pair
+from raysweep.replay.table_checks import MEASURED, check_column, in_row, number_column
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SUFFIX = ".table.yaml"
+
+WORST: Pair = (0.0, 0.0)  # P and S at the worse ends of their ranges
+
+KEPT = ("trial", "kind", "value", "split")  # columns of points that keep their meaning, where they are there
+
+ONLY_RUNG = 1  # the budget of every trial where none is recorded
+
+
+class MetricDescription(Frozen):
+    """A column that stands for P or for S."""
+
+    column: str = Field(description="the metric's column")
+    direction: Literal["maximize", "minimize"] = Field(description="which end of the range is the better one")
+    range: list[float] = Field(min_length=2, max_length=2, description="the least and the greatest value")
+    log: bool = Field(False, description="whether its logarithm is brought to [0, 1]")
+
+    @model_validator(mode="after")
+    def _check_range(self) -> "MetricDescription":
+        low, high = self.range
+        if low >= high:
+            raise ValueError(f"range is from {low:g} to {high:g}; its first number must be below its second")
+        if self.log and low <= 0:
+            raise ValueError(
+                f"range begins at {low:g}, which has no logarithm; allowed: log: false, or a range above 0"
+            )
+        return self
+
+    def scores(self, frame: "pd.DataFrame") -> "pd.Series[float]":
+        """The metric in [0, 1], 1 at the better end. InputError for a cell that is no number or not in the range."""
+        values = number_column(frame, self.column)
+        low, high = self.range
+        is_outside = (values < low) | (values > high)
+        if is_outside.any():
+            row = is_outside.idxmax()
+            raise in_row(row, f"{self.column} is {values[row]:g}, not from {low:g} to {high:g}, its range")
+        if self.log:
+            values = values.map(math.log)
+            low, high = math.log(low), math.log(high)
+        shares = ((values - low) / (high - low)).clip(0.0, 1.0)  # rounding may leave the interval
+        return shares if self.direction == "maximize" else 1 - shares
+
+
+class TableDescription(Frozen):
+    """What the columns of a table are."""
+
+    polarity: MetricDescription
+    similarity: MetricDescription
+    budget: str | None = Field(None, description="column of the training budget")
+    cost: str | None = Field(None, description="column of the seconds since the trial began")
+    parameters: list[str] | None = Field(None, min_length=1, description="columns of the configuration")
+
+    def applied(self, frame: "pd.DataFrame") -> "pd.DataFrame":
+        """The columns that :mod:`raysweep.replay.table_io` reads, made of the table's own. InputError names row, column."""
+        for column in self._named():
+            check_column(frame, column)
+        names = self._parameters(frame)
+        kept = [name for name in KEPT if name in frame and name not in names]
+        # Our own tables use some names otherwise, such as width.
+        renamed = {name: f"{name}_" for name in names if name in MEASURED}
+        made = frame[[*names, *kept]].rename(columns=renamed)
+        made["step"] = ONLY_RUNG if self.budget is None else frame[self.budget]
+        if self.cost is not None:
+            made["seconds"] = number_column(frame, self.cost)
+        made["polarity"] = self.polarity.scores(frame)
+        made["similarity"] = self.similarity.scores(frame)
+        return made
+
+    def _named(self) -> list[str]:
+        """The columns that the description names."""
+        optional = [name for name in (self.budget, self.cost) if name is not None]
+        return [self.polarity.column, self.similarity.column, *optional, *(self.parameters or [])]
+
+    def _parameters(self, frame: "pd.DataFrame") -> list[str]:
+        if self.parameters is not None:
+            return self.parameters
+        named = self._named()
+        return [name for name in frame.columns if name not in named and name not in KEPT]
+
+
+def beside(table: Path) -> TableDescription | None:
+    """The description of a table, None where there is none. InputError names file, line, key and what is allowed."""
+    path = table.with_name(table.stem + SUFFIX)
+    if not path.exists():
+        return None
+    document = Document.read(path)
+    try:
+        return TableDescription.model_validate(document.values)
+    except ValidationError as error:
+        # Unknown keys first: a misspelt key is also a missing one, and the misspelling is the cause.
+        first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+        keys: KeyPath = tuple(first["loc"])
+        raise document.error(keys, explain(dict(first), keys, TableDescription)) from None
