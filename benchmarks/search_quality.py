@@ -1,58 +1,61 @@
-"""How much training a search needs for the front: raysweep's against other libraries, on recorded sweeps.
+"""How fast searches come to the front: raysweep's against other libraries, on recorded sweeps.
 
-A recorded sweep holds what every configuration scored at every rung, so a search of it needs no training. Counted is the
-training budget spent, rungs of stopped trials included, until the hypervolume of all points seen reaches 95% of the whole
-table's: the median over seeds, with 1 and with 8 simulated workers. ``never`` is a search that had stopped too much.
+A recorded sweep holds what every configuration scored at every rung, so a search of it needs no training. What counts is
+the training budget spent, rungs of stopped trials included, and the share of the table's hypervolume that is still missing,
+the regret: the area under its curve over all that the table cost, and the budgets at which 90, 95 and 99% are reached.
 
-Everybody has the same tables, space and seeds, and may propose as many trials as the table has. A proposal stands for the
-nearest recorded configuration that none has stood for yet (:class:`raysweep.replay.table.FreeTrials`), and whoever proposed
-it is told which. Peers that take one (P, S) a rung are given the rung's best point under 0.5 P + 0.5 S; what counts are
-all points of all rungs, for everyone.
-
-The peers: Optuna with two objectives and no stopping; Ray Tune's OptunaSearch with its ASHAScheduler on 0.5 P + 0.5 S;
-Syne Tune's MOASHA on P and S; the recorded configurations run whole, in random order and sorted. Reduction factors in
-brackets are the libraries' own defaults, and 2 stands beside them: the best peer is the best row of each table and number
-of workers. MOASHA's rows named ``ranks`` mend a slip in how Syne Tune 0.16.0 orders trials. ``random`` and ``grid`` name
+Everybody has the same tables and space, and may propose as many trials as the table has. A proposal stands for the nearest
+recorded configuration that none has stood for yet (:class:`raysweep.replay.table.FreeTrials`), and whoever proposed it is
+told which. Who the peers are and what they are told says :mod:`benchmarks.search_peers`. ``random`` and ``grid`` name
 recorded configurations, so they follow how densely the table covers the space; all others draw from the space itself.
 
-``--quick`` takes the first two tables, and on a large one leaves out raysweep's other samplers and MOASHA as it comes.
+Each row plays 50 seeds with 1 and with 8 simulated workers. Peers that take more than 0.2 s a proposal play 10 seeds with 1
+worker. ``ratio`` is the geometric mean, over the tables that count, of the best peer's mean area over that of raysweep's
+default, with 1 or with 8 workers, whichever is less; the best peer is that of each table and number of workers. A table
+counts if five configurations or more come within a tenth of the best one's hypervolume and none has more than 90% of the
+table's alone. Where no table counts, all are taken, and that is said.
+
+``--quick`` takes the first two tables, few seeds and no slow peers.
 """
 
 import argparse
-import dataclasses
 import math
-import os
-import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import measure, search_peers
+from benchmarks import measure, regret
+from benchmarks.recorded import Recorded, located
+from benchmarks.regret import SHARES, Areas, Interval, Ratio
+from benchmarks.search_cells import Cell, Kept, Played
+from benchmarks.search_peers import registry
 from raysweep.errors import InputError
-from raysweep.replay.simulator import budget_to, replay
-from raysweep.replay.table import RecordedSweep
-from raysweep.replay.table_io import read
 
 WORKERS = (1, 8)
-PUBLISHED = ("minilm-6", "e5-small", "gte-small", "gte-base")  # the models of the published table
+SLOW_WORKERS = (1,)
 QUICK_TABLES = 2
-LARGE = 100  # configurations
-FILES = ("*.parquet", "*.csv")
+QUICK_SEEDS = 3
+RESAMPLING_SEED = 0
 
 
 def main() -> None:
     arguments = _arguments()
     found = measure.machine()
     try:
-        names = arguments.tables or _there()[: QUICK_TABLES if arguments.quick else None]
+        names = arguments.tables or located()[: QUICK_TABLES if arguments.quick else None]
         tables = [Recorded.of(name) for name in names]
     except InputError as error:
         raise SystemExit(f"error: {error}") from None
-    figures = _run(arguments, tables)
+    plan = Plan(tables, _chosen(arguments), arguments.seeds, leave_out_slow=arguments.quick)
+    kept = Kept(arguments.keep)
+    _play(plan, kept, arguments.processes)
+    figures = report(plan, kept)
     measure.finish("search_quality", figures, found, arguments.json)
 
 
@@ -65,196 +68,316 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="few seeds, peers and tables; under a minute on two cores")
     parser.add_argument("--json", action="store_true", help="print every figure as one JSON object on the last line")
     parser.add_argument(
-        "--table",
-        action="append",
-        dest="tables",
+        "--tables",
+        nargs="+",
         metavar="FILE[:column=value]",
-        help="a recorded sweep, of its rows those with this value; in place of those in benchmarks/ and the published one",
+        help="recorded sweeps, of their rows those with this value; in place of those in benchmarks/ and the published one",
     )
-    parser.add_argument("--seeds", type=int, help="of each peer that draws; 50, with --quick 5")
-    parser.add_argument("--share", type=float, default=0.95, help="of the table's hypervolume that is to be reached")
+    parser.add_argument("--seeds", type=int, help=f"of each row that draws, at most; 50, with --quick {QUICK_SEEDS}")
+    parser.add_argument("--rows", nargs="+", metavar="TEXT", help="only rows whose names contain one of these")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="where finished searches are kept, and taken from")
+    parser.add_argument("--processes", type=int, default=1, help="searches played at the same time")
     arguments = parser.parse_args()
     if arguments.seeds is None:
-        arguments.seeds = 5 if arguments.quick else 50
-    if arguments.seeds < 1 or not 0 < arguments.share <= 1:
-        parser.error(f"--seeds is {arguments.seeds}, at least 1; --share is {arguments.share}, in (0, 1]")
+        arguments.seeds = QUICK_SEEDS if arguments.quick else registry.MANY_SEEDS
+    if arguments.seeds < 1 or arguments.processes < 1:
+        parser.error(f"--seeds is {arguments.seeds} and --processes {arguments.processes}; both are at least 1")
     return arguments
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """A table by name."""
+def _chosen(arguments: argparse.Namespace) -> list[registry.Entry]:
+    """The default and ``random``, which everything is compared with, and the rows asked for."""
+    entries = registry.entries()
+    if arguments.rows is None:
+        return entries
+    asked = [entry for entry in entries if any(text in entry.name for text in arguments.rows)]
+    if not asked:
+        raise SystemExit(f"error: --rows: no row contains {' or '.join(arguments.rows)}; there are\n" + _names(entries))
+    return [entry for entry in entries if entry in asked or entry in (entries[0], _base(entries))]
 
-    name: str
-    table: RecordedSweep
+
+def _names(entries: Sequence[registry.Entry]) -> str:
+    return "\n".join(f"  {entry.name}" for entry in entries)
+
+
+def _base(entries: Sequence[registry.Entry]) -> registry.Entry:
+    return next(entry for entry in entries if entry.name == "random")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which searches are played. The first entry is raysweep's default."""
+
+    tables: Sequence[Recorded]
+    entries: Sequence[registry.Entry]
+    num_seeds: int
+    leave_out_slow: bool = False
+
+    def played_entries(self) -> list[registry.Entry]:
+        return [entry for entry in self.entries if not self.missing(entry)]
+
+    def missing(self, entry: registry.Entry) -> str:
+        """Why a row is not played; empty where it is."""
+        if entry.missing:
+            return entry.missing
+        return "left out, for it is slow" if entry.is_slow and self.leave_out_slow else ""
+
+    def seeds(self, entry: registry.Entry) -> range:
+        if not entry.is_seeded:
+            return range(1)
+        most = registry.FEW_SEEDS if entry.is_slow else registry.MANY_SEEDS
+        return range(min(self.num_seeds, most))
+
+    def cells(self) -> Iterator[Cell]:
+        """Fast rows first, so that a run that is cut short has them for all tables."""
+        for entry in sorted(self.played_entries(), key=lambda entry: entry.is_slow):
+            for recorded in self.tables:
+                for num_workers in workers_of(entry):
+                    yield from self.row(recorded, entry, num_workers)
+
+    def row(self, recorded: Recorded, entry: registry.Entry, num_workers: int) -> list[Cell]:
+        return [Cell(recorded, entry, num_workers, seed) for seed in self.seeds(entry)]
+
+
+def workers_of(entry: registry.Entry) -> tuple[int, ...]:
+    return SLOW_WORKERS if entry.is_slow else WORKERS
+
+
+def _play(plan: Plan, kept: Kept, num_processes: int) -> None:
+    """Play what is not kept yet."""
+    waiting = [cell for cell in plan.cells() if cell not in kept]
+    note = _Progress(len(waiting))
+    if num_processes == 1:
+        for cell in waiting:
+            kept.add(cell, cell.play())
+            note.finished(cell)
+        return
+    with ProcessPoolExecutor(num_processes, mp_context=get_context("fork")) as pool:
+        _WAITING[:] = waiting  # entries hold functions, which no pickle takes; a forked process has them
+        for index, played in enumerate(pool.map(_play_waiting, range(len(waiting)))):
+            kept.add(waiting[index], played)
+            note.finished(waiting[index])
+
+
+_WAITING: list[Cell] = []
+
+
+def _play_waiting(index: int) -> Played:
+    return _WAITING[index].play()
+
+
+class _Progress:
+    """A line on standard error for each row of each table, since a full run takes hours."""
+
+    def __init__(self, num_cells: int) -> None:
+        self._num_cells, self._num_finished, self._last = num_cells, 0, ("", "")
+
+    def finished(self, cell: Cell) -> None:
+        self._num_finished += 1
+        row = cell.entry.name, cell.recorded.name
+        if row != self._last:
+            print(f"  {self._num_finished}/{self._num_cells} {row[0]} on {row[1]}", file=sys.stderr, flush=True)
+        self._last = row
+
+
+def report(plan: Plan, kept: Kept) -> dict[str, Any]:
+    """Print what was found, table by table and over all; the figures, for JSON."""
+    _print_heading(plan)
+    tables = [TableResults.of(plan, kept, recorded) for recorded in plan.tables]
+    for results in tables:
+        results.show()
+    return _conclude(plan, kept, tables)
+
+
+def _print_heading(plan: Plan) -> None:
+    print(f"area under the regret curve, in % of the table's budget: means over {plan.num_seeds} seeds, 95% intervals;")
+    print("and medians of the budgets at which 90, 95 and 99% of the hypervolume are reached")
+    for entry in plan.entries:
+        if reason := plan.missing(entry):
+            print(f"no row: {entry.name}: {reason}")
+    if slow := [entry.name for entry in plan.played_entries() if entry.is_slow]:
+        print(
+            f"{registry.FEW_SEEDS} seeds at most and 1 worker, since a proposal takes more than 0.2 s: {'; '.join(slow)}"
+        )
+
+
+@dataclass(frozen=True)
+class TableResults:
+    """What was played on one table: by number of workers and row, one result for each seed."""
+
+    recorded: Recorded
+    played: dict[int, dict[str, list[Played]]]
+    outside: list[str]
+    default: str
 
     @classmethod
-    def of(cls, argument: str) -> "Recorded":
-        """Of FILE or FILE:column=value."""
-        file, _, where = argument.rpartition(":") if "=" in argument.rpartition(":")[2] else (argument, "", "")
-        column, _, value = where.partition("=")
-        table = read(Path(file), {column: value} if where else None)
-        return cls(Path(file).stem + (f" {value}" if where else ""), table)
+    def of(cls, plan: Plan, kept: Kept, recorded: Recorded) -> "TableResults":
+        played: dict[int, dict[str, list[Played]]] = {}
+        for num_workers in WORKERS:
+            rows = [entry for entry in plan.played_entries() if num_workers in workers_of(entry)]
+            played[num_workers] = {
+                entry.name: [kept[cell] for cell in plan.row(recorded, entry, num_workers)] for entry in rows
+            }
+        outside = [entry.name for entry in plan.played_entries() if entry.kind == "outside"]
+        return cls(recorded, played, outside, plan.entries[0].name)
 
+    def areas(self, num_workers: int) -> Areas:
+        return {name: [each.curve.area for each in row] for name, row in self.played[num_workers].items()}
 
-def _there() -> list[str]:
-    """The recorded sweeps that are there, larger ones of ours first; says which are not."""
-    folder = Path(__file__).parent
-    found = [str(path) for pattern in FILES for path in sorted(folder.glob(pattern))]
-    if not found:
-        print(f"no recorded sweep in {folder.name}/ ({', '.join(FILES)}): the published tables only")
-    given = os.environ.get("RAYSWEEP_DATA_DIR")
-    data = Path(given) if given else measure.ROOT.parent / "shared" / "data"
-    published = data / "replay" / "sst2_published_epochs.csv"
-    if published.is_file():
-        found += [f"{published}:model={model}" for model in PUBLISHED]
-    else:
-        print(f"no published tables: there is no {published}")
-    if not found:
-        raise InputError("no recorded sweep; give one with --table FILE")
-    return found
+    def peers(self, num_workers: int) -> list[str]:
+        return [name for name in self.outside if name in self.played[num_workers]]
 
+    def best_peer(self, num_workers: int) -> str:
+        return regret.best_of(self.areas(num_workers), self.peers(num_workers))
 
-@dataclass
-class Row:
-    """A peer's budgets on one table, by number of workers: one for each seed. Without any, ``missing`` says why."""
+    def ratio(self, num_workers: int) -> Ratio:
+        return regret.ratio(self.areas(num_workers), self.default, self.peers(num_workers), RESAMPLING_SEED)
 
-    peer: search_peers.Entry
-    budgets: dict[int, list[float]]
-    missing: str = ""
+    def worse_than_random(self, num_workers: int) -> bool:
+        areas = self.areas(num_workers)
+        return float(np.mean(areas[self.default])) > float(np.mean(areas["random"]))
 
-    def median(self, workers: int) -> float:
-        return statistics.median(self.budgets[workers])
-
-    def quartiles(self, workers: int) -> tuple[float, float]:
-        low, high = np.quantile(self.budgets[workers], [0.25, 0.75], method="inverted_cdf")  # no inf - inf
-        return float(low), float(high)
-
-
-def _run(arguments: argparse.Namespace, tables: Sequence[Recorded]) -> dict[str, Any]:
-    peers = search_peers.entries()
-    print(
-        f"training budget until {arguments.share:.0%} of the table's hypervolume; medians over {arguments.seeds} seeds, "
-        "quartiles, and how much more random spends"
-    )
-    figures: dict[str, Any] = {}
-    for recorded in tables:
-        table = recorded.table
-        num_points = sum(len(rung.points) for trial in table.trials for rung in trial.rungs)
+    def show(self) -> None:
+        table = self.recorded.table
+        rungs = f"{table.num_rungs} rungs" if table.num_rungs > 1 else "1 rung, so only samplers are compared"
         print(
-            f"\n{recorded.name}: {len(table.trials)} configurations of up to {table.num_rungs} rungs, {num_points} points; "
-            f"all of it costs {_number(table.whole_budget)}",
+            f"\n{self.recorded.name}: {len(table.trials)} configurations, {rungs}; "
+            f"all of it costs {_number(table.whole_budget)}\n{self.recorded.criterion}",
             flush=True,
         )
-        rows = [_row(table, peer, arguments) for peer in peers]
-        print(_shown(rows))
-        figures[recorded.name] = _compared(rows) | {"whole_budget": table.whole_budget}
-    return _concluded(arguments, figures)
+        for num_workers in WORKERS:
+            workers = f"{num_workers} worker{'s' * (num_workers > 1)}"
+            header = [workers, "area", "interval", *(f"to {share:.0%}" for share in SHARES), "s/proposal"]
+            rows = sorted(self.played[num_workers].items(), key=lambda row: _mean_area(row[1]))
+            print(measure.table(header, [[name, *_cells(row)] for name, row in rows]))
+            if self.peers(num_workers):
+                found = self.ratio(num_workers)
+                print(
+                    f"default over the best peer ({self.best_peer(num_workers)}): {found.value:.2f} {_range(found.interval)}"
+                )
 
-
-def _row(table: RecordedSweep, peer: search_peers.Entry, arguments: argparse.Namespace) -> Row:
-    budgets: dict[int, list[float]] = {workers: [] for workers in WORKERS}
-    print(f"  {peer.name}", file=sys.stderr, flush=True)  # the table comes when all have run
-    if peer.make is None:
-        return Row(peer, budgets, "not installed")
-    if peer.slow and arguments.quick and len(table.trials) > LARGE:
-        return Row(peer, budgets, "left out")
-    for workers in WORKERS:
-        for seed in range(arguments.seeds if peer.seeded else 1):
-            search_peers.seed_globals(seed)
-            steps = replay(table, peer.make(table, seed), workers)
-            budgets[workers].append(budget_to(arguments.share, table, steps))
-    return Row(peer, budgets)
-
-
-def _shown(rows: Sequence[Row]) -> str:
-    base = next(row for row in rows if row.peer.name == "random")
-    header = ["peer"]
-    for workers in WORKERS:
-        header += [f"{workers} worker{'s' * (workers > 1)}", "quartiles", "random over it"]
-    shown = []
-    for row in rows:
-        cells = [row.peer.name]
-        for workers in WORKERS:
-            if row.missing:
-                cells += [row.missing, "", ""]
-                continue
-            low, high = row.quartiles(workers)
-            cells += [_number(row.median(workers)), f"{_number(low)} to {_number(high)}"]
-            cells.append(f"{_over(base.median(workers), row.median(workers)):.2f}")
-        shown.append(cells)
-    return measure.table(header, shown)
-
-
-def _compared(rows: Sequence[Row]) -> dict[str, Any]:
-    """The default against the best outside peer and against random; prints the ratios."""
-    default, base = rows[0], next(row for row in rows if row.peer.name == "random")
-    outside = [row for row in rows if row.peer.outside and not row.missing]
-    ratios, best = {}, {}
-    for workers in WORKERS:
-        peer = min(outside, key=lambda row: row.median(workers))
-        ratios[workers], best[workers] = _over(peer.median(workers), default.median(workers)), peer.peer.name
-        print(
-            f"ratio with {workers} worker{'s' * (workers > 1)}: {ratios[workers]:.2f} "
-            f"({peer.peer.name}: {_number(peer.median(workers))}, raysweep's default: {_number(default.median(workers))})"
-        )
-    return {
-        "ratio": min(ratios.values()),
-        "ratio_by_workers": ratios,
-        "best_peer_by_workers": best,
-        "worse_than_random_with": [w for w in WORKERS if default.median(w) > base.median(w)],
-        "missing": {row.peer.name: row.missing for row in rows if row.missing},
-        "rows": {row.peer.name: _figures(row) for row in rows if not row.missing},
-    }
-
-
-def _figures(row: Row) -> dict[str, Any]:
-    """A row for JSON, where what is never reached is null."""
-    return {
-        str(workers): {
-            "median": _finite(row.median(workers)),
-            "quartiles": [_finite(value) for value in row.quartiles(workers)],
-            "budgets": [_finite(value) for value in row.budgets[workers]],
+    def figures(self) -> dict[str, Any]:
+        criterion = self.recorded.criterion
+        return {
+            "configurations": len(self.recorded.table.trials),
+            "whole_budget": self.recorded.table.whole_budget,
+            "near_best": criterion.num_near_best,
+            "greatest_alone": criterion.greatest_alone,
+            "counts": criterion.is_met,
+            "workers": {str(workers): self._figures(workers) for workers in WORKERS},
         }
-        for workers in WORKERS
+
+    def _figures(self, num_workers: int) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "worse_than_random": self.worse_than_random(num_workers),
+            "rows": {name: _row_figures(row) for name, row in self.played[num_workers].items()},
+        }
+        if self.peers(num_workers):
+            compared = self.ratio(num_workers)
+            found |= {
+                "best_peer": self.best_peer(num_workers),
+                "default_over_best_peer": compared.value,
+                "default_over_best_peer_interval": compared.interval,
+            }
+        return found
+
+
+def _mean_area(row: Sequence[Played]) -> float:
+    return float(np.mean([each.curve.area for each in row]))
+
+
+def _cells(row: Sequence[Played]) -> list[str]:
+    areas = [each.curve.area for each in row]
+    low, high = regret.mean_interval(areas, RESAMPLING_SEED)
+    cells = [f"{100 * float(np.mean(areas)):.2f}", f"{100 * low:.2f} to {100 * high:.2f}"]
+    for index in range(len(SHARES)):
+        cells.append(_number(regret.median([each.curve.budgets[index] for each in row])))
+    seconds = float(np.mean([each.proposal_seconds for each in row]))
+    return [*cells, f"{seconds:.3f}"]
+
+
+def _row_figures(row: Sequence[Played]) -> dict[str, Any]:
+    areas = [each.curve.area for each in row]
+    figures: dict[str, Any] = {
+        "seeds": len(row),
+        "area": float(np.mean(areas)),
+        "area_interval": regret.mean_interval(areas, RESAMPLING_SEED),
+        "proposal_seconds": float(np.mean([each.proposal_seconds for each in row])),
     }
+    for index, share in enumerate(SHARES):
+        budgets = [each.curve.budgets[index] for each in row]
+        ends = regret.median_interval(budgets, RESAMPLING_SEED)
+        figures[f"budget_to_{share:.0%}"] = _finite(regret.median(budgets))
+        figures[f"budget_to_{share:.0%}_interval"] = [_finite(end) for end in ends]
+    return figures
 
 
-def _concluded(arguments: argparse.Namespace, figures: dict[str, Any]) -> dict[str, Any]:
-    name, first = next(iter(figures.items()))
+def _conclude(plan: Plan, kept: Kept, tables: Sequence[TableResults]) -> dict[str, Any]:
+    counted = [results for results in tables if results.recorded.criterion.is_met]
+    if not counted:
+        print("\nno table counts, so what follows is over all of them and bears no claim")
+    taken = counted or tables
+    _print_slow_ones(plan, kept)
     worse = [
-        f"{table} with {' and '.join(map(str, compared['worse_than_random_with']))}"
-        for table, compared in figures.items()
-        if compared["worse_than_random_with"]
+        f"{results.recorded.name} with {workers}"
+        for results in tables
+        for workers in WORKERS
+        if results.worse_than_random(workers)
     ]
-    print(f"\nraysweep's default against random: {'worse on ' + ', '.join(worse) if worse else 'never worse'}")
-    if len(figures) > 1:
-        each = ", ".join(f"{table} {compared['ratio']:.2f}" for table, compared in figures.items())
-        print(f"ratio on each table: {each}")
-    print(
-        f"ratio: {first['ratio']:.2f} (best peer's budget over raysweep's default's on {name}, the smaller of the two)"
-    )
-    for compared in figures.values():
-        compared["ratio"] = _finite(compared["ratio"])
-        compared["ratio_by_workers"] = {str(w): _finite(ratio) for w, ratio in compared["ratio_by_workers"].items()}
-        compared["best_peer_by_workers"] = {str(w): peer for w, peer in compared["best_peer_by_workers"].items()}
-    return {
-        "ratio": first["ratio"],
-        "ratio_of": ["best outside peer's budget", "raysweep default's budget"],
-        "ratio_on": name,
-        "ratio_by_table": {table: compared["ratio"] for table, compared in figures.items()},
-        "default": list(dataclasses.astuple(search_peers.DEFAULT)),
-        "default_worse_than_random": worse,
-        "seeds": arguments.seeds,
-        "share": arguments.share,
+    print(f"\nraysweep's default against random: {'worse on ' + ', '.join(worse) if worse else 'nowhere worse'}")
+    figures: dict[str, Any] = {
+        "default": plan.entries[0].name,
+        "seeds": plan.num_seeds,
         "workers": list(WORKERS),
-        "tables": figures,
+        "tables_counted": [results.recorded.name for results in counted],
+        "default_worse_than_random": worse,
+        "missing": {entry.name: plan.missing(entry) for entry in plan.entries if plan.missing(entry)},
+        "tables": {results.recorded.name: results.figures() for results in tables},
+    }
+    return _overall(taken) | figures
+
+
+def _overall(taken: Sequence[TableResults]) -> dict[str, Any]:
+    """The geometric means over tables, printed and for JSON."""
+    default = taken[0].default
+    by_workers = {}
+    for workers in WORKERS:
+        peers = taken[0].peers(workers)
+        if not peers:
+            print("ratio: none, for no other library's row was played")
+            return {"ratio": None}
+        areas = [results.areas(workers) for results in taken]
+        found = regret.geometric_mean_ratio(areas, default, peers, RESAMPLING_SEED)
+        by_workers[workers] = found
+        print(
+            f"{workers} worker{'s' * (workers > 1)}: default over the best peer, geometric mean over {len(taken)} "
+            f"table{'s' * (len(taken) > 1)}: {found.value:.3f} {_range(found.interval)}"
+        )
+    worst = max(by_workers.values(), key=lambda each: each.value)
+    ratio = 1 / worst.value
+    print(
+        f"ratio: {ratio:.2f} (best peer's area under the regret curve over raysweep's default's; the smaller of the two)"
+    )
+    return {
+        "ratio": ratio,
+        "ratio_interval": [1 / worst.interval[1], 1 / worst.interval[0]],
+        "ratio_of": ["best outside peer's area under the regret curve", "raysweep default's"],
+        "default_over_best_peer": {str(workers): found.value for workers, found in by_workers.items()},
+        "default_over_best_peer_interval": {str(workers): found.interval for workers, found in by_workers.items()},
     }
 
 
-def _over(budget: float, own: float) -> float:
-    """``budget / own``; 0 where it is ``own`` that never gets there, 1 where neither does."""
-    return 1.0 if budget == own else 0.0 if math.isinf(own) else budget / own
+def _print_slow_ones(plan: Plan, kept: Kept) -> None:
+    """Rows that took longer than rows that play many seeds should."""
+    for entry in plan.played_entries():
+        played = [kept[cell] for recorded in plan.tables for cell in plan.row(recorded, entry, 1)]
+        seconds = float(np.mean([each.proposal_seconds for each in played]))
+        if seconds > registry.SLOW_SECONDS and not entry.is_slow:
+            print(f"\n{entry.name} took {seconds:.2f} s a proposal here, although it is not marked as slow")
+
+
+def _range(interval: Interval) -> str:
+    return f"({interval[0]:.2f} to {interval[1]:.2f})"
 
 
 def _finite(value: float) -> float | None:

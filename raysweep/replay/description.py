@@ -7,6 +7,7 @@ The file ``NAME.table.yaml`` beside ``NAME.csv``, ``NAME.tsv`` or ``NAME.parquet
     budget: epoch        # whole numbers; without it a trial has one rung, and searches are compared by their proposals alone
     cost: train_time     # seconds since the trial began, which simulated workers take; without it the budget
     parameters: [depth, width]    # without it every other column but trial, kind, value and split
+    ranges: [width]      # columns of numbers that are searched as ranges, although few of their values were recorded
 
 Both metrics are brought to [0, 1]: 0 at the worse end of the range and 1 at the better one. Hypervolumes begin at (0, 0).
 """
@@ -19,8 +20,9 @@ from pydantic import Field, ValidationError, model_validator
 
 from raysweep.config.document import Document, KeyPath
 from raysweep.config.strict import Frozen, explain
+from raysweep.errors import InputError
 from raysweep.metrics.objective import Pair
-from raysweep.replay.table_checks import MEASURED, check_column, in_row, number_column
+from raysweep.replay.table_checks import MEASURED, check_column, in_row, number_column, optional_number_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,6 +78,12 @@ class TableDescription(Frozen):
     budget: str | None = Field(None, description="column of the training budget")
     cost: str | None = Field(None, description="column of the seconds since the trial began")
     parameters: list[str] | None = Field(None, min_length=1, description="columns of the configuration")
+    ranges: list[str] = Field([], description="columns of numbers that are searched as ranges")
+
+    @property
+    def range_names(self) -> frozenset[str]:
+        """Of the parameters, as :meth:`applied` calls them."""
+        return frozenset(_renamed(name) for name in self.ranges)
 
     def applied(self, frame: "pd.DataFrame") -> "pd.DataFrame":
         """The columns that :mod:`raysweep.replay.table_io` reads, made of the table's own. InputError names row, column."""
@@ -83,9 +91,9 @@ class TableDescription(Frozen):
             check_column(frame, column)
         names = self._parameters(frame)
         kept = [name for name in KEPT if name in frame and name not in names]
-        # Our own tables use some names otherwise, such as width.
-        renamed = {name: f"{name}_" for name in names if name in MEASURED}
-        made = frame[[*names, *kept]].rename(columns=renamed)
+        made = frame[[*names, *kept]].rename(columns={name: _renamed(name) for name in names})
+        for column in self.ranges:
+            _check_range(frame, column, names)
         made["step"] = ONLY_RUNG if self.budget is None else frame[self.budget]
         if self.cost is not None:
             made["seconds"] = number_column(frame, self.cost)
@@ -103,6 +111,18 @@ class TableDescription(Frozen):
             return self.parameters
         named = self._named()
         return [name for name in frame.columns if name not in named and name not in KEPT]
+
+
+def _renamed(parameter: str) -> str:
+    """Our own tables use some names otherwise, such as width."""
+    return f"{parameter}_" if parameter in MEASURED else parameter
+
+
+def _check_range(frame: "pd.DataFrame", column: str, parameters: list[str]) -> None:
+    """InputError for what is no parameter, or has a cell that is neither a number nor empty."""
+    if column not in parameters:
+        raise InputError(f"ranges: {column!r} is no parameter; allowed: {', '.join(parameters)}")
+    optional_number_column(frame, column)
 
 
 def beside(table: Path) -> TableDescription | None:

@@ -1,7 +1,7 @@
 """Recorded sweeps: what every configuration scored at every rung, for replaying searches without training."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -40,12 +40,14 @@ class RecordedSweep:
     """What every configuration scored at every rung.
 
     ``reference_point`` is where hypervolumes begin: P of the reference encoder and half its S, or the worst scores
-    recorded. ``reference`` are the reference encoder's own scores, where the table has them.
+    recorded. ``reference`` are the reference encoder's own scores, where the table has them. The parameters in ``ranges``
+    are searched as ranges of numbers, however few of their values were recorded.
     """
 
     trials: tuple[RecordedTrial, ...]
     reference_point: Pair
     reference: Pair | None = None
+    ranges: frozenset[str] = frozenset()
 
     @cached_property
     def area(self) -> float:
@@ -56,7 +58,7 @@ class RecordedSweep:
     @cached_property
     def space(self) -> Space:
         """The space that the recorded configurations come from, as far as they tell."""
-        return Space(_parameters([dict(trial.values) for trial in self.trials]))
+        return Space(_parameters([dict(trial.values) for trial in self.trials], self.ranges))
 
     @property
     def num_rungs(self) -> int:
@@ -174,11 +176,11 @@ def _scale(values: Sequence[Any]) -> Scale | None:
     return Scale(low, high, low > 0 and high / low >= LOG_RATIO)
 
 
-def _parameters(rows: Sequence[Mapping[str, Scalar]]) -> Parameters:
+def _parameters(rows: Sequence[Mapping[str, Scalar]], ranges: Set[str]) -> Parameters:
     """The parameters of these configurations; one that only some have stands under the choice that decides it."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     everywhere = [name for name in names if all(name in row for row in rows)]
-    found: dict[str, Parameter] = {name: _parameter([row[name] for row in rows]) for name in everywhere}
+    found: dict[str, Parameter] = {name: _parameter([row[name] for row in rows], name in ranges) for name in everywhere}
     waiting = [name for name in names if name not in found]
     fewest_values_first = sorted(everywhere, key=lambda name: len({row[name] for row in rows}))
     for parent in fewest_values_first:
@@ -187,7 +189,8 @@ def _parameters(rows: Sequence[Mapping[str, Scalar]]) -> Parameters:
             continue
         children = [name for name in waiting if _decides(rows, parent, name)]
         if children:
-            found[parent] = Choices({option: _below(rows, parent, option, children) for option in parameter.options})
+            below = {option: _below(rows, parent, option, children) for option in parameter.options}
+            found[parent] = Choices({option: _parameters(within, ranges) for option, within in below.items()})
             waiting = [name for name in waiting if name not in children]
     if waiting:
         raise InputError(
@@ -204,20 +207,22 @@ def _decides(rows: Iterable[Mapping[str, Scalar]], parent: str, name: str) -> bo
     return all(len(seen) == 1 for seen in presence.values())
 
 
-def _below(rows: Iterable[Mapping[str, Scalar]], parent: str, option: Scalar, children: Sequence[str]) -> Parameters:
-    """The parameters, among ``children``, of the configurations whose parent has this value."""
+def _below(
+    rows: Iterable[Mapping[str, Scalar]], parent: str, option: Scalar, children: Sequence[str]
+) -> list[Mapping[str, Scalar]]:
+    """What the configurations whose parent has this value say of ``children``."""
     chosen = [row for row in rows if row[parent] == option]
-    return _parameters([{name: row[name] for name in children if name in row} for row in chosen])
+    return [{name: row[name] for name in children if name in row} for row in chosen]
 
 
-def _parameter(values: Sequence[Scalar]) -> Parameter:
+def _parameter(values: Sequence[Scalar], is_range: bool) -> Parameter:
     different = sorted(set(values), key=_numbers_first)
     if len(different) == 1:
         return Fixed(different[0])
     scale = _scale(different)
     max_choices = min(MAX_CHOICES, len(values) // 2)
     are_few = len(different) <= max_choices
-    if scale is None or are_few:
+    if scale is None or (are_few and not is_range):
         return Choices({value: {} for value in different})
     is_integer = all(isinstance(value, int) for value in different)
     return Range(scale.low, scale.high, scale.log, is_integer)

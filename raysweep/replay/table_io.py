@@ -7,6 +7,7 @@ with other columns a file beside it says what they are: :mod:`raysweep.replay.de
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,8 @@ def read(path: Path, where: Mapping[str, str] | None = None) -> RecordedSweep:
         described = description.applied(frame.reset_index(drop=True))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    return from_frame(described, str(path), where, WORST)
+    table = from_frame(described, str(path), where, WORST)
+    return replace(table, ranges=description.range_names)
 
 
 def read_frame(path: Path) -> "pd.DataFrame":

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from raysweep.cli.commands import app
+from raysweep.config.space import Choices, Range
 from raysweep.errors import InputError
 from raysweep.replay.simulator import Search, SearchSettings, replay
 from raysweep.replay.table import RecordedSweep
@@ -124,3 +125,24 @@ def test_a_bad_description(description: str, message: str, tmp_path: Path) -> No
     with pytest.raises(InputError, match=message) as caught:
         read(stored(tmp_path, frame(), description))
     assert "\n" not in str(caught.value)
+
+
+def test_few_numbers_are_choices_unless_they_are_called_a_range(tmp_path: Path) -> None:
+    chosen = read(stored(tmp_path, frame()))
+    assert isinstance(chosen.space.parameters["depth"], Choices)
+    ranged = read(stored(tmp_path, frame(), DESCRIPTION + "ranges: [depth]\n"))
+    assert ranged.space.parameters["depth"] == Range(1, 3, False, True)
+    assert ranged.space.parameters["width_"] == chosen.space.parameters["width_"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("val_acc", "mlp.csv: ranges: 'val_acc' is no parameter; allowed: depth, width"),
+        ("word", "row 1: word is a, not"),
+    ],
+)
+def test_a_range_is_of_a_parameter_and_of_numbers(name: str, message: str, tmp_path: Path) -> None:
+    rows = frame().assign(word="a") if name == "word" else frame()
+    with pytest.raises(InputError, match=message):
+        read(stored(tmp_path, rows, DESCRIPTION + f"ranges: [{name}]\n"))

@@ -1,0 +1,98 @@
+"""Recorded sweeps by name, and whether one may bear a claim about searches."""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from benchmarks import measure
+from raysweep.errors import InputError
+from raysweep.metrics.pareto import hypervolume
+from raysweep.replay.table import RecordedSweep, RecordedTrial
+from raysweep.replay.table_io import read
+
+PUBLISHED = ("minilm-6", "e5-small", "gte-small", "gte-base")  # the models of the published table
+FOLDERS = ("tables", "")  # below benchmarks/, in this order
+SUFFIXES = ("*.parquet", "*.csv")
+
+NEAR = 0.9  # of the best configuration's own hypervolume: within a tenth of the best
+MIN_NEAR = 5
+MAX_ALONE = 0.9  # of the table's hypervolume
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A search of a table with one outstanding configuration only shows how long it takes to be hit.
+
+    ``num_near_best`` configurations have at least NEAR of the best one's own hypervolume, itself included, and the best has
+    the share ``greatest_alone`` of the table's.
+    """
+
+    num_near_best: int
+    greatest_alone: float
+
+    @classmethod
+    def of(cls, table: RecordedSweep) -> "Criterion":
+        areas = [_own_area(trial, table) for trial in table.trials]
+        best = max(areas)
+        return cls(sum(area >= NEAR * best for area in areas), best / table.area)
+
+    @property
+    def is_met(self) -> bool:
+        return self.num_near_best >= MIN_NEAR and self.greatest_alone <= MAX_ALONE
+
+    def __str__(self) -> str:
+        near = f"{self.num_near_best} configuration{'s' * (self.num_near_best != 1)} within a tenth of the best"
+        verdict = "it counts" if self.is_met else f"shown, not counted ({MIN_NEAR} and {MAX_ALONE:.0%} are asked for)"
+        return f"{near}, the best has {self.greatest_alone:.1%} of the hypervolume alone: {verdict}"
+
+
+def _own_area(trial: RecordedTrial, table: RecordedSweep) -> float:
+    points = [point for rung in trial.rungs for point in rung.points]
+    return hypervolume(points, table.reference_point)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A table by name."""
+
+    name: str
+    table: RecordedSweep
+
+    @classmethod
+    def of(cls, argument: str) -> "Recorded":
+        """Of FILE or FILE:column=value."""
+        file, _, where = argument.rpartition(":") if "=" in argument.rpartition(":")[2] else (argument, "", "")
+        column, _, value = where.partition("=")
+        table = read(Path(file), {column: value} if where else None)
+        return cls(Path(file).stem + (f" {value}" if where else ""), table)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of everything that a search of it depends on."""
+        table = self.table
+        trials = [(sorted(trial.values.items()), trial.rungs) for trial in table.trials]
+        return hashlib.sha256(repr((trials, table.reference_point, table.reference)).encode()).hexdigest()[:12]
+
+    @cached_property
+    def criterion(self) -> Criterion:
+        return Criterion.of(self.table)
+
+
+def located() -> list[str]:
+    """The recorded sweeps that are there, ours first; prints which are not."""
+    folder = Path(__file__).parent
+    found = [str(path) for part in FOLDERS for kind in SUFFIXES for path in sorted((folder / part).glob(kind))]
+    if not found:
+        print(f"no recorded sweep in {folder.name}/ ({', '.join(SUFFIXES)}): the published tables only")
+    given = os.environ.get("RAYSWEEP_DATA_DIR")
+    data = Path(given) if given else measure.ROOT.parent / "shared" / "data"
+    published = data / "replay" / "sst2_published_epochs.csv"
+    if published.is_file():
+        found += [f"{published}:model={model}" for model in PUBLISHED]
+    else:
+        print(f"no published tables: there is no {published}")
+    if not found:
+        raise InputError("no recorded sweep; give some with --tables FILE...")
+    return found

@@ -1,0 +1,64 @@
+"""A conditional space as a flat list of parameters, for libraries that take one."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from raysweep.config.space import Choices, Parameters, Range, Scalar, Space
+
+
+@dataclass(frozen=True)
+class Flat:
+    """A parameter under the sampler's name. It exists where its parent, if any, has the value ``option``."""
+
+    name: str
+    parameter: Range | Choices
+    parent: str | None = None
+    option: Scalar | None = None
+
+    @property
+    def options(self) -> list[Scalar]:
+        """Of a choice."""
+        return list(self.parameter.options) if isinstance(self.parameter, Choices) else []
+
+
+def flat(space: Space) -> list[Flat]:
+    """Every parameter that may occur; parents stand before what exists only under them."""
+    return list(_flat(space.parameters, "", None, None))
+
+
+def _flat(parameters: Parameters, prefix: str, parent: str | None, option: Scalar | None) -> Iterator[Flat]:
+    for name, parameter in parameters.items():
+        full_name = prefix + name
+        if isinstance(parameter, Range):
+            yield Flat(full_name, parameter, parent, option)
+        elif isinstance(parameter, Choices):
+            yield Flat(full_name, parameter, parent, option)
+            for each, children in parameter.options.items():
+                yield from _flat(children, f"{full_name}={each}.", full_name, each)
+
+
+@dataclass(frozen=True)
+class Given:
+    """A suggester that gives known values by the sampler's names, choices by their index, within their bounds."""
+
+    values: Mapping[str, Any]
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+        return min(max(float(self.values[name]), low), high)
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
+        return min(max(int(self.values[name]), low), high)
+
+    def suggest_categorical(self, name: str, choices: Any) -> Any:
+        return choices[int(self.values[name])]
+
+
+def indexed(parameters: list[Flat], params: Mapping[str, Any]) -> dict[str, Any]:
+    """Params by the sampler's names, with the index of each choice in place of its value."""
+    made = {}
+    for each in parameters:
+        if each.name in params:
+            value = params[each.name]
+            made[each.name] = each.options.index(value) if isinstance(each.parameter, Choices) else value
+    return made

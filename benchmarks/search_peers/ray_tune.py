@@ -1,0 +1,69 @@
+"""Ray Tune's OptunaSearch with its ASHAScheduler."""
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, Literal
+
+from optuna.trial import TrialState
+from ray.tune.schedulers import ASHAScheduler, TrialScheduler
+from ray.tune.search.optuna import OptunaSearch
+
+from benchmarks.search_peers.optuna_peers import multivariate_tpe
+from benchmarks.search_peers.shown import Asked, Points, Shown, longest, params_of
+from raysweep.replay.table import RecordedSweep
+
+
+class Tune:
+    """OptunaSearch with multivariate TPE and ASHAScheduler, called as Tune's controller calls them, without a cluster.
+
+    The searcher is told a stopped trial's last result as if it were complete, and is not told the result at which the
+    scheduler stopped it before that: both as in Tune. Trials are asked for when a worker is free, as under
+    ``max_concurrent_trials``. It has no way of saying that a trial runs with other values than suggested, so its study is
+    told that the suggestion failed, which its sampler passes over, and is given the values to suggest.
+    """
+
+    def __init__(self, table: RecordedSweep, seed: int, factor: int, aim: Literal["area", "sum"]) -> None:
+        self._table, self._shown, self._aim = table, Shown(table), aim
+        score: Any = {"metric": "score", "mode": "max"}
+        self._searcher: Any = OptunaSearch(table.space.draw, **score, sampler=multivariate_tpe(seed))
+        self._scheduler: Any = ASHAScheduler("time", **score, max_t=longest(table), reduction_factor=factor)
+        self._trials: list[Any] = []  # the scheduler reads nothing but their names, and nothing of Tune's controller
+
+    def ask(self) -> Asked:
+        number = len(self._trials)
+        if number == len(self._table.trials):
+            return None
+        values = self._searcher.suggest(str(number))
+        trial = SimpleNamespace(trial_id=str(number), last_result={"training_iteration": 0})
+        self._trials.append(trial)
+        self._scheduler.on_trial_add(None, trial)
+        return number, dict(values)
+
+    def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
+        params = params_of(self._table, values)
+        suggested = self._searcher._ot_trials[str(trial)]
+        if params != suggested.params:
+            self._searcher._ot_study.tell(suggested, state=TrialState.FAIL)
+            self._searcher._ot_study.enqueue_trial(params)
+            del self._searcher._ot_trials[str(trial)]
+            self._searcher.suggest(str(trial))
+
+    def on_rung(self, trial: int, budget: int, points: Points, ahead: Sequence[int]) -> bool:
+        run = self._trials[trial]
+        self._shown.add(trial, points)
+        score = self._shown.area(trial) if self._aim == "area" else self._shown.weighted_sum(trial)
+        iteration = run.last_result["training_iteration"] + 1
+        run.last_result = {
+            "score": score,
+            "time": budget / self._table.first_budget,
+            "training_iteration": iteration,
+        }
+        stops: bool = self._scheduler.on_trial_result(None, run, run.last_result) == TrialScheduler.STOP
+        if not stops:
+            self._searcher.on_trial_result(run.trial_id, run.last_result)
+        return stops
+
+    def on_rest(self, trial: int, completed: bool) -> None:
+        run = self._trials[trial]
+        self._scheduler.on_trial_complete(None, run, run.last_result)
+        self._searcher.on_trial_complete(run.trial_id, run.last_result)

@@ -1,0 +1,195 @@
+"""The rows of the benchmark ``search_quality``."""
+
+import hashlib
+import importlib
+import logging
+import random
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import optuna
+
+from benchmarks.search_peers import listed, optuna_peers
+from raysweep.config.sweep import EarlyStoppingConfig, ObjectiveConfig, SweepConfig
+from raysweep.replay.simulator import Peer, Search, SearchSettings
+from raysweep.replay.table import RecordedSweep
+
+ROOT = Path(__file__).parents[2]
+
+MANY_SEEDS, FEW_SEEDS = 50, 10
+
+SLOW_SECONDS = 0.2  # a proposal: peers that take longer play few seeds and one worker
+
+Kind = Literal["own", "outside", "base"]
+Make = Callable[[RecordedSweep, int], Peer]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the benchmark. ``make`` begins a search of a table with a seed; None where ``missing`` says what is missing.
+
+    ``library`` is the package whose version is part of what a result is a result of. ``is_slow`` was measured: more than
+    SLOW_SECONDS a proposal.
+    """
+
+    name: str
+    make: Make | None
+    kind: Kind = "outside"
+    library: str = "raysweep"
+    module: str = ""
+    is_slow: bool = False
+    is_seeded: bool = True
+    missing: str = ""
+
+    @cached_property
+    def code(self) -> str:
+        """What a result of this row depends on beside the table and the seed, as a digest."""
+        digest = hashlib.sha256()
+        for path in self._sources():
+            digest.update(path.read_bytes())
+        if self.library != "raysweep":
+            digest.update(metadata.version(self.library).encode())
+        return digest.hexdigest()[:12]
+
+    def _sources(self) -> list[Path]:
+        replay = ROOT / "raysweep" / "replay"
+        found = [replay / "simulator.py", replay / "table.py"]
+        packages = ["metrics", "search"] if self.kind == "own" else ["metrics"]
+        for package in packages:
+            found += sorted((ROOT / "raysweep" / package).rglob("*.py"))
+        if self.module:
+            folder = Path(__file__).parent
+            found += [folder / f"{self.module}.py", folder / "shown.py", folder / "flat.py"]
+        return found
+
+
+def default_search() -> SearchSettings:
+    """What a sweep's file gets that says nothing of searching and stopping."""
+    stopping = EarlyStoppingConfig.model_validate({})
+    return SearchSettings(
+        sampler=SweepConfig.model_fields["sampler"].default,
+        policy=stopping.policy,
+        proposals=ObjectiveConfig.model_fields["proposals"].default,
+        reduction_factor=stopping.reduction_factor,
+    )
+
+
+def entries() -> list[Entry]:
+    """Every row; raysweep's default comes first."""
+    return [
+        _own("raysweep default", default_search()),
+        _own("raysweep", SearchSettings("tpe", "growth", "area")),
+        _own("raysweep", SearchSettings("random", "growth", "area")),
+        _own("raysweep", SearchSettings("mfgp", "pareto", "area")),
+        _own("raysweep", SearchSettings("tpe", "pareto", "area")),
+        _own("raysweep", SearchSettings("mfgp", "growth", "parego")),
+        *_optuna(),
+        *_ray_tune(),
+        *_syne_tune(),
+        _other("SMAC3 Hyperband, ParEGO", "smac", "smac_peer", lambda module: module.Smac, is_slow=True),
+        _other("BoTorch qLogNEHVI, P and S", "botorch", "botorch_peer", lambda module: module.QLogNehvi, is_slow=True),
+        _base("random", listed.shuffled),
+        _base("grid", lambda table, seed: listed.in_order(table), is_seeded=False),
+    ]
+
+
+def _own(name: str, settings: SearchSettings) -> Entry:
+    factor = "" if settings.policy == "growth" else f" {settings.reduction_factor}"
+    return Entry(
+        f"{name}: {settings.policy}{factor}, {settings.sampler} on {settings.proposals}",
+        lambda table, seed: Search(table, settings, seed),
+        kind="own",
+    )
+
+
+def _base(name: str, order: Callable[[RecordedSweep, int], Sequence[int]], *, is_seeded: bool = True) -> Entry:
+    return Entry(
+        name,
+        lambda table, seed: listed.Listed(table, order(table, seed)),
+        kind="base",
+        module="listed",
+        is_seeded=is_seeded,
+    )
+
+
+def _optuna() -> list[Entry]:
+    def two(name: str, make: Callable[[int], optuna.samplers.BaseSampler], *, is_slow: bool = False) -> Entry:
+        return Entry(
+            f"Optuna {name}, P and S",
+            lambda table, seed: optuna_peers.OptunaTwoObjectives(table, make(seed)),
+            library="optuna",
+            module="optuna_peers",
+            is_slow=is_slow,
+        )
+
+    def pruned(name: str, make: Callable[[RecordedSweep], optuna.pruners.BasePruner]) -> Entry:
+        return Entry(
+            f"Optuna TPE on area, {name}",
+            lambda table, seed: optuna_peers.OptunaPruned(table, optuna_peers.multivariate_tpe(seed), make(table)),
+            library="optuna",
+            module="optuna_peers",
+        )
+
+    return [
+        pruned("HyperBand 2", lambda table: optuna_peers.hyperband(table, 2)),
+        pruned("HyperBand (3)", lambda table: optuna_peers.hyperband(table, 3)),
+        pruned("halving 2", lambda table: optuna_peers.halving(2)),
+        two("TPE", optuna_peers.multivariate_tpe),
+        two("NSGA-II", lambda seed: optuna.samplers.NSGAIISampler(seed=seed)),
+        two("GPSampler", lambda seed: optuna.samplers.GPSampler(seed=seed), is_slow=True),
+    ]
+
+
+def _ray_tune() -> list[Entry]:
+    found = []
+    for name, factor in (("ASHA 2", 2), ("ASHA (4)", 4)):
+        for aim, of in (("area", "on area"), ("sum", "on P + S")):
+            make = _with(lambda module: module.Tune, factor, aim)
+            found.append(_other(f"Ray Tune OptunaSearch {of}, {name}", "ray", "ray_tune", make))
+    return found
+
+
+def _syne_tune() -> list[Entry]:
+    def peer(name: str, make: Callable[[Any], Make], *, is_slow: bool = False) -> Entry:
+        return _other(f"Syne Tune {name}", "syne-tune", "syne_tune_peers", make, is_slow=is_slow)
+
+    return [
+        peer("BOHB on area, 2", _with(lambda module: module.bohb, 2)),
+        peer("BOHB on area, (3)", _with(lambda module: module.bohb, 3)),
+        peer("MOASHA 2, ranks", lambda module: lambda table, seed: module.moasha(table, 2)),
+        peer("MOASHA (3), ranks", lambda module: lambda table, seed: module.moasha(table, 3)),
+        peer("regularized evolution, P and S", lambda module: module.regularized_evolution),
+        peer("EHVI, P and S", lambda module: module.Ehvi, is_slow=True),
+    ]
+
+
+def _with(find: Callable[[Any], Callable[..., Peer]], *more: Any) -> Callable[[Any], Make]:
+    """How to make a peer that takes more than a table and a seed."""
+    return lambda module: lambda table, seed: find(module)(table, seed, *more)
+
+
+def _other(name: str, library: str, module: str, find: Callable[[Any], Make], *, is_slow: bool = False) -> Entry:
+    """A row whose library may be missing."""
+    try:
+        found = importlib.import_module(f"benchmarks.search_peers.{module}")
+    except ImportError as error:
+        return Entry(name, None, library=library, is_slow=is_slow, missing=f"not installed ({error.name or library})")
+    return Entry(name, find(found), library=library, module=module, is_slow=is_slow)
+
+
+def seed_globals(seed: int) -> None:
+    """Once before every run: what libraries draw from the global generators is part of the run too."""
+    np.random.seed(seed)
+    random.seed(seed)
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(seed)
+        torch.set_num_threads(1)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    for name in ("ray.tune", "syne_tune"):
+        logging.getLogger(name).setLevel(logging.ERROR)

@@ -1,0 +1,156 @@
+"""SMAC3's multi-fidelity search (Hyperband with a random forest) and ParEGO, through its ask-and-tell."""
+
+import logging
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ConfigSpace import (
+    CategoricalHyperparameter,
+    Configuration,
+    ConfigurationSpace,
+    EqualsCondition,
+    UniformFloatHyperparameter,
+    UniformIntegerHyperparameter,
+)
+from smac import HyperparameterOptimizationFacade, MultiFidelityFacade, Scenario
+from smac.main.config_selector import ConfigSelector
+from smac.multi_objective import ParEGO
+from smac.runhistory.dataclasses import TrialValue
+
+from benchmarks.search_peers.flat import Flat, Given, flat, indexed
+from benchmarks.search_peers.shown import Asked, Points, Shown, params_of
+from raysweep.config.space import Choices
+from raysweep.replay.table import FreeTrials, RecordedSweep
+
+NUM_RUNS = 100_000  # of a configuration at a budget, more than any table holds
+TOLERANCE = 1e-6  # of budgets, which SMAC divides by its reduction factor
+BOUND_MARGIN = 1e-6
+
+
+class Smac:
+    """A trial that Hyperband promotes goes on where it was held. Without rungs SMAC's search of one fidelity is played.
+
+    SMAC is told of a configuration under the values that it proposed, so what it selects is taken to the nearest free
+    recorded configuration at once, before Hyperband sees it.
+    """
+
+    def __init__(self, table: RecordedSweep, seed: int) -> None:
+        logging.getLogger("smac").setLevel(logging.ERROR)
+        self._table, self._shown = table, Shown(table)
+        self._names = Names(flat(table.space))
+        self._folder = tempfile.TemporaryDirectory(prefix="smac-")
+        self._smac = self._facade(seed)
+        self._numbers: dict[Configuration, int] = {}
+        self._running: dict[int, Any] = {}  # by trial, what SMAC asked for
+
+    def _facade(self, seed: int) -> Any:
+        table = self._table
+        has_rungs = table.num_rungs > 1
+        budgets = {"min_budget": 1, "max_budget": table.num_rungs} if has_rungs else {}
+        scenario = Scenario(
+            self._names.space,
+            objectives=["P", "S"],
+            deterministic=True,
+            n_trials=NUM_RUNS,
+            output_directory=Path(self._folder.name),
+            seed=seed,
+            **budgets,
+        )
+        facade = MultiFidelityFacade if has_rungs else HyperparameterOptimizationFacade
+        # An initial design is sized by the number of trials, which is not NUM_RUNS.
+        design = facade.get_initial_design(scenario, n_configs=max(1, len(table.trials) // 10))
+        # With several objectives the facade's own choice of incumbents fails where they were told at different budgets.
+        intensifier = facade.get_intensifier(scenario, **({"incumbent_selection": "any_budget"} if has_rungs else {}))
+        return facade(
+            scenario,
+            (lambda config, seed, budget: {}) if has_rungs else (lambda config, seed: {}),  # never called
+            initial_design=design,
+            config_selector=_RecordedSelector(scenario, table, self._names),
+            multi_objective_algorithm=ParEGO(scenario),
+            logging_level=False,
+            intensifier=intensifier,
+            overwrite=True,
+        )
+
+    def ask(self) -> Asked:
+        try:
+            info = self._smac.ask()
+        except StopIteration:  # every recorded configuration was begun
+            return None
+        number = self._numbers.setdefault(info.config, len(self._numbers))
+        self._running[number] = info
+        return number, self._names.values(self._table, info.config)
+
+    def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
+        """It stands for what was asked for, which is recorded."""
+
+    def on_rung(self, trial: int, budget: int, points: Points, ahead: Sequence[int]) -> bool:
+        self._shown.add(trial, points)
+        asked: float | None = self._running[trial].budget
+        return asked is not None and budget / self._table.first_budget >= asked - TOLERANCE
+
+    def on_rest(self, trial: int, completed: bool) -> None:
+        polarity, similarity = self._shown.best_point(trial)
+        value = TrialValue(cost=[1 - polarity, 1 - similarity])
+        self._smac.tell(self._running.pop(trial), value, save=False)
+
+
+class _RecordedSelector(ConfigSelector):  # type: ignore[misc, unused-ignore]
+    """Yields the nearest recorded configuration that it has not yielded before."""
+
+    def __init__(self, scenario: Scenario, table: RecordedSweep, names: "Names") -> None:
+        super().__init__(scenario, retrain_after=1)
+        self._table, self._names = table, names
+        self._free_trials = FreeTrials(table)
+        self._num_free = len(table.trials)
+
+    def __iter__(self) -> Iterator[Configuration]:
+        for config in super().__iter__():
+            if not self._num_free:
+                return
+            index = self._free_trials.take_nearest(self._names.values(self._table, config))
+            self._num_free -= 1
+            recorded = self._names.configuration(self._table, self._table.trials[index].values)
+            self._processed_configs.append(recorded)
+            yield recorded
+
+
+class Names:
+    """A space as a ConfigurationSpace, whose names must be plain: parameters by their number, choices by their index."""
+
+    def __init__(self, parameters: list[Flat]) -> None:
+        self._parameters = parameters
+        self._plain = {each.name: f"p{number}" for number, each in enumerate(parameters)}
+        self.space = ConfigurationSpace()
+        for each in parameters:
+            self.space.add(self._hyperparameter(each))
+        for each in parameters:
+            if each.parent is not None:
+                self.space.add(self._condition(each))
+
+    def _hyperparameter(self, each: Flat) -> Any:
+        name, parameter = self._plain[each.name], each.parameter
+        if isinstance(parameter, Choices):
+            return CategoricalHyperparameter(name, list(range(len(each.options))))
+        if parameter.integer:
+            return UniformIntegerHyperparameter(name, int(parameter.low), int(parameter.high), log=parameter.log)
+        # Its bounds are rounded to a dozen digits, which would leave out what was recorded at them.
+        margin = BOUND_MARGIN * (parameter.high - parameter.low)
+        low = parameter.low * (1 - BOUND_MARGIN) if parameter.log else parameter.low - margin
+        return UniformFloatHyperparameter(name, low, parameter.high + margin, log=parameter.log)
+
+    def _condition(self, each: Flat) -> Any:
+        parent = next(other for other in self._parameters if other.name == each.parent)
+        child = self.space[self._plain[each.name]]
+        return EqualsCondition(child, self.space[self._plain[parent.name]], parent.options.index(each.option))  # type: ignore[arg-type]
+
+    def configuration(self, table: RecordedSweep, values: Mapping[str, Any]) -> Configuration:
+        params = indexed(self._parameters, params_of(table, values))
+        return Configuration(self.space, values={self._plain[name]: value for name, value in params.items()})
+
+    def values(self, table: RecordedSweep, config: Configuration) -> dict[str, Any]:
+        given = dict(config)
+        params = {name: given[plain] for name, plain in self._plain.items() if plain in given}
+        return table.space.draw(Given(params))
