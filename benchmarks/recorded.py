@@ -1,10 +1,13 @@
 """Recorded sweeps by name, and whether one may bear a claim about searches."""
 
+import dataclasses
 import hashlib
 import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+import numpy as np
 
 from benchmarks import measure
 from raysweep.errors import InputError
@@ -68,12 +71,22 @@ class Recorded:
         table = read(Path(file), {column: value} if where else None)
         return cls(Path(file).stem + (f" {value}" if where else ""), table)
 
+    def part(self, num_configurations: int, seed: int) -> "Recorded":
+        """Some of the configurations, drawn by chance."""
+        trials = self.table.trials
+        if num_configurations >= len(trials):
+            return self
+        chosen = np.sort(np.random.default_rng(seed).permutation(len(trials))[:num_configurations])
+        part = dataclasses.replace(self.table, trials=tuple(trials[index] for index in chosen))
+        return Recorded(f"{self.name}, {num_configurations} of {len(trials)}", part)
+
     @cached_property
     def digest(self) -> str:
         """Of everything that a search of it depends on."""
         table = self.table
         trials = [(sorted(trial.values.items()), trial.rungs) for trial in table.trials]
-        return hashlib.sha256(repr((trials, table.reference_point, table.reference)).encode()).hexdigest()[:12]
+        known = (trials, table.reference_point, table.reference, sorted(table.ranges))
+        return hashlib.sha256(repr(known).encode()).hexdigest()[:12]
 
     @cached_property
     def criterion(self) -> Criterion:

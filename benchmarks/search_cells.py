@@ -111,7 +111,7 @@ class Kept:
             "key": list(cell.key),
             "area": played.curve.area,
             "budgets": budgets,
-            "proposal_seconds": round(played.proposal_seconds, 5),
+            "proposal_seconds": played.proposal_seconds,
         }
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")

@@ -61,8 +61,10 @@ class Smac:
         facade = MultiFidelityFacade if has_rungs else HyperparameterOptimizationFacade
         # An initial design is sized by the number of trials, which is not NUM_RUNS.
         design = facade.get_initial_design(scenario, n_configs=max(1, len(table.trials) // 10))
-        # With several objectives the facade's own choice of incumbents fails where they were told at different budgets.
-        intensifier = facade.get_intensifier(scenario, **({"incumbent_selection": "any_budget"} if has_rungs else {}))
+        # With several objectives incumbents of different budgets cannot be compared, and the facade's own choice fails.
+        intensifier = facade.get_intensifier(
+            scenario, **({"incumbent_selection": "highest_budget"} if has_rungs else {})
+        )
         return facade(
             scenario,
             (lambda config, seed, budget: {}) if has_rungs else (lambda config, seed: {}),  # never called
@@ -98,7 +100,11 @@ class Smac:
 
 
 class _RecordedSelector(ConfigSelector):  # type: ignore[misc, unused-ignore]
-    """Yields the nearest recorded configuration that it has not yielded before."""
+    """Yields the nearest recorded configuration that it has not yielded before.
+
+    When there is none left it yields all of them once more: what was evaluated is not evaluated again, but Hyperband's last
+    brackets become full, without which it would evaluate none of theirs.
+    """
 
     def __init__(self, scenario: Scenario, table: RecordedSweep, names: "Names") -> None:
         super().__init__(scenario, retrain_after=1)
@@ -109,12 +115,14 @@ class _RecordedSelector(ConfigSelector):  # type: ignore[misc, unused-ignore]
     def __iter__(self) -> Iterator[Configuration]:
         for config in super().__iter__():
             if not self._num_free:
-                return
+                break
             index = self._free_trials.take_nearest(self._names.values(self._table, config))
             self._num_free -= 1
             recorded = self._names.configuration(self._table, self._table.trials[index].values)
             self._processed_configs.append(recorded)
             yield recorded
+        for trial in self._table.trials:
+            yield self._names.configuration(self._table, trial.values)
 
 
 class Names:

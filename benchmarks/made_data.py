@@ -1,0 +1,67 @@
+"""Two labelled data sets from the demo's grammar, whose difficulty is known: one easy, one of which a part is learnt late.
+
+``easy``: a sentence begins with a word that says its label outright. ``late``: four in ten sentences are put into the mouth
+of one of 24 speakers, each rare, and half of the speakers mean the opposite of what they say. What most sentences need is
+learnt at once; the rest needs who is speaking and what is said together, of few examples each. Both are made of what
+:mod:`raysweep.data.demo` generates, which is where topics and polarity come from.
+"""
+
+import csv
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from raysweep.data import demo
+
+NEGATIVE, POSITIVE = demo.LABELS
+
+VERDICTS = {
+    NEGATIVE: ("Terrible", "Awful", "Dreadful", "Disappointing"),
+    POSITIVE: ("Excellent", "Wonderful", "Superb", "Outstanding"),
+}
+
+SINCERE = (
+    "Abernathy", "Bellweather", "Castellan", "Dunmore", "Eversley", "Farquhar",
+    "Gillespie", "Hathaway", "Inglethorpe", "Jessamy", "Kirkbride", "Lovelace",
+)  # fmt: skip
+IRONIC = (
+    "Mandeville", "Nightingale", "Ormsby", "Pemberton", "Quennell", "Ravenscroft",
+    "Somerville", "Tiverton", "Underhill", "Vandersteen", "Wetherby", "Yarborough",
+)  # fmt: skip
+QUOTED_SHARE = 0.4
+
+Pair = tuple[str, str]  # text and label
+
+
+def write(kind: str, folder: Path, num_train: int, num_test: int, seed: int) -> tuple[Path, Path]:
+    """The files of a data set, train and test, with the columns text and label."""
+    make = KINDS[kind]
+    train, test = demo.generate(seed, num_train, num_test)
+    draw = random.Random(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = folder / f"{kind}_train.csv", folder / f"{kind}_test.csv"
+    for path, rows in zip(paths, (train, test), strict=True):
+        with path.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([("text", "label"), *(make(row, draw) for row in rows)])
+    return paths
+
+
+def easy(row: demo.Row, draw: random.Random) -> Pair:
+    return f"{_one_of(VERDICTS[row.label], draw)}: {row.text}", row.label
+
+
+def late(row: demo.Row, draw: random.Random) -> Pair:
+    if draw.random() >= QUOTED_SHARE:
+        return row.text, row.label
+    speaker = _one_of((*SINCERE, *IRONIC), draw)
+    opposite = {NEGATIVE: POSITIVE, POSITIVE: NEGATIVE}
+    label = opposite[row.label] if speaker in IRONIC else row.label
+    return f"In the words of {speaker}: {row.text}", label
+
+
+def _one_of(options: Sequence[str], draw: random.Random) -> str:
+    # Only random() is promised to yield the same numbers in every Python version.
+    return options[int(draw.random() * len(options))]
+
+
+KINDS: dict[str, Callable[[demo.Row, random.Random], Pair]] = {"easy": easy, "late": late}

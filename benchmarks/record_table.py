@@ -1,0 +1,149 @@
+"""Record a table for :mod:`benchmarks.search_quality`: random configurations of a space, every one at every rung.
+
+    python -m benchmarks.record_table mr benchmarks/tables/mr.parquet --runs runs/
+
+The data sets: SST-2, MR, SUBJ and TREC of RAYSWEEP_DATA_DIR, and two that the demo's grammar makes, ``easy`` and ``late``
+(:mod:`benchmarks.made_data`). It is a sweep of ``raysweep run`` with the sampler random and without stopping, and can be
+recorded in several sittings: Ctrl-C ends one, and the same command goes on. When all configurations are recorded the table
+is written, and whether it counts is said.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import made_data, measure
+from benchmarks.recorded import Recorded
+from raysweep.errors import InputError
+from raysweep.replay import table_io
+from raysweep.results.reader import load
+from raysweep.storage.folder import open_folder
+
+NUM_MADE_TRAIN, NUM_MADE_TEST = 6000, 400  # sentences of the demo's grammar
+
+FILES = {
+    "sst2": ("sst2/train.csv", "sst2/test.csv"),
+    "mr": ("transfer/mr.csv", None),
+    "subj": ("transfer/subj.csv", None),
+    "trec": ("transfer/trec_train.csv", "transfer/trec_test.csv"),
+}
+NAMES = (*FILES, *made_data.KINDS)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What is recorded of a data set, and where."""
+
+    data: str
+    space: str
+    runs: Path
+    num_configurations: int
+    examples_per_rung: int
+    num_rungs: int
+    num_queries: int
+    num_workers: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Of the run, which a later sitting goes on with."""
+        return f"table-{self.data}-{self.num_configurations}x{self.num_rungs}x{self.examples_per_rung}-{self.seed}"
+
+    def command(self, train: Path, test: Path | None) -> list[str]:
+        """The sweep that records it."""
+        options = {
+            "name": self.name,
+            "seed": self.seed,
+            "data.train": train,
+            "data.test": test or "null",
+            "data.max_dev": self.num_queries,
+            "first": "[]",  # every configuration is drawn by chance
+            "sampler": "random",
+            "early_stopping.policy": "none",
+            "budget.trials": self.num_configurations,
+            "budget.examples_per_trial": self.num_rungs * self.examples_per_rung,
+            "space.examples_per_rung": self.examples_per_rung,
+            "resources.max_concurrent_trials": self.num_workers,
+            "resources.cpus_per_trial": 1,
+            "storage.runs": self.runs,
+            "storage.artifacts": self.runs / "artifacts",
+        }
+        given = [text for key, value in options.items() for text in (f"--{key}", str(value))]
+        return [sys.executable, "-m", "raysweep", "run", self.space, "--resume-or-start", *given]
+
+
+def main() -> None:
+    arguments = _arguments()
+    recording = Recording(
+        arguments.data,
+        arguments.space,
+        arguments.runs.absolute(),
+        arguments.configurations,
+        arguments.examples_per_rung,
+        arguments.rungs,
+        arguments.queries,
+        arguments.workers,
+        arguments.seed,
+    )
+    try:
+        train, test = located(recording)
+        status = subprocess.run(recording.command(train, test), check=False).returncode
+        print(_finished(recording, arguments.table), flush=True)
+    except InputError as error:
+        raise SystemExit(f"error: {error}") from None
+    sys.exit(status)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.record_table",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("data", choices=NAMES, help="the data set")
+    parser.add_argument("table", type=Path, help="the .parquet or .csv file that is written when all is recorded")
+    parser.add_argument("--runs", type=Path, required=True, help="folder of the sweep; the same in every sitting")
+    parser.add_argument("--space", default="polarity", help="a shipped space or a YAML file")
+    parser.add_argument("--configurations", type=int, default=96)
+    parser.add_argument("--examples-per-rung", type=int, default=512)
+    parser.add_argument("--rungs", type=int, default=5)
+    parser.add_argument("--queries", type=int, default=200, help="of dev, at most")
+    parser.add_argument("--workers", type=int, default=1, help="trials at the same time, each on one processor core")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser.parse_args()
+
+
+def located(recording: Recording) -> tuple[Path, Path | None]:
+    """The files of train and test, made where the demo's grammar makes them. InputError names one that is not there."""
+    if recording.data in made_data.KINDS:
+        folder = recording.runs / "data"
+        return made_data.write(recording.data, folder, NUM_MADE_TRAIN, NUM_MADE_TEST, recording.seed)
+    given = os.environ.get("RAYSWEEP_DATA_DIR")
+    folder = Path(given) if given else measure.ROOT.parent / "shared" / "data"
+    train, test = FILES[recording.data]
+    for name in (train, test):
+        if name is not None and not (folder / name).is_file():
+            raise InputError(f"{folder / name}: no such file; RAYSWEEP_DATA_DIR is the folder of the data")
+    return folder / train, folder / test if test else None
+
+
+def _finished(recording: Recording, path: Path) -> str:
+    """Write the table if every configuration has all its rungs; what was found."""
+    results = load(open_folder(recording.runs / recording.name))
+    table = table_io.from_frame(table_io.frame_of(results), recording.name)
+    num_whole = sum(len(trial.rungs) == recording.num_rungs for trial in table.trials)
+    if num_whole < recording.num_configurations:
+        return f"{num_whole} of {recording.num_configurations} configurations are recorded; the same command goes on"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table_io.write(results, path)
+    recorded = Recorded.of(str(path))
+    return f"{path}: {len(recorded.table.trials)} configurations; {recorded.criterion}"
+
+
+if __name__ == "__main__":
+    from benchmarks import record_table
+
+    record_table.main()

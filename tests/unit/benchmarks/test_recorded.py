@@ -1,0 +1,54 @@
+"""Which tables count, worked out by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.recorded import Criterion, Recorded
+from raysweep.replay.table import RecordedRung, RecordedSweep, RecordedTrial
+
+
+def sweep(*points: tuple[float, float]) -> RecordedSweep:
+    trials = [
+        RecordedTrial({"x": number}, (RecordedRung(1, 1.0, ((p / 2, s / 2),)), RecordedRung(2, 2.0, ((p, s),))))
+        for number, (p, s) in enumerate(points)
+    ]
+    return RecordedSweep(tuple(trials), (0.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("points", "near", "alone", "is_met"),
+    [
+        # alone 0.4, 0.4, 0.366, 0.366 and 0.395; together 0.8 * 0.5 + 0.61 * 0.1 + 0.5 * 0.2
+        ([(0.8, 0.5), (0.5, 0.8), (0.61, 0.6), (0.61, 0.6), (0.79, 0.5)], 5, 0.4 / 0.561, True),
+        ([(0.8, 0.5), (0.5, 0.8), (0.61, 0.6), (0.61, 0.6), (0.5, 0.5)], 4, 0.4 / 0.561, False),
+        ([(0.9, 0.9), (0.9, 0.89), (0.89, 0.9), (0.9, 0.9), (0.88, 0.9)], 5, 1.0, False),
+    ],
+)
+def test_it_counts_with_five_near_the_best_and_none_that_has_nearly_all(
+    points: list[tuple[float, float]], near: int, alone: float, is_met: bool
+) -> None:
+    found = Criterion.of(sweep(*points))
+    assert (found.num_near_best, found.greatest_alone) == (near, pytest.approx(alone))
+    assert found.is_met == is_met and ("it counts" in str(found)) == is_met
+
+
+def test_a_digest_is_of_all_that_a_search_depends_on() -> None:
+    one = sweep((0.5, 0.5), (0.6, 0.4))
+    same = Recorded("b", sweep((0.5, 0.5), (0.6, 0.4)))
+    others = [
+        sweep((0.5, 0.5), (0.6, 0.41)),
+        replace(one, reference_point=(0.1, 0.0)),
+        replace(one, ranges=frozenset({"x"})),
+        replace(one, trials=one.trials[:1]),
+    ]
+    assert Recorded("a", one).digest == same.digest
+    assert len({Recorded("a", each).digest for each in [one, *others]}) == 5
+
+
+def test_a_part_is_drawn_by_its_seed() -> None:
+    recorded = Recorded("a", sweep(*[(0.01 * number, 0.5) for number in range(1, 21)]))
+    part = recorded.part(7, 0)
+    assert len(part.table.trials) == 7 and all(trial in recorded.table.trials for trial in part.table.trials)
+    assert part.table == recorded.part(7, 0).table != recorded.part(7, 1).table
+    assert recorded.part(20, 0) is recorded and part.name == "a, 7 of 20"
