@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
+from benchmarks.recorded import Recorded
 from raysweep.errors import InputError
 from raysweep.replay.description import SUFFIX
 from raysweep.replay.table import LOG_RATIO
@@ -53,7 +54,8 @@ def main() -> None:
     arguments = _arguments()
     try:
         for name in arguments.only or available():
-            print(write(name, arguments.folder, arguments.configurations, arguments.seed))
+            path = write(name, arguments.folder, arguments.configurations, arguments.seed)
+            print(f"{path}: {Recorded.of(str(path)).criterion}", flush=True)
     except InputError as error:
         raise SystemExit(f"error: {error}") from None
 
@@ -65,7 +67,7 @@ def _arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path, help="where tables and descriptions are written")
-    parser.add_argument("--configurations", type=int, default=256, help="of each table, drawn by chance")
+    parser.add_argument("--configurations", type=int, default=96, help="of each table, drawn by chance")
     parser.add_argument("--seed", type=int, default=0, help="of that draw")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="such as hpobench-car; all of them if not given")
     arguments = parser.parse_args()

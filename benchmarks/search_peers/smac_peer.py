@@ -22,6 +22,7 @@ from smac.runhistory.dataclasses import TrialValue
 from benchmarks.search_peers.flat import Flat, Given, flat, indexed
 from benchmarks.search_peers.shown import Asked, Points, Shown, params_of
 from raysweep.config.space import Choices
+from raysweep.metrics.objective import Pair
 from raysweep.replay.table import FreeTrials, RecordedSweep
 
 NUM_RUNS = 100_000  # of a configuration at a budget, more than any table holds
@@ -44,6 +45,7 @@ class Smac:
         self._smac = self._facade(seed)
         self._numbers: dict[Configuration, int] = {}
         self._running: dict[int, Any] = {}  # by trial, what SMAC asked for
+        self._rungs: dict[int, dict[float, Pair]] = {}  # by trial and rung, the best point so far
 
     def _facade(self, seed: int) -> Any:
         table = self._table
@@ -67,7 +69,7 @@ class Smac:
         )
         return facade(
             scenario,
-            (lambda config, seed, budget: {}) if has_rungs else (lambda config, seed: {}),  # never called
+            _never_called_with_budget if has_rungs else _never_called,
             initial_design=design,
             config_selector=_RecordedSelector(scenario, table, self._names),
             multi_objective_algorithm=ParEGO(scenario),
@@ -77,26 +79,49 @@ class Smac:
         )
 
     def ask(self) -> Asked:
-        try:
-            info = self._smac.ask()
-        except StopIteration:  # every recorded configuration was begun
-            return None
-        number = self._numbers.setdefault(info.config, len(self._numbers))
-        self._running[number] = info
-        return number, self._names.values(self._table, info.config)
+        while True:
+            try:
+                info = self._smac.ask()
+            except StopIteration:  # every recorded configuration was begun
+                return None
+            number = self._numbers.setdefault(info.config, len(self._numbers))
+            if (known := self._known(number, info.budget)) is None:
+                self._running[number] = info
+                return number, self._names.values(self._table, info.config)
+            self._tell(info, known)  # another bracket had it trained so far
 
     def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
         """It stands for what was asked for, which is recorded."""
 
     def on_rung(self, trial: int, budget: int, points: Points, ahead: Sequence[int]) -> bool:
         self._shown.add(trial, points)
-        asked: float | None = self._running[trial].budget
-        return asked is not None and budget / self._table.first_budget >= asked - TOLERANCE
+        rung = budget / self._table.first_budget
+        self._rungs.setdefault(trial, {})[rung] = self._shown.best_point(trial)
+        return self._known(trial, self._running[trial].budget) is not None
 
     def on_rest(self, trial: int, completed: bool) -> None:
-        polarity, similarity = self._shown.best_point(trial)
-        value = TrialValue(cost=[1 - polarity, 1 - similarity])
-        self._smac.tell(self._running.pop(trial), value, save=False)
+        if completed:  # maybe before the budget that was asked for: it was recorded no further
+            self._rungs[trial][float("inf")] = self._shown.best_point(trial)
+        self._tell(self._running.pop(trial), self._shown.best_point(trial))
+
+    def _known(self, trial: int, budget: float | None) -> Pair | None:
+        """The best point of a trial's rungs up to the first that has this budget; None where it has not come so far."""
+        for rung, best in self._rungs.get(trial, {}).items():
+            if budget is not None and rung >= budget - TOLERANCE:
+                return best
+        return None
+
+    def _tell(self, info: Any, point: Pair) -> None:
+        polarity, similarity = point
+        self._smac.tell(info, TrialValue(cost=[1 - polarity, 1 - similarity]), save=False)
+
+
+def _never_called(config: Configuration, seed: int) -> float:
+    raise AssertionError("SMAC is asked and told")
+
+
+def _never_called_with_budget(config: Configuration, seed: int, budget: float) -> float:
+    raise AssertionError("SMAC is asked and told")
 
 
 class _RecordedSelector(ConfigSelector):  # type: ignore[misc, unused-ignore]

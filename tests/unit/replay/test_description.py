@@ -1,6 +1,7 @@
 """Tables of other metrics: what their description makes of them, and what is refused with which words."""
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from raysweep.errors import InputError
 from raysweep.replay.simulator import Search, SearchSettings, replay
 from raysweep.replay.table import RecordedSweep
 from raysweep.replay.table_io import read
+from support.paths import ROOT
 
 DESCRIPTION = """\
 polarity: {column: val_acc, direction: maximize, range: [50, 90]}
@@ -146,3 +148,10 @@ def test_a_range_is_of_a_parameter_and_of_numbers(name: str, message: str, tmp_p
     rows = frame().assign(word="a") if name == "word" else frame()
     with pytest.raises(InputError, match=message):
         read(stored(tmp_path, rows, DESCRIPTION + f"ranges: [{name}]\n"))
+
+
+def test_the_guides_description_is_valid_and_read(tmp_path: Path) -> None:
+    (text,) = re.findall(r"^```yml\n(.*?)^```", (ROOT / "docs/guides/replay.md").read_text(), re.DOTALL | re.MULTILINE)
+    rows = frame().assign(epoch=3, val_acc=lambda made: made["val_acc"] / 100)
+    table = read(stored(tmp_path, rows[rows["val_acc"] >= 0.55], text))
+    assert {trial.rungs[0].budget for trial in table.trials} == {3}
