@@ -12,6 +12,7 @@ import argparse
 import os
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from raysweep.errors import InputError
 from raysweep.replay import table_io
 from raysweep.results.reader import load
 from raysweep.storage.folder import open_folder
+from raysweep.trial_status import TrialStatus
 
 NUM_MADE_TRAIN, NUM_MADE_TEST = 6000, 400  # sentences of the demo's grammar
 
@@ -91,7 +93,7 @@ def main() -> None:
     try:
         train, test = located(recording)
         status = subprocess.run(recording.command(train, test), check=False).returncode
-        print(_finished(recording, arguments.table), flush=True)
+        print(finished(recording, arguments.table), flush=True)
     except InputError as error:
         raise SystemExit(f"error: {error}") from None
     sys.exit(status)
@@ -130,17 +132,18 @@ def located(recording: Recording) -> tuple[Path, Path | None]:
     return folder / train, folder / test if test else None
 
 
-def _finished(recording: Recording, path: Path) -> str:
-    """Write the table if every configuration has all its rungs; what was found."""
+def finished(recording: Recording, path: Path) -> str:
+    """Write the table if every configuration was trained to its end, or failed; what was found."""
     results = load(open_folder(recording.runs / recording.name))
-    table = table_io.from_frame(table_io.frame_of(results), recording.name)
-    num_whole = sum(len(trial.rungs) == recording.num_rungs for trial in table.trials)
-    if num_whole < recording.num_configurations:
+    num_by_status = Counter(trial.status for trial in results.trials)
+    num_whole, num_failed = num_by_status[TrialStatus.COMPLETED], num_by_status[TrialStatus.FAILED]
+    if num_whole + num_failed < recording.num_configurations:
         return f"{num_whole} of {recording.num_configurations} configurations are recorded; the same command goes on"
     path.parent.mkdir(parents=True, exist_ok=True)
     table_io.write(results, path)
     recorded = Recorded.of(str(path))
-    return f"{path}: {len(recorded.table.trials)} configurations; {recorded.criterion}"
+    failed = f", {num_failed} failed" if num_failed else ""
+    return f"{path}: {num_whole} configurations{failed}; {recorded.criterion}"
 
 
 if __name__ == "__main__":

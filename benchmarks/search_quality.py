@@ -58,7 +58,7 @@ def main() -> None:
         raise SystemExit(f"error: {error}") from None
     plan = Plan(tables, _chosen(arguments), arguments.seeds, is_quick=arguments.quick)
     kept = Kept(arguments.keep)
-    _play(plan, kept, arguments.processes)
+    play(plan, kept, arguments.processes)
     figures = report(plan, kept)
     measure.finish("search_quality", figures, found, arguments.json)
 
@@ -148,7 +148,7 @@ def workers_of(entry: registry.Entry) -> tuple[int, ...]:
     return SLOW_WORKERS if entry.is_slow else WORKERS
 
 
-def _play(plan: Plan, kept: Kept, num_processes: int) -> None:
+def play(plan: Plan, kept: Kept, num_processes: int) -> None:
     """Play what is not kept yet."""
     waiting = [cell for cell in plan.cells() if cell not in kept]
     note = _Progress(len(waiting))

@@ -49,7 +49,7 @@ def plan(tables: list[Recorded], num_seeds: int = 20) -> search_quality.Plan:
 
 
 def played(made: search_quality.Plan, kept: Kept) -> dict[str, object]:
-    search_quality._play(made, kept, 1)
+    search_quality.play(made, kept, 1)
     return search_quality.report(made, kept)
 
 
@@ -123,7 +123,7 @@ def test_a_kept_result_is_of_one_table_row_code_and_seed(changed: Callable[[Cell
 def test_several_processes_find_the_same(tmp_path: Path) -> None:
     made = plan([recorded("good")], 3)
     alone, together = Kept(None), Kept(None)
-    search_quality._play(made, alone, 1)
-    search_quality._play(made, together, 2)
+    search_quality.play(made, alone, 1)
+    search_quality.play(made, together, 2)
     for cell in made.cells():
         assert alone[cell].curve == together[cell].curve
