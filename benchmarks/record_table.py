@@ -51,8 +51,8 @@ class Recording:
 
     @property
     def name(self) -> str:
-        """Of the run, which a later sitting goes on with."""
-        return f"table-{self.data}-{self.num_configurations}x{self.num_rungs}x{self.examples_per_rung}-{self.seed}"
+        """Of the run, which a later sitting goes on with, also for more configurations."""
+        return f"table-{self.data}-{self.num_rungs}x{self.examples_per_rung}-{self.seed}"
 
     def command(self, train: Path, test: Path | None) -> list[str]:
         """The sweep that records it."""

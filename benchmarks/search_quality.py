@@ -20,6 +20,7 @@ raysweep's own rows the default alone.
 """
 
 import argparse
+import itertools
 import math
 import sys
 from collections.abc import Iterator, Sequence
@@ -196,7 +197,7 @@ def report(plan: Plan, kept: Kept) -> dict[str, Any]:
 
 def _print_heading(plan: Plan) -> None:
     print(f"area under the regret curve, in % of the table's budget: means over {plan.num_seeds} seeds, 95% intervals;")
-    print("and medians of the budgets at which 90, 95 and 99% of the hypervolume are reached")
+    print("and medians of the budgets at which 90, 95 and 99% of the hypervolume are reached, with their intervals")
     for entry in plan.entries:
         if reason := plan.missing(entry):
             print(f"no row: {entry.name}: {reason}")
@@ -238,9 +239,8 @@ class TableResults:
     def ratio(self, num_workers: int) -> Ratio:
         return regret.ratio(self.areas(num_workers), self.default, self.peers(num_workers), RESAMPLING_SEED)
 
-    def worse_than_random(self, num_workers: int) -> bool:
-        areas = self.areas(num_workers)
-        return float(np.mean(areas[self.default])) > float(np.mean(areas["random"]))
+    def over_random(self, num_workers: int) -> Ratio:
+        return regret.ratio(self.areas(num_workers), self.default, ["random"], RESAMPLING_SEED)
 
     def show(self) -> None:
         table = self.recorded.table
@@ -273,8 +273,10 @@ class TableResults:
         }
 
     def _figures(self, num_workers: int) -> dict[str, Any]:
+        over_random = self.over_random(num_workers)
         found: dict[str, Any] = {
-            "worse_than_random": self.worse_than_random(num_workers),
+            "default_over_random": over_random.value,
+            "default_over_random_interval": over_random.interval,
             "rows": {name: _row_figures(row) for name, row in self.played[num_workers].items()},
         }
         if self.peers(num_workers):
@@ -296,7 +298,9 @@ def _cells(row: Sequence[Played]) -> list[str]:
     low, high = regret.mean_interval(areas, RESAMPLING_SEED)
     cells = [f"{100 * float(np.mean(areas)):.2f}", f"{100 * low:.2f} to {100 * high:.2f}"]
     for index in range(len(SHARES)):
-        cells.append(_number(regret.median([each.curve.budgets[index] for each in row])))
+        budgets = [each.curve.budgets[index] for each in row]
+        least, most = regret.median_interval(budgets, RESAMPLING_SEED)
+        cells.append(f"{_number(regret.median(budgets))} ({_number(least)} to {_number(most)})")
     seconds = float(np.mean([each.proposal_seconds for each in row]))
     return [*cells, f"{seconds:.3f}"]
 
@@ -323,13 +327,13 @@ def _conclude(plan: Plan, kept: Kept, tables: Sequence[TableResults]) -> dict[st
         print("\nno table counts, so what follows is over all of them and bears no claim")
     taken = counted or tables
     _print_slow_ones(plan, kept)
-    worse = [
-        f"{results.recorded.name} with {workers}"
-        for results in tables
-        for workers in WORKERS
-        if results.worse_than_random(workers)
-    ]
-    print(f"\nraysweep's default against random: {'worse on ' + ', '.join(worse) if worse else 'nowhere worse'}")
+    worse = []
+    for results, workers in itertools.product(tables, WORKERS):
+        over_random = results.over_random(workers)
+        if over_random.value > 1:
+            name = f"{results.recorded.name} with {workers}"
+            worse.append(f"{name}: {over_random.value:.2f} {_range(over_random.interval)}")
+    print(f"\nraysweep's default over random: {'more on ' + ', '.join(worse) if worse else 'nowhere more'}")
     figures: dict[str, Any] = {
         "default": plan.entries[0].name,
         "seeds": plan.num_seeds,
