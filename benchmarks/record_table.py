@@ -92,11 +92,21 @@ def main() -> None:
     )
     try:
         train, test = located(recording)
-        status = subprocess.run(recording.command(train, test), check=False).returncode
+        status = _run(recording.command(train, test))
         print(finished(recording, arguments.table), flush=True)
     except InputError as error:
         raise SystemExit(f"error: {error}") from None
     sys.exit(status)
+
+
+def _run(command: list[str]) -> int:
+    """The sweep's exit status. Ctrl-C reaches the sweep too, which ends the sitting by itself."""
+    with subprocess.Popen(command) as sweep:
+        while True:
+            try:
+                return sweep.wait()
+            except KeyboardInterrupt:
+                continue
 
 
 def _arguments() -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""Ray Tune's OptunaSearch with its ASHAScheduler."""
+"""Ray Tune's OptunaSearch with its ASHAScheduler, and that scheduler with other libraries' searches."""
 
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
@@ -10,6 +10,7 @@ from ray.tune.search.optuna import OptunaSearch
 
 from benchmarks.search_peers.optuna_peers import multivariate_tpe
 from benchmarks.search_peers.shown import Asked, Points, Shown, longest, params_of
+from raysweep.replay.simulator import Peer
 from raysweep.replay.table import RecordedSweep
 
 
@@ -67,3 +68,41 @@ class Tune:
         run = self._trials[trial]
         self._scheduler.on_trial_complete(None, run, run.last_result)
         self._searcher.on_trial_complete(run.trial_id, run.last_result)
+
+
+class Halved:
+    """A search that stops no trial by itself, with Tune's ASHAScheduler on the trial's area.
+
+    The search is told of a stopped trial what it has shown, as if it were complete, as Tune tells its searchers.
+    """
+
+    def __init__(self, table: RecordedSweep, peer: Peer, factor: int) -> None:
+        self._table, self._peer, self._shown = table, peer, Shown(table)
+        self._scheduler: Any = ASHAScheduler(
+            "time", metric="score", mode="max", max_t=longest(table), reduction_factor=factor
+        )
+        self._trials: dict[int, Any] = {}
+
+    def ask(self) -> tuple[int, Mapping[str, Any]] | None:
+        asked = self._peer.ask()
+        if asked is not None:
+            number = asked[0]
+            self._trials[number] = SimpleNamespace(trial_id=str(number), last_result={})
+            self._scheduler.on_trial_add(None, self._trials[number])
+        return asked
+
+    def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
+        self._peer.on_begin(trial, values)
+
+    def on_rung(self, trial: int, budget: int, points: Points, ahead: Sequence[int]) -> bool:
+        self._peer.on_rung(trial, budget, points, ahead)
+        self._shown.add(trial, points)
+        run = self._trials[trial]
+        run.last_result = {"score": self._shown.area(trial), "time": budget / self._table.first_budget}
+        stops: bool = self._scheduler.on_trial_result(None, run, run.last_result) == TrialScheduler.STOP
+        return stops
+
+    def on_rest(self, trial: int, completed: bool) -> None:
+        run = self._trials[trial]
+        self._scheduler.on_trial_complete(None, run, run.last_result)
+        self._peer.on_rest(trial, completed)

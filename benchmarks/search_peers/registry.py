@@ -6,7 +6,7 @@ import logging
 import random
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 import optuna
 
 from benchmarks.search_peers import listed, optuna_peers
+from benchmarks.search_peers.ray_tune import Halved
 from raysweep.config.sweep import EarlyStoppingConfig, ObjectiveConfig, SweepConfig
 from raysweep.replay.simulator import Peer, Search, SearchSettings
 from raysweep.replay.table import RecordedSweep
@@ -25,6 +26,8 @@ ROOT = Path(__file__).parents[2]
 MANY_SEEDS, FEW_SEEDS = 50, 10
 
 SLOW_SECONDS = 0.2  # a proposal: peers that take longer play few seeds and one worker
+
+HALVING = 2  # reduction factor of ASHA beside searches that stop no trial
 
 Kind = Literal["own", "outside", "base"]
 Make = Callable[[RecordedSweep, int], Peer]
@@ -65,7 +68,7 @@ class Entry:
             found += sorted((ROOT / "raysweep" / package).rglob("*.py"))
         if self.module:
             folder = Path(__file__).parent
-            found += [folder / f"{self.module}.py", folder / "shown.py", folder / "flat.py"]
+            found += [folder / f"{name}.py" for name in (self.module, "ray_tune", "shown", "flat")]
         return found
 
 
@@ -93,7 +96,11 @@ def entries() -> list[Entry]:
         *_ray_tune(),
         *_syne_tune(),
         _other("SMAC3 Hyperband, ParEGO", "smac", "smac_peer", lambda module: module.Smac, is_slow=True),
-        _other("BoTorch qLogNEHVI, P and S", "botorch", "botorch_peer", lambda module: module.QLogNehvi, is_slow=True),
+        *_halved(
+            _other(
+                "BoTorch qLogNEHVI, P and S", "botorch", "botorch_peer", lambda module: module.QLogNehvi, is_slow=True
+            )
+        ),
         _base("random", listed.shuffled),
         _base("grid", lambda table, seed: listed.in_order(table), is_seeded=False),
     ]
@@ -140,10 +147,19 @@ def _optuna() -> list[Entry]:
         pruned("HyperBand 2", lambda table: optuna_peers.hyperband(table, 2)),
         pruned("HyperBand (3)", lambda table: optuna_peers.hyperband(table, 3)),
         pruned("halving 2", lambda table: optuna_peers.halving(2)),
-        two("TPE", optuna_peers.multivariate_tpe),
+        *_halved(two("TPE", optuna_peers.multivariate_tpe)),
         two("NSGA-II", lambda seed: optuna.samplers.NSGAIISampler(seed=seed)),
-        two("GPSampler", lambda seed: optuna.samplers.GPSampler(seed=seed), is_slow=True),
+        *_halved(two("GPSampler", lambda seed: optuna.samplers.GPSampler(seed=seed), is_slow=True)),
     ]
+
+
+def _halved(whole: Entry) -> list[Entry]:
+    """A row whose trials run whole, and with Tune's ASHA beside it."""
+    if whole.make is None:
+        return [whole]
+    make = whole.make
+    name = f"{whole.name}, ASHA {HALVING}"
+    return [whole, replace(whole, name=name, make=lambda table, seed: Halved(table, make(table, seed), HALVING))]
 
 
 def _ray_tune() -> list[Entry]:
