@@ -138,14 +138,17 @@ class Plan:
         """Fast rows first, so that a run that is cut short has them for all tables."""
         for entry in sorted(self.played_entries(), key=lambda entry: entry.is_slow):
             for recorded in self.tables:
-                for num_workers in workers_of(entry):
+                for num_workers in workers_of(entry, recorded):
                     yield from self.row(recorded, entry, num_workers)
 
     def row(self, recorded: Recorded, entry: registry.Entry, num_workers: int) -> list[Cell]:
         return [Cell(recorded, entry, num_workers, seed) for seed in self.seeds(entry)]
 
 
-def workers_of(entry: registry.Entry) -> tuple[int, ...]:
+def workers_of(entry: registry.Entry, recorded: Recorded) -> tuple[int, ...]:
+    """With how many workers a row is played on a table; nothing where it would do what another row does."""
+    if entry.needs_rungs and recorded.table.num_rungs == 1:
+        return ()
     return SLOW_WORKERS if entry.is_slow else WORKERS
 
 
@@ -220,7 +223,7 @@ class TableResults:
     def of(cls, plan: Plan, kept: Kept, recorded: Recorded) -> "TableResults":
         played: dict[int, dict[str, list[Played]]] = {}
         for num_workers in WORKERS:
-            rows = [entry for entry in plan.played_entries() if num_workers in workers_of(entry)]
+            rows = [entry for entry in plan.played_entries() if num_workers in workers_of(entry, recorded)]
             played[num_workers] = {
                 entry.name: [kept[cell] for cell in plan.row(recorded, entry, num_workers)] for entry in rows
             }
@@ -351,7 +354,7 @@ def _overall(taken: Sequence[TableResults]) -> dict[str, Any]:
     default = taken[0].default
     by_workers = {}
     for workers in WORKERS:
-        peers = taken[0].peers(workers)
+        peers = list(dict.fromkeys(name for results in taken for name in results.peers(workers)))
         if not peers:
             print("ratio: none, for no other library's row was played")
             return {"ratio": None}
@@ -379,8 +382,8 @@ def _overall(taken: Sequence[TableResults]) -> dict[str, Any]:
 def _print_slow_ones(plan: Plan, kept: Kept) -> None:
     """Rows that took longer than rows that play many seeds should."""
     for entry in plan.played_entries():
-        played = [kept[cell] for recorded in plan.tables for cell in plan.row(recorded, entry, 1)]
-        seconds = float(np.mean([each.proposal_seconds for each in played]))
+        cells = [cell for cell in plan.cells() if cell.entry == entry]
+        seconds = float(np.mean([kept[cell].proposal_seconds for cell in cells])) if cells else 0.0
         if seconds > registry.SLOW_SECONDS and not entry.is_slow:
             print(f"\n{entry.name} took {seconds:.2f} s a proposal here, although it is not marked as slow")
 

@@ -38,7 +38,7 @@ class Entry:
     """A row of the benchmark. ``make`` begins a search of a table with a seed; None where ``missing`` says what is missing.
 
     ``library`` is the package whose version is part of what a result is a result of. ``is_slow`` was measured: more than
-    SLOW_SECONDS a proposal.
+    SLOW_SECONDS a proposal. One that ``needs_rungs`` does on a table without them what another row does.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Entry:
     module: str = ""
     is_slow: bool = False
     is_seeded: bool = True
+    needs_rungs: bool = False
     missing: str = ""
 
     @cached_property
@@ -159,7 +160,8 @@ def _halved(whole: Entry) -> list[Entry]:
         return [whole]
     make = whole.make
     name = f"{whole.name}, ASHA {HALVING}"
-    return [whole, replace(whole, name=name, make=lambda table, seed: Halved(table, make(table, seed), HALVING))]
+    halved = replace(whole, name=name, make=lambda table, seed: Halved(table, make(table, seed), HALVING))
+    return [whole, replace(halved, needs_rungs=True)]
 
 
 def _ray_tune() -> list[Entry]:

@@ -3,7 +3,9 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,7 +50,7 @@ def plan(tables: list[Recorded], num_seeds: int = 20) -> search_quality.Plan:
     return search_quality.Plan(tables, [DEFAULT, PEER, SLOW, MISSING, BASE], num_seeds)
 
 
-def played(made: search_quality.Plan, kept: Kept) -> dict[str, object]:
+def played(made: search_quality.Plan, kept: Kept) -> dict[str, Any]:
     search_quality.play(made, kept, 1)
     return search_quality.report(made, kept)
 
@@ -127,3 +129,19 @@ def test_several_processes_find_the_same(tmp_path: Path) -> None:
     search_quality.play(made, together, 2)
     for cell in made.cells():
         assert alone[cell].curve == together[cell].curve
+
+
+def test_a_row_that_needs_rungs_is_not_played_without_them() -> None:
+    flat = recorded("flat")
+    long = Recorded("long", replace(flat.table, trials=tuple(_trained_on(trial) for trial in flat.table.trials)))
+    halved = replace(PEER, name="peer, ASHA 2", needs_rungs=True)
+    made = search_quality.Plan([flat, long], [DEFAULT, PEER, halved, BASE], 3)
+    figures = played(made, kept := Kept(None))
+    rows = {name: set(table["workers"]["1"]["rows"]) for name, table in figures["tables"].items()}
+    assert rows == {"flat": {"default", "peer", "random"}, "long": {"default", "peer", "peer, ASHA 2", "random"}}
+    assert {cell.recorded.name for cell in made.cells() if cell.entry == halved and cell in kept} == {"long"}
+
+
+def _trained_on(trial: RecordedTrial) -> RecordedTrial:
+    (rung,) = trial.rungs
+    return replace(trial, rungs=(rung, replace(rung, budget=2, seconds=2.0)))
