@@ -62,26 +62,26 @@ class _Timed:
         self._peer, self.seconds = peer, 0.0
 
     def ask(self) -> tuple[int, Mapping[str, Any]] | None:
-        begun = time.thread_time()
+        begun = time.process_time()
         asked = self._peer.ask()
-        self.seconds += time.thread_time() - begun
+        self.seconds += time.process_time() - begun
         return asked
 
     def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
-        begun = time.thread_time()
+        begun = time.process_time()
         self._peer.on_begin(trial, values)
-        self.seconds += time.thread_time() - begun
+        self.seconds += time.process_time() - begun
 
     def on_rung(self, trial: int, budget: int, points: Sequence[Pair], ahead: Sequence[int]) -> bool:
-        begun = time.thread_time()
+        begun = time.process_time()
         stops = self._peer.on_rung(trial, budget, points, ahead)
-        self.seconds += time.thread_time() - begun
+        self.seconds += time.process_time() - begun
         return stops
 
     def on_rest(self, trial: int, completed: bool) -> None:
-        begun = time.thread_time()
+        begun = time.process_time()
         self._peer.on_rest(trial, completed)
-        self.seconds += time.thread_time() - begun
+        self.seconds += time.process_time() - begun
 
 
 class Kept:
