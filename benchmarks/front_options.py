@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "baseline": {},
+    "label_smoothing 0.1": {"label_smoothing": 0.1},
+    "layer_decay 0.8": {"layer_decay": 0.8},
+    "consistency_weight 1": {"consistency_weight": 1.0},
+    "5 epochs": {"rungs": 5},
 }
 """What each option changes in a trial's configuration, or in the number of its rungs."""
 
@@ -90,6 +94,7 @@ def _arguments() -> argparse.Namespace:
     measure.artifacts_option(parser)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, help="default mr and trec; with --quick demo")
     parser.add_argument("--seeds", nargs="+", type=int, help="default 0 and 1; with --quick 0 to 2")
+    parser.add_argument("--train", type=int, help="rows that train and dev have, drawn by the seed; all if not given")
     parser.add_argument("--options", nargs="+", choices=OPTIONS, help="default all")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="append every row to this file of JSON lines")
     parser.add_argument("--summarize", nargs="+", type=Path, metavar="FILE", help="only print what such files hold")
@@ -107,23 +112,22 @@ class Task:
     train: str
     test: str | None = None
 
-    def sources(self, data: Path, folder: Path, seed: int) -> tuple[str, str | None]:
-        """The sources of train and test, of which some are written into ``folder``."""
+    def sources(self, data: Path, folder: Path, seed: int, most: int | None) -> tuple[str, str | None]:
+        """The sources of train, with at most so many rows, and of test; what is drawn by the seed lies in ``folder``."""
         if self.train == "demo":
             return "demo", None
-        train = data / self.train
-        if self.test:
-            return str(train), str(data / self.test)
-        with train.open(encoding="utf-8", newline="") as file:
+        with (data / self.train).open(encoding="utf-8", newline="") as file:
             header, *rows = csv.reader(file)
         order = np.random.default_rng(seed).permutation(len(rows))
-        num_test = len(rows) // 10
-        parts = {"test": order[:num_test], "train": order[num_test:]}
+        num_test = 0 if self.test else len(rows) // 10
+        end = None if most is None else num_test + most
+        parts = {"test": order[:num_test], "train": order[num_test:end]}
         folder.mkdir(parents=True, exist_ok=True)
         for split, chosen in parts.items():
             with (folder / f"{split}.csv").open("w", encoding="utf-8", newline="") as file:
                 csv.writer(file).writerows([header, *(rows[row] for row in sorted(chosen.tolist()))])
-        return str(folder / "train.csv"), str(folder / "test.csv")
+        test = data / self.test if self.test else folder / "test.csv"
+        return str(folder / "train.csv"), str(test)
 
 
 TASKS = {
@@ -139,7 +143,8 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> Iterator[Row]:
     data = arguments.data or Path(os.environ.get("RAYSWEEP_DATA_DIR", measure.ROOT.parent / "shared" / "data"))
     for seed in arguments.seeds:
         for task in arguments.tasks:
-            sources = TASKS[task].sources(data, folder / f"{task}-{seed}", seed)
+            own = folder / f"{task}-{seed}-{arguments.train or 'all'}"
+            sources = TASKS[task].sources(data, own, seed, arguments.train)
             experiment = Experiment(sources, folder / "artifacts", seed)
             for option in arguments.options:
                 for weights, measured in experiment.rows(OPTIONS[option]):
@@ -150,13 +155,17 @@ class Experiment:
     """The artifacts of a task and a seed, the sets that its fronts are measured on, and a place to train."""
 
     def __init__(self, sources: tuple[str, str | None], artifacts: Path, seed: int) -> None:
+        import torch
+
         from raysweep.evaluation.evaluation_set import EvaluationSet
         from raysweep.prepare.build import prepare_here
         from raysweep.training.workbench import Workbench
 
         self.seed = seed
         self.sweep, space = _front_sweep(sources, artifacts, seed)
+        threads = torch.get_num_threads()
         self.prepared = prepare_here(self.sweep, space)
+        torch.set_num_threads(threads)  # preparing takes all cores
         # Rungs are scored on dev with little: what counts is measured here, at the end.
         self.bench = Workbench(self.prepared, _cheap(self.sweep.evaluation))
         self.dev = self.bench.dev
@@ -189,7 +198,7 @@ class Experiment:
             del at_rungs[:-2]
         seconds = time.perf_counter() - started
         means = {name: (at_rungs[0][name] + at_rungs[1][name]) / 2 for name in training.parameters}
-        of_rungs = WeightAverage(training.parameters, 0.5)
+        of_rungs = WeightAverage(training.parameters, DECAYS[0])
         of_rungs.tensors = means
         yield LAST, {**self._measured(training), "train_seconds": seconds}
         for name, average in {**averages, MEAN_OF_RUNGS: of_rungs}.items():

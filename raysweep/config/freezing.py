@@ -158,6 +158,21 @@ def _blocks_by_number(modules: Sequence[str], architecture: Architecture) -> dic
     return {int(match[1]): name for name in modules if (match := block_name.search(name))}
 
 
+def heights(names: Sequence[str]) -> dict[str, int]:
+    """How many blocks below the top each parameter is: 0 for what follows the last block, 1 for the last block, and so on.
+
+    The embeddings are one below the first block. Raises InputError when the encoder's structure is not recognised.
+    """
+    depths = _depths(names)
+    num_blocks = _num_blocks(depths)
+    return {name: 0 if depth is None else num_blocks - _block(depth) for name, depth in depths.items()}
+
+
+def _block(depth: int) -> int:
+    """The number of the block that has this depth, -1 for the embeddings."""
+    return (depth - _EMBEDDING_DEPTHS) // _BLOCK_DEPTHS
+
+
 def frozen_modules(names: Sequence[str], modules: Sequence[str], level: str) -> list[str]:
     """Those of ``modules``, such as dropout layers, that lie in the part that ``level`` freezes."""
     if level == "none":
@@ -224,7 +239,7 @@ def _part_of_block(name: str, architecture: Architecture) -> int:
 
 def _num_blocks(depths: dict[str, int | None]) -> int:
     deepest = max((depth for depth in depths.values() if depth is not None), default=0)
-    return (deepest - _EMBEDDING_DEPTHS) // _BLOCK_DEPTHS + 1
+    return _block(deepest) + 1
 
 
 def _is_output(depth: int | None) -> bool:

@@ -15,7 +15,16 @@ from raysweep.errors import InputError
 SCHEDULES = ("constant", "linear", "quadratic", "polynomial", "cosine", "exponential")
 
 # They came after runs had been made without them. At these values they say what the trials of those runs did.
-LATER_PARAMETERS: Mapping[str, Any] = MappingProxyType({"resample_each_rung": False, "fresh_optimizer": False})
+LATER_PARAMETERS: Mapping[str, Any] = MappingProxyType(
+    {
+        "resample_each_rung": False,
+        "fresh_optimizer": False,
+        "label_smoothing": 0.0,
+        "consistency_weight": 0.0,
+        "layer_decay": 1.0,
+        "average_decay": None,
+    }
+)
 
 
 def changed_meanings(values: Mapping[str, Any]) -> list[str]:
@@ -47,6 +56,15 @@ class TrialConfig(Frozen):
     retention_weight: float = Field(
         0.0, ge=0, description="weight of the mean squared distance of tuned from reference cosines, added to the loss"
     )
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="share of each target of softmax that is spread evenly over all classes"
+    )
+    consistency_weight: float = Field(
+        0.0,
+        ge=0,
+        description="weight, under softmax, of the divergence between the class probabilities of two passes with dropout "
+        "masks of their own (R-Drop); above 0 each batch is embedded twice",
+    )
     learning_rate: float = Field(
         gt=0, le=1, description="highest learning rate of the schedule, before learning_rate_rule applies"
     )
@@ -55,6 +73,9 @@ class TrialConfig(Frozen):
     )
     base_batch_size: int = Field(
         64, ge=1, description="examples per optimizer step at which learning_rate_rule leaves learning_rate as it is"
+    )
+    layer_decay: float = Field(
+        1.0, gt=0, le=1, description="factor of the learning rate from each block of the encoder to the one below it"
     )
     optimizer: Literal["adamw", "adamax", "adadelta", "sgd"] = Field("adamw", description="optimizer of PyTorch")
     momentum: float | None = Field(
@@ -98,6 +119,13 @@ class TrialConfig(Frozen):
     fresh_optimizer: bool = Field(
         False, description="each rung begins with a new optimizer, which remembers no gradient"
     )
+    average_decay: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="rungs are scored, and stored, with a moving average of the weights over optimizer steps, whose weight "
+        "for a step falls by this factor with each later step; with the last weights if not given",
+    )
     idle_rungs: int | None = Field(
         None,
         ge=1,
@@ -113,6 +141,7 @@ class TrialConfig(Frozen):
     @model_validator(mode="after")
     def _check(self) -> "TrialConfig":
         self._check_loss()
+        self._check_class_parameters()
         freezing.check_level(self.freezing)
         self._check_schedule()
         if self.optimizer == "adadelta" and self.momentum is not None:
@@ -132,6 +161,11 @@ class TrialConfig(Frozen):
             raise ValueError(f"loss is {self.loss!r}; allowed: {', '.join(LOSSES)}")
         for name in LOSS_PARAMETERS:
             self._check_loss_parameter(name)
+
+    def _check_class_parameters(self) -> None:
+        for name in ("label_smoothing", "consistency_weight"):
+            if getattr(self, name) and LOSSES[self.loss].example_kind != "labelled_sentence":
+                raise ValueError(f"{name} is given, but the loss {self.loss} has no class probabilities")
 
     def _check_loss_parameter(self, name: str) -> None:
         value = getattr(self, name)

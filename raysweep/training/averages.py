@@ -11,7 +11,8 @@ class WeightAverage:
     """The moving average of parameters over optimizer steps, the initial weights left out.
 
     After n steps it is the mean of the weights w_1 ... w_n that the steps led to, each counted ``decay ** (n - i)`` times:
-    with a decay of 0.99 mostly the last hundred. ``tensors`` are the averages by parameter name, ``num_steps`` is n.
+    with a decay of 0.99 mostly the last hundred. ``tensors`` are the averages by parameter name, ``num_steps`` is n. While
+    the average ``is_shown``, the parameters have its values and ``tensors`` those that train.
     """
 
     def __init__(self, parameters: Mapping[str, torch.nn.Parameter], decay: float) -> None:
@@ -19,26 +20,28 @@ class WeightAverage:
         self._decay = decay
         self.tensors: dict[str, Tensor] = {name: each.detach().clone() for name, each in parameters.items()}
         self.num_steps = 0
+        self.is_shown = False
 
     def update(self) -> None:
         """Take in the weights that a step led to."""
+        assert not self.is_shown
         self.num_steps += 1
         sum_of_weights = (1 - self._decay**self.num_steps) / (1 - self._decay)
         averages = list(self.tensors.values())
         current = [self._parameters[name].detach() for name in self.tensors]
         torch._foreach_lerp_(averages, current, 1 / sum_of_weights)
 
+    def swap(self) -> None:
+        """Show the average in the parameters, or the weights that train again. Nothing is copied."""
+        for name, parameter in self._parameters.items():
+            parameter.data, self.tensors[name] = self.tensors[name], parameter.data
+        self.is_shown = not self.is_shown
+
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Within, the parameters have the averages for values."""
-        swap(self._parameters, self.tensors)
+        """Within, the average is shown."""
+        self.swap()
         try:
             yield
         finally:
-            swap(self._parameters, self.tensors)
-
-
-def swap(parameters: Mapping[str, torch.nn.Parameter], tensors: dict[str, Tensor]) -> None:
-    """Exchange the values of parameters with those of tensors of the same names; nothing is copied."""
-    for name, parameter in parameters.items():
-        parameter.data, tensors[name] = tensors[name], parameter.data
+            self.swap()

@@ -25,12 +25,14 @@ class SoftmaxLoss(nn.Module):
     The head reads unit embeddings times the root of their width, whose entries are then of order 1 as in an encoder's
     hidden states, so that one learning rate serves both. The stock trainer takes it too, but neither zeroes nor clips the
     gradients of a loss's own parameters, so there the head's add up from step to step; here they are as the encoder's.
+    Of each target the share ``label_smoothing`` is spread evenly over all classes: Szegedy et al. 2016, arXiv:1512.00567.
     """
 
-    def __init__(self, model: nn.Module, width: int, num_labels: int) -> None:
+    def __init__(self, model: nn.Module, width: int, num_labels: int, label_smoothing: float = 0.0) -> None:
         super().__init__()
         self.model = model
         self.head = nn.Linear(width, num_labels)
+        self.label_smoothing = label_smoothing
 
     def forward(self, sentence_features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
         embeddings = [self.model(features)["sentence_embedding"] for features in sentence_features]
@@ -38,7 +40,19 @@ class SoftmaxLoss(nn.Module):
 
     def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor | None) -> Tensor:
         assert labels is not None
-        return nn.functional.cross_entropy(logits(self.head, embeddings[0]), labels.long())
+        return nn.functional.cross_entropy(
+            logits(self.head, embeddings[0]), labels.long(), label_smoothing=self.label_smoothing
+        )
+
+    def divergence(self, embeddings: Tensor, others: Tensor) -> Tensor:
+        """How far the class probabilities p and q of two embeddings (batch, width) of the same sentences differ, a scalar.
+
+        The mean over sentences of (KL(p, q) + KL(q, p)) / 2, which R-Drop adds to the loss: Liang et al. 2021,
+        arXiv:2106.14448.
+        """
+        log_p, log_q = (nn.functional.log_softmax(logits(self.head, each), dim=-1) for each in (embeddings, others))
+        by_class = (log_p.exp() - log_q.exp()) * (log_p - log_q)
+        return by_class.sum(dim=-1).mean() / 2
 
 
 def logits(head: nn.Linear, embeddings: Tensor) -> Tensor:
@@ -58,7 +72,7 @@ def build(
     """
     loss = LOSSES[name]
     if loss.library_class is None:
-        return SoftmaxLoss(model, width, num_labels)
+        return SoftmaxLoss(model, width, num_labels, parameters.get("label_smoothing", 0.0))
     from sentence_transformers.sentence_transformer import losses as library
 
     arguments: dict[str, object] = {}

@@ -1,21 +1,31 @@
-"""Optimizers by name, with the parameter groups of the stock trainer."""
+"""Optimizers by name, with the parameter groups of the stock trainer, and one rate for each block where rates decay."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 import torch
 
 from raysweep.config.trial import TrialConfig
 
 
-def build(config: TrialConfig, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    """The trial's optimizer over the parameters that train. Weight decay applies to matrices, not to biases and norms."""
-    trained = [parameter for parameter in parameters if parameter.requires_grad]
-    matrices = [parameter for parameter in trained if parameter.ndim >= 2]
-    vectors = [parameter for parameter in trained if parameter.ndim < 2]
-    groups = [
-        {"params": matrices, "weight_decay": config.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
+def build(
+    config: TrialConfig, parameters: Mapping[str, torch.nn.Parameter], heights: Mapping[str, int] = MappingProxyType({})
+) -> torch.optim.Optimizer:
+    """The trial's optimizer over the parameters that train, given by name.
+
+    Weight decay applies to matrices, not to biases and norms. ``heights`` say how many blocks below the top parameters are,
+    0 where they do not; at each the learning rate is ``layer_decay`` times that above it, as in ELECTRA (Clark et al. 2020,
+    arXiv:2003.10555).
+    """
+    by_height: dict[int, list[torch.nn.Parameter]] = {}
+    for name, parameter in parameters.items():
+        if parameter.requires_grad:
+            by_height.setdefault(heights.get(name, 0), []).append(parameter)
+    groups: list[dict[str, Any]] = []
+    for height, own in by_height.items():
+        factor = config.layer_decay**height
+        groups += [{**group, "rate_factor": factor} for group in _matrices_and_vectors(config, own)]
     rate = config.peak_learning_rate
     if config.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=rate, betas=_betas(config), fused=True)
@@ -29,6 +39,21 @@ def build(config: TrialConfig, parameters: Iterable[torch.nn.Parameter]) -> torc
         momentum=config.momentum or 0.0,
         fused=True,
     )
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Give every group the rate of the blocks that its parameters belong to, which is ``rate`` for what comes last."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group["rate_factor"]
+
+
+def _matrices_and_vectors(config: TrialConfig, parameters: Sequence[torch.nn.Parameter]) -> list[dict[str, Any]]:
+    matrices = [parameter for parameter in parameters if parameter.ndim >= 2]
+    vectors = [parameter for parameter in parameters if parameter.ndim < 2]
+    return [
+        {"params": matrices, "weight_decay": config.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
 
 
 def _betas(config: TrialConfig) -> tuple[float, float]:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from raysweep.config import freezing
 from raysweep.config.losses import LOSSES
 from raysweep.config.trial import TrialConfig
 from raysweep.encoders import precision
@@ -18,6 +19,7 @@ from raysweep.evaluation.calibration import calibrated
 from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.evaluation.operating_points import Encoded, Head
 from raysweep.training import batches, losses, optimizers
+from raysweep.training.averages import WeightAverage
 from raysweep.training.dropout import RandomStreams
 from raysweep.training.example_order import ExampleOrder
 from raysweep.training.progress import Progress
@@ -49,7 +51,10 @@ class Training:
         self.device = bench.model.device
         self.loss = self._build_loss()
         self.parameters = self._trained_parameters()
-        self.optimizer = optimizers.build(config, self.parameters.values())
+        self.optimizer = self._build_optimizer()
+        self.average = None
+        if config.average_decay is not None:
+            self.average = WeightAverage(self.parameters, config.average_decay)
         self.learning_rates = LearningRates(config, num_rungs)
         self.order = ExampleOrder(bench.prepared, LOSSES[config.loss].example_kind, seed)
         self.set_precision(precision.resolve(config.precision, self.device.type))
@@ -68,6 +73,10 @@ class Training:
             num_labels=len(self.bench.prepared.sentences.label_names),
         )
         return loss.to(self.device)
+
+    def _build_optimizer(self) -> torch.optim.Optimizer:
+        heights = {} if self.config.layer_decay == 1.0 else freezing.heights(self.bench.parameter_names)
+        return optimizers.build(self.config, self.parameters, heights)
 
     def _trained_parameters(self) -> dict[str, torch.nn.Parameter]:
         """The parameters that train, by name: the encoder's, and the loss's own with ``loss.`` in front."""
@@ -102,6 +111,7 @@ class Training:
         """One optimizer step: ``accumulation_steps`` batches, fewer where the rung ends."""
         started = time.perf_counter()
         progress = self.progress
+        self.show_average(shown=False)
         self.model.train()
         self._set_learning_rate()
         taken = [self.order.take(batch_size) for batch_size in self._batch_sizes()]
@@ -111,8 +121,15 @@ class Training:
         torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.config.max_gradient_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        if self.average is not None:
+            self.average.update()
         progress.steps_in_rung += 1
         progress.train_seconds += time.perf_counter() - started
+
+    def show_average(self, *, shown: bool) -> None:
+        """Put the averaged weights into the model, where the trial has them, or put those that train back."""
+        if self.average is not None and self.average.is_shown != shown:
+            self.average.swap()
 
     def _add_gradients(self, taken: Sequence[Examples]) -> list[Tensor]:
         """Compute the gradients of a step's batches; their losses, scalars without gradients.
@@ -139,18 +156,21 @@ class Training:
             loss = self.batch_loss(ids, targets)
             (loss / num_batches).backward()
             return loss.detach()
-        batch = batches.RecomputedBatch(
-            self.model, self.bench.tokens, ids, self.streams, self.precision, self.batch_context
-        )
-        loss = self._loss_of(batch.columns, ids, targets)
+        passes = [
+            batches.RecomputedBatch(
+                self.model, self.bench.tokens, ids, self.streams, self.precision, self.batch_context
+            )
+            for _ in range(self._num_passes)
+        ]
+        loss = self._loss_of_passes([batch.columns for batch in passes], ids, targets)
         (loss / num_batches).backward()
-        batch.backward()
+        for batch in passes:
+            batch.backward()
         return loss.detach()
 
     def _set_learning_rate(self) -> None:
         rate = self.learning_rates.at(self.progress.rung, self.progress.steps_in_rung)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        optimizers.set_learning_rate(self.optimizer, rate)
 
     def _batch_sizes(self) -> list[int]:
         """Of the next step's batches; the rung's last batch may be smaller."""
@@ -162,8 +182,28 @@ class Training:
     def batch_loss(self, ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None) -> Tensor:
         """The loss of a batch, a scalar with gradients: ``ids`` (batch, columns), ``targets`` (batch,) or None."""
         with precision.autocast(self.precision, self.device.type):
-            columns = batches.embed_columns(self.model, self.bench.tokens, ids, self.batch_context)
-        return self._loss_of(columns, ids, targets)
+            passes = [
+                batches.embed_columns(self.model, self.bench.tokens, ids, self.batch_context)
+                for _ in range(self._num_passes)
+            ]
+        return self._loss_of_passes(passes, ids, targets)
+
+    @property
+    def _num_passes(self) -> int:
+        """How often a batch is embedded, each time under dropout masks of its own."""
+        return 2 if self.config.consistency_weight else 1
+
+    def _loss_of_passes(
+        self, passes: list[list[Tensor]], ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None
+    ) -> Tensor:
+        """The mean loss of a batch's passes, each its columns, and what is added where two of them differ."""
+        first, *second = passes
+        loss = self._loss_of(first, ids, targets)
+        for columns in second:
+            loss = (loss + self._loss_of(columns, ids, targets)) / 2
+            divergence = self.loss.divergence(first[0], columns[0])
+            loss = loss + self.config.consistency_weight * divergence
+        return loss
 
     def _loss_of(self, columns: list[Tensor], ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None) -> Tensor:
         labels = None if targets is None else self._on_device(targets)
@@ -190,7 +230,10 @@ class Training:
         return Head(weight, bias)
 
     def evaluate(self) -> RungResult:
-        """End the rung: score it on dev in fp32. Raises TrialDivergedError when the loss is no longer finite."""
+        """End the rung: score it on dev in fp32. Raises TrialDivergedError when the loss is no longer finite.
+
+        Until the next step the model has the weights that were scored.
+        """
         progress = self.progress
         mean_loss = float(self.loss_sum) / progress.batches_in_rung
         progress.rung += 1
@@ -198,6 +241,7 @@ class Training:
             raise TrialDivergedError(
                 f"the loss became {mean_loss} within rung {progress.rung} (after {progress.seen:,} examples)"
             )
+        self.show_average(shown=True)
         self.bench.head = self.head()
         # What is kept in bf16 serves training only.
         context = self.batch_context if self.precision == "fp32" else no_context
@@ -243,7 +287,7 @@ class Training:
         if self.config.resample_each_rung:
             self.order.restart()
         if self.config.fresh_optimizer:
-            self.optimizer = optimizers.build(self.config, self.parameters.values())
+            self.optimizer = self._build_optimizer()
 
     def _validate(self, encoded: Encoded) -> tuple[float, int]:
         """The trial's loss over validation examples, and its count of errors."""

@@ -25,8 +25,10 @@ _RESULT_VALUES = ("step", "examples_seen", "loss", "seconds", "train_seconds", "
 
 def save(training: Training, folder: str | Path | Folder, last: RungResult | None) -> None:
     """Write a checkpoint, with the last rung's result, which may not have reached its reader yet."""
+    weights, averages = _weights(training)
     tensors = {
-        **{f"weight.{name}": parameter for name, parameter in training.parameters.items()},
+        **{f"weight.{name}": value for name, value in weights.items()},
+        **{f"average.{name}": value for name, value in averages.items()},
         **_optimizer_tensors(training.optimizer),
         "rng.cpu": torch.get_rng_state(),
         "total": training.loss_sum,
@@ -43,6 +45,8 @@ def save(training: Training, folder: str | Path | Folder, last: RungResult | Non
         "dropout": training.bench.dropouts.state(),
         "idle": None if training.idle is None else asdict(training.idle),
     }
+    if training.average is not None:
+        values["averaged_steps"] = training.average.num_steps
     if last is not None:
         values["last"] = _result_values(last)
         tensors |= _result_tensors(last)
@@ -74,6 +78,8 @@ def restore(training: Training, folder: str | Path | Folder) -> RungResult | Non
     with torch.no_grad():
         for name, parameter in training.parameters.items():
             parameter.copy_(tensors[f"weight.{name}"])
+            if training.average is not None:
+                training.average.tensors[name].copy_(tensors[f"average.{name}"])
         training.loss_sum.copy_(tensors["total"])
     _restore_optimizer(training.optimizer, tensors)
     _restore_random_streams(training, tensors, values)
@@ -83,11 +89,23 @@ def restore(training: Training, folder: str | Path | Folder) -> RungResult | Non
     training.set_precision(values["precision"])
     if training.idle is not None:
         training.idle = IdleRule(**values["idle"])
+    if training.average is not None:
+        training.average.num_steps = values["averaged_steps"]
+        training.show_average(shown=training.progress.seen_in_rung == 0)
     if "last" not in values:
         return None
     last = _last_result(values["last"], tensors)
     training.bench.head = _head_of(last, training.head())
     return last
+
+
+def _weights(training: Training) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
+    """The weights that train, and their averages, whichever of them the model shows; no averages where there are none."""
+    if training.average is None:
+        return training.parameters, {}
+    if training.average.is_shown:
+        return training.average.tensors, training.parameters
+    return training.parameters, training.average.tensors
 
 
 def _head_of(last: RungResult, head: Head | None) -> Head | None:
