@@ -7,7 +7,8 @@ for its last weights and for averages of them, since averages change nothing of 
 Every seed has a test split, a dev split and a training of its own. Tasks without a test split of their own (MR, SUBJ) give a
 tenth of their rows, drawn by the seed. Differences to the baseline (no option, last weights) are paired by seed; their 90%
 intervals are Student's, over seeds. `share` is the hypervolume of the points on test over that of the oracle's hull, as in
-a report. Sentences are encoded in bf16 where that pays, which moves cosines by 0.00002. Rows may be collected from several calls: --keep appends them to a file, --summarize reads such files.
+a report. Sentences are encoded in bf16 where that pays, which moves cosines by 0.00002. Rows may be collected from several
+calls: --keep appends them to a file, --summarize reads such files.
 """
 
 import argparse
@@ -49,7 +50,18 @@ LAST = "last"
 MEAN_OF_RUNGS = "mean of 2 rungs"
 BASELINE = ("baseline", LAST)
 
-HEADER = ("", "share", "less baseline", "90%", "accuracy", "cross-entropy", "calibrated", "error", "calibrated", "seeds")
+HEADER = (
+    "",
+    "share",
+    "less baseline",
+    "90%",
+    "accuracy",
+    "cross-entropy",
+    "calibrated",
+    "error",
+    "calibrated",
+    "seeds",
+)
 
 
 @dataclass(frozen=True)
@@ -334,7 +346,9 @@ def _summary(rows: Sequence[Row]) -> str:
     differences = {(each["task"], each["option"], each["weights"]): each for each in _differences(rows)}
     tables = []
     for task in dict.fromkeys(row.task for row in rows):
-        cells = [_cells(name, by_seed, differences.get((task, *name))) for name, by_seed in _by_name(rows, task).items()]
+        cells = [
+            _cells(name, by_seed, differences.get((task, *name))) for name, by_seed in _by_name(rows, task).items()
+        ]
         tables.append(f"{task}\n{measure.table(HEADER, cells)}")
     return "\n\n".join(tables)
 

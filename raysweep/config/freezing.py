@@ -202,7 +202,8 @@ def _architecture(names: Sequence[str]) -> Architecture:
     known = "; ".join(ARCHITECTURES)
     first_names = ", ".join(names[:4]) or "nothing"
     raise InputError(
-        f"freezing needs an encoder built like one of {known}; this one's parameters are named {first_names}, ..."
+        f"freezing and layer_decay need an encoder built like one of {known}; this one's parameters are named "
+        f"{first_names}, ..."
     )
 
 

@@ -11,7 +11,7 @@ from raysweep.config.losses import LOSSES
 from raysweep.config.preset import PresetError, preset_of
 from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Scalar, Space, branches, find, values_of
 from raysweep.config.sweep import SweepConfig
-from raysweep.config.trial import LOSS_PARAMETERS, TrialConfig, trial_config
+from raysweep.config.trial import CLASS_PARAMETERS, LOSS_PARAMETERS, TrialConfig, trial_config
 from raysweep.errors import InputError
 
 
@@ -162,6 +162,8 @@ def _beside(name: str, value: Any) -> dict[str, Any]:
         return {"schedule": "exponential"}
     if name == "momentum":
         return {"optimizer": "sgd"}
+    if name in CLASS_PARAMETERS:
+        return {"loss": "softmax", "margin": None}
     return {"decay": 0.95} if (name, value) == ("schedule", "exponential") else {}
 
 

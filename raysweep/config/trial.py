@@ -26,6 +26,9 @@ LATER_PARAMETERS: Mapping[str, Any] = MappingProxyType(
     }
 )
 
+CLASS_PARAMETERS = ("label_smoothing", "consistency_weight")
+"""They go with class probabilities, which only softmax has."""
+
 
 def changed_meanings(values: Mapping[str, Any]) -> list[str]:
     """Which values of a trial's stored configuration meant something else to the version that ran it."""
@@ -163,7 +166,7 @@ class TrialConfig(Frozen):
             self._check_loss_parameter(name)
 
     def _check_class_parameters(self) -> None:
-        for name in ("label_smoothing", "consistency_weight"):
+        for name in CLASS_PARAMETERS:
             if getattr(self, name) and LOSSES[self.loss].example_kind != "labelled_sentence":
                 raise ValueError(f"{name} is given, but the loss {self.loss} has no class probabilities")
 

@@ -167,11 +167,13 @@ def make_plan(config: SweepConfig, space: Space, *, resumed: Prepared | None = N
 
 
 def check_freezing(space: Space, parameter_names: Sequence[str]) -> None:
-    """InputError when an encoder with these parameters lacks a freezing level of the space."""
+    """InputError when an encoder with these parameters lacks a freezing level of the space, or blocks for layer_decay."""
     levels = space.values("freezing") or ["none"]
     for freeze_output_dense in space.values("freeze_output_dense") or [False]:
         for level in levels:
             freezing.frozen_names(parameter_names, level, freeze_output_dense=freeze_output_dense)
+    if any(decay != 1.0 for decay in space.values("layer_decay")):
+        freezing.heights(parameter_names)
 
 
 def _fingerprints(data: DataConfig, listed: Listed) -> dict[str, str]:

@@ -6,7 +6,15 @@ import re
 import pytest
 import transformers
 
-from raysweep.config.freezing import FIXED_LEVELS, check_level, frozen_modules, frozen_names, levels, prefix_names
+from raysweep.config.freezing import (
+    FIXED_LEVELS,
+    check_level,
+    frozen_modules,
+    frozen_names,
+    heights,
+    levels,
+    prefix_names,
+)
 from raysweep.errors import InputError
 
 SIZES = {"vocab_size": 30, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 12}
@@ -110,6 +118,24 @@ def test_levels_freeze_exactly_the_modules_written_out(architecture, prefix):
         outputs = {name for name in names if re.search(rf"\b{path}\.\d\.{parts[2]}\.weight$", name)}
         assert len(outputs) == 2
         assert frozen_names(names, level, freeze_output_dense=True) == frozen_names(names, level) | outputs
+
+
+@pytest.mark.parametrize("prefix", ["0.model.", ""])
+@pytest.mark.parametrize("architecture", ENCODERS)
+def test_heights_count_blocks_from_the_top(architecture, prefix):
+    found = heights(parameter_names(architecture, 4, prefix))
+    _, tables, embeddings, path, *_ = ENCODERS[architecture]
+    num_blocks = 2 if architecture == "DistilBert" else 4
+    for name, height in found.items():
+        module = name.removeprefix(prefix)
+        block = re.match(rf"{path}\.(\d+)\.", module)
+        if block:
+            assert height == num_blocks - int(block[1]), name
+        elif any(module.startswith(f"{each}.") for each in f"{tables} {embeddings}".split()):
+            assert height == num_blocks + 1, name
+        else:
+            assert height == 0, name
+    assert set(found.values()) >= set(range(1, num_blocks + 2))
 
 
 def test_attention_norm_of_a_later_pre_norm_block_belongs_to_it():

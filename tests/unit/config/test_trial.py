@@ -16,3 +16,36 @@ def test_trial_config_needs_exactly_the_parameters_of_its_loss() -> None:
         trial_config({"loss": "cosine_similarity", "margin": 0.1, "learning_rate": 1e-5})
     with pytest.raises(InputError, match="learning_rate: should be greater than 0, not 0"):
         trial_config({"loss": "triplet", "learning_rate": 0.0})
+
+
+@pytest.mark.parametrize("name", ["label_smoothing", "consistency_weight"])
+def test_what_needs_class_probabilities_goes_with_softmax(name: str) -> None:
+    assert getattr(trial_config({"loss": "softmax", "learning_rate": 1e-5, name: 0.5}), name) == 0.5
+    trial_config({"loss": "triplet", "learning_rate": 1e-5, name: 0.0})
+    with pytest.raises(InputError, match=f"{name} is given, but the loss triplet has no class probabilities"):
+        trial_config({"loss": "triplet", "learning_rate": 1e-5, name: 0.5})
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        *[("label_smoothing", value) for value in (-0.1, 1.0, float("nan"))],
+        *[("consistency_weight", value) for value in (-0.1, float("nan"))],
+        *[("layer_decay", value) for value in (0.0, 1.1, float("nan"))],
+        *[("average_decay", value) for value in (0.0, 1.0, float("nan"))],
+    ],
+)
+def test_options_outside_their_range_are_refused_by_name(name: str, wrong: float) -> None:
+    with pytest.raises(InputError, match=f"^{name}: should be "):
+        trial_config({"loss": "softmax", "learning_rate": 1e-5, name: wrong})
+
+
+def test_options_that_are_off_leave_the_identity_of_older_trials() -> None:
+    plain = trial_config({"loss": "softmax", "learning_rate": 1e-5})
+    off = {"label_smoothing": 0.0, "consistency_weight": 0.0, "layer_decay": 1.0, "average_decay": None}
+    assert trial_config({"loss": "softmax", "learning_rate": 1e-5, **off}).identity == plain.identity
+    assert not off.keys() & plain.identity.keys()
+    on = {"label_smoothing": 0.1, "consistency_weight": 1.0, "layer_decay": 0.8, "average_decay": 0.99}
+    for name, value in on.items():
+        identity = trial_config({"loss": "softmax", "learning_rate": 1e-5, name: value}).identity
+        assert identity == {**plain.identity, name: value}

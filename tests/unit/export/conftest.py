@@ -51,7 +51,10 @@ def store_scores(folder: Path, file: str, scores: Mapping[PointName, Scores]) ->
 
 @pytest.fixture(scope="package")
 def run(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> tuple[Path, Prepared, EvaluationSet]:
-    """A run folder as a sweep leaves it: a softmax and a triplet trial of one rung, with every kind of point."""
+    """A run folder as a sweep leaves it: a softmax and a triplet trial of one rung, with every kind of point.
+
+    The weights of the softmax trial are averages over its steps.
+    """
     folder = tmp_path_factory.mktemp("run")
     (folder / "points").mkdir()
     document = Document.read(SPACES / "smoke.yaml")
@@ -79,9 +82,9 @@ def run(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> t
     ledger = Ledger(folder)
     ledger.append(SessionStarted(info=info))
     for number, loss in enumerate(("softmax", "triplet")):
-        trial = trial_config(
-            {"loss": loss, "learning_rate": 3e-3, "examples_per_rung": 96, "batch_size": 16, "precision": "fp32"}
-        )
+        values = {"loss": loss, "learning_rate": 3e-3, "examples_per_rung": 96, "batch_size": 16, "precision": "fp32"}
+        average = {"average_decay": 0.7} if loss == "softmax" else {}
+        trial = trial_config({**values, **average})
         ledger.append(TrialStarted(trial=number, config=trial.model_dump(exclude_none=True)))
         (result,) = engine.rungs(trial, bench, seed=number, num_rungs=1)
         save_point(folder / "points" / point_name(number, 1), bench.model, bench.head)

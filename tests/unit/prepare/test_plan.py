@@ -11,7 +11,7 @@ from raysweep.data.artifacts import Artifact
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare_here
-from raysweep.prepare.plan import Plan, Stage, make_plan
+from raysweep.prepare.plan import Plan, Stage, check_freezing, make_plan
 from support.sweep_files import read
 
 ROWS = "text,label\n" + "".join(f"sentence {number},{number % 2}\n" for number in range(20))
@@ -165,6 +165,12 @@ def test_a_freezing_level_is_checked_by_the_header_of_the_weights(tmp_path: Path
     plan(tmp_path, model=tiny_encoder, space__freezing="emb+B0-2")
     with pytest.raises(InputError, match=r"emb\+B0-4.*4 blocks"):
         plan(tmp_path, model=tiny_encoder, space__freezing="emb+B0-4")
+
+
+def test_layers_that_decay_are_checked_by_the_names_of_parameters(tmp_path: Path, tiny_encoder: str) -> None:
+    space = plan(tmp_path, model=tiny_encoder, space__layer_decay="{choices: [1.0, 0.8]}").space
+    with pytest.raises(InputError, match=r"freezing and layer_decay need an encoder built like .* named conv\.weight"):
+        check_freezing(space, ["conv.weight"])
 
 
 def test_preparing_without_ray_builds_what_is_missing_once(tmp_path: Path, tiny_encoder: str) -> None:

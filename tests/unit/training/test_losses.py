@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+import scipy.special
+import scipy.stats
 import torch
 
 from raysweep.config.losses import LOSSES
@@ -144,6 +146,34 @@ def test_softmax_pulls_a_sentence_to_its_class_and_learns_the_head():
         for leaf in (columns[0], *loss.parameters()):
             leaf -= 0.1 * leaf.grad
     assert loss.compute_loss_from_embeddings(columns, labels) < before
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
+def test_label_smoothing_is_torchs(smoothing):
+    """And the cross-entropy of targets of which a share is spread evenly over all classes."""
+    sentences, labels = EMBEDDINGS[0], LABELS["labelled_sentence"]
+    logits = 2 * sentences / np.linalg.norm(sentences, axis=1, keepdims=True) @ WEIGHT.T + BIAS
+    torchs = torch.nn.CrossEntropyLoss(label_smoothing=smoothing)
+    targets = (1 - smoothing) * np.eye(3)[labels] + smoothing / 3
+    log_probabilities = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    found = value("softmax", {"label_smoothing": smoothing}, [sentences], labels)
+    assert found == pytest.approx(float(torchs(torch.from_numpy(logits), torch.from_numpy(labels))), rel=1e-6)
+    assert found == pytest.approx(-(targets * log_probabilities).sum(axis=1).mean(), rel=1e-6)
+
+
+def test_the_divergence_of_two_passes_is_the_mean_of_both_relative_entropies():
+    loss = build("softmax", {}, torch.nn.Identity(), width=4, num_labels=3)
+    loss.double().load_state_dict({"head.weight": torch.from_numpy(WEIGHT), "head.bias": torch.from_numpy(BIAS)})
+    first, second = EMBEDDINGS[:2]
+    units = [2 * each / np.linalg.norm(each, axis=1, keepdims=True) for each in (first, second)]
+    p, q = (scipy.special.softmax(each @ WEIGHT.T + BIAS, axis=1) for each in units)
+    expected = [scipy.stats.entropy(a, b, axis=1).mean() for a, b in ((p, q), (q, p))]
+    with torch.no_grad():
+        found = float(loss.divergence(torch.from_numpy(first), torch.from_numpy(second)))
+        same = float(loss.divergence(torch.from_numpy(first), torch.from_numpy(first)))
+    assert found == pytest.approx(np.mean(expected), rel=1e-6)
+    assert expected[0] != pytest.approx(expected[1], rel=1e-2)
+    assert same == 0
 
 
 def test_triplet_distance_is_cosine_distance_of_the_right_sign():

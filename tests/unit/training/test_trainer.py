@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
+import scipy.stats
 import torch
 
 from raysweep.config.freezing import frozen_names
@@ -249,6 +251,77 @@ def test_retention_takes_embeddings_of_any_width_and_length() -> None:
 
     found = criterion.retention_term([*torch.from_numpy(tuned)], [*torch.from_numpy(frozen)])
     assert float(found) == pytest.approx(((cosines(tuned) - cosines(frozen)) ** 2).mean())
+
+
+@pytest.mark.parametrize("freezing", ["none", "emb+B0"])
+def test_layers_decay_as_torchs_parameter_groups_do(freezing: str, tiny_bench: Workbench) -> None:
+    """The same steps by an optimizer of torch over groups that are written down here, at the rates of the schedule."""
+    config = exact(loss="softmax", freezing=freezing, layer_decay=0.5, max_gradient_norm=1e9)
+    ours = Training(config, tiny_bench, seed=0, num_rungs=1)
+    num_blocks = len({name.split("layer.")[1].split(".")[0] for name in ours.model.state_dict() if "layer." in name})
+    assert num_blocks > 1
+    copies = {name: torch.nn.Parameter(each.detach().clone()) for name, each in ours.parameters.items()}
+
+    def rate_factor(name: str) -> float:
+        if "embeddings" in name:
+            return 0.5 ** (num_blocks + 1)
+        if "layer." in name:
+            return 0.5 ** (num_blocks - int(name.split("layer.")[1].split(".")[0]))
+        return 1.0
+
+    groups: list[Any] = [
+        {"params": [copy], "weight_decay": 0.01 if copy.ndim >= 2 else 0.0, "factor": rate_factor(name)}
+        for name, copy in copies.items()
+    ]
+    theirs = torch.optim.AdamW(groups, lr=config.learning_rate)
+    real = ours.optimizer.step
+
+    def both(*arguments: Any, **options: Any) -> Any:
+        for name, copy in copies.items():
+            gradient = ours.parameters[name].grad
+            copy.grad = None if gradient is None else gradient.clone()
+        rate = config.learning_rate * min(1.0, ours.progress.steps_in_rung / 5, (12 - ours.progress.steps_in_rung) / 7)
+        for group in theirs.param_groups:
+            group["lr"] = rate * group["factor"]
+        theirs.step()
+        return real(*arguments, **options)
+
+    ours.optimizer.step = both  # type: ignore[method-assign]
+    while not ours.rung_is_full:
+        ours.step()
+    assert {rate_factor(name) for name in copies} >= {1.0, 0.5}
+    for name, copy in copies.items():
+        torch.testing.assert_close(ours.parameters[name].detach(), copy.detach(), rtol=0, atol=1e-6, msg=name)
+        if name in tiny_bench.initial and copy.grad is not None:
+            assert (copy.detach() - tiny_bench.initial[name]).abs().max() > 1e-5, name
+
+
+def test_two_passes_under_other_masks_are_held_together(tiny_bench: Workbench) -> None:
+    """The mean of their losses, and the divergence of their class probabilities times its weight."""
+    config = trial(loss="softmax", dropout=0.3, consistency_weight=2.0)
+    training = Training(config, tiny_bench, seed=4, num_rungs=1)
+    training.model.train()
+    ids, targets = training.order.take(8)
+    before = training.streams.position()
+    with torch.no_grad():
+        found = float(training.batch_loss(ids, targets))
+        training.streams.go_to(before)
+        passes = [batches.embed_columns(training.model, tiny_bench.tokens, ids)[0] for _ in range(2)]
+        head = training.loss.head
+        logits = [head(torch.nn.functional.normalize(each) * each.shape[1] ** 0.5) for each in passes]
+    assert targets is not None
+    of_label = [torch.nn.functional.cross_entropy(each, torch.from_numpy(targets).long()) for each in logits]
+    p, q = (scipy.special.softmax(each.numpy().astype(float), axis=1) for each in logits)
+    divergence = (scipy.stats.entropy(p, q, axis=1).mean() + scipy.stats.entropy(q, p, axis=1).mean()) / 2
+    assert divergence > 1e-6
+    assert found == pytest.approx(float(sum(of_label)) / 2 + 2.0 * divergence, rel=1e-5)
+
+
+def test_without_dropout_a_second_pass_changes_nothing(tiny_bench: Workbench) -> None:
+    losses = [
+        Recorded(exact(loss="softmax", consistency_weight=weight), tiny_bench).run().losses for weight in (0.0, 1.0)
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 def test_a_trial_whose_activations_do_not_fit_goes_on_with_the_same_gradients(

@@ -37,6 +37,15 @@ CONFIGS = {
     "adadelta, a sample and an optimizer for each rung": trial(
         optimizer="adadelta", learning_rate=1.0, resample_each_rung=True, fresh_optimizer=True
     ),
+    "softmax, averaged weights, two passes, smoothed labels, rates that decay by layer": trial(
+        loss="softmax",
+        learning_rate=1e-3,
+        average_decay=0.7,
+        consistency_weight=1.0,
+        label_smoothing=0.1,
+        layer_decay=0.6,
+        idle_rungs=3,
+    ),
     "sgd, momentum, accumulated": trial(optimizer="sgd", momentum=0.9, learning_rate=0.05, accumulation_steps=2),
 }
 
