@@ -130,13 +130,22 @@ def test_every_trial_can_see_equally_many_examples(tmp_path: Path) -> None:
         read(tmp_path, text, budget__examples_per_trial="5000")
 
 
+def test_what_needs_class_probabilities_stands_under_softmax(tmp_path: Path) -> None:
+    under_softmax = "{choices: {softmax: {label_smoothing: 0.1, consistency_weight: {choices: [0, 1.0]}}, triplet: {}}}"
+    space = read(tmp_path, MINIMAL, space__loss=under_softmax)[1]
+    assert set(space.values("label_smoothing")) == {0.1}
+    with pytest.raises(InputError, match="label_smoothing is given, but the loss triplet has no class probabilities"):
+        read(tmp_path, MINIMAL, space__loss="{choices: {softmax: {}, triplet: {}}}", space__label_smoothing="0.1")
+
+
 def test_grid_refuses_a_range(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"loss=triplet\.margin is a range; the grid sampler needs choices"):
         read(tmp_path, "sampler: grid\n" + MINIMAL)
 
 
-def test_the_space_of_one_front_has_many_points() -> None:
-    document = Document.read(SPACES / "front.yaml")
+@pytest.mark.parametrize("name", ["front", "front_long"])
+def test_the_spaces_of_one_front_have_many_points(name: str) -> None:
+    document = Document.read(SPACES / f"{name}.yaml")
     values = configuration.parse(document).evaluation.points.class_concat
     assert len(set(values)) == len(values) >= 50
     assert values == sorted(values)
