@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from raysweep.config.freezing import level_depth
-from raysweep.config.trial import TrialConfig, trial_config
+from raysweep.config.trial import TrialConfig, has_classes, trial_config
 from raysweep.errors import InputError
 
 Scalar = bool | int | float | str
@@ -147,7 +147,15 @@ class Space:
     def largest(self) -> list[TrialConfig]:
         """A trial for each branch of the space with the largest batch and the least frozen: what takes most memory."""
         extremes = self._extremes()
-        return [trial_config({**values, **extremes}) for values in branches(self.parameters)]
+        return [
+            trial_config({**values, **extremes, **self._second_pass(values["loss"])})
+            for values in branches(self.parameters)
+        ]
+
+    def _second_pass(self, loss: str) -> dict[str, Any]:
+        """What makes a trial with this loss embed each batch twice, if any does."""
+        weights = [weight for weight in self.values("consistency_weight") if weight]
+        return {"consistency_weight": max(weights)} if weights and has_classes(loss) else {}
 
     def _extremes(self) -> dict[str, Any]:
         """The values that take most memory, of the parameters that make a difference to it."""
@@ -160,6 +168,9 @@ class Space:
             extremes["precision"] = "fp32"
         if False in self.values("freeze_output_dense"):
             extremes["freeze_output_dense"] = False
+        averages = [decay for decay in self.values("average_decay") if decay is not None]
+        if averages:
+            extremes["average_decay"] = max(averages)
         rates = [rate for rate in self.values("dropout") if rate is not None]
         if rates:
             extremes["dropout"] = max(rates)

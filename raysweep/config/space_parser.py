@@ -11,7 +11,7 @@ from raysweep.config.losses import LOSSES
 from raysweep.config.preset import PresetError, preset_of
 from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Scalar, Space, branches, find, values_of
 from raysweep.config.sweep import SweepConfig
-from raysweep.config.trial import CLASS_PARAMETERS, LOSS_PARAMETERS, TrialConfig, trial_config
+from raysweep.config.trial import CLASS_PARAMETERS, LOSS_PARAMETERS, TrialConfig, has_classes, trial_config
 from raysweep.errors import InputError
 
 
@@ -176,6 +176,20 @@ def _check_losses(document: Document, parameters: Parameters) -> None:
                 continue
             path: KeyPath = ("space", "loss", "choices", loss, name) if name in children else ("space", name)
             _check_loss_parameter(document, path, loss, values_of({name: parameter}, name))
+        _check_class_parameters(document, loss, {**parameters, **children})
+
+
+def _check_class_parameters(document: Document, loss: str, parameters: Parameters) -> None:
+    """What goes with class probabilities stands under softmax where there are other losses, or is 0."""
+    if has_classes(loss):
+        return
+    for name in CLASS_PARAMETERS:
+        beside = {key: parameter for key, parameter in parameters.items() if key == name}
+        if any(values_of(beside, name)):
+            raise document.error(
+                ("space", name),
+                f"the loss {loss} has no class probabilities; give it under space.loss.choices.softmax",
+            )
 
 
 def _loss_branches(loss: Parameter) -> dict[str, Parameters]:

@@ -167,7 +167,7 @@ class TrialConfig(Frozen):
 
     def _check_class_parameters(self) -> None:
         for name in CLASS_PARAMETERS:
-            if getattr(self, name) and LOSSES[self.loss].example_kind != "labelled_sentence":
+            if getattr(self, name) and not has_classes(self.loss):
                 raise ValueError(f"{name} is given, but the loss {self.loss} has no class probabilities")
 
     def _check_loss_parameter(self, name: str) -> None:
@@ -194,6 +194,11 @@ class TrialConfig(Frozen):
         ratio = self.batch_size * self.accumulation_steps / self.base_batch_size
         powers = {"none": 0.0, "linear": 1.0, "square_root": 0.5}
         return float(self.learning_rate * ratio ** powers[self.learning_rate_rule])
+
+
+def has_classes(loss: str) -> bool:
+    """Whether a loss gives an encoder class probabilities."""
+    return LOSSES[loss].example_kind == "labelled_sentence"
 
 
 LOSS_PARAMETERS = tuple(sorted({name for loss in LOSSES.values() for name in loss.parameters}))

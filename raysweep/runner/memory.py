@@ -21,8 +21,11 @@ def needed_by_trial(prepared: Prepared, space: Space, cache_bytes: int) -> int:
     tokens = Tokens.open(prepared.tokens_artifact.folder)
     num_tokens = int(tokens.offsets[-1])
     tokens_per_sentence = num_tokens / max(1, len(tokens))
-    most_sentences = max(_sentences_of_batch(prepared, trial) for trial in space.largest())
-    return trial_bytes(
+    trials = space.largest()
+    most_sentences = max(_sentences_of_batch(prepared, trial) for trial in trials)
+    is_averaged = any(trial.average_decay is not None for trial in trials)
+    bytes_of_averages = encoder.weights_bytes if is_averaged else 0
+    return bytes_of_averages + trial_bytes(
         encoder.weights_bytes,
         num_layers=encoder.num_layers,
         width=encoder.width,
@@ -32,7 +35,8 @@ def needed_by_trial(prepared: Prepared, space: Space, cache_bytes: int) -> int:
 
 
 def _sentences_of_batch(prepared: Prepared, trial: TrialConfig) -> int:
-    """The most distinct sentences that a batch can have."""
+    """The most distinct sentences that a batch can have, those that are embedded twice counted twice."""
     ids, _ = prepared.examples(LOSSES[trial.loss].example_kind)
     num_columns = int(ids.shape[1])
-    return min(trial.batch_size * num_columns, len(prepared.sentences.ids("train")))
+    num_passes = 2 if trial.consistency_weight else 1
+    return num_passes * min(trial.batch_size * num_columns, len(prepared.sentences.ids("train")))

@@ -134,8 +134,12 @@ def test_what_needs_class_probabilities_stands_under_softmax(tmp_path: Path) -> 
     under_softmax = "{choices: {softmax: {label_smoothing: 0.1, consistency_weight: {choices: [0, 1.0]}}, triplet: {}}}"
     space = read(tmp_path, MINIMAL, space__loss=under_softmax)[1]
     assert set(space.values("label_smoothing")) == {0.1}
-    with pytest.raises(InputError, match="label_smoothing is given, but the loss triplet has no class probabilities"):
-        read(tmp_path, MINIMAL, space__loss="{choices: {softmax: {}, triplet: {}}}", space__label_smoothing="0.1")
+    both = "{choices: {softmax: {}, triplet: {}}}"
+    message = r"space\.label_smoothing.*the loss triplet has no class probabilities; give it under space\.loss\.choices"
+    for value in ("0.1", "{choices: [0.0, 0.1]}", "{low: 0.0, high: 0.1}"):
+        with pytest.raises(InputError, match=message):
+            read(tmp_path, MINIMAL, space__loss=both, space__label_smoothing=value)
+    read(tmp_path, MINIMAL, space__loss=both, space__label_smoothing="0.0")
 
 
 def test_grid_refuses_a_range(tmp_path: Path) -> None:
