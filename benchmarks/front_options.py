@@ -46,8 +46,15 @@ DECAYS = (0.99,)
 EPOCHS = 3
 BATCH_SIZE = 64
 
+JUDGED_ON = ("mr", "trec")
+JUDGING_SEEDS = range(10, 15)
+"""Nothing is tuned on them."""
+
 LAST = "last"
-MEAN_OF_RUNGS = "mean of 2 rungs"
+
+NUM_RUNGS_IN_MEAN = 2
+MEAN_OF_RUNGS = f"mean of {NUM_RUNGS_IN_MEAN} rungs"
+DECAY_OVER_RUNGS = 1 - 1e-6  # so that each counts alike
 BASELINE = ("baseline", LAST)
 
 HEADER = (
@@ -97,23 +104,24 @@ def main() -> None:
             if arguments.keep:
                 _append(arguments.keep, row)
     print(f"\n{_summary(rows)}")
-    figures = {"rows": [asdict(row) for row in rows], "differences": _differences(rows)}
+    figures = {"rows": [asdict(row) for row in rows], "differences": _differences(rows), "kept": _kept(rows)}
     measure.finish("front_options", figures, found, arguments.json)
 
 
 def _arguments() -> argparse.Namespace:
     parser = measure.parser("benchmarks.front_options", __doc__)
     measure.artifacts_option(parser)
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, help="default mr and trec; with --quick demo")
-    parser.add_argument("--seeds", nargs="+", type=int, help="default 0 and 1; with --quick 0 to 2")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, help="those that options are judged on; with --quick demo")
+    parser.add_argument("--seeds", nargs="+", type=int, help="the judging ones; with --quick 0")
     parser.add_argument("--train", type=int, help="rows that train and dev have, drawn by the seed; all if not given")
-    parser.add_argument("--options", nargs="+", choices=OPTIONS, help="default all")
+    parser.add_argument("--options", nargs="+", choices=OPTIONS, help="all; with --quick the first two")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="append every row to this file of JSON lines")
     parser.add_argument("--summarize", nargs="+", type=Path, metavar="FILE", help="only print what such files hold")
     arguments = parser.parse_args()
-    arguments.tasks = arguments.tasks or (["demo"] if arguments.quick else ["mr", "trec"])
-    arguments.seeds = arguments.seeds or (range(3) if arguments.quick else range(2))
-    arguments.options = arguments.options or list(OPTIONS)
+    arguments.tasks = arguments.tasks or (["demo"] if arguments.quick else list(JUDGED_ON))
+    arguments.seeds = arguments.seeds or ([0] if arguments.quick else list(JUDGING_SEEDS))
+    arguments.options = arguments.options or (list(OPTIONS)[:2] if arguments.quick else list(OPTIONS))
+    arguments.epochs = 1 if arguments.quick else EPOCHS
     return arguments
 
 
@@ -159,7 +167,7 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> Iterator[Row]:
             sources = TASKS[task].sources(data, own, seed, arguments.train)
             experiment = Experiment(sources, folder / "artifacts", seed)
             for option in arguments.options:
-                for weights, measured in experiment.rows(OPTIONS[option]):
+                for weights, measured in experiment.rows(OPTIONS[option], arguments.epochs):
                     yield Row(task, seed, option, weights, **measured)
 
 
@@ -181,24 +189,26 @@ class Experiment:
         # Rungs are scored on dev with little: what counts is measured here, at the end.
         self.bench = Workbench(self.prepared, _cheap(self.sweep.evaluation))
         self.dev = self.bench.dev
-        split = "test" if len(self.prepared.sentences.ids("test")) else "dev"
-        self.test = EvaluationSet.of(self.prepared, split, self.sweep.evaluation)
+        self.test = EvaluationSet.of(self.prepared, self.bench.shown_split, self.sweep.evaluation)
         self.limit = _Limit.of(self.test)
 
-    def rows(self, option: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, float]]]:
-        """Train once, and measure the last weights and averages of them: names of weights, and what was measured."""
+    def rows(self, option: Mapping[str, Any], epochs: int) -> Iterator[tuple[str, dict[str, float]]]:
+        """Train once, and measure the last weights and averages of them: names of weights, and what was measured.
+
+        For so many epochs, unless the option says how many.
+        """
         from raysweep.config.trial import trial_config
         from raysweep.training.averages import WeightAverage
         from raysweep.training.trainer import Training
 
         changed = dict(option)
-        num_rungs = changed.pop("rungs", EPOCHS)
+        num_rungs = changed.pop("rungs", epochs)
         num_train = len(self.prepared.sentences.ids("train"))
         values = {"loss": "softmax", "learning_rate": 1e-4, "batch_size": BATCH_SIZE, "examples_per_rung": num_train}
         config = trial_config({**values, **changed})
         training = Training(config, self.bench, self.seed, num_rungs)
         averages = {f"average {decay:g}": WeightAverage(training.parameters, decay) for decay in DECAYS}
-        at_rungs = []
+        of_rungs = WeightAverage(training.parameters, DECAY_OVER_RUNGS)
         started = time.perf_counter()
         while training.progress.rung < num_rungs:
             while not training.rung_is_full:
@@ -206,12 +216,9 @@ class Experiment:
                 for average in averages.values():
                     average.update()
             training.evaluate()
-            at_rungs.append({name: each.detach().clone() for name, each in training.parameters.items()})
-            del at_rungs[:-2]
+            if training.progress.rung > num_rungs - NUM_RUNGS_IN_MEAN:
+                of_rungs.update()
         seconds = time.perf_counter() - started
-        means = {name: (at_rungs[0][name] + at_rungs[1][name]) / 2 for name in training.parameters}
-        of_rungs = WeightAverage(training.parameters, DECAYS[0])
-        of_rungs.tensors = means
         yield LAST, {**self._measured(training), "train_seconds": seconds}
         for name, average in {**averages, MEAN_OF_RUNGS: of_rungs}.items():
             with average.in_place():
@@ -334,15 +341,28 @@ def _paired(rows: Mapping[int, Row], baseline: Mapping[int, Row]) -> dict[str, A
 
     seeds = sorted(rows.keys() & baseline.keys())
     differences = np.array([rows[seed].share - baseline[seed].share for seed in seeds])
-    mean = float(differences.mean()) if seeds else None
+    if not seeds:
+        return {"seeds": 0, "difference": None, "low": None, "high": None}
+    mean = float(differences.mean())
     if len(seeds) < 2:
-        return {"seeds": len(seeds), "difference": mean, "low": None, "high": None}
+        return {"seeds": 1, "difference": mean, "low": None, "high": None}
     half = float(stats.t.ppf(0.95, len(seeds) - 1) * differences.std(ddof=1) / len(seeds) ** 0.5)
     return {"seeds": len(seeds), "difference": mean, "low": mean - half, "high": mean + half}
 
 
+def _kept(rows: Sequence[Row]) -> list[str]:
+    """What raises the share on every task there is, at least two: its interval lies above 0 on each."""
+    differences = _differences(rows)
+    tasks = {each["task"] for each in differences}
+    helps_on: dict[tuple[str, str], set[str]] = {}
+    for each in differences:
+        if each["low"] is not None and each["low"] > 0:
+            helps_on.setdefault((each["option"], each["weights"]), set()).add(each["task"])
+    return [", ".join(name) for name, helped in helps_on.items() if len(tasks) > 1 and helped == tasks]
+
+
 def _summary(rows: Sequence[Row]) -> str:
-    """A table for each task."""
+    """A table for each task, and what is kept."""
     differences = {(each["task"], each["option"], each["weights"]): each for each in _differences(rows)}
     tables = []
     for task in dict.fromkeys(row.task for row in rows):
@@ -350,7 +370,8 @@ def _summary(rows: Sequence[Row]) -> str:
             _cells(name, by_seed, differences.get((task, *name))) for name, by_seed in _by_name(rows, task).items()
         ]
         tables.append(f"{task}\n{measure.table(HEADER, cells)}")
-    return "\n\n".join(tables)
+    kept = "; ".join(_kept(rows)) or "nothing"
+    return "\n\n".join([*tables, f"helps on every task: {kept}"])
 
 
 def _cells(name: tuple[str, str], by_seed: Mapping[int, Row], paired: Mapping[str, Any] | None) -> list[str]:
