@@ -43,8 +43,19 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 DECAYS = (0.99,)
 """Of the moving averages of weights that are measured beside the last weights of each training."""
 
-EPOCHS = 3
 BATCH_SIZE = 64
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How often a trial takes its training sentences, and at most how many each time."""
+
+    epochs: int
+    most_sentences: int | None = None
+
+
+WHOLE = Schedule(epochs=3)
+QUICK = Schedule(epochs=1, most_sentences=512)
 
 JUDGED_ON = ("mr", "trec")
 JUDGING_SEEDS = range(10, 15)
@@ -121,7 +132,7 @@ def _arguments() -> argparse.Namespace:
     arguments.tasks = arguments.tasks or (["demo"] if arguments.quick else list(JUDGED_ON))
     arguments.seeds = arguments.seeds or ([0] if arguments.quick else list(JUDGING_SEEDS))
     arguments.options = arguments.options or (list(OPTIONS)[:2] if arguments.quick else list(OPTIONS))
-    arguments.epochs = 1 if arguments.quick else EPOCHS
+    arguments.schedule = QUICK if arguments.quick else WHOLE
     return arguments
 
 
@@ -167,7 +178,7 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> Iterator[Row]:
             sources = TASKS[task].sources(data, own, seed, arguments.train)
             experiment = Experiment(sources, folder / "artifacts", seed)
             for option in arguments.options:
-                for weights, measured in experiment.rows(OPTIONS[option], arguments.epochs):
+                for weights, measured in experiment.rows(OPTIONS[option], arguments.schedule):
                     yield Row(task, seed, option, weights, **measured)
 
 
@@ -192,18 +203,16 @@ class Experiment:
         self.test = EvaluationSet.of(self.prepared, self.bench.shown_split, self.sweep.evaluation)
         self.limit = _Limit.of(self.test)
 
-    def rows(self, option: Mapping[str, Any], epochs: int) -> Iterator[tuple[str, dict[str, float]]]:
-        """Train once, and measure the last weights and averages of them: names of weights, and what was measured.
-
-        For so many epochs, unless the option says how many.
-        """
+    def rows(self, option: Mapping[str, Any], schedule: Schedule) -> Iterator[tuple[str, dict[str, float]]]:
+        """Train once, and measure the last weights and averages of them: names of weights, and what was measured."""
         from raysweep.config.trial import trial_config
         from raysweep.training.averages import WeightAverage
         from raysweep.training.trainer import Training
 
         changed = dict(option)
-        num_rungs = changed.pop("rungs", epochs)
+        num_rungs = changed.pop("rungs", schedule.epochs)
         num_train = len(self.prepared.sentences.ids("train"))
+        num_train = min(num_train, schedule.most_sentences or num_train)
         values = {"loss": "softmax", "learning_rate": 1e-4, "batch_size": BATCH_SIZE, "examples_per_rung": num_train}
         config = trial_config({**values, **changed})
         training = Training(config, self.bench, self.seed, num_rungs)
