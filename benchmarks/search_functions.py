@@ -22,7 +22,6 @@ import optuna
 
 from benchmarks import measure
 from raysweep.config.space import Choices, Range, Space
-from raysweep.search.mfgp import MultiFidelitySampler
 from raysweep.search.samplers import make_sampler
 
 NUM_TRIALS = 100
@@ -94,28 +93,14 @@ def regret_of(problem_name: str, sampler: str, seed: int) -> float:
     random = np.random.default_rng([seed, 1])
     goes_on = random.random(NUM_TRIALS) >= STOPPED_SHARE
     budgets = [problem.budgets if on else problem.budgets[:1] for on in goes_on]
-    search = _search_by_mfgp if sampler == "mfgp" else _search_by_optuna
-    tried = search(problem, sampler, seed, budgets)
+    tried = _search(problem, sampler, seed, budgets)
     best = max(problem.value(params, problem.budgets[-1]) for params in tried)
     return 1 - best
 
 
-def _search_by_mfgp(problem: Problem, _: str, seed: int, budgets: list[tuple[int, ...]]) -> list[Params]:
-    sampler = MultiFidelitySampler(problem.space, seed)
-    tried: list[Params] = []
-    for number, seen in enumerate(budgets):
-        params = sampler.propose()
-        assert params is not None
-        sampler.begin(number, params)
-        for budget in seen:
-            sampler.report(number, budget, problem.value(params, budget))
-        tried.append(params)
-    return tried
-
-
-def _search_by_optuna(problem: Problem, name: str, seed: int, budgets: list[tuple[int, ...]]) -> list[Params]:
+def _search(problem: Problem, name: str, seed: int, budgets: list[tuple[int, ...]]) -> list[Params]:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(direction="maximize", sampler=make_sampler(name, seed))
+    study = optuna.create_study(direction="maximize", sampler=make_sampler(name, seed, problem.space))
     tried: list[Params] = []
     for seen in budgets:
         trial = study.ask()

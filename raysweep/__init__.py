@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from raysweep.api.progress import Progress
     from raysweep.api.run_results import Picture, RunResults
+    from raysweep.search.mfgp import MultiFidelitySampler
     from raysweep.training.trial import run_trial
 
 _HOMES = {
@@ -38,12 +39,14 @@ _HOMES = {
     ),
     "raysweep.api.run_results": ("Picture", "RunResults"),
     "raysweep.api.progress": ("Progress",),
+    "raysweep.search.mfgp": ("MultiFidelitySampler",),
     "raysweep.training.trial": ("run_trial",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "InputError",
+    "MultiFidelitySampler",
     "Picture",
     "Progress",
     "RunResults",

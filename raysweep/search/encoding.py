@@ -1,20 +1,14 @@
-"""Configurations as numbers, for models that learn from them, and configurations drawn at random."""
+"""Values of parameters as numbers, for models that learn from them, and values drawn at random."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-from raysweep.config.freezing import check_level, level_depth
-from raysweep.config.space import Choices, Fixed, Parameters, Scalar
-from raysweep.errors import InputError
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 Params = dict[str, Any]  # a configuration under the names that a sampler knows, such as ``loss=triplet.margin``
-
-
-NUM_CHANGED = 2.0  # values of a configuration that are changed on average, to draw one near it
 
 
 LOG_RATIO = 4.0  # choices among positive numbers whose ends differ by this factor lie on a logarithmic scale
@@ -42,147 +36,99 @@ class Scale:
         return self.low + position * (self.high - self.low)
 
 
-@dataclass(frozen=True)
-class Axis:
-    """A parameter as the model sees it: a number in [0, 1], or one of several choices that have no order."""
+class Numbers:
+    """A parameter that is any number of a range, or one of evenly spaced ones."""
 
-    name: str
-    scale: Scale | None  # None where the choices have no order
-    ranks: Mapping[Scalar, float] | None = None  # of choices that are no numbers
+    is_categorical = False
+    absent = 0.5  # the code of a configuration that lacks the parameter: the middle
 
-    @property
-    def is_categorical(self) -> bool:
-        """Whether the choices have no order, so that any two are equally far apart."""
-        return self.scale is None
+    def __init__(self, distribution: FloatDistribution | IntDistribution) -> None:
+        self._low, self._high = distribution.low, distribution.high
+        self._is_whole = isinstance(distribution, IntDistribution)
+        # Numbers between which nothing lies stand each for the range half a step around them.
+        log_step = 1 if self._is_whole else None
+        self._step = log_step if distribution.log else distribution.step
+        self._scale = Scale(self._low, self._high, distribution.log)
+        reach = (self._step or 0.0) / 2
+        self._drawn = Scale(self._low - reach, self._high + reach, distribution.log)
 
-    def code(self, params: Params) -> float:
-        """Where a configuration lies on a scale in [0, 1], in the middle where it lacks the parameter.
+    def code(self, value: Any) -> float:
+        """Where the value lies in [0, 1], at an end if it is beyond it."""
+        within = min(max(float(value), self._low), self._high)
+        return self._scale(within)
 
-        On a categorical axis the index of its choice, -1 where it lacks the parameter.
-        """
-        if self.name not in params:
-            return 0.5 if self.scale else -1.0
-        value = params[self.name]
-        number = float(value if self.ranks is None else self.ranks[value])
-        return self.scale(number) if self.scale else number
+    def draw(self, random: np.random.Generator) -> float:
+        """Any of the numbers, with the same probability."""
+        return self._nearest(self._drawn.value(random.random()))
 
+    def draw_near(self, value: Any, size: float, random: np.random.Generator) -> float:
+        """A number so many (``size``) standard deviations of a normal step away, on the scale; turned back at the ends."""
+        within = min(max(float(value), self._low), self._high)
+        moved = self._drawn(within) + size * random.normal()
+        return self._nearest(self._drawn.value(_turned_back(moved)))
 
-def axes(parameters: Parameters, prefix: str) -> Iterator[Axis]:
-    """The axes of all parameters that are not fixed, those under choices included; ``prefix`` begins their names."""
-    for name, parameter in parameters.items():
-        if isinstance(parameter, Fixed):
-            continue
-        full_name = prefix + name
-        if not isinstance(parameter, Choices):
-            scale = Scale(parameter.low, parameter.high, parameter.log)
-            yield Axis(full_name, scale)
-            continue
-        options = parameter.options
-        yield _axis_of_choices(name, prefix, list(options))
-        for option, children in options.items():
-            yield from axes(children, f"{full_name}={option}.")
+    def _nearest(self, value: float) -> float:
+        """The number of the range that is nearest."""
+        if self._step:
+            value = self._low + self._step * round((value - self._low) / self._step)
+        within = min(max(value, self._low), self._high)
+        return round(within) if self._is_whole else within
 
 
-def _axis_of_choices(name: str, prefix: str, options: Sequence[Scalar]) -> Axis:
-    if all(map(_is_number, options)):
-        return Axis(prefix + name, _scale_of_numbers([float(option) for option in options]))
-    if name == "freezing" and all(map(_is_freezing_level, options)):
-        by_depth = sorted(options, key=lambda level: level_depth(str(level)))
-        return Axis(prefix + name, Scale(0, len(options) - 1), _ranks(by_depth))
-    return Axis(prefix + name, None, _ranks(options))
+class Choice:
+    """A parameter that is one of several choices: at a position in [0, 1] if they have an order, otherwise an index."""
+
+    def __init__(self, distribution: CategoricalDistribution, ordered: Sequence[Any] | None = None) -> None:
+        """``ordered`` are the choices in their order, if they have one that is not that of numbers."""
+        self._distribution = distribution
+        self._choices = distribution.choices
+        self._positions = _positions(self._choices, ordered)
+        self.is_categorical = self._positions is None  # no order: any two are equally far apart
+        self.absent = -1.0 if self.is_categorical else 0.5
+
+    def code(self, value: Any) -> float:
+        """The place of the choice; that of an absent one where the value is none of the choices."""
+        try:
+            index = int(self._distribution.to_internal_repr(value))
+        except ValueError:
+            return self.absent
+        return float(index) if self._positions is None else self._positions[index]
+
+    def draw(self, random: np.random.Generator) -> Any:
+        """Any of the choices, with the same probability."""
+        return self._choices[int(random.integers(len(self._choices)))]
+
+    def draw_near(self, value: Any, size: float, random: np.random.Generator) -> Any:
+        """Any of the choices: none is near another."""
+        return self.draw(random)
 
 
-def _scale_of_numbers(numbers: Sequence[float]) -> Scale:
-    low, high = min(numbers), max(numbers)
+Axis = Numbers | Choice  # a parameter as the model sees it
+
+
+def axis_of(distribution: BaseDistribution, ordered: Sequence[Any] | None = None) -> Axis:
+    """A parameter of this distribution as the model sees it; ``ordered`` are its choices in their order, if any."""
+    if isinstance(distribution, CategoricalDistribution):
+        return Choice(distribution, ordered)
+    if isinstance(distribution, FloatDistribution | IntDistribution):
+        return Numbers(distribution)
+    raise TypeError(f"{type(distribution).__name__} is no distribution of numbers or choices")
+
+
+def _positions(choices: Sequence[Any], ordered: Sequence[Any] | None) -> list[float] | None:
+    """Where each choice lies in [0, 1]; None where the choices have no order."""
+    if ordered is not None:
+        scale = Scale(0, len(ordered) - 1)
+        return [scale(ordered.index(choice)) for choice in choices]
+    if not all(map(_is_number, choices)):
+        return None
+    low, high = min(choices), max(choices)
     log = low > 0 and high / low >= LOG_RATIO
-    return Scale(low, high, log)
+    return [Scale(low, high, log)(choice) for choice in choices]
 
 
-def _ranks(options: Sequence[Scalar]) -> dict[Scalar, float]:
-    return {option: rank for rank, option in enumerate(options)}
-
-
-def _is_number(option: Scalar) -> bool:
-    return isinstance(option, int | float) and not isinstance(option, bool)
-
-
-def _is_freezing_level(option: Scalar) -> bool:
-    """A recorded table may call anything it likes "freezing"."""
-    try:
-        check_level(str(option))
-    except InputError:
-        return False
-    return True
-
-
-class RandomSuggester:
-    """A Suggester that draws uniformly, but for the values that are ``given``, and keeps all of them in ``params``."""
-
-    def __init__(self, random: np.random.Generator, given: Mapping[str, Any] | None = None) -> None:
-        self._random = random
-        self._given = given or {}
-        self.params: Params = {}
-
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
-        if name in self._given:
-            self.params[name] = self._given[name]
-        else:
-            drawn = self._number(name, Scale(low, high, log))
-            self.params[name] = min(max(drawn, low), high)
-        return float(self.params[name])
-
-    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
-        if name in self._given:
-            self.params[name] = self._given[name]
-        else:  # each whole number stands for the range half a unit around it
-            drawn = self._number(name, Scale(low - 0.5, high + 0.5, log))
-            self.params[name] = min(max(round(drawn), low), high)
-        return int(self.params[name])
-
-    def _number(self, name: str, scale: Scale) -> float:
-        return scale.value(self._random.random())
-
-    def suggest_categorical(self, name: str, choices: Any) -> Any:
-        if name in self._given:
-            self.params[name] = self._given[name]
-        else:
-            self.params[name] = choices[int(self._random.integers(len(choices)))]
-        return self.params[name]
-
-
-class NearbySuggester(RandomSuggester):
-    """A Suggester that gives the values of a known configuration, each changed with the same probability.
-
-    What is ``given`` stays. A number moves by a normal step of standard deviation ``size`` on its scale from 0 to 1, turned
-    back at the ends; a choice is drawn anew. So are parameters that the known configuration lacks because they stand under
-    another choice.
-    """
-
-    def __init__(
-        self, random: np.random.Generator, known: Params, size: float, given: Mapping[str, Any] | None = None
-    ) -> None:
-        super().__init__(random, given)
-        self._known = known
-        self._size = size
-        self._change_probability = NUM_CHANGED / max(len(known), NUM_CHANGED)
-
-    def suggest_categorical(self, name: str, choices: Any) -> Any:
-        if name not in self._given and self._stays(name):
-            self.params[name] = self._known[name]
-            return self.params[name]
-        return super().suggest_categorical(name, choices)
-
-    def _number(self, name: str, scale: Scale) -> float:
-        if name not in self._known:
-            return super()._number(name, scale)
-        value = float(self._known[name])
-        if self._stays(name):
-            return value
-        moved = scale(value) + self._size * self._random.normal()
-        return scale.value(_turned_back(moved))
-
-    def _stays(self, name: str) -> bool:
-        return name in self._known and self._random.random() >= self._change_probability
+def _is_number(choice: Any) -> bool:
+    return isinstance(choice, int | float) and not isinstance(choice, bool) and math.isfinite(choice)
 
 
 def _turned_back(position: float) -> float:

@@ -48,10 +48,16 @@ LOG_DRIFT_DEVIATION = 1.0
 ADDITIVE_SHAPE = 0.5
 
 
-NUM_TRIED = 24  # kernel parameters that each fit tries, a quarter of them fresh draws from the prior
-NUM_ROWS_TRIED_IN_FULL = 32  # with more rows fewer are tried: each takes longer, and the likeliest so far are surer
-NUM_KEPT = 4  # kernel parameters that a fit hands on to the next: the likeliest
-MIN_WEIGHT = 0.05  # of the likeliest's; kernel parameters that have less are left out of a prediction
+NUM_DRAWN = 24  # kernel parameters drawn from the prior that the first fit begins with
+NUM_FRESH = 3  # of those that each further one tries beside what was kept
+NUM_KEPT = 2  # kernel parameters that a fit improves and hands on to the next: the most probable
+MIN_WEIGHT = 0.05  # of the most probable's; kernel parameters that have less are left out of a prediction
+
+
+# Steps along the gradient from each of them, and how far they move the logarithms.
+NUM_STEPS = 10
+NUM_ROWS_AT_LENGTH = 32  # with more rows fewer steps are taken: each takes longer, and the best so far are surer
+FIRST_STEP, SMALLEST_STEP, LARGEST_STEP = 0.2, 1e-3, 1.0
 
 
 TINY = 1e-300  # keeps logarithms and divisors from 0
@@ -92,6 +98,15 @@ class KernelParams:
         of_normals = -0.5 * ((lengths**2).sum() + (deviations**2).sum() + drift**2)
         return float(of_shares + of_normals)
 
+    @cached_property
+    def log_prior_gradient(self) -> Float64Array:
+        """Of :attr:`log_prior` by the logarithms (2 * axes + 3,)."""
+        lengths = (LOG_SQUARED_LENGTH_MEAN - self._log_squared_lengths) / LOG_SQUARED_LENGTH_DEVIATION**2
+        shares = ADDITIVE_SHAPE - np.exp(self._log_shares)
+        deviations = (LOG_DEVIATION_MEAN - self._log_deviations) / LOG_DEVIATION_DEVIATION**2
+        drift = (LOG_DRIFT_MEAN - self._log_drift) / LOG_DRIFT_DEVIATION**2
+        return np.concatenate([lengths, shares, deviations, [drift]])
+
     @classmethod
     def draw(cls, random: np.random.Generator, num_axes: int) -> "KernelParams":
         """A draw from the prior."""
@@ -101,13 +116,9 @@ class KernelParams:
         log_drift = random.normal(LOG_DRIFT_MEAN, LOG_DRIFT_DEVIATION, 1)
         return cls(np.concatenate([log_squared_lengths, log_shares, log_deviations, log_drift]))
 
-    def step(self, random: np.random.Generator) -> "KernelParams":
-        """A random step of a Metropolis walk, which moves about three in ten of the parameters."""
-        lengths = np.full(len(self._logs), 0.7)
-        lengths[-3:-1] = 0.3
-        steps = lengths * random.normal(size=len(lengths))
-        moves = random.random(len(lengths)) < 0.3
-        return KernelParams(self._logs + steps * moves)
+    def moved(self, by: Float64Array) -> "KernelParams":
+        """The parameters whose logarithms are larger by so much."""
+        return KernelParams(self._logs + by)
 
 
 def squared_distances(some: Float64Array, others: Float64Array, categorical: NDArray[np.bool_]) -> Float64Array:
@@ -148,6 +159,12 @@ class TrainingSet:
         same_trial = np.equal.outer(self.trial_index, self.trial_index)
         return same_trial + np.eye(len(self.trial_index))
 
+    def summed_over_trials(self, of_rows: Float64Array) -> Float64Array:
+        """(trials, trials), of a matrix (rows, rows)."""
+        sums = np.zeros((len(self.codes), len(self.codes)))
+        np.add.at(sums, np.ix_(self.trial_index, self.trial_index), of_rows)
+        return sums
+
 
 class Queries:
     """Configurations whose worth is predicted, and how far they are from those of a training set.
@@ -176,21 +193,22 @@ class Posterior:
         self._final_growth = params.slope * training.max_doublings  # s r where predictions are for
         self._drift = params.drift * training.doublings  # u r, (rows,)
         self._final_drift = params.drift * training.max_doublings
+        self._trial_covariance = kernel(training.distances, params)
         self._covariance = self._observed_covariance()
         solved = np.linalg.solve(self._covariance, training.values)
         self._alpha = np.asarray(solved, dtype=np.float64)
         data_fit = -0.5 * float(training.values @ self._alpha)
         complexity = self._half_log_determinant()
         self.log_marginal_likelihood = data_fit - complexity
+        self.log_density = self.log_marginal_likelihood + params.log_prior  # of the kernel parameters, given the values
 
     def predict(self, queries: Queries) -> tuple[Float64Array, Float64Array]:
         """Posterior mean and variance (candidates,) of g at the largest budget, given the pending trials."""
         cross_covariance = self._cross_covariance(queries)
-        inverse = np.linalg.inv(self._covariance)  # faster than solving for as many columns
-        solved = inverse @ cross_covariance
+        solved = self._inverse @ cross_covariance
         mean = cross_covariance.T @ self._alpha
         explained = (cross_covariance * solved).sum(axis=0)
-        variance = self._prior_variance() - explained
+        variance: Float64Array = self._prior_variance() - explained
         num_pending = queries.num_pending
         if not num_pending:
             return mean, variance
@@ -201,11 +219,42 @@ class Posterior:
         explained_by_pending = self._explained_by_pending(posterior)
         return mean[num_pending:], variance[num_pending:] - explained_by_pending
 
+    @cached_property
+    def gradient(self) -> Float64Array:
+        """Of :attr:`log_density` by the logarithms of the kernel parameters (2 * axes + 3,).
+
+        That of the likelihood is tr((alpha alpha' - K^-1) dK) / 2 (Rasmussen and Williams, equation 5.9).
+        """
+        params, rows = self.params, self._training.trial_index
+        outer = 0.5 * (np.outer(self._alpha, self._alpha) - self._inverse)
+        growth_factor, drift = 1 + self._growth, self._drift
+        of_rows = outer * (np.outer(growth_factor, growth_factor) + np.outer(drift, drift))
+        of_trials = self._training.summed_over_trials(of_rows)
+
+        distances = self._training.distances
+        halves = 0.5 * params.precisions[:, None, None] * distances
+        single = params.additive_variances[:, None, None] * np.exp(-halves)  # a exp(-w d / 2), (axes, trials, trials)
+        product = np.exp(-halves.sum(axis=0))
+        lengths = np.einsum("tu,atu,atu->a", of_trials, halves, product + single)
+        of_single = np.einsum("tu,atu->a", of_trials, single)
+        shares = of_single - params.additive_variances / ADDITIVE_VARIANCE * of_single.sum()
+
+        weighted = outer * self._trial_covariance[np.ix_(rows, rows)]
+        noise = params.noise_variance * (outer * self._training.noise_pattern).sum()
+        slope = 2 * self._growth @ (weighted @ growth_factor + outer @ self._growth)
+        of_drift = 2 * drift @ weighted @ drift
+        of_likelihood = np.concatenate([lengths, shares, [noise, slope, of_drift]])
+        return np.asarray(of_likelihood + params.log_prior_gradient, dtype=np.float64)
+
+    @cached_property
+    def _inverse(self) -> Float64Array:
+        inverse = np.linalg.inv(self._covariance)  # faster than solving for as many columns as there are queries
+        return np.asarray(inverse, dtype=np.float64)
+
     def _observed_covariance(self) -> Float64Array:
         """K (rows, rows)."""
         rows = self._training.trial_index
-        trial_covariance = kernel(self._training.distances, self.params)
-        covariance: Float64Array = trial_covariance[np.ix_(rows, rows)]
+        covariance: Float64Array = self._trial_covariance[np.ix_(rows, rows)]
         growth_factor = 1 + self._growth
         covariance *= np.outer(growth_factor, growth_factor) + np.outer(self._drift, self._drift)
         trace = float(np.trace(covariance))
@@ -261,82 +310,75 @@ class Posterior:
 
 
 def predict(posteriors: Sequence[Posterior], queries: Queries) -> tuple[Float64Array, Float64Array]:
-    """Mean and standard deviation (candidates,) of the posteriors' mixture, each weighted by its marginal likelihood."""
-    num_candidates = queries.num_candidates
-    total_weight = 0.0
-    mean = np.zeros(num_candidates)
-    second_moment = np.zeros(num_candidates)
-    for posterior, weight in zip(posteriors, _weights(posteriors), strict=True):
-        if weight < MIN_WEIGHT:
-            continue
-        own_mean, own_variance = posterior.predict(queries)
-        own_second_moment = np.maximum(own_variance, MIN_VARIANCE) + own_mean**2
-        total_weight += weight
-        mean += weight * own_mean
-        second_moment += weight * own_second_moment
-    mean /= total_weight
-    second_moment /= total_weight
-    variance = np.maximum(second_moment - mean**2, MIN_VARIANCE)
-    return mean, np.sqrt(variance)
+    """Mean and standard deviation (candidates,) of the posteriors' mixture, each weighted by how probable its kernel is."""
+    weights = _weights(posteriors)
+    are_used = weights >= MIN_WEIGHT
+    used = weights[are_used] / weights[are_used].sum()
+    predictions = [
+        posterior.predict(queries) for posterior, is_used in zip(posteriors, are_used, strict=True) if is_used
+    ]
+    means = np.array([mean for mean, _ in predictions])
+    variances = np.array([variance for _, variance in predictions])
+    mean: Float64Array = np.asarray(used @ means)
+    within = used @ np.maximum(variances, MIN_VARIANCE)
+    between = used @ (means - mean) ** 2
+    return mean, np.sqrt(within + between)
 
 
-def _weights(posteriors: Sequence[Posterior]) -> list[float]:
-    """The posteriors' marginal likelihoods, as multiples of the highest."""
-    logs = [posterior.log_marginal_likelihood for posterior in posteriors]
-    highest = max(logs)
-    return [math.exp(log - highest) for log in logs]
+def _weights(posteriors: Sequence[Posterior]) -> Float64Array:
+    """The kernel parameters' posterior densities, as multiples of the highest."""
+    logs = np.array([posterior.log_density for posterior in posteriors])
+    weights: Float64Array = np.exp(logs - logs.max())
+    return weights
 
 
 class KernelFitter:
-    """Finds likely kernel parameters for one training set after the other, each time from where it got to.
+    """Finds the most probable kernel parameters for one training set after the other, each time from where it got to.
 
-    The likeliest parameters so far, kept and freshly drawn, take some steps of a Metropolis walk, which goes on with the
-    next training set. That is short of a sample of the parameters' posterior, but near it where there are many trials, and
-    it is fast.
+    It is a search and no sample of their posterior: that would take thousands of steps for each proposal, and states that a
+    short walk has not left yet predict badly. A prediction is the mean over what was found, weighted by posterior density,
+    which is Bayesian model averaging in Occam's window (Madigan and Raftery, 1994).
     """
 
-    def __init__(self, num_axes: int, random: np.random.Generator) -> None:
+    def __init__(self, num_axes: int) -> None:
         self._num_axes = num_axes
-        self._random = random
         self._kept: list[KernelParams] = []
 
-    def fit(self, training: TrainingSet) -> list[Posterior]:
-        """The posteriors under the likeliest kernel parameters that were found, which are kept for the next fit."""
-        num_tried = _num_to_try(training)
-        num_fresh = num_tried // 4
-        num_steps = num_tried - num_fresh
-        num_drawn = num_fresh if self._kept else num_tried
-        drawn = self._draw(num_drawn)
-        starts = [*self._kept, *drawn]
-        likeliest = _likeliest(starts, training)
-        for step in range(num_steps):
-            place = step % len(likeliest)
-            now = likeliest[place]
-            likeliest[place] = self._walk(now, training)
-        self._kept = [posterior.params for posterior in likeliest]
-        return likeliest
-
-    def _draw(self, count: int) -> list[KernelParams]:
-        return [KernelParams.draw(self._random, self._num_axes) for _ in range(count)]
-
-    def _walk(self, now: Posterior, training: TrainingSet) -> Posterior:
-        """One step of the Metropolis walk: to another posterior, or none."""
-        then = Posterior(now.params.step(self._random), training)
-        log_ratio = (
-            then.log_marginal_likelihood + then.params.log_prior - now.log_marginal_likelihood - now.params.log_prior
-        )
-        accepted = self._random.random() < math.exp(min(0.0, log_ratio))
-        return then if accepted else now
+    def fit(self, training: TrainingSet, random: np.random.Generator) -> list[Posterior]:
+        """The posteriors under the most probable kernel parameters that were found, which are kept for the next fit."""
+        num_drawn = NUM_FRESH if self._kept else NUM_DRAWN
+        drawn = [KernelParams.draw(random, self._num_axes) for _ in range(num_drawn)]
+        starts = _most_probable([Posterior(params, training) for params in (*self._kept, *drawn)])
+        num_steps = _num_steps(training)
+        found = _most_probable([_ascended(start, training, num_steps) for start in starts])
+        self._kept = [posterior.params for posterior in found]
+        return found
 
 
-def _num_to_try(training: TrainingSet) -> int:
-    """How many kernel parameters to try: fewer for a large training set, where each takes longer."""
+def _ascended(start: Posterior, training: TrainingSet, num_steps: int) -> Posterior:
+    """The most probable of what steps along the gradient come to.
+
+    The steps are those of Rprop (Riedmiller and Braun, 1993): the signs of the gradient tell where each parameter goes, and
+    how far changes with whether its sign has.
+    """
+    best = now = start
+    size = np.full(len(start.gradient), FIRST_STEP)
+    before = np.zeros_like(size)
+    for _ in range(num_steps):
+        agreement = np.sign(now.gradient * before)
+        size = np.clip(size * np.choose(agreement.astype(int) + 1, (0.5, 1.0, 1.2)), SMALLEST_STEP, LARGEST_STEP)
+        before = np.where(agreement < 0, 0.0, now.gradient)  # where the sign has changed, that parameter waits
+        now = Posterior(now.params.moved(size * np.sign(before)), training)
+        best = max(best, now, key=lambda posterior: posterior.log_density)
+    return best
+
+
+def _num_steps(training: TrainingSet) -> int:
+    """How many steps to take from each start: fewer for a large training set, where each takes longer."""
     num_rows = len(training.trial_index)
-    return NUM_TRIED * NUM_ROWS_TRIED_IN_FULL // max(NUM_ROWS_TRIED_IN_FULL, num_rows)
+    return max(NUM_STEPS * NUM_ROWS_AT_LENGTH // max(NUM_ROWS_AT_LENGTH, num_rows), 2)
 
 
-def _likeliest(starts: Sequence[KernelParams], training: TrainingSet) -> list[Posterior]:
-    """The NUM_KEPT posteriors of the highest marginal likelihood under any of these kernel parameters."""
-    posteriors = [Posterior(params, training) for params in starts]
-    posteriors.sort(key=lambda posterior: -posterior.log_marginal_likelihood)
-    return posteriors[:NUM_KEPT]
+def _most_probable(posteriors: Sequence[Posterior]) -> list[Posterior]:
+    """The NUM_KEPT of the highest posterior density."""
+    return sorted(posteriors, key=lambda posterior: -posterior.log_density)[:NUM_KEPT]

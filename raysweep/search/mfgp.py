@@ -1,34 +1,30 @@
 """The sampler ``mfgp``: which configuration to try next, by a Gaussian process over configurations and training budgets.
 
-Multi-fidelity: a trial teaches by its first rung and its latest, also while it is held, as in freeze-thaw Bayesian
-optimisation (Swersky, Snoek and Adams, 2014), and a configuration is proposed for what it promises at the largest budget
-seen so far. The model is in :mod:`raysweep.search.gaussian_process`; here is what it learns from, the pool of
-configurations that compete, and the choice among them.
+Multi-fidelity: a trial teaches by its first intermediate value and its latest, also while it runs and where it was pruned,
+as in freeze-thaw Bayesian optimisation (Swersky, Snoek and Adams, 2014), and a configuration is proposed for what it
+promises at the largest step seen so far. The model is in :mod:`raysweep.search.gaussian_process`, what it learns from in
+:mod:`raysweep.search.history`; here are the configurations that compete, the choice among them, and the sampler that
+Optuna asks.
 """
 
-import heapq
 import math
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState
 
-from raysweep.config.space import Space
 from raysweep.metrics.arrays import Float64Array
-from raysweep.search.encoding import NearbySuggester, Params, RandomSuggester, axes
-from raysweep.search.gaussian_process import KernelFitter, Queries, TrainingSet, predict
+from raysweep.search.conditional_space import Asked, Code, ConditionalSpace, inferred
+from raysweep.search.encoding import Params
+from raysweep.search.gaussian_process import KernelFitter, Queries, predict
+from raysweep.search.history import History
 
-Code = tuple[float, ...]  # a configuration as numbers, one an axis
-
-
-NUM_STARTUP_TRIALS = 8  # trials with a rung before the model is asked; until then every choice is tried alike
-
-
-# The model learns from so many trials: the best half, the latest quarter, and of all others some at random.
-MAX_TRAINING_TRIALS = 64
-NUM_BEST = MAX_TRAINING_TRIALS // 2
-NUM_LATEST = MAX_TRAINING_TRIALS // 4
-FAILED_QUANTILE = 0.25  # of what trials are worth at their first rung: what one that failed without any counts as
+NUM_STARTUP_TRIALS = 8  # trials with a value before the model is asked; until then every choice is tried alike
 
 
 POOL_SIZE = 256  # random configurations that compete to be proposed
@@ -41,189 +37,215 @@ NUM_COPIES = 24  # of each
 STEP_SIZES = (0.01, 0.3)  # how far a number moves in [0, 1]: a standard deviation between these, drawn for each copy
 
 
+# Then copies of the best candidate compete with it, in one round after the other, each closer to it.
+ROUND_SIZES = (0.1, 0.05, 0.02, 0.01, 0.005)  # standard deviations, as above
+NUM_IN_ROUND = 12
+
+
 UCB_DEVIATIONS = 0.5  # posterior standard deviations that a candidate may be better by: the upper confidence bound
 
 
-class MultiFidelitySampler:
-    """Proposes configurations of one space. Trials are known by their number; the same calls give the same proposals."""
+Candidate = tuple[Params, Code]
+Given = Mapping[str, Any]  # values that a proposal must have
 
-    def __init__(self, space: Space, seed: int) -> None:
+
+class MultiFidelitySampler(BaseSampler):
+    """A sampler of Optuna's kind for any study of one objective, minimised or maximised.
+
+    It learns from what trials report on their way (:meth:`optuna.Trial.report`), whether they run to their end, are pruned
+    or still run; and from final values alone where there are no others. The unit of a step does not matter, but a trial
+    that is trained twice as long should be at twice the step. A trial that failed, or whose value is no finite number,
+    counts as a poor one. Trials that run elsewhere count as if they had turned out as predicted, so several processes or
+    threads may share a study.
+
+    Parameters may exist only under certain values of others: the sampler learns where from the trials
+    (:func:`raysweep.search.conditional_space.inferred`), unless it is told the ``space``. What it does not know yet is
+    drawn at random. What a trial was enqueued with stays, and the sampler chooses the rest.
+
+    The same ``seed`` and the same trials give the same proposals. ValueError where a study has several objectives.
+    """
+
+    def __init__(self, space: ConditionalSpace | None = None, *, seed: int | None = None) -> None:
         self._space = space
         self._random = np.random.default_rng(seed)
-        self._axes = list(axes(space.parameters, ""))
-        self._categorical = np.array([axis.is_categorical for axis in self._axes], dtype=bool)
-        self._fitter = KernelFitter(len(self._axes), self._random)
-        self._pool: list[tuple[Params, Code]] = []
-        self._codes: dict[int, Code] = {}
-        self._params: dict[int, Params] = {}
-        self._tried: set[Code] = set()
-        self._pending: dict[int, None] = {}  # trials that have neither a rung nor failed
-        self._values: dict[int, dict[int, float]] = {}  # by examples seen; empty if the trial failed before it had any
+        self._random_sampler = RandomSampler(seed)
+        self._study_name: str | None = None
+        self._search: _Search | None = None
+        self._asked: dict[int, Asked] = {}  # trials that have told what there is in the space
+        self._lock = threading.RLock()
 
-    def begin(self, number: int, params: Params) -> None:
-        """A trial runs, or ran elsewhere."""
-        code = self._code(params)
-        self._codes[number] = code
-        self._params[number] = params
-        self._tried.add(code)
-        self._pending[number] = None
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the lock: samplers are pickled to go on with them later."""
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
 
-    def report(self, number: int, examples_seen: int, value: float) -> None:
-        """What a trial is worth at a rung, the more the better; replaces what was said of it before."""
-        self._pending.pop(number, None)
-        self._values.setdefault(number, {})[examples_seen] = value
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.RLock())
 
-    def fail(self, number: int) -> None:
-        """The trial failed; if it had no rung, it counts as a poor one, whatever it failed for."""
-        self._pending.pop(number, None)
-        self._values.setdefault(number, {})
+    def reseed_rng(self) -> None:
+        """Draw differently from now on (Optuna asks for it in each of several threads)."""
+        self._random = np.random.default_rng()
+        self._random_sampler.reseed_rng()
 
-    def propose(self) -> Params | None:
-        """The configuration to try next; None where nothing new is found in the space."""
-        self._renew_pool()
-        candidates = self._pool + self._near_the_best()
-        if not candidates:
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Every parameter known that may have more than one value, wherever it exists."""
+        self._raise_error_if_multi_objective(study)
+        with self._lock:
+            search = self._search_of(study, study.get_trials(deepcopy=False))
+            return dict(search.space.distributions) if search else {}
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """A whole configuration, with what the trial has already; {} where nothing new is found in the space."""
+        if not search_space:
+            return {}
+        fixed = trial.system_attrs.get("fixed_params", {})
+        with self._lock:
+            trials = study.get_trials(deepcopy=False)
+            search = self._search_of(study, trials)
+            if search is None:
+                return {}
+            sign = 1 if study.direction == StudyDirection.MAXIMIZE else -1
+            search.history.read(trials, sign, trial.number)
+            given = {
+                name: value for name, value in {**fixed, **trial.params}.items() if name in search.space.distributions
+            }
+            params = search.complete(given, self._random) if given else search.propose(self._random)
+        return {name: value for name, value in params.items() if name in search_space and name not in given}
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """A random value of a parameter that is not known yet."""
+        self._raise_error_if_multi_objective(study)
+        return self._random_sampler.sample_independent(study, trial, param_name, param_distribution)
+
+    def _search_of(self, study: Study, trials: Sequence[FrozenTrial]) -> "_Search | None":
+        """The search in the space as it is known by now, begun anew where that has changed; None where none is known."""
+        if study.study_name != self._study_name:
+            self._study_name = study.study_name
+            self._search = None
+            self._asked = {}
+        if self._space is not None:
+            self._search = self._search or _Search(self._space)
+            return self._search
+        new = [trial for trial in trials if trial.number not in self._asked and _has_asked_for_all(trial)]
+        self._asked.update((trial.number, trial) for trial in new)
+        if not self._asked:
             return None
-        best = self._best_of([code for _, code in candidates])
-        params, _ = candidates[best]
+        if self._search is None or not all(map(self._search.space.explains, new)):
+            numbers = sorted(self._asked)
+            self._search = _Search(inferred([self._asked[number] for number in numbers]))
+        return self._search
+
+
+def _has_asked_for_all(trial: FrozenTrial) -> bool:
+    """Whether a trial is known to have been asked for all of its parameters: others may have stopped before."""
+    return trial.state in (TrialState.COMPLETE, TrialState.PRUNED)
+
+
+class _Search:
+    """What competes to be proposed in one space, and the choice by the model."""
+
+    def __init__(self, space: ConditionalSpace) -> None:
+        self.space = space
+        self.history = History(space)
+        self._fitter = KernelFitter(len(space.free))
+        self._pool: list[Candidate] = []
+        self._proposed: set[Code] = set()
+
+    def propose(self, random: np.random.Generator) -> Params:
+        """The configuration to try next; empty where nothing new is found in the space."""
+        self._renew_pool(random)
+        return self._best_of([*self._pool, *self._near_the_best({}, random)], {}, random)
+
+    def complete(self, given: Given, random: np.random.Generator) -> Params:
+        """The configuration to try next of those that have the given values."""
+        drawn = [self._drawn(given, random) for _ in range(NUM_RENEWED)]
+        untried = [candidate for candidate in drawn if candidate[1] not in self._tried]
+        return self._best_of([*untried, *self._near_the_best(given, random)] or drawn, given, random)
+
+    @property
+    def _tried(self) -> set[Code]:
+        """What trials have or had, and what was proposed."""
+        return self.history.tried.union(self.history.codes, self._proposed)
+
+    def _best_of(self, candidates: Sequence[Candidate], given: Given, random: np.random.Generator) -> Params:
+        """What to try next, which is noted as proposed: the best candidate, or one near it that has the given values too."""
+        if not candidates:
+            return {}
+        is_asked = self._model_is_asked
+        params, code = self._most_promising(candidates, given, random) if is_asked else self._least_tried(candidates)
+        self._proposed.add(code)
         return params
-
-    def complete(self, given: Mapping[str, Any]) -> Params:
-        """The configuration to try next of those that have the given values, by the sampler's names."""
-        drawn = [self._draw(given) for _ in range(NUM_RENEWED)]
-        untried = [params for params in drawn if self._code(params) not in self._tried]
-        near = [params for params, _ in self._near_the_best(given)]
-        candidates = [*untried, *near] or drawn
-        best = self._best_of([self._code(params) for params in candidates])
-        return candidates[best]
-
-    def _near_the_best(self, given: Mapping[str, Any] | None = None) -> list[tuple[Params, Code]]:
-        """Copies of the best trials, each with some values changed and with those given; none before the model is asked."""
-        if not self._model_is_asked:
-            return []
-        worth = {number: _latest_value(values) for number, values in self._values.items()}
-        smallest, largest = map(math.log, STEP_SIZES)
-        found: dict[Code, Params] = {}
-        for number in heapq.nlargest(NUM_REFINED, worth, key=worth.__getitem__):
-            for _ in range(NUM_COPIES):
-                size = math.exp(self._random.uniform(smallest, largest))
-                suggester = NearbySuggester(self._random, self._params[number], size, given)
-                self._space.draw(suggester)
-                found[self._code(suggester.params)] = suggester.params
-        known = self._tried.union(self._pool_codes())
-        return [(params, code) for code, params in found.items() if code not in known]
 
     @property
     def _model_is_asked(self) -> bool:
-        num_with_rungs = sum(map(bool, self._values.values()))
-        return num_with_rungs >= NUM_STARTUP_TRIALS
+        return self.history.num_with_values >= NUM_STARTUP_TRIALS
 
-    def _best_of(self, candidates: list[Code]) -> int:
-        """The place of the candidate to try next."""
-        return self._most_promising(candidates) if self._model_is_asked else self._least_tried(candidates)
+    def _most_promising(self, candidates: Sequence[Candidate], given: Given, random: np.random.Generator) -> Candidate:
+        """The candidate of the highest upper confidence bound at the largest budget seen, moved to where it is higher still."""
+        training = self.history.training_set(random)
+        posteriors = self._fitter.fit(training, random)
+        pending = self._as_array(list(self.history.pending.values()))
 
-    def _most_promising(self, candidates: list[Code]) -> int:
-        """The place of the highest upper confidence bound at the largest budget seen."""
-        training = self._training_set()
-        queries = Queries(training, self._as_array(self._pending_codes()), self._as_array(candidates))
-        mean, deviation = predict(self._fitter.fit(training), queries)
-        return int(np.argmax(mean + UCB_DEVIATIONS * deviation))
+        def bounds(competing: Sequence[Candidate]) -> Float64Array:
+            codes = self._as_array([code for _, code in competing])
+            mean, deviation = predict(posteriors, Queries(training, pending, codes))
+            return mean + UCB_DEVIATIONS * deviation
 
-    def _least_tried(self, candidates: list[Code]) -> int:
-        """The place of the first whose choices have been tried least, so that a few trials see each of them."""
-        tried = self._as_array(list(self._codes.values()))[:, self._categorical]
-        competing = self._as_array(candidates)[:, self._categorical]
+        known = self._tried
+        best = candidates[int(np.argmax(bounds(candidates)))]
+        for size in ROUND_SIZES:
+            copies = (self._near(best[0], size, given, random) for _ in range(NUM_IN_ROUND))
+            competing = [best, *(copy for copy in copies if copy[1] not in known)]
+            best = competing[int(np.argmax(bounds(competing)))]
+        return best
+
+    def _least_tried(self, candidates: Sequence[Candidate]) -> Candidate:
+        """The first whose choices have been tried least, so that a few trials see each of them."""
+        categorical = self.space.categorical
+        tried = self._as_array(self.history.codes)[:, categorical]
+        competing = self._as_array([code for _, code in candidates])[:, categorical]
         num_alike = (competing[:, None] == tried[None]).sum(axis=(1, 2))
-        return int(np.argmin(num_alike))
+        return candidates[int(np.argmin(num_alike))]
 
-    def _pending_codes(self) -> list[Code]:
-        return [self._codes[number] for number in self._pending]
-
-    def _pool_codes(self) -> list[Code]:
-        return [code for _, code in self._pool]
-
-    def _as_array(self, codes: list[Code]) -> Float64Array:
-        """(codes, axes), also where there are none of either."""
-        return np.array(codes, dtype=np.float64).reshape(len(codes), len(self._axes))
-
-    def _code(self, params: Params) -> Code:
-        return tuple(axis.code(params) for axis in self._axes)
-
-    def _renew_pool(self) -> None:
+    def _renew_pool(self, random: np.random.Generator) -> None:
         """Let the oldest of the pool, and all that have been tried, give way to new random configurations."""
         num_staying = POOL_SIZE - NUM_RENEWED
         newest = self._pool[-num_staying:]
-        self._pool = [(params, code) for params, code in newest if code not in self._tried]
-        known = self._tried.union(self._pool_codes())
-        num_missing = POOL_SIZE - len(self._pool)
-        for _ in range(num_missing):
-            params = self._draw()
-            code = self._code(params)
-            if code not in known:
-                known.add(code)
-                self._pool.append((params, code))
+        known = self._tried
+        self._pool = [candidate for candidate in newest if candidate[1] not in known]
+        known.update(code for _, code in self._pool)
+        for _ in range(POOL_SIZE - len(self._pool)):
+            candidate = self._drawn({}, random)
+            if candidate[1] not in known:
+                known.add(candidate[1])
+                self._pool.append(candidate)
 
-    def _draw(self, given: Mapping[str, Any] | None = None) -> Params:
-        suggester = RandomSuggester(self._random, given)
-        self._space.draw(suggester)
-        return suggester.params
+    def _near_the_best(self, given: Given, random: np.random.Generator) -> list[Candidate]:
+        """Copies of the best trials, each with some values changed and with those given; none before the model is asked."""
+        if not self._model_is_asked:
+            return []
+        known = self._tried.union(code for _, code in self._pool)
+        smallest, largest = map(math.log, STEP_SIZES)
+        found: dict[Code, Params] = {}
+        for number in self.history.best(NUM_REFINED):
+            original = self.history.shown[number].params
+            for _ in range(NUM_COPIES):
+                size = math.exp(random.uniform(smallest, largest))
+                params, code = self._near(original, size, given, random)
+                found[code] = params
+        return [(params, code) for code, params in found.items() if code not in known]
 
-    def _training_set(self) -> TrainingSet:
-        """What the model learns from: of each chosen trial the first rung and the latest."""
-        numbers = sorted(self._trials_to_learn_from())
-        values_by_budget = [self._values[number] for number in numbers]
-        budgets_seen = {budget for values in self._values.values() for budget in values}
-        smallest = min(budgets_seen)
-        values_of_failed = {smallest: _value_of_failed(values_by_budget)}
+    def _near(self, original: Params, size: float, given: Given, random: np.random.Generator) -> Candidate:
+        params = self.space.draw_near(original, size, random, given)
+        return params, self.space.code(params)
 
-        trial_index, budgets, observed = [], [], []
-        for index, values in enumerate(values_by_budget):
-            own_values = values or values_of_failed
-            first_and_latest = {min(own_values), max(own_values)}
-            for budget in sorted(first_and_latest):
-                trial_index.append(index)
-                budgets.append(budget)
-                observed.append(own_values[budget])
-        return TrainingSet(
-            codes=np.array([self._codes[number] for number in numbers]),
-            categorical=self._categorical,
-            trial_index=np.array(trial_index),
-            doublings=np.log2(np.array(budgets) / smallest),
-            values=_standardised(np.array(observed)),
-            max_doublings=math.log2(max(budgets_seen) / smallest),
-        )
+    def _drawn(self, given: Given, random: np.random.Generator) -> Candidate:
+        params = self.space.draw(random, given)
+        return params, self.space.code(params)
 
-    def _trials_to_learn_from(self) -> set[int]:
-        """At most MAX_TRAINING_TRIALS of those that have rungs or failed."""
-        worth = {number: _latest_value(values) for number, values in self._values.items()}
-        best = heapq.nlargest(NUM_BEST, worth, key=worth.__getitem__)
-        chosen = set(best)
-        others = [number for number in worth if number not in chosen]
-        latest = others[-NUM_LATEST:]
-        chosen.update(latest)
-        older = others[:-NUM_LATEST]
-        shuffled = self._random.permutation(older).tolist()
-        num_sampled = MAX_TRAINING_TRIALS - len(chosen)
-        chosen.update(shuffled[:num_sampled])
-        return chosen
-
-
-def _value_of_failed(values_by_budget: Iterable[dict[int, float]]) -> float:
-    """What trials that failed without any rung count as: a low quantile of what the others were worth at their first."""
-    first_values = [values[min(values)] for values in values_by_budget if values]
-    return float(np.quantile(first_values, FAILED_QUANTILE))
-
-
-def _latest_value(values: dict[int, float]) -> float:
-    """What a trial was worth at its latest rung; those that failed before any come last."""
-    return values[max(values)] if values else -math.inf
-
-
-def _standardised(values: Float64Array) -> Float64Array:
-    """The values' square roots, with their signs kept, less their mean and over their standard deviation.
-
-    Roots, because a value is an area, which grows with the square of what makes it.
-    """
-    roots: Float64Array = np.sign(values) * np.sqrt(np.abs(values))
-    standardised: Float64Array = (roots - roots.mean()) / (roots.std() + 1e-9)
-    return standardised
+    def _as_array(self, codes: Sequence[Code]) -> Float64Array:
+        """(codes, axes), also where there are none of either."""
+        return np.array(codes, dtype=np.float64).reshape(len(codes), len(self.space.free))

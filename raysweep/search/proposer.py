@@ -24,7 +24,6 @@ from raysweep.config.sweep import SAMPLERS, Aim
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Objective, Pair
 from raysweep.search.encoding import Params
-from raysweep.search.mfgp import MultiFidelitySampler
 from raysweep.search.samplers import first_line, make_sampler
 from raysweep.trial_status import TrialStatus
 
@@ -85,29 +84,25 @@ class Scalarisation:
             return list(self.objective.best_point(front))
         return [self.objective.area(front) if self.aim == "area" else self.objective.best_value(front)]
 
-    def single_value(self, front: Front) -> float:
-        """The value, or where P and S are maximised apart the area, which stands for both."""
-        return self.objective.area(front) if self.aim == "both" else self.values(front)[0]
-
 
 class RecentTrialsStorage(optuna.storages.InMemoryStorage):
     """Shows a sampler only the trials that are still worth learning from.
 
-    It hides those of which the study was told again later. And of thousands it shows at most MAX_SHOWN, so that proposals
-    do not take longer and longer: a sampler such as TPE gives old trials next to no weight anyhow, but for the best.
+    It hides those of which the study was told again later. And of thousands it shows at most ``max_shown``, so that
+    proposals do not take longer and longer: a sampler such as TPE gives old trials next to no weight anyhow, but for the
+    best. With None it shows all.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_shown: int | None) -> None:
         super().__init__()
+        self._max_shown = max_shown
         self._shown: dict[int, None] = {}  # numbers, rising
         self._told: dict[int, float] = {}  # what each shown trial that was told is worth, the oldest first
 
-    def tell(self, number: int, worth: float, replaces: int | None) -> None:
-        """The study was told of trial ``number``, in place of its trial ``replaces``, if any."""
-        if replaces is not None:
-            self.hide(replaces)
+    def tell(self, number: int, worth: float) -> None:
+        """The study was told of trial ``number``."""
         self._told[number] = worth
-        if len(self._told) > MAX_SHOWN:
+        if self._max_shown is not None and len(self._told) > self._max_shown:
             best = set(heapq.nlargest(NUM_BEST_SHOWN, self._told, key=self._told.__getitem__))
             oldest = next(old for old in self._told if old not in best)
             self.hide(oldest)
@@ -134,90 +129,80 @@ class RecentTrialsStorage(optuna.storages.InMemoryStorage):
 class ScalarisedStudy:
     """A study of the sweep's trials under one scalarisation, which numbers them as it comes to know them.
 
-    The study's sampler proposes, or ``mfgp``, which learns from all trials whichever study was asked for them.
+    An area is told as its root, since it grows with the square of what makes it: models take a value for evenly spread.
+    The study knows every trial, whichever study was asked for it. A trial that runs is running there until it rests for the
+    first time, and has its values from the rung on. When it goes on later, each rung takes the place of what was told.
     """
 
     def __init__(self, space: Space, sampler: str, seed: int, scalarisation: Scalarisation) -> None:
         self.scalarisation = scalarisation
-        self.storage = RecentTrialsStorage()
+        self.storage = RecentTrialsStorage(None if sampler == "mfgp" else MAX_SHOWN)
         self.study = optuna.create_study(
             directions=["maximize" for _ in scalarisation.names],
-            sampler=make_sampler(sampler, seed),
+            sampler=make_sampler(sampler, seed, space),
             storage=self.storage,
         )
-        self.numbers: dict[int, int] = {}  # the study's latest number of each of the sweep's trials that it knows
+        self._study_id = self.storage.get_study_id_from_name(self.study.study_name)
+        self.numbers: dict[int, int] = {}  # the study's latest number of each of the sweep's trials
+        self._running: set[int] = set()  # the sweep's numbers of trials that have not rested yet
         self._space = space
-        self._mfgp = MultiFidelitySampler(space, seed) if sampler == "mfgp" else None
-        self._waiting: dict[int, optuna.Trial] = {}  # asked for and not told yet, by the sweep's number
         self._num_trials = 0
 
-    def propose(self) -> Params | None:
-        """What ``mfgp`` would try next; None where that is left to the study's sampler."""
-        return self._mfgp.propose() if self._mfgp else None
-
-    def complete(self, given: Params) -> Params:
-        """What ``mfgp`` would try with these values; they alone where the study's sampler proposes the others."""
-        return self._mfgp.complete(given) if self._mfgp else given
-
-    def ask(self, number: int, params: Params | None) -> tuple[KnownTrial, dict[str, Any]]:
-        """A trial with these parameters and, where they are not all, the sampler's; also its configuration's values."""
-        if params is not None:
+    def ask(self, number: int, params: Params) -> tuple[KnownTrial, dict[str, Any]]:
+        """A trial with these parameters and, for the others, what the sampler proposes; also its configuration's values."""
+        if params:
             self.study.enqueue_trial(params)
         trial = self.study.ask()
         self._number(number, trial.number)
-        self._waiting[number] = trial
+        self._running.add(number)
         values = self._space.draw(trial)
         return KnownTrial(trial.params, trial.distributions), values
 
-    def waits_for(self, number: int) -> bool:
-        """Whether this study was asked for the trial and has not been told of it yet."""
-        return number in self._waiting
-
     def withdraw(self, number: int) -> None:
-        """The trial that was asked for does not run."""
-        trial = self._waiting.pop(number)
-        self.study.tell(trial.number, state=TrialState.FAIL)
-        self.storage.hide(trial.number)
+        """The trial does not run with what was proposed."""
+        self._running.remove(number)
+        self.study.tell(self.numbers[number], state=TrialState.FAIL)
+        self.storage.hide(self.numbers.pop(number))
 
-    def begin(self, number: int, params: Params) -> None:
-        """A trial runs, whichever study was asked for it, or ran elsewhere."""
-        if self._mfgp:
-            self._mfgp.begin(number, params)
+    def begin(self, number: int, known: KnownTrial) -> None:
+        """A trial runs that another study was asked for, or that ran elsewhere."""
+        self._running.add(number)
+        self._add(number, known, TrialState.RUNNING)
 
-    def report(self, number: int, examples_seen: int, front: Front) -> None:
-        """A trial's front so far, at a rung."""
-        if self._mfgp:
-            self._mfgp.report(number, examples_seen, self.scalarisation.single_value(front))
+    def report(self, number: int, known: KnownTrial) -> None:
+        """A trial had another rung, or a mean over its runs has changed."""
+        if number not in self._running:
+            self._add(number, known, TrialState.PRUNED)
+            return
+        trial_id = self.storage.get_trial_id_from_study_id_trial_number(self._study_id, self.numbers[number])
+        for examples_seen, value in self._intermediate_values(known).items():
+            self.storage.set_trial_intermediate_value(trial_id, examples_seen, value)
 
     def tell(self, number: int, known: KnownTrial, state: TrialState) -> None:
         """How a trial stands. Where the study had been told before, this takes the place of it."""
-        if self._mfgp and state == TrialState.FAIL:
-            self._mfgp.fail(number)
-        replaces = None
-        if self.waits_for(number):
-            waiting = self._waiting.pop(number)
-            self._tell_waiting(waiting, known, state)
+        if number in self._running:
+            self._running.remove(number)
+            self.study.tell(self.numbers[number], self._final_values(known, state), state)
+            self.storage.tell(self.numbers[number], self._worth(known))
         elif known.fronts:
-            replaces = self.numbers.get(number)
-            self._number(number, self._num_trials)
-            frozen = self._frozen(known, state)
-            self.study.add_trial(frozen)
-        else:
-            return
-        self.storage.tell(self.numbers[number], self._worth(known), replaces)
+            self._add(number, known, state)
+
+    def _add(self, number: int, known: KnownTrial, state: TrialState) -> None:
+        """Add the trial as it stands, in place of what the study knew of it."""
+        if number in self.numbers:
+            self.storage.hide(self.numbers[number])
+        self._number(number, self._num_trials)
+        self.study.add_trial(self._frozen(known, state))
+        if state != TrialState.RUNNING:
+            self.storage.tell(self.numbers[number], self._worth(known))
 
     def _worth(self, known: KnownTrial) -> float:
         """By what the best of the older trials are chosen."""
-        return self.scalarisation.values(known.last_front)[0] if known.fronts else -math.inf
+        return self._values(known.last_front)[0] if known.fronts else -math.inf
 
     def _number(self, number: int, number_in_study: int) -> None:
         self.numbers[number] = number_in_study
         self._num_trials += 1
-
-    def _tell_waiting(self, trial: optuna.Trial, known: KnownTrial, state: TrialState) -> None:
-        for examples_seen, value in self._intermediate_values(known).items():
-            trial.report(value, examples_seen)
-        self.study.tell(trial.number, self._final_values(known, state), state)
 
     def _frozen(self, known: KnownTrial, state: TrialState) -> optuna.trial.FrozenTrial:
         return optuna.trial.create_trial(
@@ -229,13 +214,18 @@ class ScalarisedStudy:
         )
 
     def _final_values(self, known: KnownTrial, state: TrialState) -> list[float] | None:
-        return self.scalarisation.values(known.last_front) if state == TrialState.COMPLETE else None
+        return self._values(known.last_front) if state == TrialState.COMPLETE else None
 
     def _intermediate_values(self, known: KnownTrial) -> dict[int, float]:
         """By examples seen; none where there are several objectives, since Optuna takes none then."""
         if self.scalarisation.aim == "both":
             return {}
-        return {seen: self.scalarisation.values(front)[0] for seen, front in known.fronts.items()}
+        return {seen: self._values(front)[0] for seen, front in known.fronts.items()}
+
+    def _values(self, front: Front) -> list[float]:
+        values = self.scalarisation.values(front)
+        is_area = self.scalarisation.aim == "area"
+        return [math.copysign(math.sqrt(abs(value)), value) if is_area else value for value in values]
 
 
 class Proposer:
@@ -258,7 +248,7 @@ class Proposer:
             self.limit = len(self._queue)
         self.views = tuple(
             ScalarisedStudy(space, sampler, seed + 7919 * index, scalarisation)
-            for index, scalarisation in enumerate(_scalarisations(objective, aim))
+            for index, scalarisation in enumerate(_scalarisations(objective, aim, sampler))
         )
 
     @property
@@ -282,14 +272,8 @@ class Proposer:
         """The configuration of the sweep's trial ``number``, with the values of a preset where one is given."""
         view = self.views[int(self._random.integers(len(self.views)))]
         queued = self._next_queued(preset)
-        if queued is not None:
-            params: Params | None = queued
-        elif preset is None:
-            params = view.propose()
-        else:
-            given = dict(preset.params)
-            params = given if preset.is_whole else view.complete(given)
-        return self._ask(view, number, params)
+        given = {} if preset is None else dict(preset.params)
+        return self._ask(view, number, given if queued is None else queued)
 
     def _next_queued(self, preset: Preset | None) -> Params | None:
         """The next of the queue, which is no longer in it: with a preset the first that has its values, if any."""
@@ -312,21 +296,24 @@ class Proposer:
         """Trial ``number``, just asked for, runs with these values in place of those proposed."""
         params = self.space.suggest_fixed(values).params
         if params != self._known[number].params:
-            view = next(view for view in self.views if view.waits_for(number))
-            view.withdraw(number)
-            self._ask(view, number, params)
+            for view in self.views:
+                view.withdraw(number)
+            self.adopt(number, values)
 
     def adopt(self, number: int, values: Mapping[str, Any]) -> None:
         """A trial that was proposed elsewhere. ValueError when it does not lie in the space."""
         recall = self.space.suggest_fixed(values)
         distributions = {name: _distribution(*kind) for name, kind in recall.distributions.items()}
-        self._begin(number, KnownTrial(recall.params, distributions))
+        known = self._known[number] = KnownTrial(recall.params, distributions)
+        for view in self.views:
+            view.begin(number, known)
 
     def report(self, number: int, examples_seen: int, front: Front) -> None:
         """A trial's non-dominated points so far, at a rung."""
-        self._known[number].fronts[examples_seen] = front
+        known = self._known[number]
+        known.fronts[examples_seen] = front
         for view in self.views:
-            view.report(number, examples_seen, front)
+            view.report(number, known)
 
     def tell(self, number: int, status: TrialStatus) -> None:
         """How a trial stands; for the studies it is complete, or pruned where it stands (held or stopped), or failed."""
@@ -335,15 +322,12 @@ class Proposer:
         for view in self.views:
             view.tell(number, known, state)
 
-    def _ask(self, view: ScalarisedStudy, number: int, params: Params | None) -> dict[str, Any]:
-        known, values = view.ask(number, params)
-        self._begin(number, known)
-        return values
-
-    def _begin(self, number: int, known: KnownTrial) -> None:
-        self._known[number] = known
+    def _ask(self, asked: ScalarisedStudy, number: int, params: Params) -> dict[str, Any]:
+        self._known[number], values = asked.ask(number, params)
         for view in self.views:
-            view.begin(number, known.params)
+            if view is not asked:
+                view.begin(number, self._known[number])
+        return values
 
 
 def _silence_optuna() -> None:
@@ -351,8 +335,13 @@ def _silence_optuna() -> None:
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
 
 
-def _scalarisations(objective: Objective, aim: Aim) -> list[Scalarisation]:
-    """What the studies of a sweep maximise: with ParEGO one for each of its weights, else one alone."""
+def _scalarisations(objective: Objective, aim: Aim, sampler: str) -> list[Scalarisation]:
+    """What the studies of a sweep maximise: with ParEGO one for each of its weights, else one alone.
+
+    ``mfgp`` takes one objective only: where P and S are maximised apart, the area that stands for both.
+    """
+    if aim == "both" and sampler == "mfgp":
+        return [Scalarisation(objective, "area")]
     weights: Sequence[float | None] = PAREGO_WEIGHTS if aim == "parego" else (None,)
     return [Scalarisation(objective, aim, weight) for weight in weights]
 

@@ -3,16 +3,24 @@
 import importlib
 import inspect
 import warnings
+from collections.abc import Iterator
 
 import optuna
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
+from raysweep.config.freezing import check_level, level_depth
+from raysweep.config.space import Choices, Parameters, Range, Scalar, Space
 from raysweep.config.sweep import SAMPLERS
 from raysweep.errors import InputError
+from raysweep.search.conditional_space import ConditionalSpace, OneOf, Parameter
+from raysweep.search.mfgp import MultiFidelitySampler
 
 
-def make_sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
-    """A sampler by its short name, or any by its import path, such as ``optuna.samplers:CmaEsSampler``."""
+def make_sampler(name: str, seed: int, space: Space) -> optuna.samplers.BaseSampler:
+    """A sampler for the space by its short name, or any by its import path, such as ``optuna.samplers:CmaEsSampler``."""
     samplers = optuna.samplers
+    if name == "mfgp":
+        return MultiFidelitySampler(conditional_space(space), seed=seed)
     if name == "tpe":
         # multivariate and grouped: one density over the parameters that exist together under a choice
         return samplers.TPESampler(seed=seed, multivariate=True, group=True, constant_liar=True)
@@ -20,7 +28,7 @@ def make_sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
         return samplers.GPSampler(seed=seed, deterministic_objective=False)
     if name == "nsga2":
         return samplers.NSGAIISampler(seed=seed)
-    if name in ("random", "grid", "mfgp"):  # grid and mfgp propose by themselves what the study is asked for
+    if name in ("random", "grid"):  # a grid is enqueued
         return samplers.RandomSampler(seed=seed)
     sampler_class = find_sampler(name)
     try:
@@ -29,6 +37,40 @@ def make_sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
             return sampler_class(**arguments)
     except Exception as error:  # it needs other arguments, or a package that is not installed, or anything else
         raise InputError(f"{name!r} cannot be made: {first_line(error)}") from None
+
+
+def conditional_space(space: Space) -> ConditionalSpace:
+    """A sweep's space as samplers see it: without what it fixes, under the samplers' names."""
+    return ConditionalSpace(tuple(_parameters(space.parameters, "", None)))
+
+
+def _parameters(parameters: Parameters, prefix: str, condition: OneOf | None) -> Iterator[Parameter]:
+    for name, parameter in parameters.items():
+        full_name = prefix + name
+        if isinstance(parameter, Range):
+            yield Parameter(full_name, _distribution_of(parameter), condition)
+        if isinstance(parameter, Choices):
+            options = tuple(parameter.options)
+            is_depth = name == "freezing" and all(map(_is_freezing_level, options))
+            ordered = tuple(sorted(options, key=lambda level: level_depth(str(level)))) if is_depth else None
+            yield Parameter(full_name, CategoricalDistribution(options), condition, ordered)
+            for option, children in parameter.options.items():
+                yield from _parameters(children, f"{full_name}={option}.", OneOf(full_name, (option,)))
+
+
+def _distribution_of(parameter: Range) -> FloatDistribution | IntDistribution:
+    if parameter.integer:
+        return IntDistribution(int(parameter.low), int(parameter.high), log=parameter.log)
+    return FloatDistribution(parameter.low, parameter.high, log=parameter.log)
+
+
+def _is_freezing_level(option: Scalar) -> bool:
+    """A recorded table may call anything it likes "freezing"."""
+    try:
+        check_level(str(option))
+    except InputError:
+        return False
+    return True
 
 
 def first_line(error: BaseException) -> str:

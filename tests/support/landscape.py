@@ -2,10 +2,12 @@
 
 import heapq
 import math
+from collections.abc import Callable, Container
 from typing import Any
 
 from raysweep.config.space import Choices, Fixed, Range, Space
 from raysweep.config.sweep import EarlyStoppingConfig
+from raysweep.errors import InputError
 from raysweep.metrics.objective import Objective
 from raysweep.search.proposer import Aim, Proposer
 from raysweep.search.scheduler import Scheduler
@@ -64,9 +66,11 @@ def landscape(values: dict[str, Any], step: int) -> list[tuple[float, float]]:
     return [(polarity, 0.45 - 0.1 * quality * step), (0.6 + 0.8 * (polarity - 0.6), 0.46)]
 
 
-def make(sampler: str, policy: str, aim: Aim = "area", *, num_trials: int = 20, seed: int = 3) -> Scheduler:
+def make(
+    sampler: str, policy: str, aim: Aim = "area", *, num_trials: int = 20, seed: int = 3, space: Space | None = None
+) -> Scheduler:
     objective = Objective(0.5, (0.6, 0.235))
-    space = CHOICES if sampler == "grid" else RANGES
+    space = space or (CHOICES if sampler == "grid" else RANGES)
     proposer = Proposer(space, sampler, seed, objective, aim)
     rule = EarlyStoppingConfig.model_validate({"policy": policy, "first_examples": 10})
     return Scheduler(proposer, make_early_stopper(rule, objective, (0.6, 0.47)), objective, num_trials)
@@ -76,10 +80,16 @@ Event = tuple[str, int, Any]
 
 
 class Player:
-    """Runs trials on so many workers; a trial whose number is in ``failing`` fails."""
+    """Runs trials on so many workers. One whose number is in ``failing`` fails, and one whose scores are no finite numbers."""
 
-    def __init__(self, scheduler: Scheduler, workers: int, failing: tuple[int, ...] = ()) -> None:
-        self.scheduler, self.workers, self.failing = scheduler, workers, failing
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        workers: int,
+        failing: Container[int] = (),
+        points_of: Callable[[dict[str, Any], int], list[tuple[float, float]]] = landscape,
+    ) -> None:
+        self.scheduler, self.workers, self.failing, self.points_of = scheduler, workers, failing, points_of
         self.steps: dict[int, int] = {}
         self.events: list[Event] = []
         self.queue: list[tuple[float, int]] = []
@@ -100,10 +110,12 @@ class Player:
     def one_rung(self, number: int) -> None:
         step = self.steps[number]
         if number in self.failing and step == 2:
-            self.events.append(("fail", number, None))
-            return self.scheduler.end(number, TrialStatus.FAILED)
-        points = landscape(dict(self.scheduler.trials[number].values), step)
-        held = self.scheduler.rung(number, 10 * step, points, AHEAD[step:])
+            return self.fail(number)
+        points = self.points_of(dict(self.scheduler.trials[number].values), step)
+        try:
+            held = self.scheduler.rung(number, 10 * step, points, AHEAD[step:])
+        except InputError:
+            return self.fail(number)
         self.events.append(("rung", number, points))
         if held:
             self.events.append(("hold", number, None))
@@ -114,3 +126,7 @@ class Player:
         else:
             heapq.heappush(self.queue, (self.clock + 1, number))
         return None
+
+    def fail(self, number: int) -> None:
+        self.events.append(("fail", number, None))
+        self.scheduler.end(number, TrialStatus.FAILED)

@@ -47,12 +47,11 @@ def test_a_whole_configuration_and_parts_of_one() -> None:
 @given(st.integers(0, 2**31), st.data())
 def test_what_a_sampler_draws_is_a_preset_and_so_is_each_part_that_names_its_choices(seed: int, data: Any) -> None:
     """Against what the space itself says of the values: :meth:`Space.suggest_fixed`."""
-    import numpy as np
-
-    from raysweep.search.encoding import RandomSuggester
+    import optuna
 
     for space in (RANGES, MIXED):
-        values = space.draw(RandomSuggester(np.random.default_rng(seed)))
+        study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed))
+        values = space.draw(study.ask())
         preset = preset_of(space, values)
         assert preset.is_whole
         assert preset.params == space.suggest_fixed(values).params

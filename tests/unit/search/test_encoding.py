@@ -1,89 +1,92 @@
-"""Configurations as numbers, and drawn at random."""
+"""Values of parameters as numbers, and drawn at random."""
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from raysweep.config.space import Choices, Range, Space
-from raysweep.search.encoding import NearbySuggester, RandomSuggester, Scale, axes
+from raysweep.search.encoding import axis_of
+from raysweep.search.samplers import conditional_space
 from support.landscape import MIXED as SPACE
 
 
 def test_parameters_are_seen_by_what_they_are() -> None:
-    seen = {axis.name: axis for axis in axes(SPACE.parameters, "")}
+    seen = {parameter.name: parameter.axis for parameter in conditional_space(SPACE).free}
     assert list(seen) == [
         "loss", "loss=a.margin", "loss=b.scale", "learning_rate", "freezing", "batch_size", "warmup_fraction"
     ]  # fmt: skip
-    assert [axis.name for axis in seen.values() if axis.is_categorical] == ["loss"]
-    assert seen["learning_rate"].code({"learning_rate": 10**-4.5}) == pytest.approx(0.5)
-    assert seen["loss=a.margin"].code({"loss": "b"}) == 0.5  # absent: in the middle
-    assert seen["loss=b.scale"].code({"loss=b.scale": 14}) == pytest.approx(0.2)
-    depths = [seen["freezing"].code({"freezing": level}) for level in ("none", "emb+B0", "emb+B0-2", "emb+B0-10")]
+    assert [name for name, axis in seen.items() if axis.is_categorical] == ["loss"]
+    assert seen["learning_rate"].code(10**-4.5) == pytest.approx(0.5)
+    assert seen["loss=a.margin"].absent == 0.5  # in the middle
+    assert seen["loss=b.scale"].code(14) == pytest.approx(0.2)
+    depths = [seen["freezing"].code(level) for level in ("none", "emb+B0", "emb+B0-2", "emb+B0-10")]
     assert depths == pytest.approx([0, 1 / 3, 2 / 3, 1])
-    assert [seen["batch_size"].code({"batch_size": size}) for size in (32, 64, 128)] == pytest.approx([0, 0.5, 1])
-    assert seen["warmup_fraction"].code({"warmup_fraction": 0.1}) == pytest.approx(0.5)
+    assert [seen["batch_size"].code(size) for size in (32, 64, 128)] == pytest.approx([0, 0.5, 1])
+    assert seen["warmup_fraction"].code(0.1) == pytest.approx(0.5)
 
 
-@settings(deadline=None)
-@given(st.integers(0, 1000))
-def test_what_is_drawn_lies_in_the_space(seed: int) -> None:
-    drawn = RandomSuggester(np.random.default_rng(seed))
-    values = SPACE.draw(drawn)
-    assert SPACE.suggest_fixed(values).params == drawn.params
+numbers = st.one_of(
+    st.builds(lambda low, width: FloatDistribution(low, low + width), st.floats(-1e3, 1e3), st.floats(0, 1e3)),
+    st.builds(lambda low, ratio: FloatDistribution(low, low * ratio, log=True), st.floats(1e-8, 1e3), st.floats(1, 1e6)),
+    st.builds(lambda low, n, step: FloatDistribution(low, low + n * step, step=step), st.integers(-9, 9), st.integers(0, 9), st.just(0.25)),
+    st.builds(lambda low, n, step: IntDistribution(low, low + n * step, step=step), st.integers(-9, 9), st.integers(0, 9), st.integers(1, 7)),
+    st.builds(lambda low, n: IntDistribution(low, low + n, log=True), st.integers(1, 99), st.integers(0, 999)),
+)  # fmt: skip
+choices = st.lists(
+    st.one_of(st.none(), st.booleans(), st.integers(-9, 9), st.text(max_size=3)), min_size=1, unique=True
+)
+distributions = st.one_of(numbers, choices.map(CategoricalDistribution))
 
 
-@settings(deadline=None)
-@given(st.integers(0, 1000), st.floats(0.001, 3.0))
-def test_what_is_drawn_nearby_lies_in_the_space(seed: int, size: float) -> None:
-    random = np.random.default_rng(seed)
-    known = RandomSuggester(random)
-    SPACE.draw(known)
-    nearby = NearbySuggester(random, known.params, size)
-    values = SPACE.draw(nearby)
-    assert SPACE.suggest_fixed(values).params == nearby.params
-
-
-@given(st.integers(0, 1000))
-def test_what_is_given_is_never_changed(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    known, wanted = RandomSuggester(random), RandomSuggester(random)
-    SPACE.draw(known)
-    SPACE.draw(wanted)
-    nearby = NearbySuggester(random, known.params, 0.3, wanted.params)
-    SPACE.draw(nearby)
-    assert nearby.params == wanted.params
+@given(distributions, st.integers(0, 1000), st.floats(0.001, 3.0))
+def test_what_is_drawn_lies_in_the_distribution(
+    distribution: FloatDistribution | IntDistribution | CategoricalDistribution, seed: int, size: float
+) -> None:
+    """By Optuna's own word."""
+    axis, random = axis_of(distribution), np.random.default_rng(seed)
+    value = axis.draw(random)
+    for drawn in (value, axis.draw_near(value, size, random)):
+        assert distribution._contains(distribution.to_internal_repr(drawn))
+        assert isinstance(drawn, int) or not isinstance(distribution, IntDistribution)
+        assert axis.is_categorical or 0 <= axis.code(drawn) <= 1
 
 
 def test_numbers_nearby_are_so_far_away_as_asked_for() -> None:
-    """Of eight numbers two are changed on average, by steps of the given size on their scale."""
-    space = Space({f"x{axis}": Range(1e-6, 1e-2, log=True, integer=False) for axis in range(8)})
-    scale, random = Scale(1e-6, 1e-2, log=True), np.random.default_rng(0)
-    known = dict.fromkeys(space.parameters, 1e-4)
-    steps = []
-    for _ in range(500):
-        nearby = NearbySuggester(random, known, 0.05)
-        steps += [scale(value) - 0.5 for value in space.draw(nearby).values()]
-    moved = [step for step in steps if step]
-    assert len(moved) / len(steps) == pytest.approx(2 / 8, rel=0.1)
-    assert np.std(moved) == pytest.approx(0.05, rel=0.1)
+    axis, random = axis_of(FloatDistribution(1e-6, 1e-2, log=True)), np.random.default_rng(0)
+    steps = [axis.code(axis.draw_near(1e-4, 0.05, random)) - 0.5 for _ in range(1000)]
+    assert np.std(steps) == pytest.approx(0.05, rel=0.1)
 
 
 def test_at_an_end_numbers_turn_back() -> None:
-    space = Space({"x": Range(0.0, 1.0, log=False, integer=False)})
-    random = np.random.default_rng(0)
-    drawn = [space.draw(NearbySuggester(random, {"x": 1.0}, 0.1))["x"] for _ in range(200)]
+    axis, random = axis_of(FloatDistribution(0.0, 1.0)), np.random.default_rng(0)
+    drawn = [axis.draw_near(1.0, 0.1, random) for _ in range(200)]
     assert max(drawn) < 1 and min(drawn) > 0.5
     assert np.mean(drawn) == pytest.approx(1 - 0.1 * np.sqrt(2 / np.pi), abs=0.02)  # of a half-normal step
 
 
-def test_whole_numbers_are_drawn_evenly() -> None:
-    drawn = RandomSuggester(np.random.default_rng(0))
-    counts = np.bincount([drawn.suggest_int("x", 1, 4) for _ in range(4000)])
-    assert counts[0] == 0 and len(counts) == 5 and counts[1:].min() > 900
+@pytest.mark.parametrize(
+    "distribution", [IntDistribution(1, 4), IntDistribution(10, 40, step=10), FloatDistribution(0.0, 0.75, step=0.25)]
+)
+def test_numbers_that_lie_apart_are_drawn_evenly(distribution: FloatDistribution | IntDistribution) -> None:
+    axis, random = axis_of(distribution), np.random.default_rng(0)
+    _, counts = np.unique([axis.draw(random) for _ in range(4000)], return_counts=True)
+    assert len(counts) == 4 and counts.min() > 900
+
+
+@pytest.mark.parametrize(("value", "expected"), [(-5, 0.0), (30, 1.0), (5, 0.5)])
+def test_numbers_beyond_the_range_count_as_its_ends(value: float, expected: float) -> None:
+    assert axis_of(FloatDistribution(0, 10)).code(value) == expected
+
+
+def test_a_choice_that_is_none_of_them_counts_as_absent() -> None:
+    axis = axis_of(CategoricalDistribution(("a", "b")))
+    assert axis.code("c") == axis.absent == -1
 
 
 def test_a_parameter_of_a_recorded_table_may_be_called_freezing() -> None:
+    from raysweep.config.space import Choices, Space
+
     for options in (("full", "half"), (True, False), ("none", "whole")):
-        (axis,) = axes({"freezing": Choices({key: {} for key in options})}, "")
-        assert axis.is_categorical
+        (parameter,) = conditional_space(Space({"freezing": Choices({key: {} for key in options})})).free
+        assert parameter.axis.is_categorical

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raysweep.search.gaussian_process import KernelParams, Posterior, Queries, TrainingSet, predict
+from raysweep.search.gaussian_process import KernelFitter, KernelParams, Posterior, Queries, TrainingSet, predict
 
 
 def covariance(one: tuple[np.ndarray, float], other: tuple[np.ndarray, float], params: KernelParams) -> float:
@@ -47,3 +47,36 @@ def test_predictions_are_those_of_the_joint_normal_distribution(seed: int, num_p
     inverse = np.linalg.inv(joint[:first, :first])
     cross = joint[first:, :first]
     assert deviation**2 == pytest.approx(np.diag(joint[first:, first:] - cross @ inverse @ cross.T), abs=1e-5)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6))
+def test_the_gradient_is_that_of_the_density(seed: int) -> None:
+    """By central differences, but for what is added to the diagonal, which the gradient takes for fixed."""
+    random = np.random.default_rng(seed)
+    params = KernelParams.draw(random, 2)
+    index, doublings = np.array([0, 0, 1, 2, 3, 3]), np.array([0.0, 2.0, 0.0, 1.5, 0.0, 1.0])
+    codes = np.column_stack([random.random(4), random.integers(3, size=4)])
+    training = TrainingSet(codes, np.array([False, True]), index, doublings, random.normal(size=6), max_doublings=2.5)
+    found = Posterior(params, training).gradient
+    differences = []
+    for place in range(len(found)):
+        by = np.zeros(len(found))
+        by[place] = 1e-5
+        above, below = (Posterior(params.moved(sign * by), training).log_density for sign in (1, -1))
+        differences.append((above - below) / 2e-5)
+    assert found == pytest.approx(differences, rel=0.02, abs=0.02)
+
+
+def test_a_fit_finds_about_as_probable_parameters_as_a_long_search() -> None:
+    """Against 3,000 draws from the prior, whose best the fit is to pass within five training sets."""
+    random = np.random.default_rng(0)
+    codes = random.random((24, 3))
+    values = np.sin(4 * codes[:, 0]) + 0.2 * codes[:, 1]
+    values = (values - values.mean()) / values.std()
+    training = TrainingSet(codes, np.zeros(3, dtype=bool), np.arange(24), np.zeros(24), values, max_doublings=0.0)
+    drawn = [Posterior(KernelParams.draw(random, 3), training).log_density for _ in range(3000)]
+    fitter = KernelFitter(3)
+    for _ in range(5):
+        found = fitter.fit(training, random)
+    assert found[0].log_density > max(drawn)

@@ -109,6 +109,6 @@ def test_mfgp_completes_a_part_with_what_its_model_promises(seed: int) -> None:
     """The learning rate is about as good as without a wish. A single proposal may explore, so the middle of five counts."""
     scheduler = make("mfgp", "none", num_trials=30, seed=seed)
     Player(scheduler, 1).play()
-    view = scheduler.proposer.views[0]
-    rates = [view.complete({"loss": "a"})["learning_rate"] for _ in range(5)]
+    preset = preset_of(RANGES, {"loss": "a"})
+    rates = [scheduler.proposer.ask(number, preset)["learning_rate"] for number in range(30, 35)]
     assert 3e-5 < statistics.median(rates) < 3e-4, "the landscape peaks at 1e-4"

@@ -1,0 +1,169 @@
+"""What the trials of one of Optuna's studies have shown, as the sampler ``mfgp`` learns from it."""
+
+import heapq
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from optuna.trial import FrozenTrial, TrialState
+
+from raysweep.metrics.arrays import Float64Array
+from raysweep.search.conditional_space import Code, ConditionalSpace
+from raysweep.search.encoding import Params
+from raysweep.search.gaussian_process import TrainingSet
+
+# The model learns from so many trials: the best half, the latest quarter, and of all others some at random.
+MAX_TRAINING_TRIALS = 64
+NUM_BEST = MAX_TRAINING_TRIALS // 2
+NUM_LATEST = MAX_TRAINING_TRIALS // 4
+WORST = 3.0  # how far below the median a value may lie, in multiples of how far the best lies above it
+TINY = 1e-12  # keeps a divisor from 0
+FAILED_QUANTILE = 0.25  # of what trials are worth at their first rung: what one that failed without any counts as
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A trial and what it is worth at each step it has reported, the more the better.
+
+    None where it failed, or was pruned before it had reported anything. A ``final`` value may come on top; it takes the
+    place of the one at the last step.
+    """
+
+    params: Params
+    code: Code
+    by_step: Mapping[int, float]
+    final: float | None = None
+
+    @property
+    def latest(self) -> float:
+        """What the trial was worth in the end, or is by now; what has failed comes last."""
+        if self.final is not None:
+            return self.final
+        return self.by_step[max(self.by_step)] if self.by_step else -math.inf
+
+    @property
+    def has_failed(self) -> bool:
+        return self.final is None and not self.by_step
+
+    def first_and_latest(self, last_of_all: int) -> dict[int, float]:
+        """What it was worth at its first step and its latest; a final value without steps stands at the study's last."""
+        if not self.by_step:
+            return {} if self.final is None else {last_of_all: self.final}
+        first, last = min(self.by_step), max(self.by_step)
+        return {first: self.by_step[first], last: self.latest}
+
+
+class History:
+    """The trials of a study under their numbers, as :meth:`read` found them last, in codes of one space."""
+
+    def __init__(self, space: ConditionalSpace) -> None:
+        self._space = space
+        self._finished: dict[int, Shown] = {}
+        self.shown: dict[int, Shown] = {}  # trials that have shown what they are worth, or failed
+        self.pending: dict[int, Code] = {}  # trials that run and have shown nothing yet
+        self.tried: set[Code] = set()  # every configuration that a finished trial ever had
+
+    def read(self, trials: Sequence[FrozenTrial], sign: int, current: int) -> None:
+        """Learn how trials stand, but for the ``current`` one, which is to be given values.
+
+        ``sign`` is -1 where the study minimises.
+        """
+        self.shown.clear()
+        self.pending.clear()
+        for trial in trials:
+            number = trial.number
+            if number in self._finished:
+                self.shown[number] = self._finished[number]
+            elif trial.state.is_finished():
+                shown = self._shown(trial, sign)
+                self._finished[number] = self.shown[number] = shown
+                self.tried.add(shown.code)
+            elif trial.state == TrialState.RUNNING and number != current and trial.params:
+                shown = self._shown(trial, sign)
+                if shown.by_step:
+                    self.shown[number] = shown
+                else:
+                    self.pending[number] = shown.code
+
+    def _shown(self, trial: FrozenTrial, sign: int) -> Shown:
+        code = self._space.code(trial.params)
+        by_step = {step: sign * value for step, value in trial.intermediate_values.items()}
+        final = sign * trial.values[0] if trial.state == TrialState.COMPLETE else None
+        latest = final if final is not None else by_step[max(by_step)] if by_step else math.nan
+        if not math.isfinite(latest):  # NaN, or a loss that grew without limit: failed, as NaN is to Optuna
+            return Shown(trial.params, code, {})
+        finite = {step: value for step, value in by_step.items() if math.isfinite(value)}
+        return Shown(trial.params, code, finite, final)
+
+    @property
+    def codes(self) -> list[Code]:
+        """Of all trials that have begun."""
+        return [*(shown.code for shown in self.shown.values()), *self.pending.values()]
+
+    @property
+    def num_with_values(self) -> int:
+        return sum(not shown.has_failed for shown in self.shown.values())
+
+    def best(self, count: int) -> list[int]:
+        """The numbers of the trials that are worth most, the best first."""
+        worth = {number: shown.latest for number, shown in self.shown.items()}
+        return heapq.nlargest(count, worth, key=worth.__getitem__)
+
+    def training_set(self, random: np.random.Generator) -> TrainingSet:
+        """What the model learns from: of each chosen trial the first step and the latest."""
+        steps = [step for shown in self.shown.values() for step in shown.by_step] or [0]
+        offset = max(0, 1 - min(steps))  # steps that are counted from 0 are doubled from 1
+        smallest, largest = min(steps) + offset, max(steps) + offset
+        numbers = sorted(self._to_learn_from(random))
+        chosen = [self.shown[number] for number in numbers]
+        values_by_step = [shown.first_and_latest(max(steps)) for shown in chosen]
+        values_of_failed = {min(steps): _value_of_failed(values_by_step)}
+
+        trial_index, budgets, observed = [], [], []
+        for index, values in enumerate(values_by_step):
+            for step, value in (values or values_of_failed).items():
+                trial_index.append(index)
+                budgets.append(step + offset)
+                observed.append(value)
+        return TrainingSet(
+            codes=np.array([shown.code for shown in chosen]),
+            categorical=self._space.categorical,
+            trial_index=np.array(trial_index),
+            doublings=np.log2(np.array(budgets) / smallest),
+            values=_standardised(np.array(observed)),
+            max_doublings=math.log2(largest / smallest),
+        )
+
+    def _to_learn_from(self, random: np.random.Generator) -> set[int]:
+        """At most MAX_TRAINING_TRIALS of those that have shown something."""
+        chosen = set(self.best(NUM_BEST))
+        others = [number for number in self.shown if number not in chosen]
+        latest = others[-NUM_LATEST:]
+        chosen.update(latest)
+        older = others[:-NUM_LATEST]
+        shuffled = random.permutation(older).tolist()
+        num_sampled = MAX_TRAINING_TRIALS - len(chosen)
+        chosen.update(shuffled[:num_sampled])
+        return chosen
+
+
+def _value_of_failed(values_by_step: Sequence[Mapping[int, float]]) -> float:
+    """What trials that failed without any value count as: a low quantile of what the others were worth at their first."""
+    first_values = [values[min(values)] for values in values_by_step if values]
+    return float(np.quantile(first_values, FAILED_QUANTILE))
+
+
+def _standardised(values: Float64Array) -> Float64Array:
+    """The values less their mean and over their standard deviation, after the worst were lifted.
+
+    One as far below the median as three times the best is above it says no more than that it is bad: a loss that has grown
+    without limit would make all others look alike.
+    """
+    scale = np.abs(values).max() or 1.0
+    scaled = values / scale  # so that no square is too large
+    median, best = np.median(scaled), scaled.max()
+    least = median - WORST * (best - median)
+    lifted = np.maximum(scaled, least)
+    standardised: Float64Array = (lifted - lifted.mean()) / (lifted.std() + TINY)
+    return standardised

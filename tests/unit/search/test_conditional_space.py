@@ -1,0 +1,141 @@
+"""Conditional spaces: drawn from, and learnt from the trials of a study."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raysweep.search.conditional_space import Above, OneOf, inferred
+from raysweep.search.samplers import conditional_space
+from support.landscape import MIXED, RANGES
+
+SPACES = (RANGES, MIXED)
+SEEDS = st.integers(0, 1000)
+Objective = Callable[[optuna.Trial], float]
+
+
+@settings(deadline=None)
+@given(st.sampled_from(SPACES), SEEDS, st.floats(0.001, 3.0))
+def test_what_is_drawn_lies_in_the_space(space: Any, seed: int, size: float) -> None:
+    """By the sweep's own space, which says what a configuration is called and whether it is whole."""
+    drawn_from, random = conditional_space(space), np.random.default_rng(seed)
+    known = drawn_from.draw(random, {})
+    for params in (known, drawn_from.draw_near(known, size, random, {})):
+        values = {name.rpartition(".")[2]: value for name, value in params.items()}
+        fixed = {"optimizer": "adamw"} if space is MIXED else {}
+        assert space.suggest_fixed(values | fixed).params == params
+
+
+@settings(deadline=None)
+@given(st.sampled_from(SPACES), SEEDS)
+def test_what_is_given_is_never_changed(space: Any, seed: int) -> None:
+    drawn_from, random = conditional_space(space), np.random.default_rng(seed)
+    known, wanted = drawn_from.draw(random, {}), drawn_from.draw(random, {})
+    assert drawn_from.draw_near(known, 0.3, random, wanted) == wanted
+    given_rate = drawn_from.draw_near(known, 0.3, random, {"learning_rate": 2e-5})
+    assert given_rate["learning_rate"] == 2e-5
+
+
+def test_about_two_values_are_changed() -> None:
+    drawn_from, random = conditional_space(MIXED), np.random.default_rng(0)
+    known = drawn_from.draw(random, {"loss": "a"})
+    copies = [drawn_from.draw_near(known, 0.05, random, {"loss": "a"}) for _ in range(1000)]
+    numbers = ["loss=a.margin", "learning_rate"]  # always another value when changed
+    num_changed = np.mean([sum(copy[name] != known[name] for name in numbers) for copy in copies])
+    assert num_changed == pytest.approx(2 * 2 / 5, rel=0.1)
+
+
+def trials_of(objective: Objective, count: int = 40) -> list[optuna.trial.FrozenTrial]:
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(0))
+    study.optimize(objective, n_trials=count)
+    return study.trials
+
+
+def by_choice(trial: optuna.Trial) -> float:
+    if trial.suggest_categorical("loss", ["a", "b", "c"]) in ("a", "b"):
+        trial.suggest_float("margin", 0, 1)
+        if trial.suggest_categorical("kind", [True, False]):
+            trial.suggest_int("power", 1, 3)
+    return trial.suggest_float("rate", 1e-6, 1e-3, log=True)
+
+
+def by_number(trial: optuna.Trial) -> float:
+    for layer in range(trial.suggest_int("layers", 1, 4)):
+        trial.suggest_int(f"units_{layer}", 8, 64, log=True)
+    if trial.suggest_float("dropout", 0, 0.5) < 0.2:
+        trial.suggest_float("noise", 0, 1)
+    return 0.0
+
+
+def test_where_parameters_exist_is_learnt_from_choices() -> None:
+    space = inferred(trials_of(by_choice))
+    conditions = {parameter.name: parameter.condition for parameter in space.parameters}
+    assert conditions["loss"] is conditions["rate"] is None
+    assert isinstance(margin := conditions["margin"], OneOf)
+    assert (margin.parent, set(margin.choices)) == ("loss", {"a", "b"})
+    assert conditions["kind"] == margin or conditions["kind"] == OneOf("loss", ("b", "a"))
+    assert conditions["power"] == OneOf("kind", (True,))
+    assert not space.unexplained
+
+
+def test_where_parameters_exist_is_learnt_from_numbers() -> None:
+    space = inferred(trials_of(by_number))
+    conditions = {parameter.name: parameter.condition for parameter in space.parameters}
+    assert conditions["units_0"] is None
+    for layer in (1, 2, 3):
+        assert conditions[f"units_{layer}"] == Above("layers", layer + 0.5)
+    assert isinstance(noise := conditions["noise"], Above)
+    assert noise.below and noise.parent == "dropout" and noise.limit == pytest.approx(0.2, abs=0.05)
+
+
+@pytest.mark.parametrize("objective", [by_choice, by_number])
+def test_what_is_drawn_from_a_learnt_space_is_what_the_objective_asks_for(objective: Objective) -> None:
+    trials = trials_of(objective, 200)
+    space, random = inferred(trials), np.random.default_rng(0)
+    assert all(map(space.explains, trials))
+    agreed = []
+    for _ in range(100):
+        params = space.draw(random, {})
+        trial = optuna.trial.FixedTrial(params)
+        try:
+            objective(trial)
+        except ValueError:  # it asked for what was not drawn
+            agreed.append(False)
+        else:
+            agreed.append(trial.params == params)
+    assert np.mean(agreed) > 0.97  # but for limits on numbers that no trial has come close to
+
+
+def test_what_depends_on_two_parameters_is_left_out() -> None:
+    def both(trial: optuna.Trial) -> float:
+        first, second = (trial.suggest_categorical(name, [True, False]) for name in ("first", "second"))
+        return trial.suggest_float("x", 0, 1) if first and second else 0.0
+
+    space = inferred(trials_of(both))
+    assert [parameter.name for parameter in space.parameters] == ["first", "second"]
+    assert space.unexplained == {"x"}
+
+
+def test_ranges_that_differ_from_trial_to_trial_are_joined() -> None:
+    def moving(trial: optuna.Trial) -> float:
+        high = 1 + trial.number % 3
+        return trial.suggest_float("x", -trial.number % 2, high) + trial.suggest_int("n", 2, 2 + 2 * high, step=2)
+
+    trials = trials_of(moving, 12)
+    space = inferred(trials)
+    assert space.distributions["x"] == optuna.distributions.FloatDistribution(0, 3)
+    assert space.distributions["n"].low == 2 and space.distributions["n"].high == 8  # type: ignore[attr-defined]
+    assert all(map(space.explains, trials))
+
+
+def test_a_trial_that_was_asked_for_something_else_is_not_explained() -> None:
+    trials = trials_of(by_choice)
+    only_a = [trial for trial in trials if trial.params["loss"] == "a"]
+    others = [trial for trial in trials if trial.params["loss"] != "a"]
+    space = inferred(only_a)
+    assert all(map(space.explains, only_a))
+    assert not any(space.explains(trial) for trial in others if trial.params["loss"] == "c")
