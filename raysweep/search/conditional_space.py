@@ -126,6 +126,10 @@ class ConditionalSpace:
                 params[parameter.name] = given[parameter.name] if is_given else value_of(parameter)
         return params
 
+    def is_whole(self, params: Params) -> bool:
+        """Whether a configuration has every parameter that exists for its values."""
+        return all(parameter.name in params for parameter in self.free if parameter.exists(params))
+
     def explains(self, trial: "Asked") -> bool:
         """Whether the space has what a trial was asked for, and nothing else for its values."""
         known = {parameter.name: parameter for parameter in self.parameters}

@@ -49,13 +49,13 @@ ADDITIVE_SHAPE = 0.5
 
 
 NUM_DRAWN = 24  # kernel parameters drawn from the prior that the first fit begins with
-NUM_FRESH = 3  # of those that each further one tries beside what was kept
-NUM_KEPT = 2  # kernel parameters that a fit improves and hands on to the next: the most probable
+NUM_FRESH = 1  # of those that each further one tries beside what was kept
+NUM_KEPT = 2  # kernel parameters that a fit hands on to the next: the most probable
 MIN_WEIGHT = 0.05  # of the most probable's; kernel parameters that have less are left out of a prediction
 
 
-# Steps along the gradient from each of them, and how far they move the logarithms.
-NUM_STEPS = 10
+# Steps along the gradient from the most probable, and how far they move the logarithms.
+NUM_STEPS = 16
 NUM_ROWS_AT_LENGTH = 32  # with more rows fewer steps are taken: each takes longer, and the best so far are surer
 FIRST_STEP, SMALLEST_STEP, LARGEST_STEP = 0.2, 1e-3, 1.0
 
@@ -161,9 +161,12 @@ class TrainingSet:
 
     def summed_over_trials(self, of_rows: Float64Array) -> Float64Array:
         """(trials, trials), of a matrix (rows, rows)."""
-        sums = np.zeros((len(self.codes), len(self.codes)))
-        np.add.at(sums, np.ix_(self.trial_index, self.trial_index), of_rows)
-        return sums
+        return np.asarray(self._membership.T @ of_rows @ self._membership, dtype=np.float64)
+
+    @cached_property
+    def _membership(self) -> Float64Array:
+        """(rows, trials), 1 where a row is of the trial."""
+        return np.equal.outer(self.trial_index, np.arange(len(self.codes))).astype(np.float64)
 
 
 class Queries:
@@ -195,8 +198,8 @@ class Posterior:
         self._final_drift = params.drift * training.max_doublings
         self._trial_covariance = kernel(training.distances, params)
         self._covariance = self._observed_covariance()
-        solved = np.linalg.solve(self._covariance, training.values)
-        self._alpha = np.asarray(solved, dtype=np.float64)
+        self._inverse = np.linalg.inv(self._covariance)  # faster than solving for as many columns as there are queries
+        self._alpha = np.asarray(self._inverse @ training.values, dtype=np.float64)
         data_fit = -0.5 * float(training.values @ self._alpha)
         complexity = self._half_log_determinant()
         self.log_marginal_likelihood = data_fit - complexity
@@ -229,14 +232,15 @@ class Posterior:
         outer = 0.5 * (np.outer(self._alpha, self._alpha) - self._inverse)
         growth_factor, drift = 1 + self._growth, self._drift
         of_rows = outer * (np.outer(growth_factor, growth_factor) + np.outer(drift, drift))
-        of_trials = self._training.summed_over_trials(of_rows)
+        of_trials = self._training.summed_over_trials(of_rows).ravel()
 
-        distances = self._training.distances
-        halves = 0.5 * params.precisions[:, None, None] * distances
-        single = params.additive_variances[:, None, None] * np.exp(-halves)  # a exp(-w d / 2), (axes, trials, trials)
+        num_axes = len(params.precisions)
+        distances = self._training.distances.reshape(num_axes, -1)
+        halves = 0.5 * params.precisions[:, None] * distances
+        single = params.additive_variances[:, None] * np.exp(-halves)  # a exp(-w d / 2), (axes, trials * trials)
         product = np.exp(-halves.sum(axis=0))
-        lengths = np.einsum("tu,atu,atu->a", of_trials, halves, product + single)
-        of_single = np.einsum("tu,atu->a", of_trials, single)
+        lengths = (halves * (product + single)) @ of_trials
+        of_single = single @ of_trials
         shares = of_single - params.additive_variances / ADDITIVE_VARIANCE * of_single.sum()
 
         weighted = outer * self._trial_covariance[np.ix_(rows, rows)]
@@ -245,11 +249,6 @@ class Posterior:
         of_drift = 2 * drift @ weighted @ drift
         of_likelihood = np.concatenate([lengths, shares, [noise, slope, of_drift]])
         return np.asarray(of_likelihood + params.log_prior_gradient, dtype=np.float64)
-
-    @cached_property
-    def _inverse(self) -> Float64Array:
-        inverse = np.linalg.inv(self._covariance)  # faster than solving for as many columns as there are queries
-        return np.asarray(inverse, dtype=np.float64)
 
     def _observed_covariance(self) -> Float64Array:
         """K (rows, rows)."""
@@ -349,8 +348,7 @@ class KernelFitter:
         num_drawn = NUM_FRESH if self._kept else NUM_DRAWN
         drawn = [KernelParams.draw(random, self._num_axes) for _ in range(num_drawn)]
         starts = _most_probable([Posterior(params, training) for params in (*self._kept, *drawn)])
-        num_steps = _num_steps(training)
-        found = _most_probable([_ascended(start, training, num_steps) for start in starts])
+        found = _most_probable([_ascended(starts[0], training, _num_steps(training)), *starts])
         self._kept = [posterior.params for posterior in found]
         return found
 
@@ -374,7 +372,7 @@ def _ascended(start: Posterior, training: TrainingSet, num_steps: int) -> Poster
 
 
 def _num_steps(training: TrainingSet) -> int:
-    """How many steps to take from each start: fewer for a large training set, where each takes longer."""
+    """How many steps to take: fewer for a large training set, where each takes longer."""
     num_rows = len(training.trial_index)
     return max(NUM_STEPS * NUM_ROWS_AT_LENGTH // max(NUM_ROWS_AT_LENGTH, num_rows), 2)
 

@@ -13,13 +13,16 @@ from raysweep.search.conditional_space import Code, ConditionalSpace
 from raysweep.search.encoding import Params
 from raysweep.search.gaussian_process import TrainingSet
 
-# The model learns from so many trials: the best half, the latest quarter, and of all others some at random.
-MAX_TRAINING_TRIALS = 64
-NUM_BEST = MAX_TRAINING_TRIALS // 2
-NUM_LATEST = MAX_TRAINING_TRIALS // 4
+# The model learns from so many values, of one or two steps a trial: those of the best half of the trials that it can take,
+# of the latest quarter, and of some at random of all others.
+NUM_VALUES = 96
+BEST_SHARE = 1 / 2
+LATEST_SHARE = 1 / 4
+
+
 WORST = 3.0  # how far below the median a value may lie, in multiples of how far the best lies above it
 TINY = 1e-12  # keeps a divisor from 0
-FAILED_QUANTILE = 0.25  # of what trials are worth at their first rung: what one that failed without any counts as
+FAILED_QUANTILE = 0.1  # of what trials are worth at their first rung: what one that failed without any counts as
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class History:
     def __init__(self, space: ConditionalSpace) -> None:
         self._space = space
         self._finished: dict[int, Shown] = {}
+        self._left_out: set[int] = set()  # trials that were not asked for all there is
         self.shown: dict[int, Shown] = {}  # trials that have shown what they are worth, or failed
         self.pending: dict[int, Code] = {}  # trials that run and have shown nothing yet
         self.tried: set[Code] = set()  # every configuration that a finished trial ever had
@@ -75,16 +79,25 @@ class History:
             number = trial.number
             if number in self._finished:
                 self.shown[number] = self._finished[number]
+            elif number in self._left_out:
+                continue
             elif trial.state.is_finished():
-                shown = self._shown(trial, sign)
-                self._finished[number] = self.shown[number] = shown
-                self.tried.add(shown.code)
+                self._finish(trial, sign)
             elif trial.state == TrialState.RUNNING and number != current and trial.params:
                 shown = self._shown(trial, sign)
                 if shown.by_step:
                     self.shown[number] = shown
                 else:
                     self.pending[number] = shown.code
+
+    def _finish(self, trial: FrozenTrial, sign: int) -> None:
+        """Learn what a trial has come to, for good. One that was not asked for all there is says nothing of the rest."""
+        if trial.state != TrialState.FAIL and not self._space.is_whole(trial.params):
+            self._left_out.add(trial.number)
+            return
+        shown = self._shown(trial, sign)
+        self._finished[trial.number] = self.shown[trial.number] = shown
+        self.tried.add(shown.code)
 
     def _shown(self, trial: FrozenTrial, sign: int) -> Shown:
         code = self._space.code(trial.params)
@@ -136,14 +149,16 @@ class History:
         )
 
     def _to_learn_from(self, random: np.random.Generator) -> set[int]:
-        """At most MAX_TRAINING_TRIALS of those that have shown something."""
-        chosen = set(self.best(NUM_BEST))
+        """Trials that have shown something, so many that their values are about NUM_VALUES at most."""
+        num_values = sum(2 if len(shown.by_step) > 1 else 1 for shown in self.shown.values())
+        count = NUM_VALUES * len(self.shown) // num_values
+        chosen = set(self.best(int(count * BEST_SHARE)))
         others = [number for number in self.shown if number not in chosen]
-        latest = others[-NUM_LATEST:]
+        num_latest = int(count * LATEST_SHARE)
+        latest, older = others[-num_latest:], others[:-num_latest]
         chosen.update(latest)
-        older = others[:-NUM_LATEST]
         shuffled = random.permutation(older).tolist()
-        num_sampled = MAX_TRAINING_TRIALS - len(chosen)
+        num_sampled = count - len(chosen)
         chosen.update(shuffled[:num_sampled])
         return chosen
 
@@ -155,15 +170,16 @@ def _value_of_failed(values_by_step: Sequence[Mapping[int, float]]) -> float:
 
 
 def _standardised(values: Float64Array) -> Float64Array:
-    """The values less their mean and over their standard deviation, after the worst were lifted.
+    """Roots of how far the values lie above the worst, less their mean and over their standard deviation.
 
-    One as far below the median as three times the best is above it says no more than that it is bad: a loss that has grown
-    without limit would make all others look alike.
+    One as far below the median as WORST times the best is above it says no more than that it is bad: a loss that has grown
+    without limit would make all others look alike. Roots, because many values are poor and few good, and because an area
+    grows with the square of what makes it.
     """
-    scale = np.abs(values).max() or 1.0
-    scaled = values / scale  # so that no square is too large
+    largest = np.abs(values).max() or 1.0
+    scaled = values / largest  # so that nothing grows too large
     median, best = np.median(scaled), scaled.max()
-    least = median - WORST * (best - median)
-    lifted = np.maximum(scaled, least)
-    standardised: Float64Array = (lifted - lifted.mean()) / (lifted.std() + TINY)
+    lifted = np.maximum(scaled, median - WORST * (best - median))
+    roots = np.sqrt(lifted - lifted.min())
+    standardised: Float64Array = (roots - roots.mean()) / (roots.std() + TINY)
     return standardised

@@ -37,11 +37,6 @@ NUM_COPIES = 24  # of each
 STEP_SIZES = (0.01, 0.3)  # how far a number moves in [0, 1]: a standard deviation between these, drawn for each copy
 
 
-# Then copies of the best candidate compete with it, in one round after the other, each closer to it.
-ROUND_SIZES = (0.1, 0.05, 0.02, 0.01, 0.005)  # standard deviations, as above
-NUM_IN_ROUND = 12
-
-
 UCB_DEVIATIONS = 0.5  # posterior standard deviations that a candidate may be better by: the upper confidence bound
 
 
@@ -90,7 +85,7 @@ class MultiFidelitySampler(BaseSampler):
         """Every parameter known that may have more than one value, wherever it exists."""
         self._raise_error_if_multi_objective(study)
         with self._lock:
-            search = self._search_of(study, study.get_trials(deepcopy=False))
+            search = self._search_of(study, [] if self._space else study.get_trials(deepcopy=False))
             return dict(search.space.distributions) if search else {}
 
     def sample_relative(
@@ -157,25 +152,26 @@ class _Search:
     def propose(self, random: np.random.Generator) -> Params:
         """The configuration to try next; empty where nothing new is found in the space."""
         self._renew_pool(random)
-        return self._best_of([*self._pool, *self._near_the_best({}, random)], {}, random)
+        return self._best_of([*self._pool, *self._near_the_best({}, random)], random)
 
     def complete(self, given: Given, random: np.random.Generator) -> Params:
         """The configuration to try next of those that have the given values."""
         drawn = [self._drawn(given, random) for _ in range(NUM_RENEWED)]
         untried = [candidate for candidate in drawn if candidate[1] not in self._tried]
-        return self._best_of([*untried, *self._near_the_best(given, random)] or drawn, given, random)
+        return self._best_of([*untried, *self._near_the_best(given, random)] or drawn, random)
 
     @property
     def _tried(self) -> set[Code]:
         """What trials have or had, and what was proposed."""
         return self.history.tried.union(self.history.codes, self._proposed)
 
-    def _best_of(self, candidates: Sequence[Candidate], given: Given, random: np.random.Generator) -> Params:
-        """What to try next, which is noted as proposed: the best candidate, or one near it that has the given values too."""
+    def _best_of(self, candidates: Sequence[Candidate], random: np.random.Generator) -> Params:
+        """The candidate to try next, which is noted as proposed."""
         if not candidates:
             return {}
-        is_asked = self._model_is_asked
-        params, code = self._most_promising(candidates, given, random) if is_asked else self._least_tried(candidates)
+        codes = self._as_array([code for _, code in candidates])
+        best = self._most_promising(codes, random) if self._model_is_asked else self._least_tried(codes)
+        params, code = candidates[best]
         self._proposed.add(code)
         return params
 
@@ -183,32 +179,20 @@ class _Search:
     def _model_is_asked(self) -> bool:
         return self.history.num_with_values >= NUM_STARTUP_TRIALS
 
-    def _most_promising(self, candidates: Sequence[Candidate], given: Given, random: np.random.Generator) -> Candidate:
-        """The candidate of the highest upper confidence bound at the largest budget seen, moved to where it is higher still."""
+    def _most_promising(self, codes: Float64Array, random: np.random.Generator) -> int:
+        """The place of the highest upper confidence bound at the largest budget seen."""
         training = self.history.training_set(random)
-        posteriors = self._fitter.fit(training, random)
         pending = self._as_array(list(self.history.pending.values()))
+        mean, deviation = predict(self._fitter.fit(training, random), Queries(training, pending, codes))
+        return int(np.argmax(mean + UCB_DEVIATIONS * deviation))
 
-        def bounds(competing: Sequence[Candidate]) -> Float64Array:
-            codes = self._as_array([code for _, code in competing])
-            mean, deviation = predict(posteriors, Queries(training, pending, codes))
-            return mean + UCB_DEVIATIONS * deviation
-
-        known = self._tried
-        best = candidates[int(np.argmax(bounds(candidates)))]
-        for size in ROUND_SIZES:
-            copies = (self._near(best[0], size, given, random) for _ in range(NUM_IN_ROUND))
-            competing = [best, *(copy for copy in copies if copy[1] not in known)]
-            best = competing[int(np.argmax(bounds(competing)))]
-        return best
-
-    def _least_tried(self, candidates: Sequence[Candidate]) -> Candidate:
-        """The first whose choices have been tried least, so that a few trials see each of them."""
+    def _least_tried(self, codes: Float64Array) -> int:
+        """The place of the first whose choices have been tried least, so that a few trials see each of them."""
         categorical = self.space.categorical
         tried = self._as_array(self.history.codes)[:, categorical]
-        competing = self._as_array([code for _, code in candidates])[:, categorical]
+        competing = codes[:, categorical]
         num_alike = (competing[:, None] == tried[None]).sum(axis=(1, 2))
-        return candidates[int(np.argmin(num_alike))]
+        return int(np.argmin(num_alike))
 
     def _renew_pool(self, random: np.random.Generator) -> None:
         """Let the oldest of the pool, and all that have been tried, give way to new random configurations."""

@@ -129,8 +129,7 @@ class RecentTrialsStorage(optuna.storages.InMemoryStorage):
 class ScalarisedStudy:
     """A study of the sweep's trials under one scalarisation, which numbers them as it comes to know them.
 
-    An area is told as its root, since it grows with the square of what makes it: models take a value for evenly spread.
-    The study knows every trial, whichever study was asked for it. A trial that runs is running there until it rests for the
+    It knows every trial, whichever study was asked for it. A trial that runs is running there until it rests for the
     first time, and has its values from the rung on. When it goes on later, each rung takes the place of what was told.
     """
 
@@ -198,7 +197,7 @@ class ScalarisedStudy:
 
     def _worth(self, known: KnownTrial) -> float:
         """By what the best of the older trials are chosen."""
-        return self._values(known.last_front)[0] if known.fronts else -math.inf
+        return self.scalarisation.values(known.last_front)[0] if known.fronts else -math.inf
 
     def _number(self, number: int, number_in_study: int) -> None:
         self.numbers[number] = number_in_study
@@ -214,18 +213,13 @@ class ScalarisedStudy:
         )
 
     def _final_values(self, known: KnownTrial, state: TrialState) -> list[float] | None:
-        return self._values(known.last_front) if state == TrialState.COMPLETE else None
+        return self.scalarisation.values(known.last_front) if state == TrialState.COMPLETE else None
 
     def _intermediate_values(self, known: KnownTrial) -> dict[int, float]:
         """By examples seen; none where there are several objectives, since Optuna takes none then."""
         if self.scalarisation.aim == "both":
             return {}
-        return {seen: self._values(front)[0] for seen, front in known.fronts.items()}
-
-    def _values(self, front: Front) -> list[float]:
-        values = self.scalarisation.values(front)
-        is_area = self.scalarisation.aim == "area"
-        return [math.copysign(math.sqrt(abs(value)), value) if is_area else value for value in values]
+        return {seen: self.scalarisation.values(front)[0] for seen, front in known.fronts.items()}
 
 
 class Proposer:

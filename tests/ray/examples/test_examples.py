@@ -44,6 +44,7 @@ def run_of(output: str) -> str:
         ("one_trial.py", "256 examples: P"),  # first: it prepares, without Ray, what the others then find
         ("custom_space.py", "multiple_negatives"),
         ("custom_sampler.py", "config_learning_rate"),
+        ("optuna_study.py", "best of 60 trials"),
     ],
 )
 def test_example(name: str, said: str, folder: Path) -> None:
@@ -72,5 +73,5 @@ def test_warm_start(own_data: str, folder: Path) -> None:
 
 
 def test_every_example_has_a_test() -> None:
-    tested = {"own_data.py", "one_trial.py", "custom_space.py", "custom_sampler.py", *NEED_A_RUN}
+    tested = {"own_data.py", "one_trial.py", "custom_space.py", "custom_sampler.py", "optuna_study.py", *NEED_A_RUN}
     assert {path.name for path in EXAMPLES.glob("*.py")} == tested
