@@ -228,34 +228,47 @@ class Posterior:
 
         That of the likelihood is tr((alpha alpha' - K^-1) dK) / 2 (Rasmussen and Williams, equation 5.9).
         """
-        params, rows = self.params, self._training.trial_index
         outer = 0.5 * (np.outer(self._alpha, self._alpha) - self._inverse)
-        growth_factor, drift = 1 + self._growth, self._drift
-        of_rows = outer * (np.outer(growth_factor, growth_factor) + np.outer(drift, drift))
+        gradients = (self._gradient_by_axes(outer), self._gradient_by_others(outer))
+        return np.asarray(np.concatenate(gradients) + self.params.log_prior_gradient, dtype=np.float64)
+
+    def _gradient_by_axes(self, outer: Float64Array) -> Float64Array:
+        """Of the likelihood, by squared length scales and additive variances (2 * axes,)."""
+        of_rows = outer * self._growth_covariance
         of_trials = self._training.summed_over_trials(of_rows).ravel()
-
-        num_axes = len(params.precisions)
-        distances = self._training.distances.reshape(num_axes, -1)
-        halves = 0.5 * params.precisions[:, None] * distances
-        single = params.additive_variances[:, None] * np.exp(-halves)  # a exp(-w d / 2), (axes, trials * trials)
+        variances = self.params.additive_variances
+        distances = self._training.distances.reshape(len(variances), -1)
+        halves = 0.5 * self.params.precisions[:, None] * distances
+        single = variances[:, None] * np.exp(-halves)  # a exp(-w d / 2), (axes, trials * trials)
         product = np.exp(-halves.sum(axis=0))
-        lengths = (halves * (product + single)) @ of_trials
+        by_lengths = (halves * (product + single)) @ of_trials
         of_single = single @ of_trials
-        shares = of_single - params.additive_variances / ADDITIVE_VARIANCE * of_single.sum()
+        by_shares = of_single - variances / ADDITIVE_VARIANCE * of_single.sum()
+        return np.concatenate([by_lengths, by_shares])
 
+    def _gradient_by_others(self, outer: Float64Array) -> Float64Array:
+        """Of the likelihood, by the deviation of the noise, the slope and the drift (3,)."""
+        rows = self._training.trial_index
         weighted = outer * self._trial_covariance[np.ix_(rows, rows)]
-        noise = params.noise_variance * (outer * self._training.noise_pattern).sum()
-        slope = 2 * self._growth @ (weighted @ growth_factor + outer @ self._growth)
-        of_drift = 2 * drift @ weighted @ drift
-        of_likelihood = np.concatenate([lengths, shares, [noise, slope, of_drift]])
-        return np.asarray(of_likelihood + params.log_prior_gradient, dtype=np.float64)
+        by_noise = self.params.noise_variance * (outer * self._training.noise_pattern).sum()
+        of_shared = weighted @ (1 + self._growth)
+        of_own = outer @ self._growth
+        by_slope = 2 * self._growth @ (of_shared + of_own)
+        by_drift = 2 * self._drift @ weighted @ self._drift
+        return np.array([by_noise, by_slope, by_drift])
+
+    @cached_property
+    def _growth_covariance(self) -> Float64Array:
+        """What k is multiplied by (rows, rows), as budgets grow."""
+        factor = 1 + self._growth
+        covariance: Float64Array = np.outer(factor, factor) + np.outer(self._drift, self._drift)
+        return covariance
 
     def _observed_covariance(self) -> Float64Array:
         """K (rows, rows)."""
         rows = self._training.trial_index
         covariance: Float64Array = self._trial_covariance[np.ix_(rows, rows)]
-        growth_factor = 1 + self._growth
-        covariance *= np.outer(growth_factor, growth_factor) + np.outer(self._drift, self._drift)
+        covariance *= self._growth_covariance
         trace = float(np.trace(covariance))
         jitter = 1e-6 * trace / len(rows)
         covariance += np.outer(self._growth, self._growth)

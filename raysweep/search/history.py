@@ -100,14 +100,16 @@ class History:
         self.tried.add(shown.code)
 
     def _shown(self, trial: FrozenTrial, sign: int) -> Shown:
+        """What a trial has come to. One whose latest value is no finite number has failed, as NaN has for Optuna."""
         code = self._space.code(trial.params)
-        by_step = {step: sign * value for step, value in trial.intermediate_values.items()}
-        final = sign * trial.values[0] if trial.state == TrialState.COMPLETE else None
-        latest = final if final is not None else by_step[max(by_step)] if by_step else math.nan
-        if not math.isfinite(latest):  # NaN, or a loss that grew without limit: failed, as NaN is to Optuna
-            return Shown(trial.params, code, {})
-        finite = {step: value for step, value in by_step.items() if math.isfinite(value)}
-        return Shown(trial.params, code, finite, final)
+        values = {step: sign * value for step, value in trial.intermediate_values.items()}
+        by_step = {step: value for step, value in values.items() if math.isfinite(value)}
+        final = None
+        if trial.state == TrialState.COMPLETE:
+            final = sign * trial.values[0]
+        shown = Shown(trial.params, code, values, final)
+        has_failed = not math.isfinite(shown.latest)
+        return Shown(trial.params, code, {}) if has_failed else Shown(trial.params, code, by_step, final)
 
     @property
     def codes(self) -> list[Code]:
