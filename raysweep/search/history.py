@@ -4,6 +4,7 @@ import heapq
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from optuna.trial import FrozenTrial, TrialState
@@ -38,23 +39,28 @@ class Shown:
     by_step: Mapping[int, float]
     final: float | None = None
 
-    @property
+    @cached_property
     def latest(self) -> float:
         """What the trial was worth in the end, or is by now; what has failed comes last."""
         if self.final is not None:
             return self.final
         return self.by_step[max(self.by_step)] if self.by_step else -math.inf
 
-    @property
+    @cached_property
     def has_failed(self) -> bool:
         return self.final is None and not self.by_step
+
+    @cached_property
+    def ends(self) -> tuple[int, ...]:
+        """The first step and the last, one of them where they are the same, none where there are none."""
+        return tuple(sorted({min(self.by_step), max(self.by_step)})) if self.by_step else ()
 
     def first_and_latest(self, last_of_all: int) -> dict[int, float]:
         """What it was worth at its first step and its latest; a final value without steps stands at the study's last."""
         if not self.by_step:
             return {} if self.final is None else {last_of_all: self.final}
-        first, last = min(self.by_step), max(self.by_step)
-        return {first: self.by_step[first], last: self.latest}
+        values = {step: self.by_step[step] for step in self.ends}
+        return {**values, self.ends[-1]: self.latest}
 
 
 class History:
@@ -66,7 +72,8 @@ class History:
         self._left_out: set[int] = set()  # trials that were not asked for all there is
         self.shown: dict[int, Shown] = {}  # trials that have shown what they are worth, or failed
         self.pending: dict[int, Code] = {}  # trials that run and have shown nothing yet
-        self.tried: set[Code] = set()  # every configuration that a finished trial ever had
+        self.running: set[Code] = set()  # what trials that run have
+        self.tried: set[Code] = set()  # what a finished trial ever had
 
     def read(self, trials: Sequence[FrozenTrial], sign: int, current: int) -> None:
         """Learn how trials stand, but for the ``current`` one, which is to be given values.
@@ -75,6 +82,7 @@ class History:
         """
         self.shown.clear()
         self.pending.clear()
+        self.running.clear()
         for trial in trials:
             number = trial.number
             if number in self._finished:
@@ -85,6 +93,7 @@ class History:
                 self._finish(trial, sign)
             elif trial.state == TrialState.RUNNING and number != current and trial.params:
                 shown = self._shown(trial, sign)
+                self.running.add(shown.code)
                 if shown.by_step:
                     self.shown[number] = shown
                 else:
@@ -127,7 +136,7 @@ class History:
 
     def training_set(self, random: np.random.Generator) -> TrainingSet:
         """What the model learns from: of each chosen trial the first step and the latest."""
-        steps = [step for shown in self.shown.values() for step in shown.by_step] or [0]
+        steps = {step for shown in self.shown.values() for step in shown.ends} or {0}
         offset = max(0, 1 - min(steps))  # steps that are counted from 0 are doubled from 1
         smallest, largest = min(steps) + offset, max(steps) + offset
         numbers = sorted(self._to_learn_from(random))
@@ -152,7 +161,7 @@ class History:
 
     def _to_learn_from(self, random: np.random.Generator) -> set[int]:
         """Trials that have shown something, so many that their values are about NUM_VALUES at most."""
-        num_values = sum(2 if len(shown.by_step) > 1 else 1 for shown in self.shown.values())
+        num_values = sum(max(len(shown.ends), 1) for shown in self.shown.values())
         count = NUM_VALUES * len(self.shown) // num_values
         chosen = set(self.best(int(count * BEST_SHARE)))
         others = [number for number in self.shown if number not in chosen]

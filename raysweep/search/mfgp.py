@@ -157,13 +157,12 @@ class _Search:
     def complete(self, given: Given, random: np.random.Generator) -> Params:
         """The configuration to try next of those that have the given values."""
         drawn = [self._drawn(given, random) for _ in range(NUM_RENEWED)]
-        untried = [candidate for candidate in drawn if candidate[1] not in self._tried]
+        untried = [candidate for candidate in drawn if self._is_new(candidate[1])]
         return self._best_of([*untried, *self._near_the_best(given, random)] or drawn, random)
 
-    @property
-    def _tried(self) -> set[Code]:
-        """What trials have or had, and what was proposed."""
-        return self.history.tried.union(self.history.codes, self._proposed)
+    def _is_new(self, code: Code) -> bool:
+        """Whether no trial has or had it, and it was not proposed."""
+        return not (code in self.history.tried or code in self.history.running or code in self._proposed)
 
     def _best_of(self, candidates: Sequence[Candidate], random: np.random.Generator) -> Params:
         """The candidate to try next, which is noted as proposed."""
@@ -198,20 +197,20 @@ class _Search:
         """Let the oldest of the pool, and all that have been tried, give way to new random configurations."""
         num_staying = POOL_SIZE - NUM_RENEWED
         newest = self._pool[-num_staying:]
-        known = self._tried
-        self._pool = [candidate for candidate in newest if candidate[1] not in known]
-        known.update(code for _, code in self._pool)
+        self._pool = [candidate for candidate in newest if self._is_new(candidate[1])]
+        competing = {code for _, code in self._pool}
         for _ in range(POOL_SIZE - len(self._pool)):
             candidate = self._drawn({}, random)
-            if candidate[1] not in known:
-                known.add(candidate[1])
+            _, code = candidate
+            if code not in competing and self._is_new(code):
+                competing.add(code)
                 self._pool.append(candidate)
 
     def _near_the_best(self, given: Given, random: np.random.Generator) -> list[Candidate]:
         """Copies of the best trials, each with some values changed and with those given; none before the model is asked."""
         if not self._model_is_asked:
             return []
-        known = self._tried.union(code for _, code in self._pool)
+        competing = {code for _, code in self._pool}
         smallest, largest = map(math.log, STEP_SIZES)
         found: dict[Code, Params] = {}
         for number in self.history.best(NUM_REFINED):
@@ -220,7 +219,7 @@ class _Search:
                 size = math.exp(random.uniform(smallest, largest))
                 params, code = self._near(original, size, given, random)
                 found[code] = params
-        return [(params, code) for code, params in found.items() if code not in known]
+        return [(params, code) for code, params in found.items() if code not in competing and self._is_new(code)]
 
     def _near(self, original: Params, size: float, given: Given, random: np.random.Generator) -> Candidate:
         params = self.space.draw_near(original, size, random, given)
