@@ -89,12 +89,13 @@ class ConditionalSpace:
         """By name, of all that may have more than one value."""
         return {parameter.name: parameter.distribution for parameter in self.free}
 
+    @cached_property
+    def _axes(self) -> list[tuple[str, Axis]]:
+        return [(parameter.name, parameter.axis) for parameter in self.free]
+
     def code(self, params: Params) -> Code:
         """A configuration as numbers."""
-        return tuple(
-            parameter.axis.code(params[parameter.name]) if parameter.name in params else parameter.axis.absent
-            for parameter in self.free
-        )
+        return tuple([axis.code(params[name]) if name in params else axis.absent for name, axis in self._axes])
 
     def draw(self, random: np.random.Generator, given: Mapping[str, Any]) -> Params:
         """A random configuration that has the values ``given``, wherever it has their parameters."""

@@ -69,6 +69,7 @@ class History:
     def __init__(self, space: ConditionalSpace) -> None:
         self._space = space
         self._finished: dict[int, Shown] = {}
+        self._codes: dict[int, tuple[int, Code]] = {}  # of how many parameters, and the code
         self._left_out: set[int] = set()  # trials that were not asked for all there is
         self.shown: dict[int, Shown] = {}  # trials that have shown what they are worth, or failed
         self.pending: dict[int, Code] = {}  # trials that run and have shown nothing yet
@@ -110,7 +111,7 @@ class History:
 
     def _shown(self, trial: FrozenTrial, sign: int) -> Shown:
         """What a trial has come to. One whose latest value is no finite number has failed, as NaN has for Optuna."""
-        code = self._space.code(trial.params)
+        code = self._code(trial)
         values = {step: sign * value for step, value in trial.intermediate_values.items()}
         by_step = {step: value for step, value in values.items() if math.isfinite(value)}
         final = None
@@ -119,6 +120,14 @@ class History:
         shown = Shown(trial.params, code, values, final)
         has_failed = not math.isfinite(shown.latest)
         return Shown(trial.params, code, {}) if has_failed else Shown(trial.params, code, by_step, final)
+
+    def _code(self, trial: FrozenTrial) -> Code:
+        """The trial's code, made once for as many parameters as it has by now."""
+        count, code = self._codes.get(trial.number, (-1, ()))
+        if count != len(trial.params):
+            code = self._space.code(trial.params)
+            self._codes[trial.number] = (len(trial.params), code)
+        return code
 
     @property
     def codes(self) -> list[Code]:
