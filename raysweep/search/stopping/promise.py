@@ -1,0 +1,145 @@
+"""What a trial is expected to add to the front: hypervolume for each example of its further training.
+
+A prediction is a mixture of normal distributions, one for each shape that the learning curve may have. An expectation is
+a weighted sum over nodes: for each shape a grid of ``NUM_NODES`` by ``NUM_NODES`` standard scores, of P and of S, each to
+``LARGEST_SCORE`` on either side. The same grid serves every trial, so that promises differ by what is predicted alone. A
+score of the grid moves all points of a trial, at all its rungs, by so many of their standard deviations.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raysweep.metrics.arrays import Float64Array
+from raysweep.metrics.objective import Pair
+from raysweep.search.stopping.curve_mixture import Prediction
+
+NUM_NODES = 5
+
+
+LARGEST_SCORE = 2.2
+
+
+MIN_RELATIVE_GAIN = 0.0001  # of the front's area: what is no less counts as adding to it
+
+
+MIN_WEIGHT = 0.005  # shapes that are less likely are left out
+
+
+_GRID = np.linspace(-LARGEST_SCORE, LARGEST_SCORE, NUM_NODES)
+_P_SCORES, _S_SCORES = (scores.ravel() for scores in np.meshgrid(_GRID, _GRID, indexing="ij"))
+_SCORES = np.stack([_P_SCORES, _S_SCORES], axis=1)  # (nodes, d)
+_DENSITY = np.exp(-0.5 * (_SCORES**2).sum(axis=1))
+_NODE_WEIGHTS = _DENSITY / _DENSITY.sum()
+
+
+@dataclass(frozen=True)
+class Promise:
+    """Expected hypervolume: the most for each example of further training, and all that the rungs ahead add.
+
+    ``probability`` is that of adding anything, ``at_best`` what is added in the best of the cases.
+    """
+
+    per_example: float
+    total: float
+    probability: float
+    at_best: float
+
+
+NOTHING = Promise(0.0, 0.0, 0.0, 0.0)
+
+
+class Steps:
+    """A front as steps above a reference point: ``x`` rises and ``y`` falls."""
+
+    def __init__(self, reference_point: Pair, points: Float64Array) -> None:
+        self.reference_point = np.array(reference_point)
+        above = points - self.reference_point
+        above = above[(above > 0).all(axis=1)]
+        order = np.lexsort((-above[:, 1], -above[:, 0]))  # by falling P, of equal P the highest first
+        above = above[order]
+        highest = np.maximum.accumulate(above[:, 1]) if len(above) else above[:, 1]
+        rises = np.ones(len(above), dtype=np.bool_)
+        rises[1:] = above[1:, 1] > highest[:-1]
+        kept = above[rises][::-1]
+        self.x, self.y = kept[:, 0], kept[:, 1]
+        widths = np.diff(self.x, prepend=0.0)
+        self.area = float((widths * self.y).sum())
+
+    @property
+    def points(self) -> Float64Array:
+        """(n, d)."""
+        points: Float64Array = np.stack([self.x, self.y], axis=1) + self.reference_point
+        return points
+
+    def with_points(self, points: Float64Array) -> "Steps":
+        """The front of these and more points (n, d)."""
+        reference_point = (float(self.reference_point[0]), float(self.reference_point[1]))
+        return Steps(reference_point, np.concatenate([self.points, points]))
+
+    def gains(self, points: Float64Array) -> Float64Array:
+        """The area that points (cases, rungs, i, d) add to the front, in each case up to each rung: (cases, rungs)."""
+        num_cases, num_rungs = points.shape[:2]
+        gains = np.zeros((num_cases, num_rungs))
+        above = points - self.reference_point
+        x, y = above[..., 0], above[..., 1]
+        rises = (x > 0) & (y > self._heights(x))
+        cases = rises.any(axis=(1, 2))
+        if not cases.any():
+            return gains
+        x, y, rises = x[cases], np.where(rises, y, 0.0)[cases], rises[cases]
+        columns = rises.any(axis=0)  # (rungs, i)
+        rung_of = np.repeat(np.arange(num_rungs), columns.sum(axis=1))
+        gains[cases] = self._areas(np.maximum(x[:, columns], 0.0), y[:, columns], rung_of, num_rungs) - self.area
+        return gains
+
+    def _heights(self, x: Float64Array) -> Float64Array:
+        """How high the front stands at x."""
+        heights = np.append(self.y, 0.0)
+        found: Float64Array = np.maximum(heights[np.searchsorted(self.x, x)], 0.0)
+        return found
+
+    def _areas(self, x: Float64Array, y: Float64Array, rung_of: NDArray[np.int64], num_rungs: int) -> Float64Array:
+        """Of the front with the points (cases, n) of the rungs up to each: (cases, rungs)."""
+        num_cases = len(x)
+        front_x, front_y = (np.broadcast_to(each, (num_cases, len(each))) for each in (self.x, self.y))
+        all_x, all_y = np.concatenate([front_x, x], axis=1), np.concatenate([front_y, y], axis=1)
+        rungs = np.concatenate([np.full(len(self.x), -1), rung_of])
+        order = np.argsort(all_x, axis=1, kind="stable")
+        sorted_x, sorted_y = np.take_along_axis(all_x, order, axis=1), np.take_along_axis(all_y, order, axis=1)
+        sorted_rungs = rungs[order]
+        widths = np.diff(sorted_x, axis=1, prepend=0.0)
+        areas = np.empty((num_cases, num_rungs))
+        for rung in range(num_rungs):
+            there = np.where(sorted_rungs <= rung, sorted_y, 0.0)
+            heights = np.maximum.accumulate(there[:, ::-1], axis=1)[:, ::-1]
+            areas[:, rung] = (widths * heights).sum(axis=1)
+        return areas
+
+
+def promise_of(
+    front: Steps, prediction: Prediction, budgets: Float64Array, begin: float, gained: float = 0.0
+) -> Promise:
+    """What a trial adds to a front from its last rung on; the front has its points so far.
+
+    The prediction is of its last rung and those ahead, which end after ``budgets`` (rungs,) examples. Where its points lie
+    higher than they seem to, they do so at its last rung already, which is no gain. Examples are counted from ``begin`` on,
+    since when its points have added ``gained``: nothing where it is the last rung.
+    """
+    likely = prediction.weights >= MIN_WEIGHT
+    shape_weights = prediction.weights[likely] / prediction.weights[likely].sum()
+    mean, sd = prediction.mean[likely][:, None], prediction.sd[likely][:, None]
+    points = mean + sd * _SCORES[None, :, None, None, :]  # (k, nodes, rungs, i, d)
+    areas = front.gains(points.reshape(-1, *points.shape[2:]))
+    gains = areas[:, 1:] - areas[:, :1]
+    weights = (shape_weights[:, None] * _NODE_WEIGHTS).ravel()
+    best_rates = ((gained + gains) / (budgets[1:] - begin)).max(axis=1)
+    rate_so_far = gained / (budgets[0] - begin) if gained else 0.0
+    totals = gains[:, -1]
+    return Promise(
+        per_example=float(weights @ np.maximum(best_rates, rate_so_far)),
+        total=float(weights @ totals),
+        probability=float(weights @ (totals > MIN_RELATIVE_GAIN * front.area)),
+        at_best=float(totals.max()),
+    )

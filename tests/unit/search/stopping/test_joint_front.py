@@ -1,0 +1,26 @@
+"""The joint front of trials, against that of all their points."""
+
+import numpy as np
+import pytest
+
+from raysweep.metrics.pareto import non_dominated
+from raysweep.search.stopping.joint_front import JointFront
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_points_take_the_place_of_those_before(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    front = JointFront()
+    points: dict[int, np.ndarray] = {}
+    for _ in range(60):
+        trial = int(random.integers(8))
+        points[trial] = random.uniform(size=(3, 2)).round(1)
+        front.put(trial, points[trial])
+        everything = np.concatenate(list(points.values()))
+        expected = {tuple(point) for point in everything[non_dominated(everything)].tolist()}
+        assert {tuple(point) for point in front.points.tolist()} == expected
+        for left_out in points:
+            others = np.concatenate([np.empty((0, 2)), *(each for key, each in points.items() if key != left_out)])
+            expected = {tuple(point) for point in others[non_dominated(others)].tolist()}
+            assert {tuple(point) for point in front.points_without(left_out).tolist()} == expected
+        assert {int(owner) for owner in front.owners} == {each for each in points if front.has(each)}
