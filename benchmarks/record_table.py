@@ -33,6 +33,7 @@ FILES = {
     "trec": ("transfer/trec_train.csv", "transfer/trec_test.csv"),
 }
 NAMES = (*FILES, *made_data.KINDS)
+ENDED_OR_INTERRUPTED = (0, 130)  # exit statuses of a sweep that is over, or that Ctrl-C has ended for now
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,9 @@ class Recording:
     @property
     def name(self) -> str:
         """Of the run, which a later sitting goes on with, also for more configurations."""
-        return f"table-{self.data}-{self.num_rungs}x{self.examples_per_rung}-{self.seed}"
+        space = Path(self.space).stem
+        budget = f"{self.num_rungs}x{self.examples_per_rung}"
+        return f"table-{space}-{self.data}-{budget}-q{self.num_queries}-{self.seed}"
 
     def command(self, train: Path, test: Path | None) -> list[str]:
         """The sweep that records it."""
@@ -93,6 +96,8 @@ def main() -> None:
     try:
         train, test = located(recording)
         status = _run(recording.command(train, test))
+        if status not in ENDED_OR_INTERRUPTED:
+            sys.exit(status)
         print(finished(recording, arguments.table), flush=True)
     except InputError as error:
         raise SystemExit(f"error: {error}") from None
@@ -147,7 +152,8 @@ def finished(recording: Recording, path: Path) -> str:
     results = load(open_folder(recording.runs / recording.name))
     num_by_status = Counter(trial.status for trial in results.trials)
     num_whole, num_failed = num_by_status[TrialStatus.COMPLETED], num_by_status[TrialStatus.FAILED]
-    if num_whole + num_failed < recording.num_configurations:
+    num_ended = num_whole + num_failed + num_by_status[TrialStatus.STOPPED]
+    if num_ended < recording.num_configurations:
         return f"{num_whole} of {recording.num_configurations} configurations are recorded; the same command goes on"
     path.parent.mkdir(parents=True, exist_ok=True)
     table_io.write(results, path)

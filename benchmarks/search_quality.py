@@ -354,17 +354,20 @@ def _overall(taken: Sequence[TableResults]) -> dict[str, Any]:
     default = taken[0].default
     by_workers = {}
     for workers in WORKERS:
-        peers = list(dict.fromkeys(name for results in taken for name in results.peers(workers)))
-        if not peers:
-            print("ratio: none, for no other library's row was played")
-            return {"ratio": None}
-        areas = [results.areas(workers) for results in taken]
+        compared = [results for results in taken if results.peers(workers)]
+        if not compared:
+            continue
+        peers = list(dict.fromkeys(name for results in compared for name in results.peers(workers)))
+        areas = [results.areas(workers) for results in compared]
         found = regret.geometric_mean_ratio(areas, default, peers, RESAMPLING_SEED)
         by_workers[workers] = found
         print(
-            f"{workers} worker{'s' * (workers > 1)}: default over the best peer, geometric mean over {len(taken)} "
-            f"table{'s' * (len(taken) > 1)}: {found.value:.3f} {_range(found.interval)}"
+            f"{workers} worker{'s' * (workers > 1)}: default over the best peer, geometric mean over {len(compared)} "
+            f"table{'s' * (len(compared) > 1)}: {found.value:.3f} {_range(found.interval)}"
         )
+    if not by_workers:
+        print("ratio: none, for no other library's row was played")
+        return {"ratio": None}
     worst = max(by_workers.values(), key=lambda each: each.value)
     ratio = 1 / worst.value
     print(

@@ -90,21 +90,26 @@ class TableDescription(Frozen):
         for column in self._named():
             check_column(frame, column)
         names = self._parameters(frame)
+        _check_names(names, self._measured())
         kept = [name for name in KEPT if name in frame and name not in names]
         made = frame[[*names, *kept]].rename(columns={name: _renamed(name) for name in names})
         for column in self.ranges:
             _check_range(frame, column, names)
         made["step"] = ONLY_RUNG if self.budget is None else frame[self.budget]
         if self.cost is not None:
-            made["seconds"] = number_column(frame, self.cost)
+            made["seconds"] = _costs(frame, self.cost)
         made["polarity"] = self.polarity.scores(frame)
         made["similarity"] = self.similarity.scores(frame)
         return made
 
     def _named(self) -> list[str]:
         """The columns that the description names."""
+        return [*self._measured(), *(self.parameters or [])]
+
+    def _measured(self) -> list[str]:
+        """The columns that are no parameters."""
         optional = [name for name in (self.budget, self.cost) if name is not None]
-        return [self.polarity.column, self.similarity.column, *optional, *(self.parameters or [])]
+        return [self.polarity.column, self.similarity.column, *optional]
 
     def _parameters(self, frame: "pd.DataFrame") -> list[str]:
         if self.parameters is not None:
@@ -118,11 +123,31 @@ def _renamed(parameter: str) -> str:
     return f"{parameter}_" if parameter in MEASURED else parameter
 
 
+def _check_names(parameters: list[str], measured: list[str]) -> None:
+    """InputError for a parameter that is named twice, or is a metric, the budget or the cost."""
+    for number, name in enumerate(parameters):
+        if name in measured or name in parameters[:number]:
+            raise InputError(
+                f"parameters: {name!r} is named twice, or is a metric, the budget or the cost; allowed: other columns, "
+                "once each"
+            )
+
+
 def _check_range(frame: "pd.DataFrame", column: str, parameters: list[str]) -> None:
     """InputError for what is no parameter, or has a cell that is neither a number nor empty."""
     if column not in parameters:
         raise InputError(f"ranges: {column!r} is no parameter; allowed: {', '.join(parameters)}")
     optional_number_column(frame, column)
+
+
+def _costs(frame: "pd.DataFrame", column: str) -> "pd.Series[float]":
+    """InputError where one lies below 0."""
+    costs = number_column(frame, column)
+    is_below = costs < 0
+    if is_below.any():
+        row = is_below.idxmax()
+        raise in_row(row, f"{column} is {costs[row]:g}, below 0")
+    return costs
 
 
 def beside(table: Path) -> TableDescription | None:

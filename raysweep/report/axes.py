@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from raysweep.results.views import parameter_value
+
 FloatArray = NDArray[np.float64]
 
 MAX_LEVELS = (
@@ -44,7 +46,7 @@ def axes_of(configs: Sequence[Mapping[str, Any]], names: Sequence[str], seed: in
     A parameter that may be None by itself has that as a level, or as a place of its own below the range.
     """
     random = np.random.default_rng(seed)
-    columns = {name: [config.get(name) for config in configs] for name in names}
+    columns = {name: [parameter_value(config, name) for config in configs] for name in names}
     return [
         _axis(name, _without_gaps(values, columns, random)) for name, values in columns.items() if len(set(values)) > 1
     ]
@@ -78,7 +80,7 @@ def _are_levels(values: Sequence[Any]) -> bool:
     if not all(map(_is_number, present)):
         return True
     num_values = len(set(present))
-    return num_values <= MAX_LEVELS and 2 * num_values <= len(present)
+    return num_values == 1 or (num_values <= MAX_LEVELS and 2 * num_values <= len(present))
 
 
 def _is_number(value: Any) -> bool:

@@ -12,6 +12,7 @@ from raysweep.report.area_difference import MOST_DIFFERENCE, AreaDifference, Fro
 from raysweep.report.baselines import dominates
 from raysweep.report.summary import SPLITS, Member, Summary
 from raysweep.results.types import Point, RunInfo, ScoredSplit
+from raysweep.results.views import parameter_value
 from raysweep.uncertainty.interval import LEVEL
 
 
@@ -292,7 +293,9 @@ def _settings(sides: Sequence[Side]) -> Iterator[SettingDifference]:
 def _best_configs(sides: Sequence[Side]) -> Iterator[SettingDifference]:
     bests = [side.best for side in sides]
     yield SettingDifference("best point", tuple(None if best is None else best.name for best in bests))
-    yield from _differing([side.best_config for side in sides])
+    configs = [side.best_config for side in sides]
+    names = dict.fromkeys(name for config in configs for name in config)
+    yield from _unlike({name: [parameter_value(config, name) for config in configs] for name in names})
 
 
 def _differing(mappings: Sequence[Mapping[str, Any]]) -> Iterator[SettingDifference]:

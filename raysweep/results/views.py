@@ -3,8 +3,10 @@
 import dataclasses
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from raysweep.config.trial import LATER_PARAMETERS
 from raysweep.metrics.pareto import non_dominated
 from raysweep.results.types import Calibration, Mean, Point, Results, Trial
 from raysweep.trial_status import TrialStatus
@@ -78,12 +80,22 @@ def calibration_text(calibration: Calibration) -> str:
     return f"temperature {calibration.temperature:.2f}, {loss}, {error}"
 
 
+def parameter_value(config: Mapping[str, Any], name: str) -> Any:
+    """A trial's parameter; of a trial of an older version, which did not know it, the value that says what it did."""
+    return config.get(name, LATER_PARAMETERS.get(name))
+
+
 def varied_parameters(trials: Iterable[Trial]) -> tuple[str, ...]:
     """Names of the parameters that differ among trials, the main ones first; of a single trial the main ones."""
     configs = [trial.config for trial in trials]
     names = list(dict.fromkeys(name for config in configs for name in config))
-    varied = [name for name in names if any(config.get(name) != configs[0].get(name) for config in configs)]
+    varied = [name for name in names if _varies(name, configs)]
     chosen = varied or names
     main = [name for name in MAIN_PARAMETERS if name in chosen]
     others = [name for name in varied if name not in MAIN_PARAMETERS]
     return (*main, *others)
+
+
+def _varies(name: str, configs: Sequence[Mapping[str, Any]]) -> bool:
+    first, *others = (parameter_value(config, name) for config in configs)
+    return any(value != first for value in others)

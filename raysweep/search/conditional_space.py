@@ -198,9 +198,12 @@ def _condition_on(parent: str, name: str, trials: Sequence[Asked]) -> Condition 
     lacking = [trial.params[parent] for trial in with_parent if name not in trial.params]
     if not lacking:
         return None
-    if isinstance(with_parent[0].distributions[parent], CategoricalDistribution):
-        are_apart = not any(value in lacking for value in having)
-        return OneOf(parent, tuple(dict.fromkeys(having))) if are_apart else None
+    distribution = with_parent[0].distributions[parent]
+    if isinstance(distribution, CategoricalDistribution):
+        places = {int(distribution.to_internal_repr(choice)) for choice in having}
+        are_apart = places.isdisjoint(int(distribution.to_internal_repr(choice)) for choice in lacking)
+        choices = tuple(distribution.choices[place] for place in sorted(places))
+        return OneOf(parent, choices) if are_apart else None
     if min(having) > max(lacking):
         return Above(parent, (min(having) + max(lacking)) / 2)
     if max(having) < min(lacking):

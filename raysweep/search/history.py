@@ -30,7 +30,7 @@ FAILED_QUANTILE = 0.1  # of what trials are worth at their first rung: what one 
 class Shown:
     """A trial and what it is worth at each step it has reported, the more the better.
 
-    None where it failed, or was pruned before it had reported anything. A ``final`` value may come on top; it takes the
+    None where it failed or was pruned before it had reported anything. A ``final`` value may come on top; it takes the
     place of the one at the last step.
     """
 
@@ -102,7 +102,8 @@ class History:
 
     def _finish(self, trial: FrozenTrial, sign: int) -> None:
         """Learn what a trial has come to, for good. One that was not asked for all there is says nothing of the rest."""
-        if trial.state != TrialState.FAIL and not self._space.is_whole(trial.params):
+        has_failed = trial.state == TrialState.FAIL
+        if not trial.params or not (has_failed or self._space.is_whole(trial.params)):
             self._left_out.add(trial.number)
             return
         shown = self._shown(trial, sign)

@@ -49,7 +49,7 @@ class MultiFidelitySampler(BaseSampler):
 
     It learns from what trials report on their way (:meth:`optuna.Trial.report`), whether they run to their end, are pruned
     or still run; and from final values alone where there are no others. The unit of a step does not matter, but a trial
-    that is trained twice as long should be at twice the step. A trial that failed, or whose value is no finite number,
+    that is trained twice as long should be at twice the step. A trial that failed before any, or whose value is not finite,
     counts as a poor one. Trials that run elsewhere count as if they had turned out as predicted, so several processes or
     threads may share a study.
 
@@ -78,8 +78,15 @@ class MultiFidelitySampler(BaseSampler):
 
     def reseed_rng(self) -> None:
         """Draw differently from now on (Optuna asks for it in each of several threads)."""
-        self._random = np.random.default_rng()
-        self._random_sampler.reseed_rng()
+        with self._lock:
+            self._random = np.random.default_rng()
+            self._random_sampler.reseed_rng()
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """With its first trial a study begins, perhaps under the name of one that was."""
+        if trial.number == 0:
+            with self._lock:
+                self._study_name = None
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Every parameter known that may have more than one value, wherever it exists."""

@@ -30,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "cluster": {"config"},
     "waiting": {"cluster"},
     "lint": {"config", "cluster"},
-    "results": {"metrics"},
+    "results": {"config", "metrics"},
     "uncertainty": {"metrics"},
     "search": {"config", "metrics"},
     "encoders": {"config", "data"},

@@ -31,7 +31,8 @@ from raysweep.search.stopping.curve_mixture import Forecaster, LearningCurve, ho
 from raysweep.search.stopping.joint_front import JointFront
 from raysweep.search.stopping.promise import MIN_RELATIVE_GAIN, NOTHING, Promise, Steps, promise_of
 
-NUM_REFRESHED = 4  # held trials whose promise is worked out anew at each event: half the greatest, half the oldest
+# Held trials of the greatest promise that are worked out anew at each event; beside half as many of the oldest promise.
+NUM_REFRESHED = 4
 
 
 MIN_EXPECTED_GAIN = 0.0005  # of the front's area: a trial that is expected to add no more is not resumed

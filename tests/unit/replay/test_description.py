@@ -150,6 +150,12 @@ def test_a_range_is_of_a_parameter_and_of_numbers(name: str, message: str, tmp_p
         read(stored(tmp_path, rows, DESCRIPTION + f"ranges: [{name}]\n"))
 
 
+@pytest.mark.parametrize("names", ["depth, depth", "depth, val_acc"])
+def test_parameters_are_named_once_and_are_no_metrics(names: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"mlp\.csv: parameters: '(depth|val_acc)' is named twice, or is a metric"):
+        read(stored(tmp_path, frame(), DESCRIPTION + f"parameters: [{names}]\n"))
+
+
 def test_the_guides_description_is_valid_and_read(tmp_path: Path) -> None:
     (text,) = re.findall(r"^```yml\n(.*?)^```", (ROOT / "docs/guides/replay.md").read_text(), re.DOTALL | re.MULTILINE)
     rows = frame().assign(epoch=3, val_acc=lambda made: made["val_acc"] / 100)

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from raysweep.results.types import Mean, Results, Trial
-from raysweep.results.views import averaged
+from raysweep.results.views import averaged, varied_parameters
 from raysweep.trial_status import TrialStatus
 from support.ledgers import INFO, point
 
@@ -32,3 +32,16 @@ def test_an_accuracy_is_the_mean_over_the_runs_that_the_other_means_are_over() -
     (found,) = averaged(results)
     assert found.polarity == 0.65
     assert found.accuracy == pytest.approx(0.75)
+
+
+def test_what_older_trials_did_not_know_varies_only_where_newer_ones_do_otherwise() -> None:
+    """A run that an older version began has trials without label_smoothing, which trained with none."""
+    older = {"loss": "softmax", "learning_rate": 1e-4}
+    off, on = ({**older, "label_smoothing": value, "layer_decay": 1.0} for value in (0.0, 0.1))
+
+    def varied(*configs: dict[str, object]) -> tuple[str, ...]:
+        return varied_parameters(Trial(number, each, TrialStatus.COMPLETED) for number, each in enumerate(configs))
+
+    assert "label_smoothing" not in varied(older, off)
+    assert "label_smoothing" in varied(older, off, on)
+    assert "layer_decay" not in varied(older, off, on)

@@ -212,6 +212,49 @@ def test_one_sampler_may_serve_one_study_after_the_other() -> None:
     assert second.best_value > 0.95
 
 
+def test_a_study_of_the_same_name_begins_anew() -> None:
+    sampler = MultiFidelitySampler(seed=0)
+    for optimum in (0.2, 0.8):
+        study = optuna.create_study(sampler=sampler, study_name="one")
+
+        def distance(trial: optuna.Trial, optimum: float = optimum) -> float:
+            return abs(trial.suggest_float("x", 0, 1) - optimum)
+
+        study.optimize(distance, n_trials=20)
+        last = [trial.params["x"] for trial in study.trials[-6:]]
+        assert abs(np.median(last) - optimum) < 0.1
+
+
+@pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
+def test_choices_may_be_lists_under_which_others_exist() -> None:
+    """Optuna warns of them and takes them."""
+
+    def layered(trial: optuna.Trial) -> float:
+        layers = trial.suggest_categorical("layers", [[32], [64, 32]])
+        x = trial.suggest_float("x", 0, 1) if len(layers) == 2 else 1.0
+        return abs(x - 0.3)
+
+    study = study_with(0)
+    study.optimize(layered, n_trials=30)
+    assert study.best_value < 0.05
+
+
+def test_trials_that_fail_before_they_ask_for_anything_say_nothing() -> None:
+    """The optimum lies in the middle, where such trials would stand if they were taken for poor ones."""
+
+    def flaky(trial: optuna.Trial) -> float:
+        if trial.number % 2:
+            raise OSError("no disk")
+        return sum((trial.suggest_float(name, 0, 1) - 0.5) ** 2 for name in "xy")
+
+    bests = []
+    for seed in range(3):
+        study = study_with(seed)
+        study.optimize(flaky, n_trials=60, catch=OSError)
+        bests.append(study.best_value)
+    assert np.median(bests) < 0.02
+
+
 def test_a_parameter_that_appears_later_is_taken_up() -> None:
     """Until trial 10 the objective has one parameter, then two."""
 
