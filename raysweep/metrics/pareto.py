@@ -31,17 +31,19 @@ def non_dominated(points: ArrayLike) -> list[int]:
 
     Of exactly equal points the first is kept. O(n log n).
     """
-    array = as_points(points)
-    if not len(array):
-        return []
-    order = _by_falling_polarity(array)
-    similarity = array[order, 1]
+    return sorted(front_indices(as_points(points)).tolist())
+
+
+def front_indices(points: Float64Array) -> NDArray[np.int64]:
+    """Indices, by falling P, of the points (n, 2) that no other point dominates; of exactly equal ones the first."""
+    order = _by_falling_polarity(points)
+    similarity = points[order, 1]
     best_so_far = np.maximum.accumulate(similarity)
     best_before = np.full_like(similarity, -np.inf)
     best_before[1:] = best_so_far[:-1]
     rises = similarity > best_before
-    kept = order[rises]
-    return sorted(kept.tolist())
+    kept: NDArray[np.int64] = order[rises]
+    return kept
 
 
 def dominated_by(points: ArrayLike, front: ArrayLike) -> NDArray[np.bool_]:

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raysweep.metrics.arrays import Float64Array
+from raysweep.metrics.pareto import front_indices
 
 
 class JointFront:
@@ -17,7 +18,7 @@ class JointFront:
 
     def put(self, trial: int, points: Float64Array) -> None:
         """Let a trial's points (n, 2) take the place of those that it had."""
-        own = points[_non_dominated(points)]
+        own = points[front_indices(points)]
         self._points_of[trial] = own
         if self.has(trial):
             self.points, self.owners = self._of_all_but(None)
@@ -43,15 +44,5 @@ class JointFront:
 
 def _joined(points: list[Float64Array], owners: list[NDArray[np.int64]]) -> tuple[Float64Array, NDArray[np.int64]]:
     all_points, all_owners = np.concatenate(points), np.concatenate(owners)
-    kept = _non_dominated(all_points)
+    kept = front_indices(all_points)
     return all_points[kept], all_owners[kept]
-
-
-def _non_dominated(points: Float64Array) -> NDArray[np.int64]:
-    """Indices of the points that no other dominates, by falling P; of equal points the first."""
-    order = np.lexsort((-points[:, 1], -points[:, 0]))
-    similarity = points[order, 1]
-    best_before = np.full(len(order), -np.inf)
-    best_before[1:] = np.maximum.accumulate(similarity)[:-1]
-    kept: NDArray[np.int64] = order[similarity > best_before]
-    return kept

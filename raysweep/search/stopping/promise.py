@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.objective import Pair
+from raysweep.metrics.pareto import front_indices
 from raysweep.search.stopping.curve_mixture import Prediction
 
 NUM_NODES = 5
@@ -57,12 +58,8 @@ class Steps:
         self.reference_point = np.array(reference_point)
         above = points - self.reference_point
         above = above[(above > 0).all(axis=1)]
-        order = np.lexsort((-above[:, 1], -above[:, 0]))  # by falling P, of equal P the highest first
-        above = above[order]
-        highest = np.maximum.accumulate(above[:, 1]) if len(above) else above[:, 1]
-        rises = np.ones(len(above), dtype=np.bool_)
-        rises[1:] = above[1:, 1] > highest[:-1]
-        kept = above[rises][::-1]
+        by_falling_x = above[front_indices(above)]
+        kept = by_falling_x[::-1]
         self.x, self.y = kept[:, 0], kept[:, 1]
         widths = np.diff(self.x, prepend=0.0)
         self.area = float((widths * self.y).sum())
