@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from raysweep.cli.options import here, one_of, run_folder
+from raysweep.cli.tables import print_widest
 from raysweep.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import rich.table
 
@@ -80,7 +81,7 @@ def show(  # noqa: PLR0913 (the options of a command)
     if format == "json":
         _print_json(choice_table.rows_as_json(summary, chosen.candidates, splits))
     elif chosen.candidates:
-        _print_widest(choice_table.choice_tables(summary, chosen.candidates, splits))
+        print_widest(choice_table.choice_tables(summary, chosen.candidates, splits))
         for line in choice_table.lines_below(summary, chosen.candidates, splits):
             typer.echo(line)
         for note in ending_notes(summary.results):
@@ -118,7 +119,7 @@ def compare(
     else:
         for title, table in side_by_side_texts.sections(found):
             typer.echo(f"{title}:")
-            _print_widest([_rich_table(table)])
+            print_widest([_rich_table(table)])
         for note in side_by_side_texts.notes(found):
             typer.echo(f"note: {note}")
     if folder is not None:
@@ -193,20 +194,6 @@ def _splits() -> "Sequence[ScoredSplit]":
 
     splits: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
     return splits
-
-
-def _print_widest(tables: "Iterable[rich.table.Table]") -> None:
-    """Print the first of the tables that the terminal has room for, or the last."""
-    from rich.console import Console
-    from rich.measure import Measurement
-
-    console = Console()
-    unlimited = console.options.update(max_width=10_000)
-    for table in tables:
-        needed = Measurement.get(console, unlimited, table).maximum
-        if needed <= console.width:
-            break
-    Console(width=max(needed, console.width)).print(table)
 
 
 def _print_json(value: object) -> None:

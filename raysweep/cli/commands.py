@@ -22,6 +22,7 @@ from raysweep.cli.options import (
     where_of,
     with_trials,
 )
+from raysweep.cli.tables import print_widest
 from raysweep.errors import InputError
 from raysweep.version import __version__
 
@@ -723,12 +724,12 @@ def _report(run: "Folder", to: Path | None = None) -> bool:
     """Write and show the report; whether there is a front."""
     from raysweep.report import write as reports
     from raysweep.report.notes import notes
-    from raysweep.report.terminal import terminal_table
+    from raysweep.report.terminal import terminal_tables
     from raysweep.storage import location
 
     written = reports.write(run, to)
     if written.summary.members:
-        _print_table(terminal_table(written.summary))
+        print_widest(terminal_tables(written.summary))
     for note in notes(written.summary):
         typer.echo(f"note: {note}")
     typer.echo(f"report: {location.join(written.location, 'report.html')}")

@@ -104,8 +104,10 @@ def choose(summary: Summary, wanted: Wanted) -> Chosen:
 
 def _conditions(summary: Summary, wanted: Wanted, candidates: Sequence[Candidate]) -> list[Condition]:
     taken = {name for each in candidates for name in each.own_fields}
-    guards = {measured.guard for measured in summary.results.guards} - taken
-    return read_conditions(wanted.conditions, [each.fields for each in candidates], guards)
+    measured = {score.guard for score in summary.results.guards}
+    guards = (measured | set(summary.results.info.guards)) - taken
+    parameters = dict.fromkeys(name for trial in summary.results.trials for name in trial.config)
+    return read_conditions(wanted.conditions, [each.fields for each in candidates], guards, parameters)
 
 
 def _rank(candidate: Candidate, by: str) -> tuple[bool, float, float]:

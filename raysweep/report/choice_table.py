@@ -127,6 +127,7 @@ def lines_below(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[
         yield f"trial {trial}: {describe(config, varied)}"
     yield _what_scores_are(summary, chosen, splits)
     yield from _missing_intervals(summary, chosen, splits)
+    yield from _missing_guards(summary)
     members = [each.dev.name for each in chosen if each.is_member]
     blank = ["POINT"]
     for name in members if len(members) <= MAX_COMMANDS else blank:
@@ -154,6 +155,14 @@ def _missing_intervals(summary: Summary, chosen: Sequence[Candidate], splits: Se
         if without:
             whose = "no intervals" if len(without) == len(points) else f"no intervals of {len(without)} points"
             yield f"There are {whose} on {split}: {_why_none(summary, without[0])}."
+
+
+def _missing_guards(summary: Summary) -> Iterator[str]:
+    """A line a guard that some members have no score of: they are measured when the search has ended."""
+    for guard in summary.results.info.guards:
+        num_missing = sum(guard not in member.guards for member in summary.members)
+        if num_missing:
+            yield f"{num_missing} of the {len(summary.members)} front members have no score of {guard} yet."
 
 
 def export_command(summary: Summary, name: str, to: str = "FOLDER") -> str:

@@ -60,20 +60,24 @@ class Condition:
             return self.text.lower() in _ABSENT
         if isinstance(value, bool):
             return self.text.lower() == str(value).lower()
-        if self.text == short(value):  # as tables show it
-            return True
         if not _is_number(value):
             return bool(self.text == value)
-        return _NUMBER.fullmatch(self.text) is not None and math.isclose(float(self.text), value)
+        if _NUMBER.fullmatch(self.text) is None:
+            return False
+        number = float(self.text)
+        return number == float(short(value)) or math.isclose(number, value)  # as tables show it, or as it is
 
 
-def read_conditions(texts: Iterable[str], points: Collection[Fields], guards: Collection[str] = ()) -> list[Condition]:
+def read_conditions(
+    texts: Iterable[str], points: Collection[Fields], guards: Collection[str] = (), parameters: Iterable[str] = ()
+) -> list[Condition]:
     """The conditions of these texts on points with these fields; ``guards`` names more of them, which are scores too.
 
-    InputError says what is wrong with the first that is none, and what is allowed.
+    No point needs to have a field of a guard, or of one of the ``parameters``. InputError says what is wrong with the first
+    that is no condition, and what is allowed.
     """
-    fields = dict.fromkeys(name for fields in points for name in fields if name not in guards)
-    names = [*fields, *sorted(guards)]
+    of_points = [name for fields in points for name in fields if name not in guards]
+    names = [*dict.fromkeys([*of_points, *parameters]), *sorted(guards)]
     scores = {*SCORES, *guards}
     return [_read(text, points, names, scores) for text in texts]
 
@@ -139,4 +143,4 @@ def _reach(name: str, values: Iterable[Any]) -> str:
     words = sorted({value for value in values if isinstance(value, str)})
     if numbers:
         return f" ({name} is from {min(numbers):.4g} to {max(numbers):.4g})"
-    return f" ({name} is {' or '.join(words[:20])})" if words else ""
+    return f" ({name} is {' or '.join(words[:20])})" if words else f" (none has a {name})"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from raysweep.report.summary import Summary, missing_intervals
-from raysweep.report.texts import constraints_text
+from raysweep.report.texts import limits_text
 from raysweep.results.query_scores import name_of_point
 from raysweep.results.types import Results, ScoredSplit
 from raysweep.trial_status import TrialStatus
@@ -45,16 +45,19 @@ def damage_notes(summary: Summary) -> Iterator[str]:
 
 
 def _on_constraints(summary: Summary) -> Iterator[str]:
-    constraints = constraints_text(summary.results.info)
+    limits = limits_text(summary.results)
     num_members = len(summary.members)
     num_missing = sum(not member.is_feasible for member in summary.members)
     if not num_missing:
         return
     if num_missing == num_members:
-        yield f"No point meets the constraints ({constraints}); the best is the one that misses by least."
+        yield (
+            f"No point reaches what is asked for ({limits}): the best is the one that misses by least, and hypervolumes, "
+            "which count points that do, are 0."
+        )
     else:
         yield (
-            f"{num_missing} of the {num_members} front members miss a constraint ({constraints}): they are "
+            f"{num_missing} of the {num_members} front members miss what is asked for ({limits}): they are "
             "neither knee nor best, and count for no hypervolume."
         )
 

@@ -1,6 +1,6 @@
 """The front as a table for a terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import TYPE_CHECKING
 
 from raysweep.report.calibration import calibration_lines
@@ -8,7 +8,7 @@ from raysweep.report.comparison import baseline_lines
 from raysweep.report.known_labels import known_labels_lines
 from raysweep.report.summary import SPLITS, Area, Summary
 from raysweep.report.tables import TextTable, front_table, show, show_area, show_interval, show_share
-from raysweep.report.texts import CORRECTED, constraints_text
+from raysweep.report.texts import CORRECTED, limits_text
 from raysweep.report.trust import trust_lines
 from raysweep.uncertainty.front import FrontUncertainty
 
@@ -20,11 +20,18 @@ MOST_ROWS = 24
 """Of the table. A front that has more members is shown in part: its ends, what is marked, and others evenly between them."""
 
 
-def terminal_table(summary: Summary) -> "rich.table.Table":
-    """The front for a terminal of 80 columns or more: without intervals, retention, accuracy, and kinds that are all plain.
+def terminal_tables(summary: Summary) -> Iterator["rich.table.Table"]:
+    """The front for a terminal: without intervals, retention, accuracy, and kinds that are all plain.
 
-    Configurations stand below the table, one line a trial of the front, and how many members it leaves out.
+    The first has what guards measured, where there are some; the last is for a terminal of 80 columns. Configurations stand
+    below the table, one line a trial of the front, and how many members it leaves out.
     """
+    if any(member.guards for member in summary.members):
+        yield _table(summary, with_guards=True)
+    yield _table(summary, with_guards=False)
+
+
+def _table(summary: Summary, *, with_guards: bool) -> "rich.table.Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -33,10 +40,13 @@ def terminal_table(summary: Summary) -> "rich.table.Table":
     omitted = {f"{split} {score}" for split in SPLITS for score in ("retention", "accuracy")} | {"configuration"}
     if all(member.dev.kind == "plain" for member in summary.members):
         omitted |= {"kind", "width"}
+    guards = {name for member in summary.members for name in member.guards}
+    if not with_guards:
+        omitted |= guards
     shown = [column for column in front.columns if column not in omitted]
     table = Table(
         title=Text(f"Front of {summary.results.info.name}, scores x100"),
-        caption=Text("\n".join(_caption_lines(summary, front))),
+        caption=Text("\n".join(_caption_lines(summary, front, guards & omitted))),
         box=SIMPLE_HEAD,
         title_justify="left",
         caption_justify="left",
@@ -48,7 +58,7 @@ def terminal_table(summary: Summary) -> "rich.table.Table":
             column,
             justify="left" if column in front.text else "right",
             no_wrap=column != "mark",
-            max_width=6 if column == "mark" else None,
+            width=6 if column == "mark" else None,
             overflow="fold",
         )
     for number in _shown_rows(summary):
@@ -69,14 +79,15 @@ def _shown_rows(summary: Summary) -> list[int]:
     return sorted(marked | spread)
 
 
-def _caption_lines(summary: Summary, front: TextTable) -> Iterator[str]:
+def _caption_lines(summary: Summary, front: TextTable, omitted_guards: Set[str]) -> Iterator[str]:
     num_shown = len(_shown_rows(summary))
     if num_shown < len(summary.members):
         yield f"{num_shown} of {len(summary.members)} members; raysweep show has all of them"
+    if omitted_guards:
+        yield f"the report and a wider terminal have the scores of {', '.join(sorted(omitted_guards))} too"
     yield from _configuration_lines(front)
-    info = summary.results.info
-    if info.constraints:
-        yield f"constraints: {constraints_text(info)}"
+    if limits := limits_text(summary.results):
+        yield f"asked for: {limits}"
     for split, reference in summary.references.items():
         scores = f"P {show(reference.polarity)}, S {show(reference.similarity)}"
         yield f"R on {split}: {scores}"

@@ -1,8 +1,10 @@
 """Sentences that the tables, the pages and the terminal share."""
 
+from collections.abc import Mapping
+
 from raysweep.results.account import Account, sentence
 from raysweep.results.bill import Bill, bill_text
-from raysweep.results.types import RunInfo
+from raysweep.results.types import Results, RunInfo
 
 HYPERVOLUME_TEXT = (
     "The area that the front dominates above the stated point: P of the reference encoder R and half of its S, on the"
@@ -88,8 +90,19 @@ def objective_formula(info: RunInfo) -> str:
 def constraints_text(info: RunInfo) -> str:
     """What a point has to reach, such as ``P ≥ 70.0, retention ≥ 90.0``; empty where the sweep has no constraints."""
     symbols = {"polarity": "P", "similarity": "S"}
-    terms = [f"{symbols.get(name, name)} ≥ {100 * least:.1f}" for name, least in info.constraints.items()]
-    return ", ".join(terms)
+    return _least_text({symbols.get(name, name): least for name, least in info.constraints.items()})
+
+
+def limits_text(results: Results) -> str:
+    """Constraints as :func:`constraints_text` has them, and what guards ask of a member; empty where nothing is asked."""
+    info = results.info
+    measured = {score.guard: score.at_least for score in results.guards}  # all that an older version tells of them
+    guards = {name: least for name, least in {**measured, **info.guards}.items() if least is not None}
+    return ", ".join(filter(None, (constraints_text(info), _least_text(guards))))
+
+
+def _least_text(least_by_name: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} ≥ {100 * least:.1f}" for name, least in least_by_name.items())
 
 
 def objective_text(info: RunInfo) -> str:

@@ -42,6 +42,7 @@ class RunInfo:
     schema: int = SCHEMA
     constraints: Mapping[str, float] = field(default_factory=dict)  # the least of a point, where they are set
     packages: Mapping[str, str] = field(default_factory=dict)  # their versions on the driver's machine, by name
+    guards: Mapping[str, float | None] = field(default_factory=dict)  # by name, the least of a front member, if any
 
     def objective(self, point: "Point") -> float:
         """What the sweep judged this point by."""

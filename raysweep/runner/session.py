@@ -359,6 +359,7 @@ class Session:
             label_names=tuple(self.prepared.sentences.label_names),
             seed=config.seed,
             constraints={name: least for name, least in constraints.items() if least},
+            guards={name: guard.at_least for name, guard in self.config.guards.items()},
             packages=installed(),
         )
         digest = hashlib.sha256(self._config_file).hexdigest()

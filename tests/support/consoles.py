@@ -4,6 +4,9 @@ import io
 
 from rich.console import Console, RenderableType
 
+from raysweep.report.summary import Summary
+from raysweep.report.terminal import terminal_tables
+
 
 def printed(thing: RenderableType, width: int = 400) -> str:
     """The text that rich prints, ``width`` columns wide."""
@@ -11,3 +14,9 @@ def printed(thing: RenderableType, width: int = 400) -> str:
     with console.capture() as capture:
         console.print(thing)
     return capture.get()
+
+
+def narrow(summary: Summary) -> RenderableType:
+    """The front's table for a terminal of 80 columns."""
+    *_, table = terminal_tables(summary)
+    return table

@@ -14,15 +14,17 @@ from raysweep.encoders import encoder
 from raysweep.errors import InputError
 from raysweep.guards.measure import Guard, check
 from raysweep.report.choice import Wanted, choose
-from raysweep.report.choice_table import choice_tables, rows_as_json
+from raysweep.report.choice_table import choice_tables, lines_below, rows_as_json
 from raysweep.report.markdown import markdown
+from raysweep.report.notes import notes
 from raysweep.report.summary import summarise
+from raysweep.report.terminal import terminal_tables
 from raysweep.results.events import GuardsMeasured
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
 from raysweep.results.types import GuardScore
 from support.consoles import printed
-from support.ledgers import StoredTrial, write_ledger
+from support.ledgers import INFO, StoredSweep, StoredTrial, write_ledger
 from support.sentences import SCORED_PAIRS
 
 QUERIES = {"q1": "good food", "q2": "a running dog"}
@@ -129,13 +131,14 @@ def test_settings_that_are_none_are_refused(guards: str, message: str) -> None:
     assert message in str(caught.value)
 
 
+FRONT = [(0.6, 0.47), (0.8, 0.46), (0.82, 0.3)]
 SCORE = GuardScore(0, 1, "plain", None, "sts-b", "spearman_cosine", 0.8, at_least=0.7)
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A front of three members, of which the middle one is the knee."""
-    write_ledger(tmp_path, [StoredTrial({"loss": "triplet"}, "completed", "", [(0.6, 0.47), (0.8, 0.46), (0.82, 0.3)])])
+    write_ledger(tmp_path, [StoredTrial({"loss": "triplet"}, "completed", "", FRONT)])
     return tmp_path
 
 
@@ -186,6 +189,28 @@ def test_a_guard_with_the_name_of_a_score_or_parameter_does_not_hide_it(run: Pat
     measured(run, *(dataclasses.replace(SCORE, guard=name, score=0.1) for name in ("polarity", "loss")))
     chosen = choose(summarise(load(run)), Wanted(["polarity >= 0.5", "loss = triplet"])).candidates
     assert len(chosen) == 3
+
+
+def test_a_guard_that_is_not_measured_yet_can_be_asked_for(tmp_path: Path) -> None:
+    info = dataclasses.replace(INFO, guards={"sts-b": 0.7})
+    write_ledger(tmp_path, [StoredTrial({"loss": "triplet"}, "completed", "", FRONT)], StoredSweep(info=info))
+    summary = summarise(load(tmp_path))
+    none = choose(summary, Wanted(["sts-b >= 0.5"]))
+    assert "sts-b >= 0.5 holds for 0 of 3 (none has a sts-b)" in none.why_none
+    measured(tmp_path, SCORE)
+    summary = summarise(load(tmp_path))
+    lines = list(lines_below(summary, choose(summary, Wanted(["sts-b >= 0.5"])).candidates, ("dev",)))
+    assert "2 of the 3 front members have no score of sts-b yet." in lines
+
+
+def test_guards_stand_in_the_terminals_table_where_there_is_room(run: Path) -> None:
+    measured(run, *(dataclasses.replace(SCORE, step=step, score=0.1) for step in (1, 2, 3)))
+    summary = summarise(load(run))
+    wide, small = (printed(table, width=80) for table in terminal_tables(summary))
+    assert "(10.0)" in wide and "(10.0)" not in small
+    assert "misses" in small and "◆ best" in small and "the scores of sts-b" in small
+    assert "asked for: sts-b ≥ 70.0" in wide and "asked for: sts-b ≥ 70.0" in small
+    assert any(note.startswith("No point reaches what is asked for (sts-b ≥ 70.0)") for note in notes(summary))
 
 
 def test_where_all_miss_it_the_front_is_as_before(run: Path) -> None:

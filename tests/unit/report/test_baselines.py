@@ -15,11 +15,10 @@ from raysweep.report.comparison import probe_sentences
 from raysweep.report.summary import Summary, summarise
 from raysweep.report.summary import summary_of as summary_with_intervals
 from raysweep.report.tables import baseline_table
-from raysweep.report.terminal import terminal_table
 from raysweep.results.reader import load
 from raysweep.results.types import Point, ScoredSplit
 from raysweep.storage.folder import LocalFolder
-from support.consoles import printed
+from support.consoles import narrow, printed
 from support.ledgers import INFO, REFERENCE, StoredSweep, StoredTrial, baseline, dev_front, random_trials, write_ledger
 from support.query_scores import scores_of, write_query_scores
 
@@ -172,13 +171,13 @@ def test_the_report_says_whether_the_front_dominates_the_probes_best(tmp_path: P
         text = (tmp_path / "report" / name).read_text()
         assert dev in text.replace("\\", "") and test in text.replace("\\", "")
         assert text.index("probe(3)") > text.index("Front")
-    lines = " ".join(printed(terminal_table(summary), width=100).split())  # which the table is narrower than
+    lines = " ".join(printed(narrow(summary), width=100).split())  # which the table is narrower than
     assert "probe(0.3) on dev: P 70.0, S 44.0, dominated by the front" in lines
     assert "probe(0.3) on test: P 79.0, S 43.0, not dominated by the front" in lines
 
 
 def test_a_terminal_tells_of_setfit_and_published_scores(tmp_path: Path) -> None:
-    lines = " ".join(printed(terminal_table(summary_of(tmp_path, some_baselines())), width=100).split())
+    lines = " ".join(printed(narrow(summary_of(tmp_path, some_baselines())), width=100).split())
     assert "setfit (tuned) on test: P 70.0, S 30.0, dominated by the front" in lines
     assert "published on test: 0 of 1 dominated by the front" in lines
     assert "published on dev" not in lines

@@ -7,12 +7,11 @@ from pathlib import Path
 from raysweep.report import write
 from raysweep.report.calibration import MOST_LINES, calibration_table
 from raysweep.report.summary import summarise
-from raysweep.report.terminal import terminal_table
 from raysweep.results.events import PointsScored, RungFinished, SessionStarted, TrialStarted
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
 from raysweep.results.types import Calibration
-from support.consoles import printed
+from support.consoles import narrow, printed
 from support.ledgers import INFO, point
 
 DEV = Calibration(None, None, "dev", 2.9, 0.377, 0.203, 0.081, 0.012)
@@ -46,14 +45,14 @@ def test_figures_before_and_after_are_shown_of_heads_that_members_use(tmp_path: 
     written = (tmp_path / "report" / "front.md").read_text()
     assert "| 0 | 1 | test | 2.90 | 0.377 | 0.215 | 8.1 | 1.2 |" in written
     assert "0.215" in (tmp_path / "report" / "report.html").read_text()
-    shown = printed(terminal_table(summary))
+    shown = printed(narrow(summary))
     line = "trial 0, step 3, on dev: temperature 2.90, cross-entropy 0.377 -> 0.203, calibration error 8.1 -> 1.2"
     assert line in " ".join(shown.split())
 
 
 def test_a_terminal_shows_a_few_alone(tmp_path: Path) -> None:
     write_run(tmp_path, ["class_concat"] * 6)
-    shown = printed(terminal_table(summarise(load(tmp_path))))
+    shown = printed(narrow(summarise(load(tmp_path))))
     assert shown.count("on dev: temperature") + shown.count("on test: temperature") == MOST_LINES
     assert "calibration: 3 more in front.md" in shown
 
@@ -63,4 +62,4 @@ def test_nothing_is_said_where_no_member_has_a_head(tmp_path: Path) -> None:
     summary = write.write(tmp_path).summary
     assert calibration_table(summary).rows == ()
     assert "Calibration" not in (tmp_path / "report" / "front.md").read_text()
-    assert "temperature" not in printed(terminal_table(summary))
+    assert "temperature" not in printed(narrow(summary))

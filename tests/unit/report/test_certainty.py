@@ -15,7 +15,6 @@ from raysweep.report.notes import notes
 from raysweep.report.replicates import StoredRuns
 from raysweep.report.summary import Summary, summarise, summary_of
 from raysweep.report.tables import certainty_table, mean_table
-from raysweep.report.terminal import terminal_table
 from raysweep.report.trust import trust_lines, trust_sentences
 from raysweep.results.events import PointsScored, ReplicatesAveraged, RungFinished, TrialEnded, TrialStarted
 from raysweep.results.ledger import Ledger
@@ -31,7 +30,7 @@ from raysweep.uncertainty.front import Floor
 from raysweep.uncertainty.interval import Interval
 from raysweep.uncertainty.seeds import of_queries, of_runs
 from raysweep.uncertainty.selection import optimism
-from support.consoles import printed
+from support.consoles import narrow, printed
 from support.ledgers import INFO, StoredSweep, StoredTrial, baseline, dev_front, point, random_trials, write_ledger
 from support.query_scores import invented_readings, write_query_scores, write_readings
 
@@ -128,7 +127,7 @@ def test_the_page_says_whether_the_lower_bound_beats_the_floor(tmp_path: Path) -
         for file in ("front.md", "report.html"):
             text = (folder / "report" / file).read_text()
             assert verdict in text and "no probability" in text and "Certainty" in text
-        terminal = " ".join(printed(terminal_table(summary), width=160).split())
+        terminal = " ".join(printed(narrow(summary), width=160).split())
         assert re.search(r"floor \(probe\) on test: (beaten|not known to be beaten|better than the front), ", terminal)
         hypervolume = r"hypervolume on test: [\d.]+ \[[\d.]+, [\d.]+\], [\d.]+% \[[\d.]+%, [\d.]+%\] of the oracle's; "
         assert re.search(f"{hypervolume}intervals over queries, less what luck adds", terminal)
@@ -366,7 +365,7 @@ def test_the_page_says_what_intervals_are_over(tmp_path: Path) -> None:
     for name, replicate, noise in (("with", True, "queries and seeds"), ("without", False, "queries")):
         run = with_replicates_in(tmp_path / name, replicate=replicate)
         summary = write.write(run).summary
-        terminal = " ".join(printed(terminal_table(summary), width=160).split())
+        terminal = " ".join(printed(narrow(summary), width=160).split())
         assert f"; intervals over {noise}, less what luck adds" in terminal
         for file in ("front.md", "report.html"):
             text = (tmp_path / name / "report" / file).read_text()

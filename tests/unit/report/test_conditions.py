@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raysweep.errors import InputError
-from raysweep.report.conditions import Condition, read_conditions
+from raysweep.report.conditions import Condition, read_conditions, why_none
 
 POINT = {
     "polarity": 0.8512,
@@ -64,6 +64,29 @@ def test_what_a_point_lacks_is_in_no_order():
     ):
         (condition,) = read_conditions([text], [POINT, OTHER])
         assert condition.is_met(OTHER) == is_met
+
+
+@pytest.mark.parametrize(
+    ("text", "is_equal"),
+    [
+        ("rate = 0.000157", True),  # as tables show it
+        ("rate = 1.57e-4", True),
+        ("rate = 0.00015652", True),  # as it is
+        ("rate = 0.00015649", False),
+        ("rate = 0.0002", False),
+        ("rate != 1.57e-4", False),
+    ],
+)
+def test_a_number_equals_what_tables_show_of_it_however_that_is_spelled(text, is_equal):
+    (condition,) = read_conditions([text], [{"rate": 0.00015652}])
+    assert condition.is_met({"rate": 0.00015652}) == is_equal
+
+
+def test_a_parameter_that_no_point_has_is_no_mistake():
+    (condition,) = read_conditions(["margin < 0.2"], [{"loss": "softmax"}], parameters=["loss", "margin"])
+    assert why_none([condition], [{"loss": "softmax"}]) == "margin < 0.2 holds for 0 of 1 (none has a margin)"
+    with pytest.raises(InputError, match=r"there is no margins \(did you mean margin\?\); allowed: loss, margin$"):
+        read_conditions(["margins < 0.2"], [{"loss": "softmax"}], parameters=["loss", "margin"])
 
 
 GUARDS = ("sts-dev", "help.pages_2", "2012.MSRpar", "late")

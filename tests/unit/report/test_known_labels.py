@@ -6,12 +6,11 @@ from pathlib import Path
 
 from raysweep.report import write
 from raysweep.report.summary import Summary, summarise
-from raysweep.report.terminal import terminal_table
 from raysweep.results.events import PointsScored, RungFinished, SessionStarted, TrialStarted
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
 from raysweep.results.types import Point
-from support.consoles import printed
+from support.consoles import narrow, printed
 from support.ledgers import INFO, REFERENCE, baseline, point
 
 SCORES = [(0.80, 0.46), (0.90, 0.45), (0.85, 0.44)]  # the last is dominated by the second
@@ -65,7 +64,7 @@ def test_they_have_a_front_and_an_area_of_their_own(tmp_path: Path) -> None:
     share = 100 * AREA / ((1 - 0.63) * (0.46 - 0.235))
     line = f"hypervolume on dev: {1e4 * AREA:.1f}, {share:.1f}% of the oracle's"
     assert f"With the pool's labels known, {line}." in known
-    shown = " ".join(printed(terminal_table(summary), width=100).split())
+    shown = " ".join(printed(narrow(summary), width=100).split())
     assert f"with the pool's labels known, {line}" in shown
     assert "labelled(2)" in (report / "report.html").read_text()
     assert [row["kind"] for row in json.loads((report / "points.json").read_text())] == ["reference", "oracle", "plain"]

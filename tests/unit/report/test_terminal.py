@@ -5,16 +5,16 @@ import re
 import numpy as np
 
 from raysweep.report.summary import summarise
-from raysweep.report.terminal import MOST_ROWS, terminal_table
+from raysweep.report.terminal import MOST_ROWS
 from raysweep.results.reader import load
-from support.consoles import printed
+from support.consoles import narrow, printed
 from support.ledgers import MARKUP, StoredSweep, StoredTrial, write_ledger, write_run_with_markup
 
 
 def test_terminal_table_fits_80_columns_and_shows_scores_whole(run):
     folder = run.folder
     summary = summarise(load(folder))
-    text = printed(terminal_table(summary), width=80)
+    text = printed(narrow(summary), width=80)
     assert max(map(len, text.splitlines())) <= 80
     for member in summary.members:
         for each in (member.dev, member.test):
@@ -25,13 +25,13 @@ def test_terminal_table_fits_80_columns_and_shows_scores_whole(run):
 
 def test_markup_of_the_run_is_shown_as_it_is(tmp_path):
     write_run_with_markup(tmp_path)
-    shown = printed(terminal_table(summarise(load(tmp_path))))
+    shown = printed(narrow(summarise(load(tmp_path))))
     assert MARKUP.split("|")[0] in shown.replace("\n", "")
 
 
 def test_a_sweep_without_any_trial_has_a_table(tmp_path):
     write_ledger(tmp_path, [], StoredSweep(reference=False, oracle=False, finish=None))
-    assert "Front of night-run" in printed(terminal_table(summarise(load(tmp_path))))
+    assert "Front of night-run" in printed(narrow(summarise(load(tmp_path))))
 
 
 def test_of_a_large_front_some_members_are_shown_evenly_with_those_that_are_marked(tmp_path):
@@ -39,7 +39,7 @@ def test_of_a_large_front_some_members_are_shown_evenly_with_those_that_are_mark
     write_ledger(tmp_path, [StoredTrial({"loss": "triplet"}, "completed", "", scores)])
     summary = summarise(load(tmp_path))
     assert len(summary.members) == 100
-    shown = printed(terminal_table(summary), width=80)
+    shown = printed(narrow(summary), width=80)
     found = re.search(r"(\d+) of 100 members; raysweep show has all of them", " ".join(shown.split()))
     assert found is not None
     num_shown = int(found[1])

@@ -1,0 +1,21 @@
+"""Tables on a terminal."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import rich.table
+
+
+def print_widest(tables: Iterable["rich.table.Table"]) -> None:
+    """Print the first of the tables that the terminal has room for, or the last."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console = Console()
+    unlimited = console.options.update(max_width=10_000)
+    for table in tables:
+        needed = Measurement.get(console, unlimited, table).maximum
+        if needed <= console.width:
+            break
+    Console(width=max(needed, console.width)).print(table)
