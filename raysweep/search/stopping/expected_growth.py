@@ -5,7 +5,9 @@ uncertainty from its own rungs and those of others (:mod:`raysweep.search.stoppi
 hypervolume that it is expected to add to the front for each example of further training, over all the ways in which it may
 go on (:mod:`raysweep.search.stopping.promise`). What a new trial would add is measured on the latest ones, each taken as if
 it were not there yet. Whichever promises more comes next. The front is that of points less their noise, so that no
-trial has to beat another's luck.
+trial has to beat another's luck; and a trial is measured against the front of the others, since its own points are as
+uncertain as where it goes from them: beside them, one that leads the front would seem to add nothing wherever it may lie
+lower than they say, and would be held near its end.
 
 While there are new trials to begin, a trial goes on only if it is likely to add to the front, or as likely as not where it
 is on the front of all trials when they had seen as many examples: what counts is what it adds, however little area it has
@@ -92,7 +94,8 @@ class ExpectedGrowth:
         self._front = JointFront()  # of all trials' points less their noise
         self._at_budget: dict[int, JointFront] = {}  # of what trials had shown when they had seen so many examples
         self._expected_front = JointFront()  # with those that they are expected to have if they all go on
-        self._predicted_front = Steps(self.reference_point, np.empty((0, 2)))  # with what runs
+        self._running_points = np.empty((0, 2))  # those that what runs is expected to have at its next rung
+        self._predicted_front = Steps(self.reference_point, self._running_points)  # of all trials, with what runs
         self._may_begin = True  # as of the last rung
         self._num_events = 0
         self._num_rungs_waited_for = 0  # while new trials could begin
@@ -175,7 +178,8 @@ class ExpectedGrowth:
         """Something has happened. The greatest promises are worked out anew until the greatest is up to date."""
         self._num_events += 1
         running = [trial.expected for trial in self._trials.running_on.values() if trial.expected is not None]
-        self._predicted_front = Steps(self.reference_point, np.concatenate([self._front.points, *running]))
+        self._running_points = np.concatenate([np.empty((0, 2)), *running])
+        self._predicted_front = self._with_what_runs(self._front.points)
         for number in stale:
             self._work_out(number)
         held = self._trials.held
@@ -190,6 +194,15 @@ class ExpectedGrowth:
         if not (self._may_begin or self._trials.any_runs or self._worth_resuming()):
             self._work_out_before_the_end()
         self._work_out_latest()
+
+    def _with_what_runs(self, points: Float64Array) -> Steps:
+        return Steps(self.reference_point, np.concatenate([points, self._running_points]))
+
+    def _front_of_others(self, number: int) -> Steps:
+        """The predicted front without a held trial's own points, which are as uncertain as where it goes from them."""
+        if not self._front.has(number):
+            return self._predicted_front
+        return self._with_what_runs(self._front.points_without(number))
 
     def _oldest(self) -> list[int]:
         """Those whose promises have not been worked out for longest; those of new rungs never were."""
@@ -207,7 +220,7 @@ class ExpectedGrowth:
     def _work_out(self, number: int) -> None:
         trial = self._trials[number]
         self._forecaster.learn(number, trial.curve)
-        trial.promise = self._promise(trial.curve, self._predicted_front, trial.budget)
+        trial.promise = self._promise(trial.curve, self._front_of_others(number), trial.budget)
         self._expect(number)
         trial.share_ahead = self._forecaster.share_ahead(trial.curve)
         trial.worked_out_at = self._num_events
@@ -245,7 +258,7 @@ class ExpectedGrowth:
         gained = front_with_it.area - front.area
         if not curve.budgets_ahead:
             return gained / curve.budgets[-1]
-        return self._promise(curve, front_with_it, 0, gained).per_example
+        return self._promise(curve, front, 0, gained).per_example
 
     # Who may go on.
 
