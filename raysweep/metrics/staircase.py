@@ -4,7 +4,12 @@ import bisect
 import math
 from collections.abc import Iterable
 
+import numpy as np
+from numpy.typing import NDArray
+
+from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.objective import Pair
+from raysweep.metrics.pareto import front_indices
 
 
 class Staircase:
@@ -14,6 +19,7 @@ class Staircase:
         self.reference_point = reference_point
         self.area = 0.0
         self._steps: list[Pair] = []  # by rising P and falling S, both above those of the reference point
+        self._ends: Float64Array | None = None  # (steps, 2), the same as an array, when they are asked for as one
         for point in points:
             self.add(point)
 
@@ -41,8 +47,26 @@ class Staircase:
         if right < len(steps) and steps[right][0] == x:  # a lower step of the same P gives way
             right += 1
         steps[left:right] = [(x, y)]
+        self._ends = None
         self.area += gained
         return gained
+
+    def add_all(self, points: Float64Array) -> None:
+        """Put points (n, 2) in: faster than one by one, since most do not surpass the front."""
+        rising = points[self.is_surpassed_by(points)]
+        for point in rising[front_indices(rising)].tolist():
+            self.add(tuple(point))
+
+    def is_surpassed_by(self, points: Float64Array) -> NDArray[np.bool_]:
+        """Which of the points (n, 2) would add to the area, each by itself: (n,)."""
+        if self._ends is None:
+            self._ends = np.array(self._steps).reshape(-1, 2)
+        above = points - np.array(self.reference_point)
+        x, y = above[:, 0], above[:, 1]
+        first_as_far = np.searchsorted(self._ends[:, 0], x)
+        heights = np.append(self._ends[:, 1], 0.0)
+        found: NDArray[np.bool_] = (x > 0) & (y > np.maximum(heights[first_as_far], 0.0))
+        return found
 
     def _area_above(self, left: int, right: int, corner: Pair) -> float:
         """The area between a new step's ``corner`` and the steps under it, which are those from ``left`` to ``right``."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,17 +24,20 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: Any) -> float:
-        low, high, at = self.low, self.high, value
-        if self.log:
-            low, high, at = math.log(low), math.log(high), math.log(at)
+        low, high = self._ends
+        at = math.log(value) if self.log else value
         return (at - low) / (high - low) if high > low else 0.0
 
     def value(self, position: float) -> float:
         """The number that lies at a position in [0, 1]."""
-        if self.log:
-            low, high = math.log(self.low), math.log(self.high)
-            return math.exp(low + position * (high - low))
-        return self.low + position * (self.high - self.low)
+        low, high = self._ends
+        at = low + position * (high - low)
+        return math.exp(at) if self.log else at
+
+    @cached_property
+    def _ends(self) -> tuple[float, float]:
+        """Where the range begins and ends, as logarithms if it is logarithmic."""
+        return (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
 
 
 class Numbers:

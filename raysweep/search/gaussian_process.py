@@ -25,7 +25,7 @@ itself, more what they do together (Duvenaud, Nickisch and Rasmussen, "Additive 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -58,6 +58,9 @@ MIN_WEIGHT = 0.05  # of the most probable's; kernel parameters that have less ar
 NUM_STEPS = 16
 NUM_ROWS_AT_LENGTH = 32  # with more rows fewer steps are taken: each takes longer, and the best so far are surer
 FIRST_STEP, SMALLEST_STEP, LARGEST_STEP = 0.2, 1e-3, 1.0
+
+
+LARGEST_BLOCK = 24  # rows of a triangular matrix that is inverted at once
 
 
 TINY = 1e-300  # keeps logarithms and divisors from 0
@@ -121,25 +124,56 @@ class KernelParams:
         return KernelParams(self._logs + by)
 
 
-def squared_distances(some: Float64Array, others: Float64Array, categorical: NDArray[np.bool_]) -> Float64Array:
-    """Squared distances (axes, some, others) of codes (some, axes) and (others, axes); 1 between unlike choices."""
-    between: Float64Array = some.T[:, :, None] - others.T[:, None, :]
-    np.multiply(between, between, out=between)
-    between[categorical] = between[categorical] > 0
-    return between
+def kernel(singles: Iterable[Float64Array], shape: tuple[int, ...], params: KernelParams) -> Float64Array:
+    """k(x, x') of what each axis adds, exp(-w d / 2), all of one shape; their arrays are overwritten.
+
+    One axis after the other, since one array at a time stays in the processor's cache, and fresh memory is dear. The product
+    of the axes' kernels is that of the exponentials that are added up, so one exponential serves both.
+    """
+    product, total = np.ones(shape), np.zeros(shape)
+    for single, variance in zip(singles, params.additive_variances, strict=True):
+        product *= single
+        single *= variance
+        total += single
+    total += product
+    return total
 
 
-def kernel(distances: Float64Array, params: KernelParams) -> Float64Array:
-    """k(x, x') of the squared ``distances`` (axes, some, others): (some, others)."""
-    covariance: Float64Array = np.exp(np.tensordot(-0.5 * params.precisions, distances, 1))
-    for precision, variance, distance in zip(params.precisions, params.additive_variances, distances, strict=True):
-        covariance += variance * np.exp(-0.5 * precision * distance)
-    return covariance
+def singles_of(distances: Float64Array, params: KernelParams) -> Iterator[Float64Array]:
+    """exp(-w d / 2) of each axis, for squared distances (axes, n). Each stands until the next is asked for."""
+    single = np.empty(distances.shape[1])
+    for distance, precision in zip(distances, params.precisions, strict=True):
+        np.multiply(distance, -0.5 * precision, out=single)
+        yield np.exp(single, out=single)
+
+
+def singles_between(
+    some: Float64Array, others: Float64Array, categorical: NDArray[np.bool_], params: KernelParams
+) -> Iterator[Float64Array]:
+    """The same for codes (some, axes) and (others, axes): arrays (some, others)."""
+    single = np.empty((len(some), len(others)))
+    for one, other, is_categorical, precision in zip(some.T, others.T, categorical, params.precisions, strict=True):
+        np.subtract(one[:, None], other, out=single)
+        square(single, is_categorical)
+        single *= -0.5 * precision
+        yield np.exp(single, out=single)
+
+
+def square(differences: Float64Array, is_categorical: bool) -> None:
+    """Let the squares take the place of the differences along an axis; 1 between unlike choices."""
+    if is_categorical:
+        np.not_equal(differences, 0, out=differences)
+    else:
+        np.multiply(differences, differences, out=differences)
 
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """What the process is fitted to: trials, and of each of them one or two rungs, each of which is a row."""
+    """What the process is fitted to: trials, and of each of them one or two rungs, each of which is a row.
+
+    A pair is of two trials, or of a trial and itself, regardless of their order: what is the same for both orders is worked
+    out for pairs alone.
+    """
 
     codes: Float64Array  # (trials, axes)
     categorical: NDArray[np.bool_]  # (axes,), whether an axis has choices without an order
@@ -150,8 +184,22 @@ class TrainingSet:
 
     @cached_property
     def distances(self) -> Float64Array:
-        """Squared distances (axes, trials, trials) of the trials from each other."""
-        return squared_distances(self.codes, self.codes, self.categorical)
+        """Squared distances (axes, pairs) of the trials from each other."""
+        first, second = np.triu_indices(len(self.codes))
+        along_axes = np.ascontiguousarray(self.codes.T)
+        differences: Float64Array = along_axes[:, first] - along_axes[:, second]
+        for along_axis, is_categorical in zip(differences, self.categorical, strict=True):
+            square(along_axis, is_categorical)
+        return differences
+
+    @cached_property
+    def pair_index(self) -> NDArray[np.int64]:
+        """(rows, rows), of which pair two rows are."""
+        num_trials = len(self.codes)
+        first, second = np.triu_indices(num_trials)
+        of_trials = np.empty((num_trials, num_trials), dtype=np.int64)
+        of_trials[first, second] = of_trials[second, first] = np.arange(len(first))
+        return of_trials[np.ix_(self.trial_index, self.trial_index)]
 
     @cached_property
     def noise_pattern(self) -> Float64Array:
@@ -159,14 +207,25 @@ class TrainingSet:
         same_trial = np.equal.outer(self.trial_index, self.trial_index)
         return same_trial + np.eye(len(self.trial_index))
 
-    def summed_over_trials(self, of_rows: Float64Array) -> Float64Array:
-        """(trials, trials), of a matrix (rows, rows)."""
-        return np.asarray(self._membership.T @ of_rows @ self._membership, dtype=np.float64)
+    def summed_over_pairs(self, of_rows: Float64Array) -> Float64Array:
+        """(pairs,), of a matrix (rows, rows)."""
+        num_pairs = self.distances.shape[1]
+        return np.asarray(np.bincount(self.pair_index.ravel(), of_rows.ravel(), num_pairs), dtype=np.float64)
 
-    @cached_property
-    def _membership(self) -> Float64Array:
-        """(rows, trials), 1 where a row is of the trial."""
-        return np.equal.outer(self.trial_index, np.arange(len(self.codes))).astype(np.float64)
+
+def inverse_of_lower(matrix: Float64Array) -> Float64Array:
+    """The inverse of a lower triangular matrix, by blocks: in half the time that one of any matrix takes."""
+    size = len(matrix)
+    if size <= LARGEST_BLOCK:
+        return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
+    half = size // 2
+    first = inverse_of_lower(matrix[:half, :half])
+    second = inverse_of_lower(matrix[half:, half:])
+    inverse = np.zeros_like(matrix)
+    inverse[:half, :half] = first
+    inverse[half:, half:] = second
+    inverse[half:, :half] = -second @ (matrix[half:, :half] @ first)
+    return inverse
 
 
 class Queries:
@@ -178,12 +237,22 @@ class Queries:
     """
 
     def __init__(self, training: TrainingSet, pending: Float64Array, candidates: Float64Array) -> None:
-        both = np.concatenate([pending, candidates])
         self.num_pending = len(pending)
         self.num_candidates = len(candidates)
-        # Squared distances are the same under all kernel parameters.
-        self.from_training = squared_distances(training.codes, both, training.categorical)  # (axes, trials, both)
-        self.from_pending = squared_distances(pending, both, training.categorical)  # (axes, pending trials, both)
+        self._codes = np.concatenate([pending, candidates])
+        self._training = training
+
+    def kernel_from_training(self, params: KernelParams) -> Float64Array:
+        """k(x, x') of the training set's trials and all queries: (trials, pending trials + candidates)."""
+        return self._kernel_from(self._training.codes, params)
+
+    def kernel_from_pending(self, params: KernelParams) -> Float64Array:
+        """The same of the pending trials: (pending trials, pending trials + candidates)."""
+        return self._kernel_from(self._codes[: self.num_pending], params)
+
+    def _kernel_from(self, codes: Float64Array, params: KernelParams) -> Float64Array:
+        singles = singles_between(codes, self._codes, self._training.categorical, params)
+        return kernel(singles, (len(codes), len(self._codes)), params)
 
 
 class Posterior:
@@ -196,12 +265,15 @@ class Posterior:
         self._final_growth = params.slope * training.max_doublings  # s r where predictions are for
         self._drift = params.drift * training.doublings  # u r, (rows,)
         self._final_drift = params.drift * training.max_doublings
-        self._trial_covariance = kernel(training.distances, params)
+        num_pairs = training.distances.shape[1]
+        self._kernel = kernel(singles_of(training.distances, params), (num_pairs,), params)  # k, (pairs,)
         self._covariance = self._observed_covariance()
-        self._inverse = np.linalg.inv(self._covariance)  # faster than solving for as many columns as there are queries
+        cholesky: Float64Array = np.asarray(np.linalg.cholesky(self._covariance), dtype=np.float64)
+        inverse_root = inverse_of_lower(cholesky)
+        self._inverse = inverse_root.T @ inverse_root  # faster than solving for as many columns as there are queries
         self._alpha = np.asarray(self._inverse @ training.values, dtype=np.float64)
         data_fit = -0.5 * float(training.values @ self._alpha)
-        complexity = self._half_log_determinant()
+        complexity = float(np.log(np.diag(cholesky)).sum())  # log |K| / 2
         self.log_marginal_likelihood = data_fit - complexity
         self.log_density = self.log_marginal_likelihood + params.log_prior  # of the kernel parameters, given the values
 
@@ -234,22 +306,24 @@ class Posterior:
 
     def _gradient_by_axes(self, outer: Float64Array) -> Float64Array:
         """Of the likelihood, by squared length scales and additive variances (2 * axes,)."""
-        of_rows = outer * self._growth_covariance
-        of_trials = self._training.summed_over_trials(of_rows).ravel()
-        variances = self.params.additive_variances
-        distances = self._training.distances.reshape(len(variances), -1)
-        halves = 0.5 * self.params.precisions[:, None] * distances
-        single = variances[:, None] * np.exp(-halves)  # a exp(-w d / 2), (axes, trials * trials)
-        product = np.exp(-halves.sum(axis=0))
-        by_lengths = (halves * (product + single)) @ of_trials
-        of_single = single @ of_trials
-        by_shares = of_single - variances / ADDITIVE_VARIANCE * of_single.sum()
+        of_pairs = self._training.summed_over_pairs(outer * self._growth_covariance)
+        variances, distances = self.params.additive_variances, self._training.distances
+        product = np.ones_like(of_pairs)
+        of_single, of_single_distance = np.empty_like(variances), np.empty_like(variances)
+        for axis, single in enumerate(singles_of(distances, self.params)):
+            product *= single
+            single *= of_pairs
+            of_single[axis] = single.sum()
+            of_single_distance[axis] = single @ distances[axis]
+        of_product_distance = distances @ (product * of_pairs)
+        by_lengths = 0.5 * self.params.precisions * (of_product_distance + variances * of_single_distance)
+        of_shares = variances * of_single
+        by_shares = of_shares - variances / ADDITIVE_VARIANCE * of_shares.sum()
         return np.concatenate([by_lengths, by_shares])
 
     def _gradient_by_others(self, outer: Float64Array) -> Float64Array:
         """Of the likelihood, by the deviation of the noise, the slope and the drift (3,)."""
-        rows = self._training.trial_index
-        weighted = outer * self._trial_covariance[np.ix_(rows, rows)]
+        weighted = outer * self._kernel_of_rows
         by_noise = self.params.noise_variance * (outer * self._training.noise_pattern).sum()
         of_shared = weighted @ (1 + self._growth)
         of_own = outer @ self._growth
@@ -258,19 +332,22 @@ class Posterior:
         return np.array([by_noise, by_slope, by_drift])
 
     @cached_property
+    def _kernel_of_rows(self) -> Float64Array:
+        """k (rows, rows), of the trials that they belong to."""
+        return self._kernel[self._training.pair_index]
+
+    @cached_property
     def _growth_covariance(self) -> Float64Array:
         """What k is multiplied by (rows, rows), as budgets grow."""
-        factor = 1 + self._growth
-        covariance: Float64Array = np.outer(factor, factor) + np.outer(self._drift, self._drift)
+        factors = np.stack([1 + self._growth, self._drift])
+        covariance: Float64Array = factors.T @ factors
         return covariance
 
     def _observed_covariance(self) -> Float64Array:
         """K (rows, rows)."""
-        rows = self._training.trial_index
-        covariance: Float64Array = self._trial_covariance[np.ix_(rows, rows)]
-        covariance *= self._growth_covariance
+        covariance: Float64Array = self._kernel_of_rows * self._growth_covariance
         trace = float(np.trace(covariance))
-        jitter = 1e-6 * trace / len(rows)
+        jitter = 1e-6 * trace / len(covariance)
         covariance += np.outer(self._growth, self._growth)
         covariance += self._noise_covariance(jitter)
         return covariance
@@ -281,15 +358,10 @@ class Posterior:
         noise[np.diag_indices_from(noise)] += jitter
         return noise
 
-    def _half_log_determinant(self) -> float:
-        """log |K| / 2."""
-        cholesky = np.linalg.cholesky(self._covariance)
-        return float(np.log(np.diag(cholesky)).sum())
-
     def _cross_covariance(self, queries: Queries) -> Float64Array:
         """K_* (rows, pending trials + candidates)."""
         growth = self._growth[:, None]
-        trial_covariance = kernel(queries.from_training, self.params)
+        trial_covariance = queries.kernel_from_training(self.params)
         covariance: Float64Array = trial_covariance[self._training.trial_index]
         covariance *= (1 + growth) * (1 + self._final_growth) + self._drift[:, None] * self._final_drift
         covariance += growth * self._final_growth
@@ -306,7 +378,7 @@ class Posterior:
 
     def _pending_prior_covariance(self, queries: Queries) -> Float64Array:
         """Of g at the largest budget, (pending trials, pending trials + candidates)."""
-        return kernel(queries.from_pending, self.params) * self._final_factor + self._final_growth**2
+        return queries.kernel_from_pending(self.params) * self._final_factor + self._final_growth**2
 
     def _explained_by_pending(self, covariance: Float64Array) -> Float64Array:
         """What of the variance (candidates,) would go if the pending trials were observed, with their noise.
@@ -316,8 +388,9 @@ class Posterior:
         num_pending = len(covariance)
         noise = self.params.noise_variance * np.eye(num_pending)
         observed = covariance[:, :num_pending] + noise
-        cross = covariance[:, num_pending:]
-        explained: Float64Array = (cross * np.linalg.solve(observed, cross)).sum(axis=0)
+        cholesky: Float64Array = np.asarray(np.linalg.cholesky(observed), dtype=np.float64)
+        root = inverse_of_lower(cholesky)
+        explained: Float64Array = ((root @ covariance[:, num_pending:]) ** 2).sum(axis=0)
         return explained
 
 

@@ -1,6 +1,6 @@
 """What the trials of one of Optuna's studies have shown, as the sampler ``mfgp`` learns from it."""
 
-import heapq
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -72,6 +72,7 @@ class History:
         self._codes: dict[int, tuple[int, Code]] = {}  # of how many parameters, and the code
         self._left_out: set[int] = set()  # trials that were not asked for all there is
         self.shown: dict[int, Shown] = {}  # trials that have shown what they are worth, or failed
+        self.num_with_values = 0  # of these, those that have not failed
         self.pending: dict[int, Code] = {}  # trials that run and have shown nothing yet
         self.running: set[Code] = set()  # what trials that run have
         self.tried: set[Code] = set()  # what a finished trial ever had
@@ -99,6 +100,7 @@ class History:
                     self.shown[number] = shown
                 else:
                     self.pending[number] = shown.code
+        self.num_with_values = sum(not shown.has_failed for shown in self.shown.values())
 
     def _finish(self, trial: FrozenTrial, sign: int) -> None:
         """Learn what a trial has come to, for good. One that was not asked for all there is says nothing of the rest."""
@@ -113,14 +115,15 @@ class History:
     def _shown(self, trial: FrozenTrial, sign: int) -> Shown:
         """What a trial has come to. One whose latest value is no finite number has failed, as NaN has for Optuna."""
         code = self._code(trial)
-        values = {step: sign * value for step, value in trial.intermediate_values.items()}
-        by_step = {step: value for step, value in values.items() if math.isfinite(value)}
-        final = None
-        if trial.state == TrialState.COMPLETE:
-            final = sign * trial.values[0]
-        shown = Shown(trial.params, code, values, final)
-        has_failed = not math.isfinite(shown.latest)
-        return Shown(trial.params, code, {}) if has_failed else Shown(trial.params, code, by_step, final)
+        by_step = {step: sign * value for step, value in trial.intermediate_values.items()}
+        final = sign * trial.values[0] if trial.state == TrialState.COMPLETE else None
+        shown = Shown(trial.params, code, by_step, final)
+        if not math.isfinite(shown.latest):
+            return Shown(trial.params, code, {})
+        if all(map(math.isfinite, by_step.values())):
+            return shown
+        finite = {step: value for step, value in by_step.items() if math.isfinite(value)}
+        return Shown(trial.params, code, finite, final)
 
     def _code(self, trial: FrozenTrial) -> Code:
         """The trial's code, made once for as many parameters as it has by now."""
@@ -135,18 +138,16 @@ class History:
         """Of all trials that have begun."""
         return [*(shown.code for shown in self.shown.values()), *self.pending.values()]
 
-    @property
-    def num_with_values(self) -> int:
-        return sum(not shown.has_failed for shown in self.shown.values())
-
     def best(self, count: int) -> list[int]:
         """The numbers of the trials that are worth most, the best first."""
-        worth = {number: shown.latest for number, shown in self.shown.items()}
-        return heapq.nlargest(count, worth, key=worth.__getitem__)
+        numbers = list(self.shown)
+        worth = np.array([shown.latest for shown in self.shown.values()])
+        order = np.argsort(-worth, kind="stable")  # of equal ones the first
+        return [numbers[place] for place in order[:count]]
 
     def training_set(self, random: np.random.Generator) -> TrainingSet:
         """What the model learns from: of each chosen trial the first step and the latest."""
-        steps = {step for shown in self.shown.values() for step in shown.ends} or {0}
+        steps = set(itertools.chain.from_iterable(shown.ends for shown in self.shown.values())) or {0}
         offset = max(0, 1 - min(steps))  # steps that are counted from 0 are doubled from 1
         smallest, largest = min(steps) + offset, max(steps) + offset
         numbers = sorted(self._to_learn_from(random))
@@ -171,7 +172,7 @@ class History:
 
     def _to_learn_from(self, random: np.random.Generator) -> set[int]:
         """Trials that have shown something, so many that their values are about NUM_VALUES at most."""
-        num_values = sum(max(len(shown.ends), 1) for shown in self.shown.values())
+        num_values = sum(len(shown.ends) or 1 for shown in self.shown.values())
         count = NUM_VALUES * len(self.shown) // num_values
         chosen = set(self.best(int(count * BEST_SHARE)))
         others = [number for number in self.shown if number not in chosen]

@@ -281,11 +281,14 @@ class Forecaster:
         if curve.num_alike < 3:
             return
         budgets = np.array(curve.budgets[-3:], dtype=np.float64)
-        residuals = np.array(curve.points[-3:]) - self._at(curve, budgets).expected
-        share = (budgets[1] - budgets[0]) / (budgets[2] - budgets[0])
-        off = residuals[1] - (1 - share) * residuals[0] - share * residuals[2]
-        unit = 1 + (1 - share) ** 2 + share**2
-        self._noise.learn((off**2).mean(axis=0) / unit)
+        points = np.array(curve.points[-3:])
+        before, between, after = points - self._at(curve, budgets).expected
+        begin, middle, end = budgets.tolist()
+        share = (middle - begin) / (end - begin)  # of the way
+        off_line = between - (1 - share) * before - share * after
+        mean_square = (off_line**2).mean(axis=0)
+        of_unit_noise = 1 + (1 - share) ** 2 + share**2
+        self._noise.learn(mean_square / of_unit_noise)
 
     @property
     def _shape_frequencies(self) -> Float64Array:
@@ -299,24 +302,20 @@ class Forecaster:
         sums, noise = curve.sums, self._noise.variance
         assert sums is not None
         amplitudes = self._amplitudes_of(len(curve.points[-1]))
-        mean, spread = amplitudes.mean, widening * amplitudes.variance
+        spread = widening * amplitudes.variance
         offset_sd = UNKNOWN_ORIGIN_SD if self._origin is None else OFFSET_SD
-        offset_precision = 1 / offset_sd**2
-        column = (slice(None), None, None)
         # The posterior precision [[a, b], [b, c]] of offset and amplitude, and precision times mean (u, v).
-        a = sums.count / noise + offset_precision
-        b = sums.shape[column] / noise
-        c = sums.shape_squared[column] / noise + 1 / spread
+        a = sums.count / noise + 1 / offset_sd**2
+        b = sums.shape[:, None, None] / noise
+        c = sums.shape_squared[:, None, None] / noise + 1 / spread
         u = sums.score / noise
-        v = sums.shape_times_score / noise + mean / spread
+        v = sums.shape_times_score / noise + amplitudes.mean / spread
         determinant = a * c - b * b
         offset = (c * u - b * v) / determinant
         amplitude = (a * v - b * u) / determinant
         log_evidence = 0.5 * (u * offset + v * amplitude - np.log(determinant))
-        log_likelihood = log_evidence.mean(axis=1).sum(
-            axis=1
-        )  # points of a rung share their noise, so they count as one
-        logits = log_likelihood + np.log(self._shape_frequencies)
+        of_points = log_evidence.mean(axis=1)  # points of a rung share their noise, so they count as one
+        logits = of_points.sum(axis=1) + np.log(self._shape_frequencies)
         weights = np.exp(logits - logits.max())
         return Fit(weights / weights.sum(), offset, amplitude, c / determinant, a / determinant, -b / determinant)
 

@@ -5,7 +5,9 @@ uncertainty from its own rungs and those of others (:mod:`raysweep.search.stoppi
 hypervolume that it is expected to add to the front for each example of further training, over all the ways in which it may
 go on (:mod:`raysweep.search.stopping.promise`). What a new trial would add is measured on the latest ones, each taken as if
 it were not there yet. Whichever promises more comes next. The front is that of points less their noise, so that no
-trial has to beat another's luck.
+trial has to beat another's luck; and a trial is measured against the front of the others, since its own points are as
+uncertain as where it goes from them: beside them, one that leads the front would seem to add nothing wherever it may lie
+lower than they say, and would be held near its end.
 
 While there are new trials to begin, a trial goes on only if it is likely to add to the front, or as likely as not where it
 is on the front of all trials when they had seen as many examples: what counts is what it adds, however little area it has
@@ -19,7 +21,7 @@ compared unequal, and an end of the front counts as much as its middle.
 import heapq
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,6 +32,7 @@ from raysweep.search.stopping.base import Standing
 from raysweep.search.stopping.curve_mixture import Forecaster, LearningCurve, horizons
 from raysweep.search.stopping.joint_front import JointFront
 from raysweep.search.stopping.promise import MIN_RELATIVE_GAIN, NOTHING, Promise, Steps, promise_of
+from raysweep.search.stopping.trials import Trial, Trials
 
 # Held trials of the greatest promise that are worked out anew at each event; beside half as many of the oldest promise.
 NUM_REFRESHED = 4
@@ -66,29 +69,13 @@ NUM_HORIZONS = 4  # budgets ahead at which a trial's points are predicted
 
 
 @dataclass
-class _Trial:
+class _Trial(Trial[LearningCurve]):
     curve: LearningCurve = field(default_factory=LearningCurve)
     promise: Promise = NOTHING  # as last worked out
     worked_out_at: int = -1  # the event at which it was
     promise_when_new: float = math.inf  # what it would have promised for each example when it began, as last worked out
     share_ahead: float = 1.0  # of its way, as last worked out
-    running: bool = True
-    ended: bool = False
     expected: Float64Array | None = None  # (i, d), the points of its next rung, while it runs on
-
-    @property
-    def budget(self) -> int:
-        """Examples seen."""
-        return self.curve.budgets[-1]
-
-    @property
-    def is_held(self) -> bool:
-        return bool(self.curve.budgets_ahead) and not (self.running or self.ended)
-
-    @property
-    def runs_on(self) -> bool:
-        """Whether it runs, has had a rung, and will have another."""
-        return self.running and bool(self.curve.points) and bool(self.curve.budgets_ahead)
 
 
 class ExpectedGrowth:
@@ -102,14 +89,13 @@ class ExpectedGrowth:
         self._narrow, self._wide = reference_point, wider or reference_point
         self._is_feasible = False
         self._forecaster = Forecaster(origin)
-        self._trials: dict[int, _Trial] = {}
-        self._held: dict[int, _Trial] = {}
-        self._running_on: dict[int, _Trial] = {}  # to a further rung
-        self._begun: list[int] = []  # trials that have had a rung, in the order of their first
+        self._trials = Trials(_Trial)
+        self._likely: dict[int, _Trial] = {}  # held trials that are likely to add to the front, as last worked out
         self._front = JointFront()  # of all trials' points less their noise
         self._at_budget: dict[int, JointFront] = {}  # of what trials had shown when they had seen so many examples
         self._expected_front = JointFront()  # with those that they are expected to have if they all go on
-        self._predicted_front = Steps(self.reference_point, np.empty((0, 2)))  # with what runs
+        self._running_points = np.empty((0, 2))  # those that what runs is expected to have at its next rung
+        self._predicted_front = Steps(self.reference_point, self._running_points)  # of all trials, with what runs
         self._may_begin = True  # as of the last rung
         self._num_events = 0
         self._num_rungs_waited_for = 0  # while new trials could begin
@@ -122,12 +108,12 @@ class ExpectedGrowth:
 
     def promises(self) -> dict[int, float]:
         """What held trials promise for each example, as last worked out."""
-        return {number: trial.promise.per_example for number, trial in self._held.items()}
+        return {number: trial.promise.per_example for number, trial in self._trials.held.items()}
 
     def expected_gains(self) -> dict[int, float]:
         """What held trials are expected to add in all, as a share of the front's area, as last worked out."""
         area = self._predicted_front.area
-        return {number: trial.promise.total / area if area else 0.0 for number, trial in self._held.items()}
+        return {number: trial.promise.total / area if area else 0.0 for number, trial in self._trials.held.items()}
 
     def on_rung(
         self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
@@ -143,46 +129,41 @@ class ExpectedGrowth:
 
     def next_to_resume(self, may_begin: bool) -> int | None:
         if not may_begin:
-            return _most_promising(self._worth_resuming())
-        if len(self._begun) < NUM_BEGUN_FIRST:
+            return _most_promising(dict(self._worth_resuming()))
+        if len(self._trials.begun) < NUM_BEGUN_FIRST:
             return None
         if self._rescue_is_due and (rescued := self._first_to_rescue()) is not None:
             return rescued
-        best = _most_promising(self._likely())
+        best = _most_promising(self._likely)
         if best is None or self._promise_of_a_new_trial() > self._trials[best].promise.per_example:
             return None
         return best
 
     def set_running(self, trial: int, running: bool) -> None:
-        known = self._trials.setdefault(trial, _Trial())
+        known = self._trials.known(trial)
         if known.running == running:
             return
         if running and self._may_begin and known.is_held and not self._is_likely(trial, known):
             self._num_rescued += 1
-        known.running = running
-        self._sort_in(trial)
+        self._trials.set_running(trial, running)
         if known.runs_on:
             known.expected = self._forecaster.predict(known.curve, known.curve.budgets_ahead[:1]).expected[0]
         self._update([])
 
     def end(self, trial: int) -> None:
-        known = self._trials.setdefault(trial, _Trial())
-        known.ended, known.running = True, False
-        self._sort_in(trial)
-        if known.curve.points:
+        self._trials.end(trial)
+        if self._trials[trial].curve.points:
             self._expect(trial)
         self._update([])
 
     def _take(self, number: int, examples_seen: int, standing: Standing, ahead: Sequence[int]) -> None:
         """Put down what a trial has shown at a rung; it is held for now."""
-        trial = self._trials.setdefault(number, _Trial())
-        if not trial.curve.points:
-            self._begun.append(number)
+        trial = self._trials.known(number)
         curve = trial.curve
         curve.budgets_ahead = tuple(ahead)
         points = np.asarray(standing.points, dtype=np.float64)
         self._forecaster.add_rung(number, curve, examples_seen, points)
-        trial.running = False
+        self._trials.hold(number)
         self._is_feasible = self._is_feasible or _lies_above(points, self._narrow)
         shown = self._forecaster.shown(curve)
         self._front.put(number, shown)
@@ -190,52 +171,56 @@ class ExpectedGrowth:
         self._expect(number)
         trial.promise_when_new = math.inf
         trial.worked_out_at = -1
-        self._sort_in(number)
-
-    def _sort_in(self, number: int) -> None:
-        """Put a trial where it belongs by now: among those that are held, those that run on, or neither."""
-        trial = self._trials[number]
-        for trials, belongs in ((self._held, trial.is_held), (self._running_on, trial.runs_on)):
-            if belongs:
-                trials[number] = trial
-            else:
-                trials.pop(number, None)
 
     # What trials promise.
 
     def _update(self, stale: Iterable[int]) -> None:
         """Something has happened. The greatest promises are worked out anew until the greatest is up to date."""
         self._num_events += 1
-        running = [trial.expected for trial in self._running_on.values() if trial.expected is not None]
-        self._predicted_front = Steps(self.reference_point, np.concatenate([self._front.points, *running]))
+        running = [trial.expected for trial in self._trials.running_on.values() if trial.expected is not None]
+        self._running_points = np.concatenate([np.empty((0, 2)), *running])
+        self._predicted_front = self._with_what_runs(self._front.points)
         for number in stale:
             self._work_out(number)
+        held = self._trials.held
+        self._likely = {number: trial for number, trial in held.items() if self._is_likely(number, trial)}
         for _ in range(NUM_REFRESHED):
-            best = _most_promising(self._likely() if self._may_begin else self._held.items())
+            best = _most_promising(self._likely if self._may_begin else held)
             if best is None or self._trials[best].worked_out_at == self._num_events:
                 break
             self._work_out(best)
-        if not (self._may_begin or self._any_runs or self._worth_resuming()):
+            if not self._is_likely(best, held[best]):
+                self._likely.pop(best, None)
+        if not (self._may_begin or self._trials.any_runs or self._worth_resuming()):
             self._work_out_before_the_end()
         self._work_out_latest()
+
+    def _with_what_runs(self, points: Float64Array) -> Steps:
+        return Steps(self.reference_point, np.concatenate([points, self._running_points]))
+
+    def _front_of_others(self, number: int) -> Steps:
+        """The predicted front without a held trial's own points, which are as uncertain as where it goes from them."""
+        if not self._front.has(number):
+            return self._predicted_front
+        return self._with_what_runs(self._front.points_without(number))
 
     def _oldest(self) -> list[int]:
         """Those whose promises have not been worked out for longest; those of new rungs never were."""
         by_age = heapq.nsmallest(
-            NUM_REFRESHED // 2, self._held.items(), key=lambda item: (item[1].worked_out_at, item[0])
+            NUM_REFRESHED // 2, self._trials.held.items(), key=lambda item: (item[1].worked_out_at, item[0])
         )
         return [number for number, _ in by_age]
 
     def _work_out_before_the_end(self) -> None:
         """Before the search ends, all are asked who were not since as many events as there are held trials."""
-        for number, trial in self._held.items():
-            if trial.worked_out_at < self._num_events - len(self._held):
+        for number, trial in self._trials.held.items():
+            if trial.worked_out_at < self._num_events - len(self._trials.held):
                 self._work_out(number)
 
     def _work_out(self, number: int) -> None:
         trial = self._trials[number]
         self._forecaster.learn(number, trial.curve)
-        trial.promise = self._promise(trial.curve, self._predicted_front, trial.budget)
+        trial.promise = self._promise(trial.curve, self._front_of_others(number), trial.budget)
         self._expect(number)
         trial.share_ahead = self._forecaster.share_ahead(trial.curve)
         trial.worked_out_at = self._num_events
@@ -255,17 +240,13 @@ class ExpectedGrowth:
         prediction = self._forecaster.predict(curve, budgets)
         return promise_of(front, prediction, np.array(budgets, dtype=np.float64), begin, gained)
 
-    @property
-    def _any_runs(self) -> bool:
-        return any(trial.running for trial in self._trials.values())
-
     def _promise_of_a_new_trial(self) -> float:
         """What the latest trials would have promised when they began, had all others been there."""
-        latest = [self._trials[number].promise_when_new for number in self._begun[-NUM_LATEST:]]
+        latest = [self._trials[number].promise_when_new for number in self._trials.begun[-NUM_LATEST:]]
         return float(np.mean(latest)) if latest else math.inf
 
     def _work_out_latest(self) -> None:
-        for number in self._begun[-NUM_LATEST:]:
+        for number in self._trials.begun[-NUM_LATEST:]:
             trial = self._trials[number]
             if math.isinf(trial.promise_when_new):
                 trial.promise_when_new = self._worked_out_when_new(number)
@@ -277,7 +258,7 @@ class ExpectedGrowth:
         gained = front_with_it.area - front.area
         if not curve.budgets_ahead:
             return gained / curve.budgets[-1]
-        return self._promise(curve, front_with_it, 0, gained).per_example
+        return self._promise(curve, front, 0, gained).per_example
 
     # Who may go on.
 
@@ -289,22 +270,21 @@ class ExpectedGrowth:
         return trial.promise.total > MIN_EXPECTED_GAIN * self._predicted_front.area
 
     def _worth_resuming(self) -> list[tuple[int, _Trial]]:
-        return [(number, trial) for number, trial in self._held.items() if self._is_worth_resuming(trial)]
-
-    def _likely(self) -> list[tuple[int, _Trial]]:
-        """Held trials that are likely to add to the front, or on the front of all that reached their budget."""
-        return [(number, trial) for number, trial in self._held.items() if self._is_likely(number, trial)]
+        return [(number, trial) for number, trial in self._trials.held.items() if self._is_worth_resuming(trial)]
 
     def _is_likely(self, number: int, trial: _Trial) -> bool:
-        stands_out = self._at_budget[trial.budget].has(number)
-        return trial.promise.probability >= (MIN_PROBABILITY_IN_FRONT if stands_out else MIN_PROBABILITY)
+        """Whether a held trial is likely to add to the front, or on the front of all that reached its budget."""
+        probability = trial.promise.probability
+        if probability < MIN_PROBABILITY_IN_FRONT:
+            return False
+        return probability >= MIN_PROBABILITY or self._at_budget[trial.budget].has(number)
 
     def _first_to_rescue(self) -> int | None:
         """Of the earliest trials that little is known of: the one that went farthest, for it to be settled."""
-        unsettled = (item for item in sorted(self._held.items(), key=lambda item: item[0]) if self._is_unsettled(*item))
+        held = self._trials.held
+        unsettled = (number for number in sorted(held) if self._is_unsettled(number, held[number]))
         earliest = itertools.islice(unsettled, NUM_TO_RESCUE)
-        first = min(earliest, key=_rank_for_rescue, default=None)
-        return None if first is None else first[0]
+        return min(earliest, key=lambda number: _rank_for_rescue(number, held[number]), default=None)
 
     def _is_unsettled(self, number: int, trial: _Trial) -> bool:
         """Whether a trial is not likely to add to the front, but might, and is too young to be given up."""
@@ -314,8 +294,7 @@ class ExpectedGrowth:
         return is_young and might and not self._is_likely(number, trial) and trial.share_ahead >= MIN_SHARE_AHEAD
 
 
-def _rank_for_rescue(item: tuple[int, _Trial]) -> tuple[int, float, int]:
-    number, trial = item
+def _rank_for_rescue(number: int, trial: _Trial) -> tuple[int, float, int]:
     return -len(trial.curve.points), -trial.share_ahead, number
 
 
@@ -325,8 +304,8 @@ def _rank(item: tuple[int, _Trial]) -> tuple[float, int]:
     return -trial.promise.per_example, number
 
 
-def _most_promising(candidates: Iterable[tuple[int, _Trial]]) -> int | None:
-    best = min(candidates, key=_rank, default=None)
+def _most_promising(candidates: Mapping[int, _Trial]) -> int | None:
+    best = min(candidates.items(), key=_rank, default=None)
     return None if best is None else best[0]
 
 

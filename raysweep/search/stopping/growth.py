@@ -14,10 +14,10 @@ expected to add to the front, for each example of its further training.
 """
 
 import bisect
-import heapq
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from raysweep.metrics.objective import Pair
 from raysweep.metrics.staircase import Staircase
 from raysweep.search.stopping.base import Standing
 from raysweep.search.stopping.learning_curve import Forecaster, LearningCurve
+from raysweep.search.stopping.trials import Trial, Trials
 
 NUM_CANDIDATES = (
     24  # held trials, the most promising, whose promises are kept up to date, beside all that have none yet
@@ -47,21 +48,26 @@ NUM_BEGUN_FIRST = 3  # trials begun before any goes on
 NUM_LARGEST = 32  # trials, those of the largest fronts of their own, that stand for all that a new one has to surpass
 
 
+class _Peers(NamedTuple):
+    """Trials that are held after as many examples, of which equally many may go on."""
+
+    budget: int
+    is_first_rung: bool
+    next_budget: int
+
+    def num_good(self, num_reached: int) -> int:
+        """How many of those that reached the budget may go on from it while there are others to begin."""
+        if self.is_first_rung:
+            return num_reached // PROMOTED_ONE_IN
+        return num_reached * self.budget // self.next_budget
+
+
 @dataclass
-class _Trial:
+class _Trial(Trial[LearningCurve]):
     curve: LearningCurve = field(default_factory=LearningCurve)
     promise: float = math.inf  # as last worked out; infinite from a rung until it is
-    running: bool = True
-    ended: bool = False
-
-    @property
-    def is_held(self) -> bool:
-        return bool(self.curve.budgets_ahead) and not (self.running or self.ended)
-
-    @property
-    def runs_on(self) -> bool:
-        """Whether it runs, has had a rung, and will have another."""
-        return self.running and bool(self.curve.points) and bool(self.curve.budgets_ahead)
+    peers: _Peers = field(init=False)  # while it is held
+    rank: tuple[float, int] = field(init=False)  # among them: minus its area, and its number
 
 
 class Growth:
@@ -83,8 +89,11 @@ class Growth:
         self._fronts = [Staircase(each) for each in reference_points]
         self.num_candidates = num_candidates
         self._forecaster = Forecaster(origin)
-        self._trials: dict[int, _Trial] = {}
+        self._trials = Trials(_Trial)
         self._areas: dict[int, list[tuple[float, int]]] = {}  # by budget: minus the area of each trial there, rising
+        self._worst_good: dict[_Peers, tuple[float, int]] = {}  # the rank of the worst good trial
+        self._by_area: list[tuple[float, int]] = []  # minus each trial's area, and its place among those begun; rising
+        self._places: dict[int, int] = {}  # of trials among those begun
         # Whether a new trial may begin, as of the last rung; and promises as things stand, by whether one may begin.
         self._may_begin = True
         self._promises: dict[bool, dict[int, float]] = {}
@@ -135,14 +144,12 @@ class Growth:
         return max(candidates, key=lambda trial: (promises[trial], self._area_of(trial), -trial), default=None)
 
     def set_running(self, trial: int, running: bool) -> None:
-        known = self._trials.setdefault(trial, _Trial())
-        if known.running != running:
-            known.running = running
+        if self._trials.known(trial).running != running:
+            self._trials.set_running(trial, running)
             self._update_promises()
 
     def end(self, trial: int) -> None:
-        known = self._trials.setdefault(trial, _Trial())
-        known.ended, known.running = True, False
+        self._trials.end(trial)
         self._promises = {}
 
     @property
@@ -151,19 +158,32 @@ class Growth:
 
     def _take(self, number: int, examples_seen: int, standing: Standing, ahead: Sequence[int]) -> None:
         """Put down what a trial has shown at a rung; it is held for now."""
-        trial = self._trials.setdefault(number, _Trial())
+        trial = self._trials.known(number)
         points = np.asarray(standing.points, dtype=np.float64)
         curve = trial.curve
-        self._forecaster.add_rung(curve, examples_seen, points)
         curve.budgets_ahead = tuple(ahead)
+        area_before = curve.area
+        self._forecaster.add_rung(curve, examples_seen, points)
         curve.front = standing.front
         curve.area = standing.area
         trial.promise = math.inf
-        trial.running = False
-        areas = self._areas.setdefault(examples_seen, [])
-        bisect.insort(areas, (-curve.area, number))
+        self._trials.hold(number)
+        trial.rank = (-curve.area, number)
+        bisect.insort(self._areas.setdefault(examples_seen, []), trial.rank)
+        if ahead:
+            trial.peers = _Peers(examples_seen, len(curve.points) == 1, ahead[0])
+            self._worst_good[trial.peers] = trial.rank
+        self._worst_good = {peers: self._worst_of_good(peers) for peers in self._worst_good}
+        self._rank(number, area_before)
         for front in self._fronts:
-            _add(front, points)
+            front.add_all(points)
+
+    def _rank(self, number: int, area_before: float) -> None:
+        """Put a trial where it belongs by now among all by their area."""
+        if number in self._places:
+            self._by_area.remove((-area_before, self._places[number]))
+        place = self._places.setdefault(number, len(self._places))
+        bisect.insort(self._by_area, (-self._area_of(number), place))
 
     def _update_promises(self) -> None:
         """Something has happened, so promises have changed. Only here they are kept: asking changes nothing."""
@@ -178,7 +198,7 @@ class Growth:
         num_unknown = sum(map(math.isinf, last_promises))
         num_enough = self.num_candidates + num_unknown
         # Where nobody runs or may begin, all are asked until one is worth it, before the search ends.
-        all_are_asked = not may_begin and not self._any_runs
+        all_are_asked = not may_begin and not self._trials.any_runs
         promises: dict[int, float] = {}
         for number in held:
             are_enough = len(promises) >= num_enough
@@ -190,23 +210,21 @@ class Growth:
                 all_are_asked = False
         return promises
 
-    @property
-    def _any_runs(self) -> bool:
-        return any(trial.running for trial in self._trials.values())
-
     def _predicted_front(self) -> Staircase:
         """The front as it will be if all that runs keeps its promise."""
         front = self._front.copy()
-        for trial in self._trials.values():
-            if trial.runs_on:
-                next_points = self._forecaster.points_ahead(trial.curve)[0]
-                _add(front, next_points)
+        running = self._trials.running_on.values()
+        next_points = [self._forecaster.next_points(trial.curve) for trial in running]
+        front.add_all(np.concatenate([np.empty((0, 2)), *next_points]))
         return front
 
     def _held(self, may_begin: bool) -> list[int]:
         """Trials that could go on; with ``may_begin`` the good ones."""
-        held = [number for number, trial in self._trials.items() if trial.is_held]
-        return [number for number in held if self._is_good(number)] if may_begin else held
+        held = self._trials.held
+        if not may_begin:
+            return list(held)
+        worst_good = self._worst_good
+        return [number for number, trial in held.items() if trial.rank <= worst_good[trial.peers]]
 
     def _held_by_promise(self, may_begin: bool) -> list[int]:
         """Those trials, the one that last promised most first."""
@@ -214,7 +232,7 @@ class Growth:
 
     def _first_to_go_on(self, may_begin: bool) -> int | None:
         """While nobody has gone on, somebody must, for there to be something to predict from: the best."""
-        if may_begin and any(trial.runs_on for trial in self._trials.values()):
+        if may_begin and self._trials.running_on:
             return None
         return max(self._held(may_begin), key=lambda trial: (self._area_of(trial), -trial), default=None)
 
@@ -227,13 +245,14 @@ class Growth:
         examples_ahead = curve.budgets_ahead[-1] - curve.budgets[-1]
         return promise * examples_ahead > MIN_RELATIVE_GAIN * self._front.area
 
-    def _is_good(self, trial: int) -> bool:
+    def _is_good(self, number: int) -> bool:
         """Whether the trial is among the best that reached its budget."""
-        curve = self._trials[trial].curve
-        areas = self._areas[curve.budgets[-1]]  # of all that reached it, the best first
-        num_good = _num_good(curve, len(areas))
-        worst_good = areas[max(1, num_good) - 1]
-        return (-curve.area, trial) <= worst_good
+        trial = self._trials[number]
+        return trial.rank <= self._worst_good[trial.peers]
+
+    def _worst_of_good(self, peers: _Peers) -> tuple[float, int]:
+        areas = self._areas[peers.budget]  # of all that reached it, the best first
+        return areas[max(1, peers.num_good(len(areas))) - 1]
 
     def _promise(self, trial: int, front: Staircase) -> float:
         """What a held trial is expected to add to the front from its last rung on, for each example."""
@@ -248,10 +267,10 @@ class Growth:
 
     def _mean_promise_of_latest(self) -> float:
         """What the latest trials would have promised when they began, had all others been there."""
-        begun = [number for number, trial in self._trials.items() if trial.curve.points]
+        begun = self._trials.begun
         if not begun:
             return math.inf
-        largest = heapq.nlargest(NUM_LARGEST, begun, key=self._area_of)
+        largest = [begun[place] for _, place in self._by_area[:NUM_LARGEST]]
         front_of_largest = self._joint_front(largest)
         promises = []
         for number in begun[-NUM_LATEST:]:
@@ -271,28 +290,24 @@ class Growth:
         yield from zip(curve.budgets_ahead, self._forecaster.points_ahead(curve), strict=True)
 
     def _joint_front(self, trials: Iterable[int]) -> Staircase:
-        points = (pair for trial in trials for pair in self._trials[trial].curve.front)
-        return Staircase(self.reference_point, points)
-
-
-def _num_good(curve: LearningCurve, num_reached: int) -> int:
-    """How many of the trials that reached a curve's budget may go on from it while there are others to begin."""
-    budget = curve.budgets[-1]
-    is_first_rung = len(curve.budgets) == 1
-    return num_reached // PROMOTED_ONE_IN if is_first_rung else num_reached * budget // curve.budgets_ahead[0]
+        front = Staircase(self.reference_point)
+        points = [pair for trial in trials for pair in self._trials[trial].curve.front]
+        front.add_all(np.array(points).reshape(-1, 2))
+        return front
 
 
 def _largest_gain(front: Staircase, rungs: Iterable[tuple[int, Float64Array]], begin: int) -> float:
     """The most area for each example after ``begin`` that the points of rungs, by examples seen, add to a front."""
+    all_rungs = list(rungs)
+    rises = front.is_surpassed_by(np.concatenate([points for _, points in all_rungs]))
+    if not rises.any():
+        return 0.0
     front = front.copy()
     added = largest = 0.0
-    for examples_seen, points in rungs:
-        for pair in points.tolist():
+    last = 0
+    for examples_seen, points in all_rungs:
+        first, last = last, last + len(points)
+        for pair in points[rises[first:last]].tolist():
             added += front.add(tuple(pair))
         largest = max(largest, added / (examples_seen - begin))
     return largest
-
-
-def _add(front: Staircase, points: Float64Array) -> None:
-    for pair in points.tolist():
-        front.add(tuple(pair))

@@ -6,43 +6,81 @@ from numpy.typing import NDArray
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.pareto import front_indices
 
+Places = NDArray[np.int64]
+
 
 class JointFront:
-    """The non-dominated among the points (P, S) of trials: ``points`` (n, 2), each of the trial in ``owners`` (n,)."""
+    """The non-dominated among the points (P, S) of trials.
+
+    It is worked out when it is asked for. Points that leave it may uncover others, so the points of all trials are kept, but
+    only those under a point that left are looked at, and only those are sorted that the rest of the front leaves uncovered.
+    """
 
     def __init__(self) -> None:
-        self.points = np.empty((0, 2))
-        self.owners = np.empty(0, dtype=np.int64)
-        self._owners: set[int] = set()
-        self._points_of: dict[int, Float64Array] = {}  # by trial: its own front
+        self._points = np.empty((0, 2))  # of each trial its own front
+        self._owners = np.empty(0, dtype=np.int64)
+        self._front: Places = np.empty(0, dtype=np.int64)  # of the points on the joint front, by falling P
+        self._owners_on_front: set[int] = set()
+        self._changed: dict[int, Float64Array] = {}  # trials' own fronts that are not among the points yet
 
     def put(self, trial: int, points: Float64Array) -> None:
         """Let a trial's points (n, 2) take the place of those that it had."""
-        own = points[front_indices(points)]
-        self._points_of[trial] = own
-        if self.has(trial):
-            self.points, self.owners = self._of_all_but(None)
-        else:
-            self.points, self.owners = _joined([self.points, own], [self.owners, np.full(len(own), trial)])
-        self._owners = set(self.owners.tolist())
+        self._changed[trial] = points[front_indices(points)]
+
+    @property
+    def points(self) -> Float64Array:
+        """(n, 2), by falling P."""
+        self._work_out()
+        return self._points[self._front]
 
     def has(self, trial: int) -> bool:
         """Whether a point of the trial is on the front."""
-        return trial in self._owners
+        self._work_out()
+        return trial in self._owners_on_front
 
     def points_without(self, trial: int) -> Float64Array:
-        """The points (n, 2) of the others' front."""
-        return self._of_all_but(trial)[0] if self.has(trial) else self.points
+        """The points (n, 2) of the others' front, by falling P."""
+        if not self.has(trial):
+            return self.points
+        return self._points[self._front_of(self._owners != trial)]
 
-    def _of_all_but(self, left_out: int | None) -> tuple[Float64Array, NDArray[np.int64]]:
-        trials = [trial for trial in self._points_of if trial != left_out]
-        points = [self._points_of[trial] for trial in trials]
-        num_points = [len(each) for each in points]
-        owners = np.repeat(np.array(trials, dtype=np.int64), num_points)
-        return _joined([np.empty((0, 2)), *points], [owners])
+    def _work_out(self) -> None:
+        """Let the points of trials that have changed take their places."""
+        if not self._changed:
+            return
+        stays = ~np.isin(self._owners, list(self._changed))
+        front = self._front_of(stays)
+        place_after = np.cumsum(stays) - 1
+        num_points = [len(own) for own in self._changed.values()]
+        owners = np.repeat(np.array(list(self._changed), dtype=np.int64), num_points)
+        num_staying = int(stays.sum())
+        self._points = np.concatenate([self._points[stays], *self._changed.values()])
+        self._owners = np.concatenate([self._owners[stays], owners])
+        new = np.arange(num_staying, len(self._points))
+        self._front = self._joined(place_after[front], new)
+        self._owners_on_front = set(self._owners[self._front].tolist())
+        self._changed = {}
 
+    def _front_of(self, stays: NDArray[np.bool_]) -> Places:
+        """The front of the points that stay, by falling P."""
+        on_front = stays[self._front]
+        gone = self._points[self._front[~on_front]]
+        return self._joined(self._front[on_front], self._under(gone, stays))
 
-def _joined(points: list[Float64Array], owners: list[NDArray[np.int64]]) -> tuple[Float64Array, NDArray[np.int64]]:
-    all_points, all_owners = np.concatenate(points), np.concatenate(owners)
-    kept = front_indices(all_points)
-    return all_points[kept], all_owners[kept]
+    def _under(self, corners: Float64Array, stays: NDArray[np.bool_]) -> Places:
+        """The points that stay and that a corner (n, 2) dominates, or equals."""
+        polarity, similarity = self._points.T
+        is_under = np.zeros(len(stays), dtype=np.bool_)
+        for corner_polarity, corner_similarity in corners.tolist():
+            is_under |= (polarity <= corner_polarity) & (similarity <= corner_similarity)
+        return np.flatnonzero(is_under & stays)
+
+    def _joined(self, front: Places, others: Places) -> Places:
+        """The front of points on a front, which are by falling P, and of others."""
+        polarity, similarity = self._points[front].T
+        reached = np.searchsorted(-polarity, -self._points[others, 0], side="right")  # so many have as much P
+        highest = np.append(-np.inf, similarity)[reached]  # the most S of those
+        uncovered = others[self._points[others, 1] > highest]
+        everything = np.concatenate([front, uncovered])
+        joined: Places = everything[front_indices(self._points[everything])]
+        return joined

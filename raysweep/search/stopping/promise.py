@@ -85,10 +85,13 @@ class Steps:
         cases = rises.any(axis=(1, 2))
         if not cases.any():
             return gains
-        x, y, rises = x[cases], np.where(rises, y, 0.0)[cases], rises[cases]
         columns = rises.any(axis=0)  # (rungs, i)
-        rung_of = np.repeat(np.arange(num_rungs), columns.sum(axis=1))
-        gains[cases] = self._areas(np.maximum(x[:, columns], 0.0), y[:, columns], rung_of, num_rungs) - self.area
+        num_columns = columns.sum(axis=1)
+        rung_of = np.repeat(np.arange(num_rungs), num_columns)
+        kept_x = np.maximum(x, 0.0)[cases]
+        kept_y = np.where(rises, y, 0.0)[cases]
+        areas = self._areas(kept_x[:, columns], kept_y[:, columns], rung_of, num_rungs)
+        gains[cases] = areas - self.area
         return gains
 
     def _heights(self, x: Float64Array) -> Float64Array:
@@ -99,44 +102,59 @@ class Steps:
 
     def _areas(self, x: Float64Array, y: Float64Array, rung_of: NDArray[np.int64], num_rungs: int) -> Float64Array:
         """Of the front with the points (cases, n) of the rungs up to each: (cases, rungs)."""
-        num_cases = len(x)
-        front_x, front_y = (np.broadcast_to(each, (num_cases, len(each))) for each in (self.x, self.y))
-        all_x, all_y = np.concatenate([front_x, x], axis=1), np.concatenate([front_y, y], axis=1)
-        rungs = np.concatenate([np.full(len(self.x), -1), rung_of])
+        all_x, all_y = _beside(self.x, x), _beside(self.y, y)
+        own_rungs = np.full(len(self.x), -1)
+        rungs = np.concatenate([own_rungs, rung_of])
         order = np.argsort(all_x, axis=1, kind="stable")
-        sorted_x, sorted_y = np.take_along_axis(all_x, order, axis=1), np.take_along_axis(all_y, order, axis=1)
+        sorted_x = np.take_along_axis(all_x, order, axis=1)
+        sorted_y = np.take_along_axis(all_y, order, axis=1)
         sorted_rungs = rungs[order]
         widths = np.diff(sorted_x, axis=1, prepend=0.0)
-        areas = np.empty((num_cases, num_rungs))
+        areas = np.empty((len(x), num_rungs))
         for rung in range(num_rungs):
             there = np.where(sorted_rungs <= rung, sorted_y, 0.0)
-            heights = np.maximum.accumulate(there[:, ::-1], axis=1)[:, ::-1]
-            areas[:, rung] = (widths * heights).sum(axis=1)
+            areas[:, rung] = _area_under(widths, there)
         return areas
+
+
+def _beside(steps: Float64Array, values: Float64Array) -> Float64Array:
+    """The same steps (s,) before the values of each case (cases, n): (cases, s + n)."""
+    repeated = np.broadcast_to(steps, (len(values), len(steps)))
+    return np.concatenate([repeated, values], axis=1)
+
+
+def _area_under(widths: Float64Array, heights: Float64Array) -> Float64Array:
+    """Under columns that are at least as high as each to their right (cases, columns): (cases,)."""
+    highest_from_right = np.maximum.accumulate(heights[:, ::-1], axis=1)
+    area: Float64Array = (widths * highest_from_right[:, ::-1]).sum(axis=1)
+    return area
 
 
 def promise_of(
     front: Steps, prediction: Prediction, budgets: Float64Array, begin: float, gained: float = 0.0
 ) -> Promise:
-    """What a trial adds to a front from its last rung on; the front has its points so far.
+    """What a trial adds to the front of others from its last rung on, beyond what it adds with its last rung.
 
     The prediction is of its last rung and those ahead, which end after ``budgets`` (rungs,) examples. Where its points lie
-    higher than they seem to, they do so at its last rung already, which is no gain. Examples are counted from ``begin`` on,
-    since when its points have added ``gained``: nothing where it is the last rung.
+    higher or lower than they seem to, they do so at its last rung already, which is neither a gain nor a loss. Examples are
+    counted from ``begin`` on, since when its points have added ``gained``: nothing where it is the last rung.
     """
     likely = prediction.weights >= MIN_WEIGHT
-    shape_weights = prediction.weights[likely] / prediction.weights[likely].sum()
-    mean, sd = prediction.mean[likely][:, None], prediction.sd[likely][:, None]
-    points = mean + sd * _SCORES[None, :, None, None, :]  # (k, nodes, rungs, i, d)
+    likely_weights = prediction.weights[likely]
+    shape_weights = likely_weights / likely_weights.sum()
+    mean, sd = prediction.mean[likely], prediction.sd[likely]
+    points = mean[:, None] + sd[:, None] * _SCORES[None, :, None, None, :]  # (k, nodes, rungs, i, d)
     areas = front.gains(points.reshape(-1, *points.shape[2:]))
     gains = areas[:, 1:] - areas[:, :1]
     weights = (shape_weights[:, None] * _NODE_WEIGHTS).ravel()
-    best_rates = ((gained + gains) / (budgets[1:] - begin)).max(axis=1)
+    rates = (gained + gains) / (budgets[1:] - begin)
     rate_so_far = gained / (budgets[0] - begin) if gained else 0.0
+    best_rates = np.maximum(rates.max(axis=1), rate_so_far)
     totals = gains[:, -1]
+    adds = totals > MIN_RELATIVE_GAIN * front.area
     return Promise(
-        per_example=float(weights @ np.maximum(best_rates, rate_so_far)),
+        per_example=float(weights @ best_rates),
         total=float(weights @ totals),
-        probability=float(weights @ (totals > MIN_RELATIVE_GAIN * front.area)),
+        probability=float(weights @ adds),
         at_best=float(totals.max()),
     )

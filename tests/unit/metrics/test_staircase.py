@@ -1,5 +1,6 @@
 """What one more point adds to a front."""
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,3 +18,16 @@ def test_a_staircase_adds_up_to_the_exact_hypervolume(
     stairs = Staircase((0.0, 0.0), first)
     assert sum(stairs.add(point) for point in more) == hypervolume([*first, *more], (0, 0)) - hypervolume(first, (0, 0))
     assert [stairs.add(point) for point in (*first, *more)] == [0] * len([*first, *more])
+
+
+@settings(deadline=None)
+@given(points, points)
+def test_points_put_in_at_once_are_as_those_put_in_one_by_one(
+    first: list[tuple[int, int]], more: list[tuple[int, int]]
+) -> None:
+    array = np.array(more, dtype=np.float64).reshape(-1, 2)
+    stairs = Staircase((0.0, 0.0), first)
+    assert stairs.is_surpassed_by(array).tolist() == [stairs.copy().add(point) > 0 for point in more]
+    stairs.add_all(array)
+    assert stairs.area == hypervolume([*first, *more], (0, 0))
+    assert not stairs.is_surpassed_by(array).any()

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raysweep.search.gaussian_process import KernelFitter, KernelParams, Posterior, Queries, TrainingSet, predict
+from raysweep.search.gaussian_process import (
+    KernelFitter,
+    KernelParams,
+    Posterior,
+    Queries,
+    TrainingSet,
+    inverse_of_lower,
+    predict,
+)
 
 
 def covariance(one: tuple[np.ndarray, float], other: tuple[np.ndarray, float], params: KernelParams) -> float:
@@ -80,3 +88,10 @@ def test_a_fit_finds_about_as_probable_parameters_as_a_long_search() -> None:
     for _ in range(5):
         found = fitter.fit(training, random)
     assert found[0].log_density > max(drawn)
+
+
+@pytest.mark.parametrize("size", [1, 2, 25, 96])
+def test_a_triangular_matrix_is_inverted_by_blocks(size: int) -> None:
+    random = np.random.default_rng(size)
+    matrix = np.tril(random.normal(size=(size, size))) / size + np.eye(size)
+    assert inverse_of_lower(matrix) @ matrix == pytest.approx(np.eye(size), abs=1e-9)

@@ -23,4 +23,8 @@ def test_points_take_the_place_of_those_before(seed: int) -> None:
             others = np.concatenate([np.empty((0, 2)), *(each for key, each in points.items() if key != left_out)])
             expected = {tuple(point) for point in others[non_dominated(others)].tolist()}
             assert {tuple(point) for point in front.points_without(left_out).tolist()} == expected
-        assert {int(owner) for owner in front.owners} == {each for each in points if front.has(each)}
+        on_front = {tuple(point) for point in front.points.tolist()}
+        owned = [
+            {tuple(point) for point in own.tolist()} & on_front for trial, own in points.items() if front.has(trial)
+        ]
+        assert all(owned) and set().union(*owned) == on_front

@@ -106,3 +106,13 @@ def test_luck_that_a_trial_has_had_is_no_promise() -> None:
     prediction = Prediction(np.ones(1), mean, np.full_like(mean, 0.02))
     promise = promise_of(front, prediction, np.array([10.0, 20.0, 50.0]), begin=10.0)
     assert promise == Promise(0.0, 0.0, 0.0, 0.0)
+
+
+def test_where_a_trial_may_lie_lower_than_it_seems_it_still_adds_what_it_gains() -> None:
+    """It stands far beyond the others, nobody knows just how far, and further training moves it a little for sure."""
+    front = Steps(REFERENCE_POINT, np.array([[0.6, 0.4]]))
+    mean = np.array([[[[0.75, 0.4]], [[0.752, 0.4]]]])
+    prediction = Prediction(np.ones(1), mean, np.full_like(mean, 0.02))
+    promise = promise_of(front, prediction, np.array([10.0, 20.0]), begin=10.0)
+    assert promise.probability == pytest.approx(1)
+    assert promise.total == pytest.approx(0.002 * (0.4 - REFERENCE_POINT[1]), rel=0.05)
