@@ -1,5 +1,7 @@
 """What the cells of a report say."""
 
+import pytest
+
 from raysweep.report import write
 from raysweep.report.statuses import STATUS_STYLES, with_sign
 from raysweep.report.summary import summarise
@@ -9,7 +11,7 @@ from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
 from raysweep.results.views import varied_parameters
 from raysweep.trial_status import TrialStatus
-from support.ledgers import StoredSweep, StoredTrial, trials_of_every_status, write_ledger
+from support.ledgers import NUM_RUNGS, StoredSweep, StoredTrial, trials_of_every_status, write_ledger
 
 
 def test_configurations_show_what_differs_the_main_parameters_first(tmp_path):
@@ -54,6 +56,8 @@ def test_a_trial_that_a_person_stopped_is_no_early_stop(tmp_path):
         ledger.append(TrialEnded(trial=trial, status=status))
     ledger.close()
     summary = summarise(load(tmp_path))
+    (seconds,) = {trial.seconds for trial in summary.results.trials if trial.trial == 0}
+    assert summary.account.total.saved_seconds == pytest.approx(seconds * (NUM_RUNGS - 1))  # of trial 0, after one rung
     shown = [row[2].replace("\N{NO-BREAK SPACE}", " ") for row in trial_table(summary).rows]
     assert shown == ["▼ stopped", "◀ stopped by a person", "● completed"]
     assert ("trials", "3 of 8: 1 stopped, 1 stopped by a person, 1 completed") in settings_table(summary).rows
