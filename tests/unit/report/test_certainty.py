@@ -30,7 +30,7 @@ from raysweep.uncertainty import interval
 from raysweep.uncertainty.front import Floor
 from raysweep.uncertainty.interval import Interval
 from raysweep.uncertainty.seeds import of_queries, of_runs
-from raysweep.uncertainty.selection import Drop, optimism
+from raysweep.uncertainty.selection import optimism
 from support.consoles import printed
 from support.ledgers import INFO, StoredSweep, StoredTrial, baseline, dev_front, point, random_trials, write_ledger
 from support.query_scores import invented_readings, write_query_scores, write_readings
@@ -385,28 +385,3 @@ def test_a_configuration_whose_other_run_is_not_stored_stands_alone(tmp_path: Pa
     assert (alone.configuration.runs, together.configuration.runs, other.configuration.runs) == (1, 2, 1)
     assert together.runs == ((0, 1),) and len(together.scores) == 1, "two runs of one point are one"
     assert [len(each.keys) for each in stored.replicated()] == [1]
-
-
-@pytest.mark.parametrize(
-    ("drop", "said"),
-    [
-        (
-            Drop(-0.014, Interval(-0.024, -0.005), 0.0, -0.014, Interval(-0.024, -0.005)),
-            "S of the front's members is 1.4 higher on test than on dev in the mean (90% interval: 0.5 to 2.4 higher). That they "
-            "were chosen on dev makes it 0.0 lower; the rest, 1.4 higher, is a shift between the splits, or chance, that the same "
-            "encoders show. S of R, which nobody chose, is 0.5 to 2.4 higher on test than on dev.",
-        ),
-        (
-            Drop(0.02, Interval(-0.003, 0.043), 0.003, 0.017, Interval(0.001, 0.04)),
-            "S of the front's members is 2.0 lower on test than on dev in the mean (90% interval: between 0.3 higher and 4.3 "
-            "lower). That they were chosen on dev makes it 0.3 lower; the rest, 1.7 lower, is a shift between the splits, or "
-            "chance, that the same encoders show. S of R, which nobody chose, is 0.1 to 4.0 lower on test than on dev.",
-        ),
-    ],
-)
-def test_what_test_has_less_is_said_in_words(
-    summary: Summary, drop: Drop, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    certainty = dataclasses.replace(summary.certainty, drops={"S": drop})
-    monkeypatch.setattr(Summary, "certainty", certainty)
-    assert said in trust_sentences(dataclasses.replace(summary))
