@@ -330,9 +330,24 @@ def report(
     to: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where to write it; RUN/report if not given.")
     ] = None,
+    every: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", min=1, help="Write it again so often, where there is news, until the sweep ends."
+        ),
+    ] = None,
 ) -> None:
-    """Write a run's report from its stored results: tables of the front, figures, report.html. Needs no cluster."""
-    _report(run_folder("RUN", run), to and here("--to", to))
+    """Write a run's report from its stored results: tables of the front, figures, report.html. Needs no cluster.
+
+    With --every it is kept up to date while the sweep runs, and written for the last time when the sweep has ended.
+    """
+    folder, place = run_folder("RUN", run), to and here("--to", to)
+    try:
+        if every is not None:
+            _report_until_the_end(folder, every, place)
+        _report(folder, place)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
 
 
 @app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
@@ -718,6 +733,17 @@ def _description(loaded: "LoadedSweep") -> Iterator[str]:
 
 def _warn(text: str) -> None:
     typer.echo(f"warning: {text}", err=True)
+
+
+def _report_until_the_end(run: "Folder", seconds: float, to: Path | None) -> None:
+    """Write the report again wherever the run has changed, until nothing drives it any more."""
+    from raysweep.report import write as reports
+    from raysweep.watch.changes import changes
+    from raysweep.watch.view import View
+
+    for moment in changes(run, seconds):
+        reports.write(run, to)
+        typer.echo(f"written: {View(moment).line}")
 
 
 def _report(run: "Folder", to: Path | None = None) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from raysweep.metrics.objective import Pair
-from raysweep.report.statuses import STATUS_STYLES
+from raysweep.report.statuses import STATUS_STYLES, standing
 from raysweep.report.style import FAINT, INK, PALETTE, STYLE, add_legend, png
 from raysweep.report.summary import Member, Summary, TrialSummary
 from raysweep.report.tables import kind_name
@@ -325,7 +325,7 @@ class _ProgressLine:
 def _progress_line(each: TrialSummary) -> _ProgressLine:
     examples = [float(rung.examples_seen) for rung in each.rungs]
     objectives = [100 * objective for objective in each.objectives]
-    return _ProgressLine(_loss_of(each), each.trial.status, list(zip(examples, objectives, strict=True)))
+    return _ProgressLine(_loss_of(each), standing(each.trial), list(zip(examples, objectives, strict=True)))
 
 
 def _draw_progress_lines(axis: "Axes", lines: Sequence[_ProgressLine], colours: Colours) -> None:

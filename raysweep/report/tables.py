@@ -8,7 +8,7 @@ from typing import Any
 
 from raysweep.report.baselines import dominates
 from raysweep.report.certainty import FromKnee
-from raysweep.report.statuses import with_sign
+from raysweep.report.statuses import standing, with_sign
 from raysweep.report.summary import SPLITS, Area, Member, Summary, TrialSummary
 from raysweep.report.texts import constraints_text, objective_formula
 from raysweep.results.account import Entry
@@ -262,7 +262,7 @@ def _trial_row(each: TrialSummary, varied: Iterable[str]) -> tuple[str, ...]:
     return (
         str(trial.trial),
         configuration,
-        with_sign(trial.status),
+        with_sign(standing(trial)),
         trial.reason,
         str(len(each.rungs)),
         f"{each.rungs[-1].examples_seen:,}" if each.rungs else ABSENT,
@@ -411,7 +411,7 @@ def settings_table(summary: Summary) -> TextTable:
 
 
 def _trials_by_status(summary: Summary) -> str:
-    counts = Counter(trial.status for trial in summary.results.trials)
+    counts = Counter(standing(trial) for trial in summary.results.trials)
     listed = ", ".join(f"{count} {status}" for status, count in counts.items())
     return trial_counts(summary) + (f": {listed}" if listed else "")
 

@@ -15,6 +15,7 @@ from raysweep.report.texts import (
 from raysweep.results.query_scores import PointName
 from raysweep.results.types import ScoredSplit, key_name
 from raysweep.uncertainty.front import Floor, FrontUncertainty
+from raysweep.uncertainty.interval import Interval
 from raysweep.uncertainty.selection import Drop
 
 MOST_NAMED = 5  # members of the knee's region
@@ -80,22 +81,30 @@ def _short(name: PointName) -> str:
     return f"{trial}:{step}" + ("" if kind == "plain" else f":{key_name((kind, value))}")
 
 
-def _signed(score: float) -> str:
-    return show(round(score, 3) + 0.0)  # no minus before a zero
-
-
 def _drop_sentence(score: str, drop: Drop) -> str:
-    verb = "lower" if drop.total >= 0 else "higher"
-    amount = show(abs(drop.total))
-    low, high = show(drop.total_interval.low), show(drop.total_interval.high)
     text = (
-        f"{score} of the front's members is {amount} {verb} on test than on dev in the mean (dev less test in "
-        f"[{low}, {high}]). Of dev less test, choosing them on dev is {_signed(drop.selection)}; the rest, "
-        f"{_signed(drop.shift)}, is a shift between the splits, or chance, that the same encoders show"
+        f"{score} of the front's members is {_less(drop.total)} on test than on dev in the mean (90% interval: "
+        f"{_less_within(drop.total_interval)}). That they were chosen on dev makes it {_less(drop.selection)}; the rest, "
+        f"{_less(drop.shift)}, is a shift between the splits, or chance, that the same encoders show."
     )
     if drop.reference is not None:
-        text += f". R, which nobody chose, scores less by {show_interval(drop.reference)}"
-    return text + "."
+        text += f" {score} of R, which nobody chose, is {_less_within(drop.reference)} on test than on dev."
+    return text
+
+
+def _less(difference: float) -> str:
+    """Dev less test, in words."""
+    rounded = round(difference, 3)
+    return f"{show(abs(rounded))} {'higher' if rounded < 0 else 'lower'}"
+
+
+def _less_within(interval: Interval) -> str:
+    """The same of an interval: ``0.5 to 2.4 higher``, or on both sides ``between 0.3 higher and 0.5 lower``."""
+    low, high = round(interval.low, 3), round(interval.high, 3)
+    if low < 0 < high:
+        return f"between {_less(low)} and {_less(high)}"
+    nearer, farther = sorted((low, high), key=abs)
+    return f"{show(abs(nearer))} to {_less(farther)}"
 
 
 def trust_lines(summary: Summary) -> Iterator[str]:

@@ -61,14 +61,15 @@ class Account:
 
 
 def account_of(results: Results) -> Account:
-    """Add up the trials. What failed, was interrupted or may go on has saved nothing."""
+    """Add up the trials. What failed, was interrupted or may go on has saved nothing, nor what a person stopped."""
     num_rungs_by_trial = _rungs_done(results)
     entries = {kind: Entry(kind) for kind in KINDS}
     total = Entry("all")
     for trial in results.trials:
         kind = trial.status if trial.replicate_of is None else REPLICATES
         num_rungs = num_rungs_by_trial[trial.trial]
-        saved_seconds = _saved_seconds(trial, num_rungs) if kind == TrialStatus.STOPPED else 0.0
+        is_stopped_early = kind == TrialStatus.STOPPED and not trial.stop_was_asked
+        saved_seconds = _saved_seconds(trial, num_rungs) if is_stopped_early else 0.0
         for entry in (entries[kind], total):
             entry.add(trial, num_rungs, saved_seconds)
     return Account(tuple(entry for entry in entries.values() if entry.num_trials), total)

@@ -163,6 +163,8 @@ class _Tables:
             self.is_paused = event.action == "pause"
         if event.trial is not None:
             self._check_begun(event.trial)
+            asked = dataclasses.replace(self.trials[event.trial], stop_was_asked=True)
+            self.trials[event.trial] = asked
         if event.workers is not None:
             self.workers = event.workers
 

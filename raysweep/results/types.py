@@ -198,6 +198,7 @@ class Trial:
     replicate_of: int | None = None
     num_rungs: int = 0  # to its end; 0 where an older ledger does not say
     traceback: str = ""
+    stop_was_asked: bool = False  # by a person, of the running sweep
 
 
 @dataclass(frozen=True)

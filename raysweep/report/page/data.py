@@ -2,9 +2,10 @@
 
 from raysweep.report.choice_table import export_command
 from raysweep.report.page.limits import limits
+from raysweep.report.page.misses import misses
 from raysweep.report.page.points import ShownPoints, member_values
 from raysweep.report.page.readings import reading_values
-from raysweep.report.page.scores import Json, member_intervals
+from raysweep.report.page.scores import Json, guard_values, member_intervals
 from raysweep.report.page.trials import common_values, parameters, statuses, trial_values
 from raysweep.report.page.visible import visible
 from raysweep.report.style import DARK_PALETTE, PALETTE
@@ -48,6 +49,8 @@ def _run(summary: Summary) -> Json:
 def _member(member: Member, place: int, summary: Summary) -> Json:
     return {
         **member_values(member, place),
+        "misses": misses(member, summary),
+        "guards": [guard_values(member.guards[name]) for name in sorted(member.guards)],
         "command": visible(_export_command(summary, member)),
         "intervals": {split: member_intervals(member, summary.uncertainty.get(split)) for split in summary.splits},
     }

@@ -65,12 +65,24 @@ def scrolling(content: str, label: str, *, is_long: bool = False) -> str:
 
 
 def _row(content: TextTable, row: Sequence[str]) -> str:
-    cells = _cells("td", content, [broken(cell) for cell in row])
+    shown = [
+        broken(cell) if column in content.text else _number(cell)
+        for column, cell in zip(content.columns, row, strict=True)
+    ]
+    cells = _cells("td", content, shown)
     mark = row[0] if content.columns[0] == "mark" else ""
     if not mark:
         return f"<tr>{cells}</tr>"
     style = "misses" if mark == MISSES else "mark"
     return f'<tr class="{style}">{cells}</tr>'
+
+
+def _number(text: str) -> str:
+    """A number, whose interval goes below it where there is no room beside it."""
+    score, bracket, bounds = text.partition(" [")
+    if not bracket:
+        return escape(text)
+    return f'{escape(score)} <span class="interval">[{escape(bounds)}</span>'
 
 
 def _cells(tag: str, content: TextTable, cells: Sequence[str]) -> str:

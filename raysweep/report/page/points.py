@@ -78,7 +78,6 @@ def member_values(member: Member, place: int) -> Json:
         "name": member.dev.name,
         "knee": member.is_knee,
         "best": member.is_best,
-        "feasible": member.is_feasible,
         "width": member.dev.width,
         "test": None if member.test is None else scores_of(member.test),
     }

@@ -2,9 +2,10 @@
 
 import math
 
+from raysweep.report.page.visible import visible
 from raysweep.report.summary import Member
 from raysweep.results.query_scores import name_of_point
-from raysweep.results.types import Point
+from raysweep.results.types import GuardScore, Point
 from raysweep.uncertainty.front import FrontUncertainty
 from raysweep.uncertainty.interval import Interval
 
@@ -27,6 +28,17 @@ def scores_of(point: Point) -> Json:
         "s": scaled(point.similarity),
         "r": scaled(point.retention),
         "a": scaled(point.accuracy),
+    }
+
+
+def guard_values(measured: GuardScore) -> Json:
+    """A guard's score of a member, and the least that the sweep asks for, None where it asks for nothing."""
+    return {
+        "name": visible(measured.guard),
+        "metric": visible(measured.metric),
+        "score": scaled(measured.score),
+        "least": scaled(measured.at_least),
+        "isMet": measured.is_met,
     }
 
 

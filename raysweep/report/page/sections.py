@@ -7,6 +7,7 @@ from raysweep.report.calibration import CALIBRATION_TEXT, calibration_table
 from raysweep.report.comparison import probe_sentences
 from raysweep.report.known_labels import KNOWN_LABELS_TEXT, known_labels_sentences, known_labels_table
 from raysweep.report.notes import notes
+from raysweep.report.page.front_list import TITLE, front_list
 from raysweep.report.page.importance_table import IMPORTANCE_TEXT, importance_table
 from raysweep.report.page.markup import explained_table, figure, folded, joined, paragraph, section, table
 from raysweep.report.page.origin import Origin
@@ -22,7 +23,6 @@ from raysweep.report.tables import (
     bill_table,
     certainty_table,
     cost_table,
-    front_table,
     mean_table,
     settings_table,
 )
@@ -115,12 +115,8 @@ def _front(material: Material) -> str:
     text = f"By falling similarity on dev, where the front was chosen. {SCORES_TEXT}"
     keys = "left and right go along the front, up and down through the rungs of a trial"
     chart = _place("front-chart", "Point at a mark to see its configuration, click to pin it.", keys)
-    listed = folded(f"The front's members ({len(summary.members)})", _front_list(summary), is_open=True)
+    listed = folded(f"{TITLE} ({len(summary.members)})", front_list(summary), is_open=True)
     return section("front", "Front", chart, picture, listed, paragraph(text, "soft"))
-
-
-def _front_list(summary: Summary) -> str:
-    return table(front_table(summary), "The front's members", "members")
 
 
 def _readings(material: Material) -> str:

@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from raysweep.report.statuses import STATUS_STYLES, with_sign
+from raysweep.report.statuses import STATUS_STYLES, standing, with_sign
 from raysweep.report.summary import Summary, TrialSummary
 from raysweep.report.tables import ABSENT, TextTable, show
 
 
 @dataclass
 class RungCount:
-    """Trials that did the rung ``step``; ``endings`` counts by status those for which it was the last so far."""
+    """Trials that did the rung ``step``; ``endings`` counts by how they stand those for which it was the last so far."""
 
     step: int
     examples_seen: list[int] = field(default_factory=list)
@@ -32,7 +32,7 @@ def rung_counts(trials: Sequence[TrialSummary]) -> list[RungCount]:
             count.objectives.append(objective)
         if each.rungs:
             last = counts[each.rungs[-1].step]
-            last.endings[each.trial.status] += 1
+            last.endings[standing(each.trial)] += 1
     return [counts[step] for step in sorted(counts)]
 
 

@@ -8,7 +8,7 @@ from raysweep.report.summary import Area, Member, Summary
 from raysweep.report.tables import show, show_area, show_interval, show_share, trial_counts
 from raysweep.report.texts import CORRECTED
 from raysweep.results.account import Entry
-from raysweep.results.types import ScoredSplit
+from raysweep.results.types import Point, ScoredSplit
 from raysweep.uncertainty.front import FrontUncertainty
 
 
@@ -54,12 +54,18 @@ def _area_tile(split: ScoredSplit, area: Area, uncertainty: FrontUncertainty | N
 def _member_tiles(member: Member) -> Iterator[Tile]:
     """Of the knee and of the best point, which may be one member."""
     split, point = ("test", member.test) if member.test else ("dev", member.dev)
-    scores = f"{show(point.polarity)} / {show(point.similarity)}"
-    where = f"P / S on {split}, trial {point.trial}, step {point.step}"
+    where = f"trial {point.trial}, step {point.step}"
+    if member.test:
+        where = f"on dev, where it was chosen, {_both(member.dev)}; {where}"
     if member.is_knee:
-        yield Tile("knee", scores, where)
+        yield Tile(f"knee, P / S on {split}", _both(point), where)
     if member.is_best:
-        yield Tile("best objective", scores, where)
+        yield Tile(f"best objective, P / S on {split}", _both(point), where)
+
+
+def _both(point: Point) -> str:
+    """P and S."""
+    return f"{show(point.polarity)} / {show(point.similarity)}"
 
 
 def _seconds_tile(total: Entry) -> Tile:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from raysweep.report.page.markup import broken, scrolling
 from raysweep.report.page.visible import escape
-from raysweep.report.statuses import with_sign
+from raysweep.report.statuses import standing, with_sign
 from raysweep.report.summary import Summary, TrialSummary
 from raysweep.report.tables import ABSENT, short, show
 from raysweep.results.views import varied_parameters
@@ -24,7 +24,7 @@ class Column:
 
 FIRST = (
     Column("trial", "trial"),
-    Column("status", "status", is_text=True),
+    Column("status", "status", is_text=True),  # and below it the reason
     Column("objective", "objective"),
     Column("p", "P"),
     Column("s", "S"),
@@ -34,13 +34,11 @@ FIRST = (
     Column("seconds", "seconds"),
 )
 
-LAST = (Column("reason", "reason", is_text=True),)
-
 
 def trial_sheet(summary: Summary) -> str:
     """The table in its scrolling box, rows in the order of ``summary.trials``."""
     names = varied_parameters([each.trial for each in summary.trials])
-    columns = [*FIRST, *_parameter_columns(summary, names), *LAST]
+    columns = [*FIRST, *_parameter_columns(summary, names)]
     head = "".join(_head_cell(column) for column in columns)
     rows = "".join(_row(each, names, columns) for each in summary.trials)
     body = f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
@@ -66,22 +64,23 @@ def _style(column: Column) -> str:
 
 
 def _row(each: TrialSummary, names: Sequence[str], columns: Sequence[Column]) -> str:
-    cells = [*_first_cells(each), *_values(each, names), _reason(each)]
-    shown = [f'<td class="{_style(column)}">{broken(cell)}</td>' for column, cell in zip(columns, cells, strict=True)]
+    texts = [*_first_cells(each), *_values(each, names)]
+    cells = [str(each.trial.trial), _status(each), *(broken(text) for text in texts)]
+    shown = [f'<td class="{_style(column)}">{cell}</td>' for column, cell in zip(columns, cells, strict=True)]
     return f"<tr>{''.join(shown)}</tr>"
 
 
 def _first_cells(each: TrialSummary) -> list[str]:
-    trial, rungs = each.trial, each.rungs
-    examples = f"{rungs[-1].examples_seen:,}" if rungs else ABSENT
-    return [
-        str(trial.trial),
-        with_sign(trial.status),
-        *_scores(each),
-        str(len(rungs)),
-        examples,
-        f"{trial.seconds:,.0f}",
-    ]
+    """Those after the trial's number and status."""
+    examples = f"{each.rungs[-1].examples_seen:,}" if each.rungs else ABSENT
+    return [*_scores(each), str(len(each.rungs)), examples, f"{each.trial.seconds:,.0f}"]
+
+
+def _status(each: TrialSummary) -> str:
+    """As HTML: how the trial stands, and why."""
+    reason = _reason(each)
+    told = f"<small>{broken(reason)}</small>" if reason else ""
+    return broken(with_sign(standing(each.trial))) + told
 
 
 def _scores(each: TrialSummary) -> list[str]:

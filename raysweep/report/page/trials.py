@@ -6,7 +6,7 @@ from typing import Any
 
 from raysweep.report.page.scores import Json, scaled
 from raysweep.report.page.visible import visible
-from raysweep.report.statuses import STATUS_STYLES
+from raysweep.report.statuses import STATUS_STYLES, standing
 from raysweep.report.summary import Summary, TrialSummary
 from raysweep.results.types import Point, Trial
 from raysweep.results.views import varied_parameters
@@ -58,6 +58,7 @@ def _trial(each: TrialSummary, names: Sequence[str], summary: Summary, places: M
         "trial": trial.trial,
         "values": values,
         "status": str(trial.status),
+        "standing": str(standing(trial)),
         "reason": visible(trial.reason),
         "replicate": trial.replicate_of,
         "seconds": round(trial.seconds, 1),
@@ -80,8 +81,8 @@ def _rung_scores(point: Point) -> list[float | None]:
 
 
 def statuses() -> list[Json]:
-    """Every status with its sign and its words, in the order of legends."""
-    return [{"status": str(name), "sign": style.sign, "words": style.legend} for name, style in STATUS_STYLES.items()]
+    """All that trials may stand as, with its sign and its words, in the order of legends."""
+    return [{"standing": str(name), "sign": style.sign, "words": style.legend} for name, style in STATUS_STYLES.items()]
 
 
 def common_values(trials: Sequence[Trial]) -> Json:

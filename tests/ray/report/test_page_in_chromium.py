@@ -20,9 +20,14 @@ import pytest
 from raysweep.report import figures
 from raysweep.report import write as reports
 from raysweep.report.importance import TARGETS
+from raysweep.report.tables import short
+from raysweep.results.events import GuardsMeasured, SessionFinished, SweepSteered, TrialEnded
+from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
 from raysweep.results.readings import REFERENCE, load_readings
+from raysweep.results.types import GuardScore
 from raysweep.storage.folder import LocalFolder
+from raysweep.trial_status import TrialStatus
 from support.chromium import PHONE, Window, address_of, axe_violations, chromium, window
 from support.ledgers import (
     INFO,
@@ -288,6 +293,11 @@ def said(page: Any) -> str:
     return page.locator("body > div[aria-live]").inner_text()
 
 
+def standing(page: Any, trial: dict[str, Any]) -> str:
+    """How a trial stands, in the words of the legends."""
+    return next(each["words"] for each in page.evaluate("run.statuses") if each["standing"] == trial["standing"])
+
+
 def focus_chart(page: Any, name: str) -> None:
     """With the mouse away: scrolling to the chart may bring it under a mouse that rests, and then its tip is the mouse's."""
     page.mouse.move(0, 0)
@@ -307,7 +317,7 @@ def test_learning_curves_are_read_by_keyboard(page: Any) -> None:
     page.keyboard.press("Home")
     first = scored[0]
     scores = ", ".join(f"{objective:.1f}" for _, objective, *_ in first["rungs"])
-    assert said(page) == f"Trial {first['trial']}, {first['status']}, objective by rung {scores}"
+    assert said(page) == f"Trial {first['trial']}, {standing(page, first)}, objective by rung {scores}"
     check_tip(page, "#curves-chart", first)
     page.keyboard.press("ArrowRight")
     assert said(page).startswith(f"Trial {scored[1]['trial']},")
@@ -354,7 +364,7 @@ def test_parallel_coordinates_and_slices_are_read_by_keyboard(page: Any) -> None
     focus_chart(page, "Parallel coordinates")
     page.keyboard.press("End")
     last = scored[-1]
-    assert said(page).startswith(f"Trial {last['trial']}, {last['status']}, loss {last['values'][0]}, ")
+    assert said(page).startswith(f"Trial {last['trial']}, {standing(page, last)}, loss {last['values'][0]}, ")
     check_tip(page, "#parallel-chart", last)
     by_objective = sorted(scored, key=lambda trial: trial["objective"])
     page.keyboard.press("ArrowDown")
@@ -367,7 +377,7 @@ def test_parallel_coordinates_and_slices_are_read_by_keyboard(page: Any) -> None
     focus_chart(page, "Slice: learning_rate")
     page.keyboard.press("Home")
     for trial in along[:5]:
-        assert said(page).startswith(f"Trial {trial['trial']}, {trial['status']}, learning_rate ")
+        assert said(page).startswith(f"Trial {trial['trial']}, {standing(page, trial)}, learning_rate ")
         assert said(page).endswith(f", objective {trial['objective']:.1f}")
         page.keyboard.press("ArrowRight")
     page.keyboard.press("End")
@@ -480,6 +490,152 @@ def check_by_axe(page: Any, other_scheme: str) -> None:
     assert axe_violations(page, "color-contrast") == []
     width = page.evaluate("document.documentElement.scrollWidth")
     assert width <= page.viewport_size["width"], "nothing but boxes scrolls sideways"
+
+
+@pytest.fixture(scope="module")
+def chosen_from(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a run with a constraint and guards, of which a person stopped a trial, and whose knee is the best too."""
+    folder = tmp_path_factory.mktemp("guarded")
+    info = dataclasses.replace(INFO, constraints={"polarity": 0.8})
+    scores = [(0.70, 0.46), (0.85, 0.44), (0.90, 0.20), (0.65, 0.40)]
+    losses = ["triplet", "softmax", "multiple_negatives", "triplet"]
+    configs = [{"loss": loss, "freezing": "emb+B0-2" if loss == "softmax" else "emb"} for loss in losses]
+    trials = [
+        StoredTrial(*each)
+        for each in zip(configs, 4 * ["completed"], 4 * [""], [[pair] * 2 for pair in scores], strict=True)
+    ]
+    trials[3] = trials[3]._replace(status="running")
+    write_ledger(folder, trials, StoredSweep(info=info, finish=None))
+    measured = [
+        GuardScore(trial, 1, "plain", None, name, "spearman_cosine", score, least)
+        for trial in range(3)
+        for name, score, least in (("sts", 0.93, 0.79), ("trec", 0.90 if trial == 1 else 0.6, 0.7), ("free", 0.5, None))
+    ]
+    ledger = Ledger(folder)
+    ledger.append(SweepSteered(request="1", action="stop-trial", trial=3))
+    ledger.append(TrialEnded(trial=3, status=TrialStatus.STOPPED, reason="a person asked for it"))
+    ledger.append(GuardsMeasured(scores=tuple(measured)))
+    ledger.append(SessionFinished(status="completed", reason="", seconds=1.0))
+    ledger.close()
+    return report_of(folder)
+
+
+def test_the_pinned_card_says_what_guards_scored_and_what_is_missed(desktop: Window, chosen_from: Path) -> None:
+    page = desktop.show(address_of(chosen_from))
+    shown = {}
+    for member in members(page):
+        page.evaluate("(place) => pin(place)", member["point"])
+        shown[member["name"].split(":")[0]] = page.locator("#pinned").inner_text()
+        rows = page.locator("#pinned-guards tbody tr").all_inner_texts()
+        assert [row.split()[0] for row in rows] == ["free", "sts", "trec"]
+        assert rows[0].endswith("no limit") and rows[1].split()[-4:] == ["93.0", "meets", "≥", "79.0"]
+    assert "misses P ≥ 80.0 (70.0)" in shown["0"] and "misses guard trec ≥ 70.0 (60.0)" in shown["0"]
+    assert "misses P" not in shown["2"] and "misses guard trec ≥ 70.0 (60.0)" in shown["2"]
+    assert "misses" not in shown["1"] and "★ knee, ◆ best objective" in shown["1"]
+    assert page.locator("table.members th").all_inner_texts()[-3:] == [
+        "free",
+        "sts ≥\N{NO-BREAK SPACE}79.0",
+        "trec ≥\N{NO-BREAK SPACE}70.0",
+    ]
+    desktop.check_quiet()
+
+
+def test_a_trial_that_a_person_stopped_is_named_and_drawn_as_that(desktop: Window, chosen_from: Path) -> None:
+    page = desktop.show(address_of(chosen_from))
+    assert (
+        page.locator("#trial-sheet tbody tr")
+        .nth(3)
+        .locator("td")
+        .nth(1)
+        .inner_text()
+        .startswith("◀\N{NO-BREAK SPACE}stopped by a person")
+    )
+    page.locator("#curves-chart").scroll_into_view_if_needed()
+    legend = page.get_by_label("Legend of the learning curves").inner_text()
+    assert "stopped by a person" in legend and "stopped early" not in legend
+    page.locator("#filter").fill("status=stopped")
+    page.locator("#selection-bar").wait_for(state="visible")
+    assert shown_trials(page) == [3]
+
+
+def test_the_best_objective_is_seen_around_the_knee(desktop: Window, chosen_from: Path) -> None:
+    page = desktop.show(address_of(chosen_from))
+    page.locator("#front-canvas canvas").first.wait_for()
+    both = page.evaluate(
+        """() => echarts.getInstanceByDom(document.getElementById("front-canvas")).getOption().series
+            .find((series) => series.id === "knots").data.map((mark) => [mark.point, mark.symbolSize])"""
+    )
+    (one, diamond), (other, star) = both
+    assert one == other
+    assert diamond / 2 > 1.5 * star / 2, (
+        "the edges of a diamond are nearer to its middle than its corners, by a root of 2"
+    )
+
+
+TEXTS = """(holder) => {
+    const shown = echarts.getInstanceByDom(holder).getZr().storage.getDisplayList(true);
+    return shown.filter((each) => each.style && each.style.text).map((each) => each.style.text);
+}"""
+"""What a chart has of texts, line by line, in the order in which they are drawn."""
+
+
+def test_every_category_of_a_slice_has_its_name(desktop: Window, chosen_from: Path, folder: Path) -> None:
+    """Beside each other in one line or two, and upright where that is too narrow."""
+    for report in (chosen_from, folder):
+        page = desktop.show(address_of(report))
+        for parameter in page.evaluate("run.parameters"):
+            if parameter["kind"] == "category":
+                holder = page.get_by_role("application", name=f"Slice: {parameter['name']}")
+                holder.scroll_into_view_if_needed()
+                holder.locator("canvas").wait_for()
+                drawn = "".join(holder.evaluate(TEXTS))
+                assert all(name in drawn for name in parameter["values"])
+
+
+def test_what_is_pinned_keeps_its_colour(desktop: Window, chosen_from: Path) -> None:
+    page = desktop.show(address_of(chosen_from))
+    for name, series in (("#curves-chart", "lines"), ("#parallel-chart", "trials")):
+        chart = page.locator(f"{name} .chart")
+        chart.scroll_into_view_if_needed()
+        chart.locator("canvas").first.wait_for()
+        colours = chart.evaluate(
+            """(holder, id) => echarts.getInstanceByDom(holder).getOption().series.find((each) => each.id === id).data
+                .filter((line) => line.trial === pinnedTrial()).map((line) => [line.lineStyle.color, line.lineStyle.width])""",
+            series,
+        )
+        (outline, wide), (colour, narrow) = colours
+        assert colour == page.evaluate("colouring().of(trials[pinnedTrial()])") != outline and narrow < wide
+
+
+def test_numbers_are_shown_as_by_the_command_line(page: Any) -> None:
+    numbers = [
+        1.57e-4,
+        1e-5,
+        6.534e-05,
+        0.1,
+        0.05,
+        0.9996,
+        0.99951,
+        12.34,
+        999.4,
+        123.456,
+        1234.5,
+        1.5e7 + 0.5,
+        -2.5e-6,
+        20,
+        0,
+        131072,
+    ]
+    assert page.evaluate("(numbers) => numbers.map(shortNumber)", numbers) == [short(number) for number in numbers]
+
+
+def test_tables_fit_a_laptop_or_show_that_they_go_on(desktop: Window, phone: Window, chosen_from: Path) -> None:
+    page = desktop.show(address_of(chosen_from))
+    widths = page.locator(".scroll").evaluate_all("boxes => boxes.map((box) => box.scrollWidth - box.clientWidth)")
+    assert max(widths) <= 0
+    page = phone.show(address_of(chosen_from))
+    shades = page.locator("#trials .scroll").evaluate("box => getComputedStyle(box).backgroundAttachment")
+    assert shades == "local, local, scroll, scroll"
 
 
 def test_contrast_names_and_width_on_a_desktop(page: Any) -> None:

@@ -20,11 +20,23 @@ from raysweep.report.page.points import MAX_POINTS, ShownPoints
 from raysweep.report.page.readings import reading_values
 from raysweep.report.page.visible import visible
 from raysweep.report.summary import summarise
+from raysweep.results.events import GuardsMeasured
+from raysweep.results.ledger import Ledger
 from raysweep.results.query_scores import name_of_point
 from raysweep.results.reader import load
 from raysweep.results.readings import REFERENCE
+from raysweep.results.types import GuardScore
 from raysweep.storage.folder import LocalFolder
-from support.ledgers import INFO, MARKUP, StoredSweep, dev_front, random_trials, write_ledger, write_run_with_markup
+from support.ledgers import (
+    INFO,
+    MARKUP,
+    StoredSweep,
+    StoredTrial,
+    dev_front,
+    random_trials,
+    write_ledger,
+    write_run_with_markup,
+)
 from support.query_scores import invented_readings, write_readings
 
 
@@ -266,3 +278,31 @@ def test_importance_has_a_bar_a_share():
     page = Page(importance_table(shares))
     assert [text for text in page.shown if text.strip()][4:] == ["<b>", "25%", "–", "60%", "margin", "75%", "–", "40%"]  # noqa: RUF001
     assert page.tags.count("svg") == 4 and importance_table({"polarity": {}}) == ""
+
+
+def test_the_page_names_what_a_member_misses(tmp_path):
+    """Retention is S by that of the reference encoder, 0.47: 0.423 is nine tenths of it, and 0.42295 is less."""
+    info = dataclasses.replace(INFO, constraints={"polarity": 0.7, "retention": 0.9})
+    pairs = [(0.69996, 0.46), (0.70, 0.423), (0.9, 0.42295)]
+    write_ledger(
+        tmp_path,
+        [StoredTrial({"loss": str(number)}, "completed", "", [pair]) for number, pair in enumerate(pairs)],
+        StoredSweep(info=info),
+    )
+    guards = [GuardScore(trial, 1, "plain", None, "<b>", "map", 0.6, 0.6 + 0.1 * trial) for trial in range(2)]
+    ledger = Ledger(tmp_path)
+    ledger.append(GuardsMeasured(scores=tuple(guards)))
+    ledger.close()
+    write.write(tmp_path)
+    _, page = read_page(tmp_path)
+    found = [member["misses"] for member in page.data["members"]]
+    assert found == [["P ≥ 70 (69.996)"], ["guard <b> ≥ 70.0 (60.0)"], ["retention ≥ 90 (89.9894)"]]
+    assert [len(member["guards"]) for member in page.data["members"]] == [1, 1, 0]
+
+
+def test_the_tiles_say_on_which_split_scores_are(run):
+    summary = write.write(run.folder).summary
+    text, _ = read_page(run.folder)
+    knee = next(member for member in summary.members if member.is_knee)
+    on_test, on_dev = (f"{100 * each.polarity:.1f} / {100 * each.similarity:.1f}" for each in (knee.test, knee.dev))
+    assert f"<dt>knee, P / S on test</dt><dd>{on_test}<small>on dev, where it was chosen, {on_dev};" in text

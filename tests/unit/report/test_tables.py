@@ -1,11 +1,17 @@
 """What the cells of a report say."""
 
+import pytest
+
 from raysweep.report import write
 from raysweep.report.statuses import STATUS_STYLES, with_sign
-from raysweep.report.tables import describe
+from raysweep.report.summary import summarise
+from raysweep.report.tables import describe, settings_table, trial_table
+from raysweep.results.events import SweepSteered, TrialEnded
+from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
 from raysweep.results.views import varied_parameters
-from support.ledgers import StoredSweep, StoredTrial, trials_of_every_status, write_ledger
+from raysweep.trial_status import TrialStatus
+from support.ledgers import NUM_RUNGS, StoredSweep, StoredTrial, trials_of_every_status, write_ledger
 
 
 def test_configurations_show_what_differs_the_main_parameters_first(tmp_path):
@@ -34,3 +40,29 @@ def test_every_status_has_a_sign_of_its_own(tmp_path):
         others = 2 if name == "report.html" else 1  # among the costs, and in the page under early stopping
         assert text.count("■ held") == held + others
     assert summary.account.of("held").num_trials == held
+
+
+def test_a_trial_that_a_person_stopped_is_no_early_stop(tmp_path):
+    """Unless it had ended otherwise before it heard of it."""
+    statuses = ["stopped", "running", "running"]
+    write_ledger(
+        tmp_path,
+        [StoredTrial({"loss": "triplet"}, status, "", [(0.8, 0.4)]) for status in statuses],
+        StoredSweep(finish=None),
+    )
+    ledger = Ledger(tmp_path)
+    for trial, status in ((1, TrialStatus.STOPPED), (2, TrialStatus.COMPLETED)):
+        ledger.append(SweepSteered(request=str(trial), action="stop-trial", trial=trial))
+        ledger.append(TrialEnded(trial=trial, status=status))
+    ledger.close()
+    summary = summarise(load(tmp_path))
+    (seconds,) = {trial.seconds for trial in summary.results.trials if trial.trial == 0}
+    assert summary.account.total.saved_seconds == pytest.approx(seconds * (NUM_RUNGS - 1))  # of trial 0, after one rung
+    shown = [row[2].replace("\N{NO-BREAK SPACE}", " ") for row in trial_table(summary).rows]
+    assert shown == ["▼ stopped", "◀ stopped by a person", "● completed"]
+    assert ("trials", "3 of 8: 1 stopped, 1 stopped by a person, 1 completed") in settings_table(summary).rows
+    assert (
+        len({style.sign for style in STATUS_STYLES.values()})
+        == len({style.marker for style in STATUS_STYLES.values()})
+        == 7
+    )

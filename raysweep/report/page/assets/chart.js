@@ -106,14 +106,20 @@ function shapeOfPoint(place) {
   return SHAPES[points.kinds[points.kind[place]].kind] || OTHER_SHAPE;
 }
 
-const STATUS_SHAPES = {
+const STANDING_SHAPES = {
   completed: "circle",
-  stopped: CROSS,
+  stopped: "path://M0,0L10,0L5,9Z",
+  "stopped by a person": "path://M9,0L0,5L9,10Z",
   held: "rect",
   interrupted: "triangle",
-  failed: PLUS,
+  failed: CROSS,
   running: "path://M0,0L9,5L0,10Z",
 };
+
+/** What is drawn below the pinned trial's line, which keeps its colour: the same in the colour of text, a little wider. */
+function outline(line, scheme) {
+  return { ...line, lineStyle: { color: scheme.ink, opacity: 1, width: line.lineStyle.width + 3 } };
+}
 
 /** A list of what marks mean, which ``items`` makes; again where the colours change, or one of what is selected by these names. */
 function legendOf(label, items, names) {
@@ -139,9 +145,9 @@ function colourItems() {
 /** How trials stand, by the signs of those that have a rung. */
 function statusItems() {
   const { ink } = colours();
-  const present = new Set(trials.filter((trial) => trial.rungs.length).map((trial) => trial.status));
-  const shown = run.statuses.filter(({ status }) => present.has(status));
-  return shown.map(({ status, words }) => legendItem(legendMark(STATUS_SHAPES[status], { fill: ink }), words));
+  const present = new Set(trials.filter((trial) => trial.rungs.length).map((trial) => trial.standing));
+  const shown = run.statuses.filter(({ standing }) => present.has(standing));
+  return shown.map(({ standing, words }) => legendItem(legendMark(STANDING_SHAPES[standing], { fill: ink }), words));
 }
 
 /** A mark as a small picture for a legend. */

@@ -68,23 +68,29 @@ function shortCount(number) {
 function curveSeries(scheme, keyed) {
   const paint = colouring();
   const lines = [];
+  const pinnedLines = [];
   const ends = [];
   const pinned = pinnedTrial();
   const isDense = trials.length > 100;
   for (const { trial, coords } of shownCurves()) {
     const isBold = trial === pinned || trial === keyed;
-    const color = trial === pinned ? scheme.ink : paint.of(trials[trial]);
+    const isPinned = trial === pinned;
+    const color = paint.of(trials[trial]);
     if (coords.length > 1) {
       const lineStyle = { color, opacity: isBold ? 1 : isDense ? 0.35 : 0.75, width: isBold ? 3 : 1.4 };
-      lines.push({ coords, lineStyle, trial });
+      (isPinned ? pinnedLines : lines).push({ coords, lineStyle, trial });
     }
     const itemStyle = { color, opacity: isBold ? 1 : isDense ? 0.6 : 0.9 };
-    ends.push({ value: coords.at(-1), symbol: STATUS_SHAPES[trials[trial].status] || "circle", itemStyle, trial });
+    if (isPinned) Object.assign(itemStyle, { borderColor: scheme.ink, borderWidth: 2 });
+    const symbolSize = isPinned ? 13 : isDense ? 5 : 8;
+    const symbol = STANDING_SHAPES[trials[trial].standing];
+    ends.push({ value: coords.at(-1), symbol, symbolSize, itemStyle, trial });
   }
+  lines.push(...pinnedLines.flatMap((line) => [outline(line, scheme), line]));
   const ringed = ends.find((mark) => mark.trial === keyed);
   return [
     { id: "lines", type: "lines", coordinateSystem: "cartesian2d", polyline: true, data: lines, z: 2, zlevel: 0 },
-    { id: "ends", type: "scatter", symbolSize: isDense ? 5 : 8, data: ends, z: 3 },
+    { id: "ends", type: "scatter", data: ends, z: 3 },
     ringSeries("cursor ring", ringed && { value: ringed.value }, { color: scheme.ink, width: 2, size: 22 }),
   ];
 }

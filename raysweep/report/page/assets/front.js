@@ -266,7 +266,7 @@ function knotSeries(members, scheme) {
     const opacity = isPointSelected(member.point) ? 1 : 0.2;
     if (member.best) {
       const itemStyle = { color: "transparent", borderColor: scheme.ink, borderWidth: 1.6, opacity };
-      data.push({ value, symbol: "diamond", symbolSize: 24, itemStyle, point: member.point });
+      data.push({ value, symbol: "diamond", symbolSize: 36, itemStyle, point: member.point });
     }
     if (member.knee) {
       const itemStyle = { color: scheme.knee, borderColor: "#1d2329", borderWidth: 1.2, opacity };

@@ -88,18 +88,19 @@ function parallelOptions(axes, keyed) {
   const paint = colouring();
   const isDense = trials.length > 200;
   const pinned = pinnedTrial();
-  const data = shownTrials().map((place) => {
+  const lines = shownTrials().map((place) => {
     const trial = trials[place];
     const value = axes.map((axis) => axis.coordinate(trialValue(trial, axis.key)) ?? "-");
     const isBold = place === pinned || place === keyed;
-    const color = place === pinned ? scheme.ink : paint.of(trial);
-    const lineStyle = { color, opacity: isBold ? 1 : isDense ? 0.25 : 0.6, width: isBold ? 3 : 1.3 };
+    const lineStyle = { color: paint.of(trial), opacity: isBold ? 1 : isDense ? 0.25 : 0.6, width: isBold ? 3 : 1.3 };
     return { value, lineStyle, trial: place };
   });
+  const data = lines.filter((line) => line.trial !== pinned);
+  for (const line of lines) if (line.trial === pinned) data.push(outline(line, scheme), line);
   return {
     animation: false,
     tooltip: tipStyle(scheme, tip),
-    parallel: { left: 50, right: 60, top: 44, bottom: 26 },
+    parallel: { left: 50, right: 60, top: 44, bottom: 32 },
     parallelAxis: axes.map((axis, dim) => parallelAxis(axis, dim, scheme)),
     series: [{ id: "trials", type: "parallel", smooth: false, inactiveOpacity: 0.03, activeOpacity: 1, data }],
   };
@@ -121,9 +122,14 @@ function parallelAxis(axis, dim, scheme) {
     axisLabel: {
       color: scheme.ink,
       fontSize: 11,
+      margin: 12,
       textBorderColor: scheme.back,
       textBorderWidth: 3,
-      formatter: (value) => (isCategory ? shortened(value, 12) : value === axis.absent ? NO_VALUE : shortNumber(value)),
+      formatter: (value) => {
+        if (value === (isCategory ? NO_VALUE : axis.absent)) return `{absent|${NO_VALUE}}`;
+        return isCategory ? shortened(value, 12) : shortNumber(value);
+      },
+      rich: { absent: { color: scheme.ink, fontSize: 11, padding: [26, 0, 0, 0] } }, // below the lines that run there
     },
     areaSelectStyle: { width: 22, color: withOpacity(scheme.link, 0.25), borderColor: scheme.link, borderWidth: 1 },
     ...(isCategory ? { data: axis.data } : axis.extent),

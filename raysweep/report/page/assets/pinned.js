@@ -32,14 +32,14 @@ function pinnedContent() {
   const member = memberOfPoint.get(place);
   const common = Object.entries(run.common).map(([name, value]) => [userText(shortValue(name)), userText(shortValue(value, 200))]);
   const configuration = configurationOf(trial, 200);
-  const status = `${signOfStatus.get(trial.status) || ""} ${trial.status}`;
   const reason = trial.reason ? [": ", userText(trial.reason)] : [];
   return [
     element("h3", {}, pointTitle(place)),
     element("p", { class: "soft" }, marksOf(place).join(", ") || "not on the front"),
     scoreTable(place),
+    ...guardParts(member),
     ...(configuration.length ? [facts(configuration)] : []),
-    element("p", { class: "hint" }, status, ...reason),
+    element("p", { class: "hint" }, standingOf(trial), ...reason),
     ...(common.length ? [element("details", {}, element("summary", {}, "Common to all trials"), facts(common))] : []),
     ...exportParts(member),
   ];
@@ -69,6 +69,23 @@ function scoreTable(place) {
   const stable = rows.length > names.length ? " Stability: the share of resamples of the queries in which it is on the front." : "";
   const told = words ? element("p", { class: "hint" }, words + stable) : null;
   return element("div", { class: "scroll" }, table, told);
+}
+
+/** What the guards say of a member, and what they ask for. */
+function guardParts(member) {
+  if (!member || member.guards.length === 0) return [];
+  const words = ({ isMet, least }) => (least == null ? "no limit" : `${isMet ? "meets" : "misses"} ≥ ${shownScore(least)}`);
+  const rows = member.guards.map((guard) => element(
+    "tr",
+    {},
+    element("th", { scope: "row" }, userText(guard.name), element("small", { class: "soft" }, userText(guard.metric))),
+    element("td", { class: "n" }, shownScore(guard.score)),
+    element("td", { class: guard.isMet ? null : "missed" }, words(guard)),
+  ));
+  const names = [["guard", null], ["score", "n"], ["asked for", null]];
+  const head = names.map(([name, style]) => element("th", { scope: "col", class: style }, name));
+  const table = element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
+  return [element("div", { class: "scroll", id: "pinned-guards" }, table)];
 }
 
 function exportParts(member) {

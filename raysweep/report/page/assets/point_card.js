@@ -11,7 +11,7 @@ function marksOf(place) {
   if (member.knee) marks.push("★ knee");
   if (member.best) marks.push("◆ best objective");
   if (Object.values(member.intervals).some((certainty) => certainty && certainty.inKneeRegion)) marks.push("in the knee's region");
-  if (!member.feasible) marks.push("misses a constraint");
+  for (const missed of member.misses) marks.push(`misses ${missed}`);
   return marks;
 }
 
@@ -74,12 +74,11 @@ function trialTip(trial) {
     ["S", shownScore(bestMeasure(trial, "s"))],
     ["rungs", String(trial.rungs.length)],
   ];
-  const status = `${signOfStatus.get(trial.status) || ""} ${trial.status}`;
   return element(
     "div",
     { class: "tip" },
     element("strong", {}, best == null ? `Trial ${trial.trial}` : `Trial ${trial.trial}, best point ${kindName(best)}`),
-    element("div", {}, status),
+    element("div", {}, standingOf(trial)),
     facts([...scores, ...configurationOf(trial).slice(0, MOST_TIP_VALUES)]),
   );
 }
@@ -93,5 +92,5 @@ function spokenPoint(place) {
 
 /** The same of a trial, with what a chart shows of it. */
 function spokenTrial(trial, words) {
-  return [`Trial ${trial.trial}`, trial.status, ...words].join(", ");
+  return [`Trial ${trial.trial}`, standings.get(trial.standing).words, ...words].join(", ");
 }

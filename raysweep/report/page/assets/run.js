@@ -6,7 +6,7 @@ const points = run.points;
 const trials = run.trials;
 const placeOfTrial = new Map(trials.map((each, place) => [each.trial, place]));
 const memberOfPoint = new Map(run.members.map((member) => [member.point, member]));
-const signOfStatus = new Map(run.statuses.map((each) => [each.status, each.sign]));
+const standings = new Map(run.statuses.map((each) => [each.standing, each]));
 
 /** Places of the points of each trial, in the order of training. */
 const pointsOfTrial = new Map();
@@ -35,14 +35,14 @@ function shownShare(share) {
   return `${Math.round(100 * share)}%`;
 }
 
-/** A number in few characters. */
+/** A number as the tables and the command line have it: a whole one in full, any other as Python's ``.3g``. */
 function shortNumber(value) {
   if (value == null) return ABSENT;
-  if (typeof value !== "number") return String(value);
-  if (Number.isInteger(value) && Math.abs(value) < 1e6) return String(value);
-  const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2).replace(/\.?0+e/, "e");
-  return String(Number(value.toPrecision(3)));
+  if (typeof value !== "number" || Number.isInteger(value)) return String(value);
+  const [digits, exponent] = value.toExponential(2).split("e").map(Number);
+  if (-5 < exponent && exponent < 3) return String(Number(value.toPrecision(3)));
+  const sign = exponent < 0 ? "-" : "+";
+  return `${digits}e${sign}${String(Math.abs(exponent)).padStart(2, "0")}`;
 }
 
 /** A value of a parameter; of a very long text the beginning. */
@@ -72,6 +72,12 @@ function scoresOn(place, split) {
 function position(place, split) {
   const scores = scoresOn(place, split);
   return scores && scores.s != null && scores.p != null ? [scores.s, scores.p] : null;
+}
+
+/** How a trial stands, after its sign. */
+function standingOf(trial) {
+  const { sign, words } = standings.get(trial.standing);
+  return `${sign} ${words}`;
 }
 
 /** One of a trial's measures by its best point. */

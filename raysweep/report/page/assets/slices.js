@@ -23,7 +23,10 @@ function beginSlices() {
 
 function slice(parameter, number, place, grid) {
   const holder = keyedHolder(place, "small", `Slice: ${parameter.name}`);
-  grid.append(element("div", {}, element("h3", {}, userText(parameter.name)), holder));
+  const isUpright = parameter.kind === "category" && hasUprightLabels(parameter);
+  if (isUpright) holder.style.height = `calc(14rem + ${labelsHeight(parameter) - 2 * LABEL_LINE}px)`;
+  const isWide = isUpright && parameter.values.length > MOST_BESIDE;
+  grid.append(element("div", { class: isWide ? "whole-row" : null }, element("h3", {}, userText(parameter.name)), holder));
   const chart = new Chart(holder, () => sliceOptions(parameter, number, keys.trial), (made) => {
     made.on("click", (event) => pinTrial(event.data));
   });
@@ -59,13 +62,14 @@ function sliceOptions(parameter, number, keyed) {
   const scheme = colours();
   const isCategory = parameter.kind === "category";
   const axis = axisStyle(scheme, "");
-  axis.axisLabel = { ...axis.axisLabel, ...(isCategory ? categoryLabels(parameter) : { formatter: shortNumber }) };
+  const style = isCategory ? categoryLabels(parameter) : { formatter: shortNumber };
+  axis.axisLabel = { ...axis.axisLabel, ...style };
   const type = isCategory ? "category" : parameter.log ? "log" : "value";
   const marks = sliceMarks(parameter, number, scheme);
   const ringed = marks.find((mark) => mark.trial === keyed);
   return {
     animation: false,
-    grid: { left: 44, right: 14, top: 12, bottom: isCategory ? 16 + 2 * LABEL_LINE : 28 },
+    grid: { left: 44, right: 14, top: 12, bottom: isCategory ? 16 + labelsHeight(parameter) : 28 },
     tooltip: { ...tipStyle(scheme, tip), confine: false, position: belowChart },
     xAxis: { type, scale: true, data: isCategory ? parameter.values : undefined, ...axis },
     yAxis: { type: "value", scale: true, ...scoreExtent(), ...axisStyle(scheme, "") },
@@ -82,12 +86,31 @@ function belowChart([x], given, shown, mark, { contentSize, viewSize }) {
   return [Math.min(room, Math.max(0, x - contentSize[0] / 2)), viewSize[1]];
 }
 
-/** All of them where they are few, each in its room: in two lines where it must, since many differ in their ends only. */
+const CHARACTER = 6.5; // width of one of a name, about
+const LONGEST_LABEL = 28; // characters
+const MOST_BESIDE = 18; // names in a small chart; one with more takes the whole row
+
+/** All of them, each in its room, in two lines where it must; upright where two lines are not enough. */
 function categoryLabels(parameter) {
-  const isFew = parameter.values.length <= 6;
-  const width = Math.max(34, 245 / parameter.values.length);
-  const lines = { height: 2 * LABEL_LINE, lineHeight: LABEL_LINE, lineOverflow: "truncate" };
-  return { interval: isFew ? 0 : "auto", width, overflow: "breakAll", ...lines };
+  const always = { interval: 0, hideOverlap: false, formatter: (value) => shortened(value, LONGEST_LABEL) };
+  if (hasUprightLabels(parameter)) return { ...always, rotate: 90 };
+  return { ...always, width: labelWidth(parameter), overflow: "breakAll", lineHeight: LABEL_LINE };
+}
+
+function labelWidth(parameter) {
+  return 225 / parameter.values.length;
+}
+
+function longestLabel(parameter) {
+  return Math.min(LONGEST_LABEL, Math.max(...parameter.values.map((value) => value.length)));
+}
+
+function hasUprightLabels(parameter) {
+  return CHARACTER * longestLabel(parameter) > 2 * (labelWidth(parameter) - CHARACTER);
+}
+
+function labelsHeight(parameter) {
+  return hasUprightLabels(parameter) ? CHARACTER * longestLabel(parameter) : 2 * LABEL_LINE;
 }
 
 /** Of all trials, so that the slices can be compared. */
@@ -109,7 +132,7 @@ function sliceMarks(parameter, number, scheme) {
     const isSelected = isTrialSelected(trial);
     const itemStyle = { color: isSelected ? paint.of(trials[trial]) : scheme.line, opacity: isSelected ? 0.75 : 0.5 };
     if (isPinned) Object.assign(itemStyle, { borderColor: scheme.ink, borderWidth: 2, opacity: 1 });
-    const symbol = STATUS_SHAPES[trials[trial].status] || "circle";
+    const symbol = STANDING_SHAPES[trials[trial].standing];
     return { value, symbol, symbolSize: isPinned ? 13 : isDense ? 5 : 7, itemStyle, trial };
   });
 }

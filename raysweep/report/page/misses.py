@@ -1,0 +1,40 @@
+"""What a member of the front does not reach of what the sweep asks for, each with what is asked for."""
+
+from collections.abc import Iterator
+
+from raysweep.report.page.visible import visible
+from raysweep.report.summary import Member, Summary
+from raysweep.report.tables import show
+
+SYMBOLS = {"polarity": "P", "similarity": "S", "retention": "retention"}
+
+
+def misses(member: Member, summary: Summary) -> list[str]:
+    """Such as ``P ≥ 70.0 (66.5)`` and ``guard trec ≥ 95.0 (93.0)``: constraints on dev, then guards by name."""
+    return [*_missed_constraints(member, summary), *_missed_guards(member)]
+
+
+def _missed_constraints(member: Member, summary: Summary) -> Iterator[str]:
+    reference = summary.references.get("dev")
+    if reference is None:
+        return
+    point = member.dev
+    for name, least in summary.results.info.constraints.items():
+        unit = reference.similarity if name == "retention" else 1.0
+        score = point.polarity if name == "polarity" else point.similarity
+        if score < least * unit:  # as the sweep's objective judges it
+            yield _missed(SYMBOLS[name], score / unit, least)
+
+
+def _missed_guards(member: Member) -> Iterator[str]:
+    for name, measured in sorted(member.guards.items()):
+        if measured.at_least is not None and not measured.is_met:
+            yield _missed(f"guard {visible(name)}", measured.score, measured.at_least)
+
+
+def _missed(what: str, score: float, least: float) -> str:
+    """With more digits where one decimal would show a score that is too low as what it should be."""
+    wanted, found = show(least), show(score)
+    if wanted == found:
+        wanted, found = f"{100 * least:.6g}", f"{100 * score:.6g}"
+    return f"{what} ≥ {wanted} ({found})"
