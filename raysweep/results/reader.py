@@ -67,6 +67,7 @@ def results_of(events: Iterable[Event], run: Folder) -> Results:
         guards=tuple(tables.guards.values()),
         calibrations=tuple(tables.calibrations.values()),
         labelled=tuple(tables.labelled),
+        config_digests=tuple(tables.config_digests),
     )
 
 
@@ -83,6 +84,7 @@ class _Tables:
     nodes: dict[tuple[str, float | None], NodeTime] = field(default_factory=dict)  # by type and price
     guards: dict[tuple[object, ...], GuardScore] = field(default_factory=dict)  # by member and guard
     calibrations: dict[tuple[object, ...], Calibration] = field(default_factory=dict)  # by rung and split
+    config_digests: list[str] = field(default_factory=list)
     status: str = "running"
     reason: str = ""
     seconds: float = 0.0
@@ -92,7 +94,7 @@ class _Tables:
     def add(self, event: Event) -> None:
         match event:
             case SessionStarted():
-                self.info = event.info
+                self._add_session(event)
             case TrialStarted():
                 self._add_trial(event)
             case RungFinished():
@@ -117,6 +119,11 @@ class _Tables:
             self.status, self.reason, self.seconds = event.status, event.reason, event.seconds
         if isinstance(event, SessionStarted | TrialStarted | StatusChange):
             self.status, self.reason = "running", ""
+
+    def _add_session(self, event: SessionStarted) -> None:
+        self.info = event.info
+        if event.config_digest is not None:
+            self.config_digests.append(event.config_digest)
 
     def _add_trial(self, event: TrialStarted) -> None:
         self.trials[event.trial] = Trial(

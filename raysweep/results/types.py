@@ -271,6 +271,7 @@ class Results:
     labelled: tuple[
         Point, ...
     ] = ()  # that are told the pool's labels: no part of the points above, nor of any front of theirs
+    config_digests: tuple[str, ...] = ()  # of what its sessions wrote as its settings, from versions that note them
 
 
 @dataclass(frozen=True)
