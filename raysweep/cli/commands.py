@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from raysweep.cli import choosing
+from raysweep.cli import choosing, usage
 from raysweep.cli.options import (
     SeveralValues,
     here,
@@ -759,12 +759,15 @@ def _print_json(value: object) -> None:
 
 
 def main() -> None:
-    """Entry point: bad input ends with one message and exit code 2."""
+    """Entry point: bad input and misuse end with one line and exit code 2."""
     try:
-        app()
+        sys.exit(usage.run(app))
     except InputError as error:
         typer.echo(f"error: {error}", err=True)
-        sys.exit(2)
+    except usage.USAGE_ERROR as error:
+        if problem := usage.problem(error):
+            typer.echo(f"error: {problem}", err=True)
+    sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ class StoredSweep:
     finish: tuple[str, str] | None = ("completed", "")  # status and reason; None where it was killed
     gpus: float = 0.5  # of each trial
     price: float = 3.0  # of an hour
-    settings: bytes | None = None  # the content of config.yaml, whose digest the ledger has; without any as in older runs
+    settings: bytes | None = None  # of config.yaml, whose digest the ledger has; older runs have neither
 
 
 def write_ledger(folder: Path, trials: Iterable[StoredTrial], sweep: StoredSweep | None = None) -> None:
