@@ -259,7 +259,7 @@ class Results:
     trials: tuple[Trial, ...]
     rungs: tuple[Rung, ...]
     points: tuple[Point, ...]
-    status: str  # running, or as :class:`raysweep.results.events.SessionFinished` has it
+    status: str  # running, or as :class:`raysweep.results.events.SessionFinished` has it; failed where every trial has
     reason: str
     seconds: float
     means: tuple[Mean, ...] = ()  # of trials that have replicates
@@ -271,6 +271,7 @@ class Results:
     labelled: tuple[
         Point, ...
     ] = ()  # that are told the pool's labels: no part of the points above, nor of any front of theirs
+    has_driver: bool | None = None  # whether a process drives it; None where that was not asked, or cannot be told
     config_digests: tuple[str, ...] = ()  # of what its sessions wrote as its settings, from versions that note them
 
 

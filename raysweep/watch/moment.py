@@ -65,7 +65,7 @@ def look(run: Folder, ledger: GrowingLedger) -> Moment:
     events = ledger.events
     if has_driver and not any(isinstance(event, SessionStarted) for event in events):
         return Moment(None, has_driver)
-    return Moment(results_of(events, run), has_driver, _seconds(events))
+    return Moment(results_of(events, run, has_driver), has_driver, _seconds(events))
 
 
 def _seconds(events: list[Event]) -> float:

@@ -85,7 +85,7 @@ def _trials_and_front(summary: Summary) -> Iterator[str]:
         yield f"at most {results.workers} at a time"
     for member in summary.members:
         if member.is_best:
-            yield f"front {len(summary.members)}, best {_scores(member.dev)}"
+            yield f"front {len(summary.members)}, best by the objective at {_scores(member.dev)}"
     area = summary.areas.get("dev")
     if area is not None:
         yield f"hypervolume {_hypervolume(area)}"

@@ -54,7 +54,7 @@ def test_the_front_of_a_finished_run_is_shown_whole(tmp_path: Path) -> None:
         ]
         for point, row in zip(front, rows, strict=True)
     ]
-    assert f"front {len(front)}, best P " in text
+    assert f"front {len(front)}, best by the objective at P " in text
     assert "30 of 8 trials begun: 3 failed, 20 stopped, 7 completed" in text
     assert text.splitlines()[-1] == f"the sweep is completed; its report: raysweep report {tmp_path}"
     assert "R reference encoder  ● front  ★ knee" in text
