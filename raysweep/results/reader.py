@@ -16,6 +16,7 @@ from raysweep.results.events import (
     RungFinished,
     SessionFinished,
     SessionStarted,
+    StageBegan,
     StatusChange,
     SweepSteered,
     TrialEnded,
@@ -23,7 +24,19 @@ from raysweep.results.events import (
 )
 from raysweep.results.ledger import NAME as LEDGER
 from raysweep.results.ledger import events_of, name_of
-from raysweep.results.types import Calibration, Cost, GuardScore, Mean, NodeTime, Point, Results, Rung, RunInfo, Trial
+from raysweep.results.types import (
+    Calibration,
+    Cost,
+    GuardScore,
+    Mean,
+    NodeTime,
+    Point,
+    Results,
+    Rung,
+    RunInfo,
+    Stage,
+    Trial,
+)
 from raysweep.storage.folder import Folder, as_folder
 from raysweep.storage.line_log import is_held
 from raysweep.trial_status import TrialStatus
@@ -77,6 +90,7 @@ def results_of(events: Iterable[Event], run: Folder, has_driver: bool | None = N
         guards=tuple(tables.guards.values()),
         calibrations=tuple(tables.calibrations.values()),
         labelled=tuple(tables.labelled),
+        stage=tables.stage,
         has_driver=has_driver,
         config_digests=tuple(tables.config_digests),
     )
@@ -96,6 +110,7 @@ class _Tables:
     guards: dict[tuple[object, ...], GuardScore] = field(default_factory=dict)  # by member and guard
     calibrations: dict[tuple[object, ...], Calibration] = field(default_factory=dict)  # by rung and split
     config_digests: list[str] = field(default_factory=list)
+    stage: Stage | None = None
     status: str = "running"
     reason: str = ""
     seconds: float = 0.0
@@ -118,11 +133,24 @@ class _Tables:
                 self._add_nodes(event)
             case SweepSteered():
                 self._steer(event)
+        self._note_stage(event)
         if isinstance(event, StatusChange):
             self._change_status(event)
         if isinstance(event, PaidEvent) and event.cost is not None:
             self._set_cost(event.trial, event.cost)
         self._note_ending(event)
+
+    def _note_stage(self, event: Event) -> None:
+        stage = self.stage
+        match event:
+            case StageBegan():
+                self.stage = Stage(event.stage, event.count)
+            case PointsScored() if stage is not None and stage.name == "test":
+                self.stage = dataclasses.replace(stage, num_done=stage.num_done + 1)
+            case GuardsMeasured() if stage is not None and stage.name == "guards":
+                self.stage = dataclasses.replace(stage, num_done=stage.num_done + len(event.scores))
+            case SessionStarted() | TrialStarted() | SessionFinished():
+                self.stage = None
 
     def _note_ending(self, event: Event) -> None:
         """Of the latest session: one that goes on after one that finished has not."""
