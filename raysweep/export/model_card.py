@@ -380,8 +380,11 @@ def _pool_text(facts: CardFacts) -> str:
     info = facts.summary.results.info
     sizes = ", ".join(f"{size:,} for {split}" for split, size in info.num_pool.items())
     if facts.pool_seed is None:
-        return f"{sizes}; drawn from train by a seed that is unknown"
-    return f"{sizes}; drawn from train with seed {facts.pool_seed}, as raysweep evaluate --pool-seed {facts.pool_seed} does"
+        return f"{sizes}; drawn from the sweep's training sentences with a seed that is unknown"
+    return (
+        f"{sizes}; drawn from the sweep's training sentences with seed {facts.pool_seed}: raysweep evaluate --pool-seed "
+        f"{facts.pool_seed} draws the same where it is given just these"
+    )
 
 
 def _source_rows(facts: CardFacts, models: Mapping[str, BaseModel]) -> dict[str, str]:
