@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.config.document import Document
+from raysweep.config.guards import taken_name
 from raysweep.config.load import LoadedSweep, Override
 from raysweep.config.load import load as load_sweep
 from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Space
@@ -287,6 +288,9 @@ def _changed(resumed: Resumed, space: Path | None, overrides: Iterable[Override]
     unstated = [setting for setting in older if setting in _later_settings(space or own_file)]
     after = load_sweep(space or own_file, [*unstated, *_moved(before.config, resumed.location, given), *given])
     check_changes(before.config, after.config, resumed.location)
+    added = [name for name in after.config.guards if name not in before.config.guards]
+    if problem := taken_name(added):
+        raise after.document.error(("guards",), problem)
     if after.config.budget.trials < resumed.num_begun:
         reason = f"is {after.config.budget.trials}, but {resumed.num_begun} have begun; allowed: that many or more"
         raise after.document.error(("budget", "trials"), reason)
