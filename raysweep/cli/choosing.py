@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from raysweep.report.side_by_side import Side, SideBySide
     from raysweep.report.tables import TextTable
-    from raysweep.results.types import ScoredSplit
+    from raysweep.results.types import Results, ScoredSplit
     from raysweep.storage.folder import Folder
 
 FORMATS = ("table", "json")
@@ -133,19 +133,15 @@ def _sides(folders: "Sequence[Folder]") -> "Iterator[Side]":
     from raysweep.report.summary import summary_of
 
     for folder, label in zip(folders, labels([folder.location for folder in folders]), strict=True):
-        yield Side(label, summary_of(folder), _settings_of(folder))
+        summary = summary_of(folder)
+        yield Side(label, summary, _settings_of(folder, summary.results))
 
 
-def _settings_of(folder: "Folder") -> "Mapping[str, Any]":
-    """What the run's file says, by dotted key; nothing where the file is gone or damaged, which costs no result."""
-    from raysweep.config.document import Document
+def _settings_of(folder: "Folder", results: "Results") -> "Mapping[str, Any]":
+    """What the run's file says, by dotted key. InputError where it is not the file that the run was begun with."""
+    from raysweep.results.settings_file import read_settings
 
-    if not folder.exists("config.yaml"):
-        return {}
-    try:
-        values = Document.read(folder.fetch("config.yaml")).values
-    except (InputError, OSError):
-        return {}
+    values = read_settings(folder, results)
     return {name: value for name, value in _dotted(values, "") if name != "name" and not name.startswith("storage.")}
 
 

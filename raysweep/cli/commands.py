@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from raysweep.cli import choosing
+from raysweep.cli import choosing, usage
 from raysweep.cli.options import (
     SeveralValues,
     here,
@@ -357,7 +357,10 @@ def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) ->
     typer.echo(f"{space}: valid")
     for line in _description(loaded):
         typer.echo(line)
-    typer.echo("Freezing levels are checked against the encoder, and k against the pool, when the sweep prepares.")
+    typer.echo(
+        "Freezing levels are checked against the encoder, k against the pool, and the files of data and guards are read, "
+        "when the sweep runs."
+    )
 
 
 @app.command()
@@ -706,12 +709,12 @@ choosing.add_to(app)
 
 
 def _load(space: str, arguments: list[str]) -> "LoadedSweep":
-    """The sweep of SPACE under the overrides that stand on the command line. Warns of what these leave out."""
+    """The sweep of SPACE under the overrides that stand on the command line. Warns of what may not be meant."""
     from raysweep.api.functions import load_sweep
     from raysweep.config.load import parse_overrides
 
     loaded = load_sweep(space, parse_overrides(arguments))
-    for text in loaded.left_out:
+    for text in loaded.warnings:
         _warn(text)
     return loaded
 
@@ -720,7 +723,8 @@ def _description(loaded: "LoadedSweep") -> Iterator[str]:
     config = loaded.config
     budget = config.budget
     examples = budget.examples_per_trial
-    length = f"up to {budget.rungs} rungs each" if examples is None else f"{examples:,} examples each"
+    rungs = "1 rung" if budget.rungs == 1 else f"up to {budget.rungs} rungs"
+    length = f"{rungs} each" if examples is None else f"{examples:,} examples each"
     search = f"{budget.trials} trials ({config.sampler}), {length}, early stopping: {config.early_stopping.policy}"
     replicates = f", up to {config.replicates.trials} replicates" if config.replicates.trials else ""
     yield f"sweep {config.name}: {search}{replicates}"
@@ -786,12 +790,15 @@ def _print_json(value: object) -> None:
 
 
 def main() -> None:
-    """Entry point: bad input ends with one message and exit code 2."""
+    """Entry point: bad input and misuse end with one line and exit code 2."""
     try:
-        app()
+        sys.exit(usage.run(app))
     except InputError as error:
         typer.echo(f"error: {error}", err=True)
-        sys.exit(2)
+    except usage.USAGE_ERROR as error:
+        if problem := usage.problem(error):
+            typer.echo(f"error: {problem}", err=True)
+    sys.exit(2)
 
 
 if __name__ == "__main__":

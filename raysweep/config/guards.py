@@ -1,11 +1,14 @@
 """What front members are also measured by: evaluators of sentence-transformers, over files that a sweep names."""
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from raysweep.config.strict import Frozen
+from raysweep.config.trial import TrialConfig
 from raysweep.storage import location
 
 
@@ -54,6 +57,56 @@ class GuardConfig(Frozen):
         return self
 
 
-GuardName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=40)]
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+_MOST_CHARACTERS = 40  # of a name
 
-Guards = dict[GuardName, GuardConfig]
+
+def _check_names(guards: dict[str, GuardConfig]) -> dict[str, GuardConfig]:
+    for name in guards:
+        if re.match(_NAME, name) is None or len(name) > _MOST_CHARACTERS:
+            raise ValueError(
+                f"{name!r} cannot be a guard's name; allowed: a letter or digit, then letters, digits and . _ -, at most "
+                f"{_MOST_CHARACTERS} characters in all"
+            )
+    return guards
+
+
+GuardName = Annotated[str, WithJsonSchema({"type": "string", "pattern": _NAME, "maxLength": _MOST_CHARACTERS})]
+
+Guards = Annotated[dict[GuardName, GuardConfig], AfterValidator(_check_names)]
+
+TAKEN = (
+    *(
+        "P",
+        "S",
+        "polarity",
+        "similarity",
+        "retention",
+        "accuracy",
+        "objective",
+        "point",
+        "trial",
+        "step",
+        "rung",
+        "kind",
+    ),
+    *("value", "width", "split", "dev", "test", "mark", "knee", "best", "configuration", "status", "reason", "none"),
+)
+"""What tables, conditions and options name something else by, besides the parameters of a trial."""
+
+
+def taken_name(guards: Iterable[str]) -> str:
+    """What is wrong with the first of the guards' names that means something else already; empty where none does.
+
+    Runs of older versions may have such names.
+    """
+    parameters = TrialConfig.model_fields
+    taken = {name.lower() for name in (*TAKEN, *parameters)}
+    for name in guards:
+        if name.lower() in taken:
+            what = "a parameter of trials" if name.lower() in parameters else "a column or a score"
+            return (
+                f"the name {name} is taken: it is {what}; taken are {', '.join(TAKEN)} and the parameters of a trial, such "
+                "as loss and margin"
+            )
+    return ""

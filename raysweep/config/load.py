@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from raysweep.config import space_parser
 from raysweep.config import sweep as sweep_file
 from raysweep.config.document import Document
+from raysweep.config.guards import taken_name
 from raysweep.config.preset import PresetError, preset_of
 from raysweep.config.space import Space
 from raysweep.config.sweep import SweepConfig
@@ -20,13 +22,13 @@ Override = tuple[str, str]
 class LoadedSweep:
     """A sweep's file under its overrides. ``document`` knows where each key was given, for errors that say so.
 
-    ``left_out`` says in a line each what of the file's ``first`` is not in ``config``.
+    ``warnings`` say in a line each what of the file's ``first`` is not in ``config``, or stands there twice.
     """
 
     document: Document
     config: SweepConfig
     space: Space
-    left_out: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
@@ -39,17 +41,31 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
         document.override(key, value)
     config = sweep_file.parse(document)
     space = space_parser.parse(document, config)
-    first, left_out = [], []
+    first: list[dict[str, Any]] = []
+    warnings = []
     for index, values in enumerate(config.first):
         try:
             preset_of(space, values)
         except PresetError as error:
-            left_out.append(
+            warnings.append(
                 f"first[{index}] is left out, since the space that was asked for has no place for it: {error}"
             )
-        else:
-            first.append(values)
-    return LoadedSweep(document, config.model_copy(update={"first": first}), space, tuple(left_out))
+            continue
+        if values in first:  # only in part, or it would have been refused
+            warnings.append(f"first[{index}] stands there before: the sampler completes each of the two")
+        first.append(values)
+    return LoadedSweep(document, config.model_copy(update={"first": first}), space, tuple(warnings))
+
+
+def check_new(loaded: LoadedSweep) -> None:
+    """InputError for what no sweep may begin with, though a run of an older version that goes on may have it."""
+    config = loaded.config
+    if problem := taken_name(config.guards):
+        raise loaded.document.error(("guards",), problem)
+    for index, values in enumerate(config.first):
+        if not values:
+            names = ", ".join(sorted(loaded.space.parameters))
+            raise loaded.document.error(("first", index), f"names no parameter; allowed: one or more of {names}")
 
 
 def find_space(name: str) -> Path:

@@ -107,7 +107,7 @@ def _why_unused(space: Space, key: str, values: Mapping[str, Any]) -> str:
     """Why a value stands for no parameter of the space, or not beside the other values."""
     if conditions := list(_conditions(space.parameters, key)):
         options = " or ".join(conditions)
-        return f"exists only under {options}, which {_shown(dict(values))} does not say"
+        return f"exists only under {options}, which {_shown_values(values)} does not say"
     if key not in TrialConfig.model_fields:
         return unknown_key(_shortened(key), _names(space.parameters))
     names = ", ".join(sorted(_names(space.parameters)))
@@ -131,6 +131,11 @@ def _names(parameters: Parameters) -> set[str]:
             for children in parameter.options.values():
                 found |= _names(children)
     return found
+
+
+def _shown_values(values: Mapping[str, Any]) -> str:
+    """As they may stand in a file."""
+    return _shortened("{" + ", ".join(f"{name}: {value}" for name, value in values.items()) + "}")
 
 
 def _shown(value: Any) -> str:

@@ -1,6 +1,6 @@
 """Strict, frozen configuration models, and what is wrong with a value in plain words."""
 
-from typing import Any
+from typing import Any, get_origin
 
 from pydantic import BaseModel, ConfigDict
 
@@ -35,10 +35,14 @@ def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str
 def _fields(path: KeyPath, model: type[BaseModel]) -> list[str]:
     """The keys that are allowed at a path within a model."""
     found: list[type[BaseModel]] = [model]
+    is_name = False
     for key in path:
-        if isinstance(key, int):  # a list has the models of its items
+        if isinstance(key, int) or is_name:  # a list has the models of its items, and so has a mapping of names
+            is_name = False
             continue
-        found = [inner for each in found for inner in _models(_annotation(each, key))]
+        annotations = [_annotation(each, key) for each in found]
+        is_name = any(get_origin(each) is dict for each in annotations)
+        found = [inner for each in annotations for inner in _models(each)]
     return [field.alias or name for each in found for name, field in each.model_fields.items()]
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from raysweep.config.document import Document
 from raysweep.config.sweep import DataConfig, EncoderConfig
 from raysweep.encoders import encoder
 from raysweep.encoders.locate import locate
@@ -21,6 +20,7 @@ from raysweep.export.run_encoders import RunEncoders
 from raysweep.report.summary import Member, Summary, summary_of
 from raysweep.results.events import TrialStarted
 from raysweep.results.ledger import events_of, point_folder
+from raysweep.results.settings_file import read_settings
 from raysweep.results.types import Point
 from raysweep.storage.folder import Folder, as_folder
 from raysweep.training.weights import read_point
@@ -36,8 +36,8 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
     """Write the model of a point of a run's front, ``knee``, ``best`` or a point's name, to the new folder ``to``.
 
     It loads with ``SentenceTransformer(to)``, without this package. Its card says how, or under which ``hub_name`` it will
-    be. Returns a sentence that says what was written. InputError when there is no such point, ``to`` exists, or two encoders
-    cannot be made one model.
+    be. Returns what was written, and which guards the point misses or is not measured by. InputError when there is no such
+    point, ``to`` exists, two encoders cannot be made one model, or the run's settings are not those that it was begun with.
     """
     if to.exists():
         raise InputError(f"{to}: exists already; export writes a new folder")
@@ -45,15 +45,26 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
     summary = summary_of(run)
     member = _choose(run, summary, point)
     chosen = member.dev
+    settings = read_settings(run, summary.results)
     encoders = RunEncoders.of(run)
     model = _model(run, chosen, encoders)
-    data = _data_config(run)
-    facts = CardFacts(summary, member, encoders, data, _run_of(run, chosen), hub_name)
+    data = _data_config(settings)
+    facts = CardFacts(
+        summary,
+        member,
+        encoders,
+        data,
+        _run_of(run, chosen),
+        hub_name,
+        pool_seed=_pool_seed(settings),
+        unmeasured=tuple(name for name in _guards(settings) if name not in member.guards),
+    )
     _write(model, _provenance(run, chosen, encoders, data), facts, to)
     written = (
         f"{chosen.name} (dev P {100 * chosen.polarity:.2f}, S {100 * chosen.similarity:.2f}, width {chosen.width}) "
         f"written to {to}"
     )
+    written = ". ".join([written, *model_card.guard_warnings(facts)])
     if chosen.kind != LABELLED:
         return written
     return f"{written}: it embeds queries; what is retrieved has known labels, and {CARD} says how it is embedded"
@@ -171,15 +182,27 @@ def _set_prompt(model: "SentenceTransformer", prompt: str) -> None:
         model.default_prompt_name = "raysweep"
 
 
-def _data_config(run: Folder) -> DataConfig | None:
+def _data_config(settings: "Mapping[str, Any]") -> DataConfig | None:
     """What the run read, by its settings; None where it has lost them."""
-    data: dict[str, Any] = {}
-    if run.exists("config.yaml"):
-        with contextlib.suppress(InputError, OSError):
-            data = Document.read(run.fetch("config.yaml")).values.get("data", {})
     with contextlib.suppress(ValidationError):
-        return DataConfig.model_validate(data)
+        return DataConfig.model_validate(settings.get("data", {}))
     return None
+
+
+def _pool_seed(settings: "Mapping[str, Any]") -> int | None:
+    """The seed with which the run drew its pools; None where its settings are lost."""
+    seed = _mapping(settings, "evaluation").get("pool_seed")
+    return seed if isinstance(seed, int) else None
+
+
+def _guards(settings: "Mapping[str, Any]") -> list[str]:
+    return list(_mapping(settings, "guards"))
+
+
+def _mapping(settings: "Mapping[str, Any]", key: str) -> "Mapping[str, Any]":
+    """A part of the settings, which those of an older run may not have, or no more."""
+    found = settings.get(key)
+    return found if isinstance(found, dict) else {}
 
 
 def _run_of(run: Folder, chosen: Point) -> int:

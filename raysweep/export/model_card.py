@@ -62,6 +62,7 @@ class CardFacts:
 
     ``data`` is where its run read sentences, None where that is lost. ``run`` is the replicate's number from which the
     trial's seed derives, 0 of a first run. ``hub_name`` is where the model is to be loaded from, None for its folder.
+    ``pool_seed`` is that of the pools, None where it is lost; ``unmeasured`` are guards of the sweep without a score of it.
     """
 
     summary: Summary
@@ -70,6 +71,8 @@ class CardFacts:
     data: DataConfig | None
     run: int = 0
     hub_name: str | None = None
+    pool_seed: int | None = None
+    unmeasured: Sequence[str] = ()
 
     @property
     def point(self) -> Point:
@@ -258,6 +261,7 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
         _intervals_sentence(facts),
         _reference_sentence(summary),
         _guard_sentence(facts.member),
+        " ".join(f"{_plain(text)}." for text in guard_warnings(facts)),
         _JOINED.get(facts.point.kind, ""),
         _pool_code(facts) if facts.point.kind == LABELLED else "",
     ]
@@ -313,9 +317,23 @@ def _guard_sentence(member: Member) -> str:
     """What the member reached under the sweep's guards."""
     terms = []
     for name, score in sorted(member.guards.items()):
-        limit = "" if score.at_least is None else f" (at least {score.at_least:g} was asked for)"
+        missed = "" if score.is_met else ", which is missed"
+        limit = "" if score.at_least is None else f" (at least {score.at_least:g} was asked for{missed})"
         terms.append(f"{score.score:.5f} on {name}, by {score.metric}{limit}")
     return f"Measured beside: {'; '.join(terms)}." if terms else ""
+
+
+def guard_warnings(facts: CardFacts) -> list[str]:
+    """The guards that the point misses, and those that it was not measured by; nothing where it meets all."""
+    missed = [
+        f"{score.score:.5f} on {name}, where at least {score.at_least:g} was asked for"
+        for name, score in sorted(facts.member.guards.items())
+        if not score.is_met
+    ]
+    warnings = [f"This point misses a guard of its sweep: {'; '.join(missed)}"] if missed else []
+    if facts.unmeasured:
+        warnings.append(f"Guards of the sweep that this point is not measured by: {', '.join(facts.unmeasured)}")
+    return warnings
 
 
 def _queries(summary: Summary, split: ScoredSplit) -> str:
@@ -353,7 +371,20 @@ def _training_rows(facts: CardFacts) -> dict[str, str]:
     config = facts.config
     seed = "unknown" if config is None else trial_seed(info.seed, config, facts.run)
     rows["seeds"] = f"sweep {info.seed}, trial {seed}"
+    rows["pool"] = _pool_text(facts)
     return rows
+
+
+def _pool_text(facts: CardFacts) -> str:
+    """What the pools that P and S are measured on are drawn of, and how."""
+    info = facts.summary.results.info
+    sizes = ", ".join(f"{size:,} for {split}" for split, size in info.num_pool.items())
+    if facts.pool_seed is None:
+        return f"{sizes}; drawn from the sweep's training sentences with a seed that is unknown"
+    return (
+        f"{sizes}; drawn from the sweep's training sentences with seed {facts.pool_seed}: raysweep evaluate --pool-seed "
+        f"{facts.pool_seed} draws the same where it is given just these"
+    )
 
 
 def _source_rows(facts: CardFacts, models: Mapping[str, BaseModel]) -> dict[str, str]:

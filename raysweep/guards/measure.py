@@ -50,7 +50,7 @@ def check(guards: Mapping[str, GuardConfig], warn: Callable[[str], None]) -> Non
         try:
             guard = Guard.open(name, config)
         except InputError as error:
-            raise InputError(f"guards.{name}: {error}") from None
+            raise InputError(f"guards.{name}: {_without_name(name, error)}") from None
         if guard.left_out:
             warn(f"guards.{name}: {guard.left_out}")
 
@@ -64,7 +64,7 @@ def measure(
         try:
             opened[name] = Guard.open(name, config)
         except InputError as error:
-            yield InputError(f"{name}: {error}")
+            yield InputError(f"{name}: {_without_name(name, error)}")
     for point, names in wanted.items():
         assert point.trial is not None and point.step is not None
         try:
@@ -94,6 +94,11 @@ def measure(
                 score=score,
                 at_least=guard.config.at_least,
             )
+
+
+def _without_name(name: str, error: InputError) -> str:
+    """What is wrong, without the guard's name where that stands before it."""
+    return str(error).removeprefix(f"{name}: ")
 
 
 def _as_input_error(what: str, error: Exception) -> InputError:

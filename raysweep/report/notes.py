@@ -27,7 +27,7 @@ def notes(summary: Summary) -> list[str]:
 def ending_notes(results: Results) -> Iterator[str]:
     """How the sweep ended, where it did not complete, and whether trials may go on."""
     if results.status == "running":
-        yield "The sweep is still running, or it was killed: this is what it has stored so far."
+        yield f"The sweep {running_or_killed(results)}."
         return
     if results.status != "completed":
         ending = _ENDINGS.get(results.status, results.status)
@@ -36,6 +36,14 @@ def ending_notes(results: Results) -> Iterator[str]:
     held = _count(results, TrialStatus.HELD)
     if held:
         yield f"{held} of {len(results.trials)} trials are held: raysweep run --resume may go on with them."
+
+
+def running_or_killed(results: Results) -> str:
+    """Which of both it is, of a sweep that has not ended, as far as that can be told, as the end of a sentence."""
+    if results.has_driver is False:
+        return "was killed: this is what it had stored, and raysweep run --resume goes on with it"
+    which = "is still running" if results.has_driver else "is still running, or it was killed"
+    return f"{which}: this is what it has stored so far"
 
 
 def damage_notes(summary: Summary) -> Iterator[str]:

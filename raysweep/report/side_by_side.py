@@ -10,6 +10,7 @@ from raysweep.metrics.objective import Pair
 from raysweep.metrics.pareto import hypervolume
 from raysweep.report.area_difference import MOST_DIFFERENCE, AreaDifference, Front, difference
 from raysweep.report.baselines import dominates
+from raysweep.report.notes import running_or_killed
 from raysweep.report.summary import SPLITS, Member, Summary
 from raysweep.results.types import Point, RunInfo, ScoredSplit
 from raysweep.results.views import parameter_value
@@ -316,7 +317,7 @@ def _notes(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> Iterator[str
         if not side.summary.members:
             yield f"{side.label}: no trial finished a rung, so there is no front."
         elif results.status == "running":
-            yield f"{side.label} is still running, or it was killed: this is what it has stored so far."
+            yield f"{side.label} {running_or_killed(results)}."
     if not _have_same_constraints(sides):
         yield "The runs have other constraints or guards, so points count for hypervolumes whether they meet them or not."
     if splits == ("dev",):

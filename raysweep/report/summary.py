@@ -13,7 +13,7 @@ from raysweep.report.certainty import NOTHING, Certainty, FrontNames, certainty_
 from raysweep.results.account import Account, account_of
 from raysweep.results.bill import Bill, bill_of
 from raysweep.results.query_scores import QueryScores, load_readable_scores, name_of_point
-from raysweep.results.reader import load
+from raysweep.results.reader import load_with_driver
 from raysweep.results.types import GuardScore, Point, Results, Rung, RunInfo, ScoredSplit, Trial
 from raysweep.results.views import front_members
 from raysweep.storage.folder import Folder
@@ -138,7 +138,7 @@ def summary_of(run: Folder, results: Results | None = None) -> Summary:
 
     A damaged ledger is an InputError. Damaged scores are left out, and the summary says so.
     """
-    results = load(run) if results is None else results
+    results = load_with_driver(run) if results is None else results
     scores, damage = load_readable_scores(run, results)
     missing = {missing_intervals(split): why for split, why in damage.items()}
     return replace(summarise(results), scores=scores, damage=missing)

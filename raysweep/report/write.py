@@ -18,6 +18,7 @@ from raysweep.report.page.sections import Material
 from raysweep.report.summary import SPLITS, Summary, summary_of
 from raysweep.results.account import Account
 from raysweep.results.readings import Readings, load_readings
+from raysweep.results.settings_file import check_settings
 from raysweep.results.types import Point, Trial
 from raysweep.storage.folder import Folder, LocalFolder, as_folder
 
@@ -41,7 +42,7 @@ def write(place: Path | Folder, to: Path | None = None) -> Report:
 
     All scores in its files are x100. Every file is complete before the first takes its place, so a report that fails leaves
     the earlier one as it was. Damaged scores and readings are left out, and a note says so. Raises InputError when the place
-    holds no run or cannot be written to.
+    holds no run, when its settings are not those that it was begun with, and when it cannot be written to.
     """
     run = as_folder(place)
     report = run.within("report") if to is None else LocalFolder(to)
@@ -49,6 +50,7 @@ def write(place: Path | Folder, to: Path | None = None) -> Report:
     if to is None and folder.is_symlink():
         raise InputError(f"{folder}: is a symbolic link; a run's folders lie in the run itself, and --to names another")
     summary = summary_of(run)
+    check_settings(run, summary.results.config_digests)
     readings = None
     try:
         readings = load_readings(run, summary.results)

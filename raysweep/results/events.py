@@ -14,6 +14,7 @@ kind of event; the other keys are the fields of its class:
 ``mean``    :class:`ReplicatesAveraged`
 ``points``  :class:`PointsScored`
 ``guards``  :class:`GuardsMeasured`
+``stage``   :class:`StageBegan`
 ``nodes``   :class:`NodesCounted`
 ``steer``   :class:`SweepSteered`
 ``finish``  :class:`SessionFinished`
@@ -39,6 +40,7 @@ from raysweep.results.types import (
     NodeTime,
     Point,
     RunInfo,
+    StageName,
     calibration_problem,
     point_problem,
 )
@@ -301,6 +303,19 @@ class NodesCounted(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StageBegan(Event):
+    """The search is over, and so many scores of its front are to come: of rungs on ``test``, or of members by ``guards``.
+
+    It says how far the sweep is, and nothing depends on it: ledgers of older versions have none.
+    """
+
+    kind = "stage"
+
+    stage: StageName
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class SweepSteered(Event):
     """A person asked something of the running sweep, which does it from here on.
 
@@ -357,6 +372,7 @@ EVENTS: Mapping[str, type[Event]] = {
         ReplicatesAveraged,
         PointsScored,
         GuardsMeasured,
+        StageBegan,
         NodesCounted,
         SweepSteered,
         SessionFinished,

@@ -16,20 +16,36 @@ from raysweep.results.events import (
     RungFinished,
     SessionFinished,
     SessionStarted,
+    StageBegan,
     StatusChange,
     SweepSteered,
     TrialEnded,
     TrialStarted,
 )
+from raysweep.results.ledger import NAME as LEDGER
 from raysweep.results.ledger import events_of, name_of
-from raysweep.results.types import Calibration, Cost, GuardScore, Mean, NodeTime, Point, Results, Rung, RunInfo, Trial
+from raysweep.results.types import (
+    Calibration,
+    Cost,
+    GuardScore,
+    Mean,
+    NodeTime,
+    Point,
+    Results,
+    Rung,
+    RunInfo,
+    Stage,
+    Trial,
+)
 from raysweep.storage.folder import Folder, as_folder
+from raysweep.storage.line_log import is_held
 from raysweep.trial_status import TrialStatus
 
 
-def load(place: Path | Folder) -> Results:
+def load(place: Path | Folder, has_driver: bool | None = None) -> Results:
     """Read the ledger of the run at a place, also one of a sweep that was interrupted or is still running.
 
+    ``has_driver`` is whether a process drives it, where the caller knows: without one no trial runs.
     Raises InputError when the folder holds no run. A run without a single finished rung is fine: it has no points.
     """
     run = as_folder(place)
@@ -37,10 +53,16 @@ def load(place: Path | Folder) -> Results:
         events = events_of(run)
     except FileNotFoundError:
         raise InputError(f"{run.location}: not a run folder (no ledger in it)") from None
-    return results_of(events, run)
+    return results_of(events, run, has_driver)
 
 
-def results_of(events: Iterable[Event], run: Folder) -> Results:
+def load_with_driver(run: Folder) -> Results:
+    """As :func:`load`, of a run of which it is looked whether a process drives it."""
+    has_driver = is_held(run, LEDGER)  # before the ledger is read: one without a driver says all there is then
+    return load(run, has_driver)
+
+
+def results_of(events: Iterable[Event], run: Folder, has_driver: bool | None = None) -> Results:
     """What the events of a run's ledger amount to. InputError as of :func:`load`."""
     path = name_of(run)
     tables = _Tables()
@@ -51,10 +73,11 @@ def results_of(events: Iterable[Event], run: Folder) -> Results:
             raise InputError(f"{path}: line {line}: {error}; the ledger was changed by hand?") from None
     if tables.info is None:
         raise InputError(f"{path}: holds no settings; the sweep ended before it began")
+    tables.close(has_driver)
     return Results(
         folder=run.location,
         info=tables.info,
-        trials=tables.final_trials(),
+        trials=tuple(tables.trials.values()),
         rungs=tuple(tables.rungs),
         points=tuple(tables.points),
         status=tables.status,
@@ -67,6 +90,9 @@ def results_of(events: Iterable[Event], run: Folder) -> Results:
         guards=tuple(tables.guards.values()),
         calibrations=tuple(tables.calibrations.values()),
         labelled=tuple(tables.labelled),
+        stage=tables.stage,
+        has_driver=has_driver,
+        config_digests=tuple(tables.config_digests),
     )
 
 
@@ -83,6 +109,8 @@ class _Tables:
     nodes: dict[tuple[str, float | None], NodeTime] = field(default_factory=dict)  # by type and price
     guards: dict[tuple[object, ...], GuardScore] = field(default_factory=dict)  # by member and guard
     calibrations: dict[tuple[object, ...], Calibration] = field(default_factory=dict)  # by rung and split
+    config_digests: list[str] = field(default_factory=list)
+    stage: Stage | None = None
     status: str = "running"
     reason: str = ""
     seconds: float = 0.0
@@ -92,7 +120,7 @@ class _Tables:
     def add(self, event: Event) -> None:
         match event:
             case SessionStarted():
-                self.info = event.info
+                self._add_session(event)
             case TrialStarted():
                 self._add_trial(event)
             case RungFinished():
@@ -105,11 +133,24 @@ class _Tables:
                 self._add_nodes(event)
             case SweepSteered():
                 self._steer(event)
+        self._note_stage(event)
         if isinstance(event, StatusChange):
             self._change_status(event)
         if isinstance(event, PaidEvent) and event.cost is not None:
             self._set_cost(event.trial, event.cost)
         self._note_ending(event)
+
+    def _note_stage(self, event: Event) -> None:
+        stage = self.stage
+        match event:
+            case StageBegan():
+                self.stage = Stage(event.stage, event.count)
+            case PointsScored() if stage is not None and stage.name == "test":
+                self.stage = dataclasses.replace(stage, num_done=stage.num_done + 1)
+            case GuardsMeasured() if stage is not None and stage.name == "guards":
+                self.stage = dataclasses.replace(stage, num_done=stage.num_done + len(event.scores))
+            case SessionStarted() | TrialStarted() | SessionFinished():
+                self.stage = None
 
     def _note_ending(self, event: Event) -> None:
         """Of the latest session: one that goes on after one that finished has not."""
@@ -117,6 +158,11 @@ class _Tables:
             self.status, self.reason, self.seconds = event.status, event.reason, event.seconds
         if isinstance(event, SessionStarted | TrialStarted | StatusChange):
             self.status, self.reason = "running", ""
+
+    def _add_session(self, event: SessionStarted) -> None:
+        self.info = event.info
+        if event.config_digest is not None:
+            self.config_digests.append(event.config_digest)
 
     def _add_trial(self, event: TrialStarted) -> None:
         self.trials[event.trial] = Trial(
@@ -182,17 +228,16 @@ class _Tables:
         if number not in self.trials:
             raise ValueError(f"trial {number} has not begun")
 
-    def final_trials(self) -> tuple[Trial, ...]:
-        """The trials. What still ran when the sweep ended was interrupted by that."""
-        trials = tuple(self.trials.values())
-        if self.status == "running":
-            return trials
-        return tuple(
-            dataclasses.replace(trial, status=TrialStatus.INTERRUPTED, reason="the sweep ended before it")
-            if trial.status == TrialStatus.RUNNING
-            else trial
-            for trial in trials
-        )
+    def close(self, has_driver: bool | None) -> None:
+        """Say what follows from all events: what still ran when the sweep ended or was killed was interrupted by that."""
+        if self.status != "running" or has_driver is False:
+            why = "the sweep was killed" if self.status == "running" else "the sweep ended before it"
+            for number, trial in self.trials.items():
+                if trial.status == TrialStatus.RUNNING:
+                    self.trials[number] = dataclasses.replace(trial, status=TrialStatus.INTERRUPTED, reason=why)
+        statuses = {trial.status for trial in self.trials.values()}
+        if self.status == "completed" and statuses == {TrialStatus.FAILED}:
+            self.status, self.reason = "failed", f"all its trials failed: {len(self.trials)}"
 
     def all_means(self) -> tuple[Mean, ...]:
         """The means of every trial that has replicates, by rising number of the trial."""

@@ -252,6 +252,18 @@ class NodeTime:
         return self.up_seconds / 3600 * (self.price_per_hour or 0.0)
 
 
+StageName = Literal["test", "guards"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a sweep does after its search: how many scores of rungs or of front members it has, of how many."""
+
+    name: StageName
+    count: int
+    num_done: int = 0
+
+
 @dataclass(frozen=True)
 class Results:
     """A run's stored results, as read back by :func:`load`."""
@@ -261,7 +273,7 @@ class Results:
     trials: tuple[Trial, ...]
     rungs: tuple[Rung, ...]
     points: tuple[Point, ...]
-    status: str  # running, or as :class:`raysweep.results.events.SessionFinished` has it
+    status: str  # running, or as :class:`raysweep.results.events.SessionFinished` has it; failed where every trial has
     reason: str
     seconds: float
     means: tuple[Mean, ...] = ()  # of trials that have replicates
@@ -273,6 +285,9 @@ class Results:
     labelled: tuple[
         Point, ...
     ] = ()  # that are told the pool's labels: no part of the points above, nor of any front of theirs
+    stage: Stage | None = None  # that it is in; None in its search, when it has ended, and in older runs
+    has_driver: bool | None = None  # whether a process drives it; None where that was not asked, or cannot be told
+    config_digests: tuple[str, ...] = ()  # of what its sessions wrote as its settings, from versions that note them
 
 
 @dataclass(frozen=True)

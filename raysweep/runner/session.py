@@ -175,6 +175,8 @@ class Session:
                 wanted[point] = missing
         if not wanted:
             return
+        num_wanted = sum(map(len, wanted.values()))
+        sweep.begin_stage("guards", num_wanted)
         num_done = 0
         for found in measure(sweep.run, self.config.guards, wanted):
             if isinstance(found, InputError):
@@ -182,7 +184,7 @@ class Session:
                 continue
             sweep.ledger.append(GuardsMeasured(scores=(found,)))
             num_done += 1
-            self.display.status(f"guards: {num_done} of {sum(map(len, wanted.values()))} scores")
+            self.display.status(f"guards: {num_done} of {num_wanted} scores")
         self.display.line(f"guards: measured {num_done} scores of {len(wanted)} front members")
 
     def keep_readings(self, sweep: Sweep) -> None:

@@ -73,6 +73,8 @@ class FrontScores:
             self._began = time.monotonic()
             self._waiting.extend(_untested(self._sweep) if self._has_test else ())
             self._num_rungs = len(self._waiting)
+            if self._num_rungs:
+                self._sweep.begin_stage("test", self._num_rungs)
         most = self._sweep.steering.workers
         is_full = most is not None and len(self._under_way) >= most
         if is_full or not self._waiting:

@@ -91,7 +91,8 @@ class Progress:
         if num_rungs < self._budget.rungs_of(self.configs[number].examples_per_rung):
             original = self._scheduler.trials[number].replicate_of
             return Verdict(TrialStatus.STOPPED, f"trial {original}, which it repeats, went no further")
-        return Verdict(TrialStatus.COMPLETED, f"all {num_rungs} rungs are done")
+        done = "its only rung is done" if num_rungs == 1 else f"all {num_rungs} rungs are done"
+        return Verdict(TrialStatus.COMPLETED, done)
 
     def hold(self, number: int, reason: str) -> None:
         """A trial was stopped for now."""

@@ -97,7 +97,10 @@ class RequestDesk:
                 running = f"; trials that end their rung first: {num_running}" if num_running else ""
                 return f"paused: no trial and no rung begins{running}"
             case "resume":
-                return "trials begin and go on again"
+                is_paused = self._sweep.steering.is_paused
+                return (
+                    "trials begin and go on again" if is_paused else "the sweep was not paused, and goes on as it did"
+                )
             case "workers":
                 return f"trials that run at a time from now on, at most: {request.workers}; running: {num_running}"
             case "stop-trial":

@@ -1,6 +1,5 @@
 """Going on with a sweep: what its folder holds, and what may be changed about it."""
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.config.document import Document
+from raysweep.config.guards import taken_name
 from raysweep.config.load import LoadedSweep, Override
 from raysweep.config.load import load as load_sweep
 from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Space
@@ -17,10 +17,11 @@ from raysweep.config.trial import changed_meanings, trial_config
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Pair
-from raysweep.results.events import Event, PointsScored, SessionStarted, TrialStarted
+from raysweep.results.events import Event, PointsScored, TrialStarted
 from raysweep.results.ledger import NAME as LEDGER
 from raysweep.results.ledger import Ledger, Position, check_dependences, events_of, name_of
 from raysweep.results.reader import results_of
+from raysweep.results.settings_file import check_settings
 from raysweep.results.types import Point, Results
 from raysweep.search.proposer import check_sampler
 from raysweep.storage import location
@@ -96,7 +97,7 @@ class Resumed:
                     f"{'; '.join(changed)}. Start a new run, with --warm-start {self.location} to learn from this one"
                 )
         check_dependences(self.run, positions)
-        self._check_config_file()
+        check_settings(self.run, results.config_digests)
         if not has_begun(self.events):
             raise InputError(f"{name_of(self.run)}: the sweep ended before it began; run it anew")
 
@@ -106,16 +107,6 @@ class Resumed:
         for name in FILES:
             if not self.run.exists(name):
                 raise InputError(f"{self.location}: cannot be resumed: there is no {name} in it")
-
-    def _check_config_file(self) -> None:
-        """InputError unless a session of this run had this ``config.yaml``. Older versions did not say which they had."""
-        content = (self.folder / "config.yaml").read_bytes()
-        digests = {event.config_digest for event in self.events if isinstance(event, SessionStarted)} - {None}
-        if digests and hashlib.sha256(content).hexdigest() not in digests:
-            raise InputError(
-                f"{self.location}/config.yaml: is not the configuration that this run was started or resumed with; put it "
-                "back. What may change is given as options of run --resume"
-            )
 
     @property
     def num_begun(self) -> int:
@@ -297,6 +288,9 @@ def _changed(resumed: Resumed, space: Path | None, overrides: Iterable[Override]
     unstated = [setting for setting in older if setting in _later_settings(space or own_file)]
     after = load_sweep(space or own_file, [*unstated, *_moved(before.config, resumed.location, given), *given])
     check_changes(before.config, after.config, resumed.location)
+    added = [name for name in after.config.guards if name not in before.config.guards]
+    if problem := taken_name(added):
+        raise after.document.error(("guards",), problem)
     if after.config.budget.trials < resumed.num_begun:
         reason = f"is {after.config.budget.trials}, but {resumed.num_begun} have begun; allowed: that many or more"
         raise after.document.error(("budget", "trials"), reason)

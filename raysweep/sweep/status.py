@@ -40,7 +40,7 @@ class SweepStatus:
             parts.append(f"at most {self.max_workers} at a time")
         if self.best is not None:
             polarity, similarity = self.best
-            parts.append(f"best P {100 * polarity:.2f} S {100 * similarity:.2f}")
+            parts.append(f"best by the objective at P {100 * polarity:.2f} S {100 * similarity:.2f}")
             parts.append(f"front {self.front_size}")
         if self.underway:
             parts.append(describe_progress(self.underway))

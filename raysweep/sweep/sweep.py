@@ -22,6 +22,7 @@ from raysweep.results.events import (
     ReplicatesAveraged,
     RungFinished,
     SessionFinished,
+    StageBegan,
     SweepSteered,
     TrialContinued,
     TrialEnded,
@@ -32,7 +33,7 @@ from raysweep.results.events import (
 )
 from raysweep.results.ledger import Ledger, checkpoint_folder, point_folder, write_dependence
 from raysweep.results.query_scores import PointName
-from raysweep.results.types import Mean, Node, Point, RungProgress, point_problem
+from raysweep.results.types import Mean, Node, Point, RungProgress, StageName, point_problem
 from raysweep.results.views import calibration_text
 from raysweep.search.replicates import MeanScores
 from raysweep.search.scheduler import Scheduler, TrialState
@@ -403,6 +404,10 @@ class Sweep:
         means = mean_points(original, self.scheduler.replicates.means(original, ending=ending))
         num_runs = max((mean.runs for mean in means), default=1)
         self._log(ReplicatesAveraged(trial=original, runs=num_runs, points=means))
+
+    def begin_stage(self, stage: StageName, count: int) -> None:
+        """Note that so many scores of the front are to come, for those who watch the run."""
+        self._log(StageBegan(stage=stage, count=count))
 
     # What people ask of it while it runs.
 

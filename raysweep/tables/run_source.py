@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from raysweep.config.document import Document
 from raysweep.errors import InputError
 from raysweep.replay.table_checks import plain
 from raysweep.results.reader import load
+from raysweep.results.settings_file import read_settings
 from raysweep.results.types import BASELINES, Point, Results, RunInfo, ScoredSplit, key_name
 from raysweep.results.views import averaged
 from raysweep.storage.folder import Folder
@@ -35,7 +35,7 @@ def recording_of_run(run: Folder) -> Recording:
         dataset=info.dataset,
         reference=last_part(info.reference),
         retrieval=f"k = {info.k}, {info.rank_weights} rank weights",
-        setting=_setting(run, info),
+        setting=_setting(run, results),
     )
 
 
@@ -82,15 +82,10 @@ def baseline_name(kind: str, value: float | None, label: str | None) -> str:
     return name if label is None else f"{name} {label}"
 
 
-def _setting(run: Folder, info: RunInfo) -> str:
+def _setting(run: Folder, results: Results) -> str:
     """All that scores depend on, beside the configuration and what chance does."""
+    info = results.info
+    mining = read_settings(run, results).get("examples")  # nothing where an older run has lost its settings
     measured = (info.dataset, info.model, info.reference, info.k, info.rank_weights)
     sizes = (sorted(info.num_queries.items()), sorted(info.num_pool.items()), info.label_names)
-    return repr((*measured, *sizes, _mining(run)))
-
-
-def _mining(run: Folder) -> object:
-    """How examples were mined, as the run's file has it; nothing where there is no file."""
-    if not run.exists("config.yaml"):
-        return None
-    return Document.read(run.fetch("config.yaml")).values.get("examples")
+    return repr((*measured, *sizes, mining))

@@ -10,13 +10,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from raysweep.config.document import Document
 from raysweep.config.strict import explain
 from raysweep.config.trackers import SETTINGS, TRACKERS, TrackersConfig
 from raysweep.errors import InputError
 from raysweep.results.events import Event
 from raysweep.results.ledger import events_of
 from raysweep.results.reader import load
+from raysweep.results.settings_file import read_settings
 from raysweep.storage.folder import Folder
 from raysweep.trackers.opening import Destination, check, openers
 from raysweep.trackers.sweep_events import SweepEvents
@@ -126,9 +126,9 @@ def settings(run: Folder, names: Sequence[str], given: Mapping[str, str]) -> Tra
     InputError where a name is none, where none of them has a key that is given, and for a value that is refused.
     """
     own = TrackersConfig()
-    if run.exists("config.yaml"):
-        with contextlib.suppress(InputError, OSError, ValidationError):
-            own = TrackersConfig.model_validate(Document.read(run.fetch("config.yaml")).values.get("trackers", {}))
+    stored = read_settings(run, load(run)).get("trackers", {})
+    with contextlib.suppress(ValidationError):
+        own = TrackersConfig.model_validate(stored)
     values: dict[str, dict[str, Any]] = {}
     for name in names:
         if name not in TRACKERS:

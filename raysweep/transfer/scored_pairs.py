@@ -17,6 +17,8 @@ from raysweep.data.source_files import format_of
 from raysweep.errors import InputError
 from raysweep.transfer.scores import Values
 
+_MOST_CELLS = 4  # of a line, in messages
+_MOST_SHOWN = 30  # characters of a cell, in messages
 _ALLOWED = "allowed: a number, or nothing for a pair that is not scored"
 
 
@@ -64,13 +66,17 @@ class _Pair:
 
 def is_without_header(piece: sources.Piece) -> bool:
     """Whether a piece is a ``.tsv`` file whose first line is a pair."""
-    if piece.file is None:
-        return False
-    found = format_of(piece.name)
-    if not found or found.suffix != ".tsv":
+    if not _is_tab_separated(piece):
         return False
     cells = next(sources.lines(piece), "").split("\t")
     return len(cells) == 3 and _is_score(cells[0])
+
+
+def _is_tab_separated(piece: sources.Piece) -> bool:
+    if piece.file is None:
+        return False
+    found = format_of(piece.name)
+    return found is not None and found.suffix == ".tsv"
 
 
 def _is_score(cell: str) -> bool:
@@ -85,7 +91,7 @@ def read(name: str, pieces: Sequence[sources.Piece], columns: PairColumns) -> Sc
     first, second, gold = [], [], []
     num_pairs = 0
     for piece in pieces:
-        pairs = _lines(piece) if is_without_header(piece) else _rows(piece, columns)
+        pairs = _lines(piece) if is_without_header(piece) else _rows_below_header(piece, columns)
         for pair in pairs:
             num_pairs += 1
             score = _score(pair, columns)
@@ -115,6 +121,35 @@ def _lines(piece: sources.Piece) -> Iterator[_Pair]:
         sources.check_texts(piece.name, number, [first], "first sentence")
         sources.check_texts(piece.name, number, [second], "second sentence")
         yield _Pair(where, score, first, second)
+
+
+def _rows_below_header(piece: sources.Piece, columns: PairColumns) -> Iterator[_Pair]:
+    """The rows of a table. InputError for a ``.tsv`` says that it may have no header, where its first line is none."""
+    num_rows = 0
+    try:
+        for pair in _rows(piece, columns):
+            num_rows += 1
+            yield pair
+    except InputError:
+        if num_rows == 0 and _is_tab_separated(piece) and (problem := _problem_of_first_line(piece, columns)):
+            raise InputError(f"{piece.name}: {problem}") from None
+        raise
+
+
+def _problem_of_first_line(piece: sources.Piece, columns: PairColumns) -> str:
+    """Why the first line of a ``.tsv`` is neither a header nor a pair; empty where it is a header."""
+    names = ", ".join(columns.names)
+    allowed = (
+        f"allowed: columns {names}, or no header and in every line a pair: a score and two sentences, tabs between"
+    )
+    first = next(sources.lines(piece), "")
+    if not first.strip():
+        return f"is empty, or begins with an empty line; {allowed}"
+    cells = [cell.strip().strip('"') for cell in first.split("\t")]
+    if set(columns.names) <= set(cells):
+        return ""
+    shown = ", ".join(repr(cell[:_MOST_SHOWN]) for cell in cells[:_MOST_CELLS])
+    return f"line 1 is {shown}, which is neither a header nor a pair; {allowed}"
 
 
 def _rows(piece: sources.Piece, columns: PairColumns) -> Iterator[_Pair]:

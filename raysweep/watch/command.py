@@ -8,7 +8,7 @@ from rich.live import Live
 
 from raysweep.results.ledger import GrowingLedger
 from raysweep.storage.folder import Folder
-from raysweep.watch.moment import look
+from raysweep.watch.moment import Clock, look
 from raysweep.watch.view import View
 
 PIPE_WIDTH = 120  # of the view where it goes into a file or another command
@@ -16,35 +16,35 @@ PIPE_WIDTH = 120  # of the view where it goes into a file or another command
 Sleep = Callable[[float], None]
 
 
-def watch(run: Folder, console: Console, seconds: float, sleep: Sleep = time.sleep) -> None:
+def watch(
+    run: Folder, console: Console, seconds: float, sleep: Sleep = time.sleep, now: Callable[[], float] = time.monotonic
+) -> None:
     """Show a run every so many seconds until nothing drives it any more.
 
     In a terminal the view changes in place; elsewhere there is a line for each change, and the whole view at the end.
     InputError where there is no run, or a damaged one.
     """
-    views = _views(run, seconds, sleep)
+    views = _views(run, seconds, sleep, Clock(now))
     view = _in_place(views, console) if console.is_terminal else _by_lines(views, console)
     console.print(view.whole(console.width), soft_wrap=True)
 
 
 def watch_once(run: Folder, console: Console) -> None:
     """Show a run as it is now. InputError as of :func:`watch`."""
-    view = View(look(run, GrowingLedger(run)))
+    view = View(look(run, GrowingLedger(run), Clock()))
     console.print(view.whole(console.width), soft_wrap=True)
 
 
-def _views(run: Folder, seconds: float, sleep: Sleep) -> Iterator[View]:
+def _views(run: Folder, seconds: float, sleep: Sleep, clock: Clock) -> Iterator[View]:
     """The run every so many seconds, until there can be nothing new."""
     ledger = GrowingLedger(run)
-    view = View(look(run, ledger))
+    view = View(look(run, ledger, clock))
     while True:
         yield view
         if not view.moment.is_live:
             return
         sleep(seconds)
-        moment = look(run, ledger)
-        if moment != view.moment:
-            view = View(moment)
+        view = View(look(run, ledger, clock), before=view)
 
 
 def _in_place(views: Iterator[View], console: Console) -> View:
@@ -57,11 +57,11 @@ def _in_place(views: Iterator[View], console: Console) -> View:
 
 def _by_lines(views: Iterator[View], console: Console) -> View:
     """Print a line for each view that says something new; the last one."""
-    last = ""
+    last: tuple[str, ...] = ()
     for view in views:
-        if view.line != last and view.moment.is_live:
-            last = view.line
-            console.print(last, markup=False, highlight=False, soft_wrap=True)
+        if view.news != last and view.moment.is_live:
+            last = view.news
+            console.print(view.line, markup=False, highlight=False, soft_wrap=True)
     return view
 
 

@@ -26,24 +26,37 @@ LEAST_CONFIGURATION = 10  # characters of a configuration
 PLOT_HEIGHT = 16
 LEAST_PLOT_HEIGHT = 8
 MOST_PLOT_WIDTH = 72
-FEWEST_MEMBERS = 3
+FEWEST_MEMBERS = 4  # the ends, the knee and the best
 LINES_AROUND = 8  # of what stands above, between and below the table and the plot
 
 
 class View:
-    """What there is to show of a moment."""
+    """What there is to show of a moment; of the view ``before``, what has not changed is taken over."""
 
-    def __init__(self, moment: Moment) -> None:
+    def __init__(self, moment: Moment, before: "View | None" = None) -> None:
         self.moment = moment
-        self._summary = None if moment.results is None else summarise(moment.results)
+        self._summary: Summary | None = None
+        if before is not None and before.moment.results == moment.results:
+            self._summary = before._summary
+        elif moment.results is not None:
+            self._summary = summarise(moment.results)
 
     @property
     def line(self) -> str:
         """The moment in one line: its state, its trials, its front."""
         if self._summary is None:
             return "beginning: the sweep has no trial yet"
-        parts = [f"{self.moment.state}, {duration(self.moment.seconds)}", *_trials_and_front(self._summary)]
+        state, *others = self.news
+        parts = [f"{state}, {duration(self.moment.seconds)}", *others]
         return plain(f"{self._summary.results.info.name}: {' | '.join(parts)}")
+
+    @property
+    def news(self) -> tuple[str, ...]:
+        """What the line says besides the time, part by part."""
+        if self._summary is None:
+            return (self.moment.state,)
+        stage = [self.moment.stage] if self.moment.stage else []
+        return (self.moment.state, *stage, *_trials_and_front(self._summary))
 
     def whole(self, width: int, height: int | None = None) -> RenderableType:
         """All of it; no more lines than ``height``, where that is given and enough for anything."""
@@ -85,7 +98,7 @@ def _trials_and_front(summary: Summary) -> Iterator[str]:
         yield f"at most {results.workers} at a time"
     for member in summary.members:
         if member.is_best:
-            yield f"front {len(summary.members)}, best {_scores(member.dev)}"
+            yield f"front {len(summary.members)}, best by the objective at {_scores(member.dev)}"
     area = summary.areas.get("dev")
     if area is not None:
         yield f"hypervolume {_hypervolume(area)}"
@@ -114,7 +127,7 @@ def _counted(results: Results) -> str:
 
 
 def _table(summary: Summary, num_members: int, width: int) -> Table:
-    """The front by falling similarity: of many members the knee, the best, and then those from the top.
+    """The front by falling similarity: of many members its ends, the knee, the best, and then those nearest to the ends.
 
     Where the table would be wider than ``width``, configurations are cut.
     """
@@ -163,9 +176,15 @@ def _cells(member: Member, configurations: Mapping[int, str]) -> list[str]:
 
 def _shown_members(members: Sequence[Member], num_members: int) -> list[Member]:
     """So many of the members, in their order."""
-    by_worth = sorted(members, key=lambda member: not (member.is_knee or member.is_best))
-    chosen = [id(member) for member in by_worth[:num_members]]
-    return [member for member in members if id(member) in chosen]
+    last = len(members) - 1
+
+    def worth(place: int) -> tuple[bool, int]:
+        member = members[place]
+        from_end = min(place, last - place)
+        return bool(from_end) and not (member.is_knee or member.is_best), from_end
+
+    chosen = sorted(range(len(members)), key=worth)[:num_members]
+    return [members[place] for place in sorted(chosen)]
 
 
 def _mark(member: Member) -> str:

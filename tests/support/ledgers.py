@@ -1,6 +1,7 @@
 """Ledgers of sweeps that never ran, for reports: trials with invented scores."""
 
 import dataclasses
+import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -66,12 +67,17 @@ class StoredSweep:
     finish: tuple[str, str] | None = ("completed", "")  # status and reason; None where it was killed
     gpus: float = 0.5  # of each trial
     price: float = 3.0  # of an hour
+    settings: bytes | None = None  # of config.yaml, whose digest the ledger has; older runs have neither
 
 
 def write_ledger(folder: Path, trials: Iterable[StoredTrial], sweep: StoredSweep | None = None) -> None:
     sweep = sweep or StoredSweep()
     ledger = Ledger(folder)
-    ledger.append(SessionStarted(info=sweep.info))
+    digest = None
+    if sweep.settings is not None:
+        (folder / "config.yaml").write_bytes(sweep.settings)
+        digest = hashlib.sha256(sweep.settings).hexdigest()
+    ledger.append(SessionStarted(info=sweep.info, config_digest=digest))
     for split in REFERENCE if sweep.test_of else ("dev",):
         baselines = [each for each in sweep.baselines if each.split == split]
         ledger.append(PointsScored(points=(*_limits(sweep, split), *baselines)))

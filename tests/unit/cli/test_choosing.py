@@ -78,8 +78,31 @@ def test_show_of_a_run_with_rungs_is_a_table(tmp_path, state):
     best = max(members, key=lambda each: each.retention)
     assert best.name in done.stdout
     assert f"FOLDER --point {best.name}" in done.stdout
-    is_said = "still running, or it was killed" in done.stdout
+    is_said = "The sweep was killed: this is what it had stored, and raysweep run --resume" in done.stdout
     assert is_said == (state != "finished")
+
+
+def test_show_and_watch_agree_whether_a_sweep_runs(tmp_path):
+    write_ledger(tmp_path, random_trials(4), StoredSweep(finish=None))
+    driver = Ledger(tmp_path)
+    driver.append(TrialStarted(trial=4, config={"loss": "softmax"}, num_rungs=5))
+    shown, watched = (raysweep_here(tmp_path, *words) for words in (("show", "."), ("watch", ".", "--once")))
+    assert "note: The sweep is still running: this is what it has stored so far." in shown.stdout
+    assert "running, " in watched.stdout and "1 running" in watched.stdout
+    driver.close()  # as the system does when it is killed
+    shown, watched = (raysweep_here(tmp_path, *words) for words in (("show", "."), ("watch", ".", "--once")))
+    assert "note: The sweep was killed: " in shown.stdout
+    assert "killed, " in watched.stdout and "1 interrupted" in watched.stdout and "1 running" not in watched.stdout
+
+
+def test_a_sweep_whose_every_trial_failed_has_failed(tmp_path):
+    run = write_run(tmp_path, "failed")
+    assert (load(run).status, load(run).reason) == ("failed", "all its trials failed: 3")
+    watched = raysweep_here(tmp_path, "watch", str(run), "--once")
+    assert "failed, " in watched.stdout and "the sweep ended: failed (all its trials failed: 3)" in watched.stdout
+    assert "completed" not in watched.stdout
+    reported = raysweep_here(tmp_path, "report", str(run))
+    assert "note: The sweep failed: all its trials failed: 3." in reported.stdout
 
 
 @pytest.mark.parametrize("state", LINES)
@@ -243,7 +266,7 @@ NOBODY = {
     "cut off": "no driver is running: it was killed; to go on: raysweep run --resume",
     "resumed": "no driver is running: it was killed; to go on: raysweep run --resume",
     "empty": "no driver is running: it was killed; to go on: raysweep run --resume",
-    "failed": "no driver is running: the sweep is completed; for a longer one: raysweep run --resume",
+    "failed": "no driver is running: the sweep ended: failed (all its trials failed: 3); to go on: raysweep run --resume",
     "damaged": LINES["damaged"],
     "no run": LINES["no run"],
 }

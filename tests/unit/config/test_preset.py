@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raysweep.api.functions import load_sweep
 from raysweep.config.load import load
 from raysweep.config.preset import PresetError, preset_of
 from raysweep.config.space import Choices, Fixed, Range, Space
@@ -76,7 +77,7 @@ def test_what_a_sampler_draws_is_a_preset_and_so_is_each_part_that_names_its_cho
         ({"batch_size": 32.5}, "batch_size: is 32.5; allowed: a whole number from 16 to 64"),
         ({"fresh_optimizer": 1}, "fresh_optimizer: is 1; allowed: False, True"),
         ({"optimizer": "sgd"}, "optimizer: is 'sgd'; the space fixes it at 'adamw'"),
-        ({"margin": 0.1}, "margin: exists only under loss: triplet, which {'margin': 0.1} does not say"),
+        ({"margin": 0.1}, "margin: exists only under loss: triplet, which {margin: 0.1} does not say"),
         ({"loss": "softmax", "margin": 0.1}, "margin: exists only under loss: triplet, which"),
         ({"los": "triplet"}, "los: unknown key (did you mean loss?); allowed: batch_size, "),
         ({"freezing": "none"}, "freezing: is no parameter of this space; allowed: batch_size, "),
@@ -125,13 +126,23 @@ def test_what_the_file_tries_first_is_left_out_where_an_override_of_the_space_ha
     path = tmp_path / "sweep.yaml"
     path.write_text(f"{MINIMAL}first:\n- {{loss: triplet, margin: 0.1}}\n- loss: contrastive\n")
     whole = load(path, [("space.learning_rate", "1e-5")])
-    assert (len(whole.config.first), whole.left_out) == (2, ())
+    assert (len(whole.config.first), whole.warnings) == (2, ())
     narrowed = load(path, [("space.loss", "{choices: {contrastive: {margin: 0.5}, softmax: {}}}")])
     assert narrowed.config.first == [{"loss": "contrastive"}]
-    (line,) = narrowed.left_out
+    (line,) = narrowed.warnings
     assert line.startswith("first[0] is left out") and "loss: is 'triplet'; allowed: contrastive" in line
     with pytest.raises(InputError, match=re.escape("--first[0].loss: is 'triplet'; ")):
         load(path, [("space.loss", "cosine_similarity"), ("first", "[{loss: triplet}]")])
+
+
+def test_what_is_named_twice_in_part_is_warned_of_and_nothing_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(f"{MINIMAL}first:\n- loss: triplet\n- {{}}\n- loss: triplet\n")
+    loaded = load(path)  # as of a run that an older version began
+    assert len(loaded.config.first) == 3
+    assert loaded.warnings == ("first[2] stands there before: the sampler completes each of the two",)
+    with pytest.raises(InputError, match=r"line 15: first\[1\]: names no parameter; allowed: one or more of .*loss"):
+        load_sweep(path)
 
 
 def test_polarity_begins_with_a_baseline() -> None:

@@ -29,11 +29,11 @@ from raysweep.report.choice import Wanted, choose
 from raysweep.report.choice_table import rows_as_json
 from raysweep.report.summary import Summary, summary_of
 from raysweep.report.tables import certainty_table, kind_name
-from raysweep.results.events import PointsScored, SessionStarted
+from raysweep.results.events import GuardsMeasured, PointsScored, SessionStarted
 from raysweep.results.ledger import Ledger
 from raysweep.results.query_scores import PackedScores, load_query_scores, name_of_point, scores_file
 from raysweep.results.reader import load
-from raysweep.results.types import Point
+from raysweep.results.types import GuardScore, Point
 from raysweep.storage.folder import LocalFolder
 from support.paths import SPACES
 
@@ -119,6 +119,41 @@ def test_its_figures_are_those_that_the_model_gives(
         assert page.cell("class probabilities").endswith(f"-> {error:.1f}")
     else:
         assert not [row for row in page.rows if row[:1] == ["class probabilities"]]
+
+
+def test_guards_that_are_missed_or_not_measured_are_said_in_card_and_terminal(run: Run, tmp_path: Path) -> None:
+    """And the seed of the pool, with which it is drawn again."""
+    folder, prepared, dev = run
+    other = tmp_path / "run"
+    shutil.copytree(folder, other)
+    settings = configuration.parse(Document.read(SPACES / "smoke.yaml")).model_dump(mode="json")
+    limits = {"missed": 0.99, "met": 0.5, "late": None}
+    guards = {name: {"kind": "sts", "pairs": "x.tsv", "at_least": limit} for name, limit in limits.items()}
+    (other / "config.yaml").write_text(yaml.safe_dump({**settings, "guards": guards}))
+    knee = next(member.dev for member in summary_of(LocalFolder(folder)).members if member.is_knee)
+    place = (knee.trial, knee.step, knee.kind, knee.value)
+    ledger = Ledger(other)
+    for name in ("missed", "met"):
+        score = GuardScore(*place, name, "spearman_cosine", 0.93031, limits[name])
+        ledger.append(GuardsMeasured(scores=(score,)))
+    ledger.close()
+    missed = "This point misses a guard of its sweep: 0.93031 on missed, where at least 0.99 was asked for"
+    late = "Guards of the sweep that this point is not measured by: late"
+    said = export(other, knee.name, tmp_path / "model")
+    assert said.endswith(f". {missed}. {late}")
+    _, page, text = read(tmp_path / "model")
+    assert f"{missed}. {late}." in text
+    assert (
+        "(at least 0.5 was asked for); 0.93031 on missed, by spearman_cosine (at least 0.99 was asked for, which is missed)"
+        in text
+    )
+    (seed,) = re.findall(r"--pool-seed (\d+)", page.cell("pool"))
+    train = prepared.sentences.ids("train")
+    drawn = train[retrieval.sample_pool(len(train), len(dev.queries), size=len(dev.pool), seed=int(seed))]
+    assert drawn.tolist() == dev.pool.tolist()
+    unsaid = export(folder, knee.name, tmp_path / "plain")
+    assert "guard" not in unsaid.partition(" written to ")[0] and unsaid.endswith("plain")
+    assert "seed that is unknown" in read(tmp_path / "plain")[1].cell("pool")
 
 
 @pytest.mark.parametrize("test_scores", ["stored", "damaged"])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -107,15 +108,73 @@ def test_pairs_without_a_score_are_left_out_and_counted(tmp_path: Path) -> None:
     assert said == ["guards.sts-b: 5 of 6 pairs have a score, and count; the others are left out"]
 
 
+WITHOUT_HEADER = "no header and in every line a pair: a score and two sentences, tabs between"
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (
+            "3.0\ta only\n4.0\tb\tc\n",
+            f"line 1 is '3.0', 'a only', which is neither a header nor a pair; .*{WITHOUT_HEADER}",
+        ),
+        ("x\ta\tb\n4.0\tb\tc\n", f"line 1 is 'x', 'a', 'b', which is neither a header nor a pair; .*{WITHOUT_HEADER}"),
+        ("", f"is empty, .*{WITHOUT_HEADER}"),
+        ("\n", f"is empty, .*{WITHOUT_HEADER}"),
+        ("3.0\ta\tb\n4.0\tb\n", "line 2 has 2 cells; a pair has 3"),
+        ("score\tsentence1\tsentence2\nx\ta\tb\n", "row 1: score is 'x'; allowed: a number"),
+        ('"score"\tsentence1\tsentence2\n1\ta\tb\n2\ta\n', "row 2 "),
+    ],
+)
+def test_a_tsv_whose_first_line_is_no_pair_is_told_of_both_forms(content: str, problem: str, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text(content)
+    with pytest.raises(InputError, match=f"^guards.x: {path}: {problem}"):
+        check({"x": GuardConfig(kind="sts", pairs=str(path))}, pytest.fail)
+
+
+def test_a_guard_is_named_once(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text("\ta\tb\n\tb\tc\n")
+    with pytest.raises(InputError) as caught:
+        check({"x": GuardConfig(kind="sts", pairs=str(path))}, pytest.fail)
+    assert str(caught.value) == "guards.x: none of its 2 pairs is scored"
+
+
+def test_names_that_mean_something_else_are_taken_for_new_sweeps_alone(run: Path) -> None:
+    from raysweep.api.functions import load_sweep
+    from raysweep.config import load as loading
+    from raysweep.report.choice import candidates_of
+    from raysweep.report.tables import front_table
+    from raysweep.watch.view import COLUMNS
+    from support.paths import SPACES
+
+    summary = summarise(load(run))
+    (candidate, *_) = candidates_of(summary, everything=False)
+    shown = {column for column in (*front_table(summary).columns, *COLUMNS) if re.fullmatch(r"\w+", column)}
+    for name in (*candidate.fields, *shown, "margin", "Trial"):
+        overrides = [("guards", f"{{{name}: {{kind: sts, pairs: x.tsv}}}}")]
+        with pytest.raises(
+            InputError, match=f"^--guards: the name {name} is taken: .*; taken are P, S, polarity, .*margin$"
+        ):
+            load_sweep("smoke", overrides)
+        assert list(loading.load(SPACES / "smoke.yaml", overrides).config.guards) == [name]  # as of a run that goes on
+    assert list(load_sweep("smoke", [("guards", "{sts-p: {kind: sts, pairs: x.tsv}}")]).config.guards) == ["sts-p"]
+
+
 @pytest.mark.parametrize(
     ("guards", "message"),
     [
         ("{a: {kind: sts}}", "guards.a: pairs is missing; a guard of kind sts has pairs"),
         ("{a: {kind: sts, pairs: x.tsv, corpus: y}}", "guards.a: corpus is given; a guard of kind sts has pairs"),
         ("{a: {kind: retrieval, queries: x, corpus: y}}", "guards.a: relevant is missing"),
+        (
+            "{a: {kind: sts, pairs: x.tsv, extra: 1}}",
+            "guards.a.extra: unknown key; allowed: at_least, corpus, kind, pairs",
+        ),
         ("{a: {kind: stss, pairs: x.tsv}}", "guards.a.kind: should be 'sts' or 'retrieval'"),
         ("{a: {kind: sts, pairs: x.tsv, at_least: 70}}", "guards.a.at_least: should be less than or equal to 1"),
-        ("{'a b': {kind: sts, pairs: x.tsv}}", "guards.a b"),
+        ("{'a b': {kind: sts, pairs: x.tsv}}", "--guards: 'a b' cannot be a guard's name; allowed: a letter or digit"),
         ("[sts]", "guards: should be a valid mapping"),
     ],
 )

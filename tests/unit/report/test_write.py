@@ -14,6 +14,7 @@ from raysweep.report import tables, write
 from raysweep.report.notes import notes
 from raysweep.report.summary import summarise
 from raysweep.results.account import sentence
+from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
 from support.ledgers import (
     StoredSweep,
@@ -75,7 +76,10 @@ def test_costs_are_those_of_the_ledger_and_add_up(tmp_path, gpus, price):
     for event in map(json.loads, (tmp_path / "ledger.jsonl").read_text().splitlines()):
         if "cost" in event:
             costs[event["trial"]] = event["cost"]
+    driver = Ledger(tmp_path)
+    driver.open()  # without which no trial runs
     summary = write.write(tmp_path).summary
+    driver.close()
     *rows, total = json.loads((tmp_path / "report" / "costs.json").read_text())
     assert {row["kind"] for row in rows} == {status for _, status, *_ in trials} >= {"held", "interrupted", "running"}
     for row in (*rows, total):

@@ -17,6 +17,7 @@ from raysweep.results.events import (
     RungFinished,
     SessionFinished,
     SessionStarted,
+    StageBegan,
     SweepSteered,
     TrialContinued,
     TrialEnded,
@@ -71,6 +72,7 @@ EXAMPLES: list[tuple[Event, list[str]]] = [
     (PointsScored(points=(REFERENCE,)), ["event", "points"]),
     (PointsScored(points=(REFERENCE,), calibration=ON_TEST), ["event", "points", "calibration"]),
     (PointsScored(points=(), labelled=(TOLD,)), ["event", "points", "labelled"]),
+    (StageBegan(stage="guards", count=22, at=9.0), ["event", "stage", "count", "at"]),
     (
         GuardsMeasured(scores=(GuardScore(3, 2, "concat", 0.3, "sts-b", "spearman_cosine", 0.8, 0.7),), at=9.0),
         ["event", "scores", "at"],

@@ -5,7 +5,7 @@ from typing import Any
 
 from raysweep.results.ledger import Ledger, read_events
 from raysweep.results.reader import load
-from raysweep.results.types import Calibration
+from raysweep.results.types import Calibration, Stage
 from raysweep.sweep.front_scores import FrontRung, FrontScores, ScoredRung
 from raysweep.sweep.sweep import Sweep
 from support.sweeps import assemble, make, play, settings
@@ -69,6 +69,7 @@ def test_without_a_test_split_nothing_is(tmp_path: Path) -> None:
     scores = FrontScores(sweep, has_test=False)
     assert scores.next() is None
     assert scores.have_begun
+    assert load(tmp_path).stage is None
     sweep.ledger.close()
 
 
@@ -79,7 +80,10 @@ def test_scores_are_stored_as_they_come_and_a_resume_asks_for_the_others(tmp_pat
     first, second = scores.next(), scores.next()
     assert first is not None
     assert second is not None
+    num_rungs = len({(trial, step) for trial, step, _ in front})
+    assert load(tmp_path).stage == Stage("test", num_rungs)
     scores.take(second, on_test(second))
+    assert load(tmp_path).stage == Stage("test", num_rungs, num_done=1)
     expected = [(second.trial, second.step, kind) for kind, _ in second.keys]
     assert names_on_test(tmp_path) == sorted(expected)
     (labelled,) = load(tmp_path).labelled
@@ -90,7 +94,9 @@ def test_scores_are_stored_as_they_come_and_a_resume_asks_for_the_others(tmp_pat
     sweep = resumed(tmp_path)
     assert sweep.ask() is None
     scores = FrontScores(sweep, has_test=True)
+
     while (rung := scores.next()) is not None:
+        assert load(tmp_path).stage is not None
         assert (rung.trial, rung.step) != (second.trial, second.step)
         scores.take(rung, on_test(rung))
     assert names_on_test(tmp_path) == front

@@ -513,5 +513,7 @@ def test_replicates_may_change_on_resume(tmp_path: Path) -> None:
     after, resumed = load_resumed(tmp_path, None, [("replicates.trials", "7"), ("replicates.runs", "4")])
     assert (after.config.replicates.trials, after.config.replicates.runs) == (7, 4)
     resumed.ledger.close()
+    with pytest.raises(InputError, match="^--guards: the name polarity is taken"):
+        load_resumed(tmp_path, None, [("guards", "{polarity: {kind: sts, pairs: x.tsv}}")])
     with pytest.raises(InputError, match=r"what may change: .*replicates"):
         load_resumed(tmp_path, None, [("replicates.trials", "7"), ("seed", "3")])

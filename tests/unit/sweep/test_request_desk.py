@@ -92,8 +92,9 @@ def test_a_pause_begins_nothing_and_running_trials_end_their_rung(tmp_path: Path
     assert load(tmp_path).is_paused
     assert desk.sweep.ask() is None
     assert desk.sweep.status().text.startswith("search: paused, 1 of 12 trials begun, 0 running, 1 held")
-    desk.done("resume")
+    assert desk.done("resume") == "trials begin and go on again"
     assert not load(tmp_path).is_paused
+    assert desk.done("resume") == "the sweep was not paused, and goes on as it did"
     assert desk.next() == number, "what was cut off goes on first"
     assert not desk.rung(number, 3)
 

@@ -1,19 +1,33 @@
 """What is seen of runs that run, have ended, were killed, are empty or damaged; in a terminal and in a pipe."""
 
 import io
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from rich.console import Console
 
 from raysweep.errors import InputError
-from raysweep.results.events import SessionFinished, SweepSteered, TrialEnded, TrialStarted
-from raysweep.results.ledger import Ledger, read_positions, write_dependence
+from raysweep.results.events import (
+    Event,
+    GuardsMeasured,
+    PointsScored,
+    SessionFinished,
+    StageBegan,
+    SweepSteered,
+    TrialEnded,
+    TrialStarted,
+)
+from raysweep.results.ledger import GrowingLedger, Ledger, read_positions, write_dependence
+from raysweep.results.types import GuardScore
 from raysweep.storage.folder import LocalFolder
 from raysweep.trial_status import TrialStatus
 from raysweep.watch.command import watch, watch_once
+from raysweep.watch.moment import Clock, look
+from raysweep.watch.view import View
 from support.command_line import raysweep_here
 from support.ledgers import (
     StoredSweep,
@@ -54,7 +68,7 @@ def test_the_front_of_a_finished_run_is_shown_whole(tmp_path: Path) -> None:
         ]
         for point, row in zip(front, rows, strict=True)
     ]
-    assert f"front {len(front)}, best P " in text
+    assert f"front {len(front)}, best by the objective at P " in text
     assert "30 of 8 trials begun: 3 failed, 20 stopped, 7 completed" in text
     assert text.splitlines()[-1] == f"the sweep is completed; its report: raysweep report {tmp_path}"
     assert "R reference encoder  ● front  ★ knee" in text
@@ -179,6 +193,82 @@ def test_a_pipe_gets_a_line_for_each_change_and_the_whole_at_the_end(tmp_path: P
     assert "1 running" in lines[1] and "1 running" not in lines[0]
     assert lines[4].startswith("night-run: completed, 1:03")
     assert growing.steps == []
+
+
+def scored(ledger: Ledger) -> None:
+    ledger.append(PointsScored(points=()))
+
+
+def measured(ledger: Ledger) -> None:
+    score = GuardScore(0, 1, "plain", None, "sts", "spearman_cosine", 0.8, None)
+    ledger.append(GuardsMeasured(scores=(score,)))
+
+
+def begin_stage(name: Literal["test", "guards"], count: int, at: float) -> Callable[[Ledger], None]:
+    return lambda ledger: ledger.append(StageBegan(stage=name, count=count, at=at))
+
+
+def test_how_far_the_scores_of_the_front_are_is_said_and_the_clock_goes_on(tmp_path: Path) -> None:
+    steps = [
+        begin_stage("test", 2, 60.0),
+        scored,
+        scored,
+        begin_stage("guards", 3, 70.0),
+        measured,
+        lambda _: None,
+        finish,
+    ]
+    growing = Growing(tmp_path, steps)
+    times = itertools.count(0.0, 10.0)
+    where, out = console()
+    watch(LocalFolder(tmp_path), where, 1.0, growing.sleep, now=lambda: next(times))
+    lines = [line.split(" | ")[:2] for line in out.getvalue().splitlines()[:7]]
+    assert [line[0].removeprefix("night-run: ") for line in lines] == [
+        "running, 0:00",
+        "running, 1:00",
+        "running, 1:10",
+        "running, 1:20",
+        "running, 1:10",  # by its own event
+        "running, 1:20",  # and no line for the look that found nothing new
+        "completed, 1:10",
+    ]
+    assert [line[1] for line in lines[1:6]] == [
+        "test: 0 of 2 rungs of the front scored",
+        "test: 1 of 2 rungs of the front scored",
+        "test: 2 of 2 rungs of the front scored",
+        "guards: 0 of 3 scores of the front measured",
+        "guards: 1 of 3 scores of the front measured",
+    ]
+    assert "4 of 8 trials begun" in lines[0][1] and "4 of 8 trials begun" in lines[6][1]
+
+
+def test_a_clock_stands_still_while_a_sweep_is_paused() -> None:
+    times = iter([5.0, 8.0, 20.0, 23.0])
+    clock = Clock(now=lambda: next(times))
+    events: list[Event] = [SweepSteered(request="1", action="pause", at=60.0)]
+    assert [clock.seconds(events, is_going=is_going) for is_going in (True, True, False, True)] == [
+        60.0,
+        63.0,
+        60.0,
+        63.0,
+    ]
+
+
+def test_a_short_terminal_keeps_both_ends_of_the_front(tmp_path: Path) -> None:
+    trials = random_trials(60)
+    write_ledger(tmp_path, trials)
+    front = dev_front(trials)
+    assert len(front) > 8
+    view = View(look(LocalFolder(tmp_path), GrowingLedger(LocalFolder(tmp_path)), Clock()))
+    for height in (10, 24):
+        where, out = console()
+        where.print(view.whole(120, height))
+        rows = [line for line in out.getvalue().splitlines() if " plain " in line]
+        shown = [tuple(row.lstrip("★◆ ").split()[:2]) for row in rows]
+        assert shown[0] == (str(front[0].trial), str(front[0].step))
+        assert shown[-1] == (str(front[-1].trial), str(front[-1].step))
+        assert sum("★" in row for row in rows) == sum("◆" in row for row in rows) == 1
+        assert f"and {len(front) - len(rows)} more" in out.getvalue()
 
 
 def test_a_terminal_is_never_overfilled_and_is_left_clean(tmp_path: Path) -> None:
