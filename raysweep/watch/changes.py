@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 from raysweep.results.ledger import GrowingLedger
 from raysweep.storage.folder import Folder
-from raysweep.watch.moment import Moment, look
+from raysweep.watch.moment import Clock, Moment, look
 
 
 def changes(run: Folder, seconds: float, sleep: Callable[[float], None] = time.sleep) -> Iterator[Moment]:
@@ -13,13 +13,13 @@ def changes(run: Folder, seconds: float, sleep: Callable[[float], None] = time.s
 
     How it ended is not among them: a run that has ended has none. InputError where there is no run, or a damaged one.
     """
-    ledger = GrowingLedger(run)
+    ledger, clock = GrowingLedger(run), Clock()
     last = None
     while True:
-        moment = look(run, ledger)
+        moment = look(run, ledger, clock)
         if not moment.is_live:
             return
-        if moment.results is not None and moment != last:
-            last = moment
+        if moment.results is not None and moment.results != last:
+            last = moment.results
             yield moment
         sleep(seconds)

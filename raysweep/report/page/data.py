@@ -32,7 +32,7 @@ def page_data(summary: Summary, readings: Readings | None = None) -> Json:
         "members": [_member(member, places[member.dev], summary) for member in summary.members],
         "limits": {split: limits(summary, split) for split in SPLITS},
         "readings": None if readings is None else _readings(readings, summary),
-        "isRunning": results.status == "running",
+        "isRunning": results.status == "running" and results.has_driver is not False,
     }
 
 

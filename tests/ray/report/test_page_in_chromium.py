@@ -476,11 +476,13 @@ def test_a_served_page_of_a_run_that_goes_on_is_loaded_again(browser: Any, deskt
 
 
 def running_report(folder: Path, num_trials: int) -> Path:
-    """Of a run that has come to so many trials."""
+    """Of a run that has come to so many trials, and that this process drives."""
     (folder / "ledger.jsonl").unlink(missing_ok=True)
     trials = trials_of_every_status(num_trials)
     write_ledger(folder, trials, StoredSweep(test_of=dev_front(trials), finish=None))
-    return report_of(folder)
+    with contextlib.closing(Ledger(folder)) as driver:
+        driver.open()
+        return report_of(folder)
 
 
 def check_by_axe(page: Any, other_scheme: str) -> None:

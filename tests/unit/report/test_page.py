@@ -161,7 +161,17 @@ def test_sweep_without_any_trial_reports(tmp_path):
     write.write(tmp_path)
     text, page = read_page(tmp_path)
     assert "No trial was proposed." in text and "No rung finished" in text
-    assert page.data["trials"] == page.data["members"] == [] and page.data["isRunning"]
+    assert page.data["trials"] == page.data["members"] == [] and not page.data["isRunning"]  # it was killed
+
+
+def test_a_page_is_of_a_running_sweep_while_something_drives_it(tmp_path):
+    write_ledger(tmp_path, [], StoredSweep(reference=False, oracle=False, finish=None))
+    ledger = Ledger(tmp_path)
+    ledger.open()
+    write.write(tmp_path)
+    _, page = read_page(tmp_path)
+    ledger.close()
+    assert page.data["isRunning"]
 
 
 def test_the_data_are_those_of_the_summary(run):
