@@ -38,6 +38,8 @@ OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 FORMATS = ("table", "json")
 
+LONGEST_PAUSE = 86_400  # seconds between two looks at a run
+
 OVERRIDE_HELP = (
     "Any key of the file can be overridden by its dotted path: --budget.trials 40, --data.train reviews.csv, "
     "--space.learning_rate '{low: 1e-6, high: 1e-4, log: true}'."
@@ -333,7 +335,10 @@ def report(
     every: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", min=1, help="Write it again so often, where there is news, until the sweep ends."
+            metavar="SECONDS",
+            min=1,
+            max=LONGEST_PAUSE,
+            help="Write it again so often, where there is news, until the sweep ends.",
         ),
     ] = None,
 ) -> None:
@@ -424,7 +429,9 @@ def control(  # noqa: PLR0913 (the options of a command)
 @app.command()
 def watch(
     run: Run,
-    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.2, help="Seconds between two looks.")] = 5,
+    every: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.2, max=LONGEST_PAUSE, help="Seconds between two looks.")
+    ] = 5,
     once: Annotated[bool, typer.Option("--once", help="Show the run as it is now, and end.")] = False,
 ) -> None:
     """Show a run while it grows: its trials, its front as a table and as a plot of characters.

@@ -63,7 +63,7 @@ _MOST_CHARACTERS = 40  # of a name
 
 def _check_names(guards: dict[str, GuardConfig]) -> dict[str, GuardConfig]:
     for name in guards:
-        if re.match(_NAME, name) is None or len(name) > _MOST_CHARACTERS:
+        if re.fullmatch(_NAME, name) is None or len(name) > _MOST_CHARACTERS:
             raise ValueError(
                 f"{name!r} cannot be a guard's name; allowed: a letter or digit, then letters, digits and . _ -, at most "
                 f"{_MOST_CHARACTERS} characters in all"
@@ -75,23 +75,10 @@ GuardName = Annotated[str, WithJsonSchema({"type": "string", "pattern": _NAME, "
 
 Guards = Annotated[dict[GuardName, GuardConfig], AfterValidator(_check_names)]
 
-TAKEN = (
-    *(
-        "P",
-        "S",
-        "polarity",
-        "similarity",
-        "retention",
-        "accuracy",
-        "objective",
-        "point",
-        "trial",
-        "step",
-        "rung",
-        "kind",
-    ),
-    *("value", "width", "split", "dev", "test", "mark", "knee", "best", "configuration", "status", "reason", "none"),
-)
+SCORES = ("P", "S", "polarity", "similarity", "retention", "accuracy", "objective")
+PLACES = ("point", "trial", "step", "rung", "kind", "value", "width", "split", "dev", "test")
+OTHERS = ("mark", "knee", "best", "configuration", "status", "reason", "none")
+TAKEN = (*SCORES, *PLACES, *OTHERS)
 """What tables, conditions and options name something else by, besides the parameters of a trial."""
 
 

@@ -14,6 +14,7 @@ from raysweep.results.reader import load
 from raysweep.results.types import Results
 from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.storage.line_log import is_held
+from raysweep.trial_status import TrialStatus
 
 LOCAL_SECONDS = 0.2  # between two looks for an answer
 BUCKET_SECONDS = 2.0  # the same, in a bucket
@@ -75,6 +76,8 @@ def no_driver(results: Results) -> str:
     if results.status == "completed":
         more = f"for a longer one: {_resumed(run)} --trials N"
         return f"{results.folder}: no driver is running: the sweep is completed; {more}"
+    if all(trial.status == TrialStatus.FAILED for trial in results.trials) and results.trials:
+        return f"{results.folder}: no driver is running: {plain(results.reason)}; for more: {_resumed(run)} --trials N"
     how = "it was killed" if results.status == "running" else f"the sweep ended: {results.status}"
     reason = f" ({plain(results.reason)})" if results.reason else ""
     more_budget = " --budget.KEY MORE" if results.status == "budget" else ""

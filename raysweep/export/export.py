@@ -57,17 +57,16 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
         _run_of(run, chosen),
         hub_name,
         pool_seed=_pool_seed(settings),
-        unmeasured=tuple(name for name in _guards(settings) if name not in member.guards),
+        unmeasured=tuple(name for name in _mapping(settings, "guards") if name not in member.guards),
     )
     _write(model, _provenance(run, chosen, encoders, data), facts, to)
     written = (
         f"{chosen.name} (dev P {100 * chosen.polarity:.2f}, S {100 * chosen.similarity:.2f}, width {chosen.width}) "
         f"written to {to}"
     )
-    written = ". ".join([written, *model_card.guard_warnings(facts)])
-    if chosen.kind != LABELLED:
-        return written
-    return f"{written}: it embeds queries; what is retrieved has known labels, and {CARD} says how it is embedded"
+    if chosen.kind == LABELLED:
+        written += f": it embeds queries; what is retrieved has known labels, and {CARD} says how it is embedded"
+    return ". ".join([written, *model_card.guard_warnings(facts)])
 
 
 def model_of(run: Folder, chosen: Point) -> "SentenceTransformer":
@@ -193,10 +192,6 @@ def _pool_seed(settings: "Mapping[str, Any]") -> int | None:
     """The seed with which the run drew its pools; None where its settings are lost."""
     seed = _mapping(settings, "evaluation").get("pool_seed")
     return seed if isinstance(seed, int) else None
-
-
-def _guards(settings: "Mapping[str, Any]") -> list[str]:
-    return list(_mapping(settings, "guards"))
 
 
 def _mapping(settings: "Mapping[str, Any]", key: str) -> "Mapping[str, Any]":

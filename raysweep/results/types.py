@@ -287,7 +287,7 @@ class Results:
     ] = ()  # that are told the pool's labels: no part of the points above, nor of any front of theirs
     stage: Stage | None = None  # that it is in; None in its search, when it has ended, and in older runs
     has_driver: bool | None = None  # whether a process drives it; None where that was not asked, or cannot be told
-    config_digests: tuple[str, ...] = ()  # of what its sessions wrote as its settings, from versions that note them
+    config_digests: tuple[str | None, ...] = ()  # of what each session wrote as the run's settings; None: not noted
 
 
 @dataclass(frozen=True)

@@ -94,5 +94,6 @@ def look(run: Folder, ledger: GrowingLedger, clock: Clock) -> Moment:
     if has_driver and not any(isinstance(event, SessionStarted) for event in events):
         return Moment(None, has_driver)
     results = results_of(events, run, has_driver)
-    is_going = has_driver is True and results.status == "running" and not results.is_paused
+    is_off_the_clock = results.is_paused or (results.stage is not None and results.stage.name == "guards")
+    is_going = has_driver is True and results.status == "running" and not is_off_the_clock
     return Moment(results, has_driver, clock.seconds(events, is_going=is_going))

@@ -28,9 +28,7 @@ from raysweep.search.stopping.base import Standing
 from raysweep.search.stopping.learning_curve import Forecaster, LearningCurve
 from raysweep.search.stopping.trials import Trial, Trials
 
-NUM_CANDIDATES = (
-    24  # held trials, the most promising, whose promises are kept up to date, beside all that have none yet
-)
+NUM_CANDIDATES = 24  # held trials, the most promising, whose promises are kept up to date, beside all without one
 
 
 MIN_RELATIVE_GAIN = 0.0001  # of the front's area: a trial that promises no more is not resumed

@@ -25,6 +25,7 @@ class JointFront:
 
     def put(self, trial: int, points: Float64Array) -> None:
         """Let a trial's points (n, 2) take the place of those that it had."""
+        self._changed.pop(trial, None)  # of equal points of two trials that which came first is on the front
         self._changed[trial] = points[front_indices(points)]
 
     @property

@@ -97,12 +97,12 @@ def test_show_and_watch_agree_whether_a_sweep_runs(tmp_path):
 
 def test_a_sweep_whose_every_trial_failed_has_failed(tmp_path):
     run = write_run(tmp_path, "failed")
-    assert (load(run).status, load(run).reason) == ("failed", "all its trials failed: 3")
+    assert (load(run).status, load(run).reason) == ("failed", "none of its 3 trials succeeded")
     watched = raysweep_here(tmp_path, "watch", str(run), "--once")
-    assert "failed, " in watched.stdout and "the sweep ended: failed (all its trials failed: 3)" in watched.stdout
+    assert "failed, " in watched.stdout and "none of its 3 trials succeeded; for more: raysweep run" in watched.stdout
     assert "completed" not in watched.stdout
     reported = raysweep_here(tmp_path, "report", str(run))
-    assert "note: The sweep failed: all its trials failed: 3." in reported.stdout
+    assert "note: The sweep failed: none of its 3 trials succeeded." in reported.stdout
 
 
 @pytest.mark.parametrize("state", LINES)
@@ -266,7 +266,7 @@ NOBODY = {
     "cut off": "no driver is running: it was killed; to go on: raysweep run --resume",
     "resumed": "no driver is running: it was killed; to go on: raysweep run --resume",
     "empty": "no driver is running: it was killed; to go on: raysweep run --resume",
-    "failed": "no driver is running: the sweep ended: failed (all its trials failed: 3); to go on: raysweep run --resume",
+    "failed": "no driver is running: none of its 3 trials succeeded; for more: raysweep run --resume",
     "damaged": LINES["damaged"],
     "no run": LINES["no run"],
 }

@@ -1,5 +1,6 @@
 """What a resumed sweep may change about its space, and what of its folder may not have changed."""
 
+import contextlib
 import hashlib
 import shutil
 import threading
@@ -15,6 +16,8 @@ from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.results.events import PointsScored, SessionStarted, TrialStarted
 from raysweep.results.ledger import Ledger, events_of, read_positions, write_dependence
+from raysweep.results.reader import load
+from raysweep.results.settings_file import check_settings, read_settings
 from raysweep.storage.folder import LocalFolder, open_folder
 from raysweep.sweep.resume import Resumed, can_go_on, check_space, load_resumed
 from support.ledgers import INFO
@@ -71,6 +74,18 @@ def make_run(folder: Path, *configs: str, digests: bool = True) -> None:
         ledger.append(PointsScored(points=()))
     ledger.close()
     (folder / "prepared.json").touch()
+
+
+def test_a_file_that_may_be_of_an_older_version_is_taken_after_a_session_that_was_killed_before_it_wrote_its_own(
+    tmp_path: Path,
+) -> None:
+    make_run(tmp_path, "seed: 0", digests=False)
+    with contextlib.closing(Ledger(tmp_path)) as ledger:
+        ledger.append(SessionStarted(info=INFO, config_digest=hashlib.sha256(b"seed: 1").hexdigest()))
+    run = LocalFolder(tmp_path)
+    results = load(run)
+    check_settings(run, results.config_digests)
+    assert read_settings(run, results) == {"seed": 0}
 
 
 def test_a_configuration_that_no_session_had_is_refused(tmp_path: Path) -> None:

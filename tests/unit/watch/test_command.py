@@ -229,7 +229,7 @@ def test_how_far_the_scores_of_the_front_are_is_said_and_the_clock_goes_on(tmp_p
         "running, 1:10",
         "running, 1:20",
         "running, 1:10",  # by its own event
-        "running, 1:20",  # and no line for the look that found nothing new
+        "running, 1:10",  # guards do not count; and no line for the look that found nothing new
         "completed, 1:10",
     ]
     assert [line[1] for line in lines[1:6]] == [
