@@ -254,7 +254,7 @@ def test_trials_that_diverge_fail_with_their_reason_and_the_sweep_goes_on(
     results = load(runs(tmp_path)[0])
     assert [trial.status for trial in results.trials] == ["failed"] * 2
     assert {trial.reason for trial in results.trials} == {"the loss became nan within rung 1 (after 16 examples)"}
-    assert results.status == "completed"
+    assert results.status == "failed"
     assert "note: " in done.stdout
 
 
