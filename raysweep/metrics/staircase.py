@@ -62,10 +62,14 @@ class Staircase:
         if self._ends is None:
             self._ends = np.array(self._steps).reshape(-1, 2)
         above = points - np.array(self.reference_point)
-        x, y = above[:, 0], above[:, 1]
-        first_as_far = np.searchsorted(self._ends[:, 0], x)
-        heights = np.append(self._ends[:, 1], 0.0)
-        found: NDArray[np.bool_] = (x > 0) & (y > np.maximum(heights[first_as_far], 0.0))
+        x, y = above.T
+        far, high = self._ends.T
+        first_as_far = np.searchsorted(far, x)
+        heights = np.append(high, 0.0)  # beyond the last step there is none
+        floor = heights[first_as_far]
+        is_right = x > 0
+        is_higher = y > floor
+        found: NDArray[np.bool_] = is_right & is_higher
         return found
 
     def _area_above(self, left: int, right: int, corner: Pair) -> float:

@@ -6,6 +6,8 @@ from raysweep.results.account import Account, sentence
 from raysweep.results.bill import Bill, bill_text
 from raysweep.results.types import Results, RunInfo
 
+SYMBOLS = {"polarity": "P", "similarity": "S"}  # of scores that have one
+
 HYPERVOLUME_TEXT = (
     "The area that the front dominates above the stated point: P of the reference encoder R and half of its S, on the"
     " same split, with scores x100. The oracle front is the limit no encoder can pass, with the chords between its "
@@ -89,8 +91,7 @@ def objective_formula(info: RunInfo) -> str:
 
 def constraints_text(info: RunInfo) -> str:
     """What a point has to reach, such as ``P ≥ 70.0, retention ≥ 90.0``; empty where the sweep has no constraints."""
-    symbols = {"polarity": "P", "similarity": "S"}
-    return _least_text({symbols.get(name, name): least for name, least in info.constraints.items()})
+    return _least_text({SYMBOLS.get(name, name): least for name, least in info.constraints.items()})
 
 
 def limits_text(results: Results) -> str:

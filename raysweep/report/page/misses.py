@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from raysweep.report.page.visible import visible
 from raysweep.report.summary import Member, Summary
 from raysweep.report.tables import show
-
-SYMBOLS = {"polarity": "P", "similarity": "S", "retention": "retention"}
+from raysweep.report.texts import SYMBOLS
 
 
 def misses(member: Member, summary: Summary) -> list[str]:
@@ -23,7 +22,7 @@ def _missed_constraints(member: Member, summary: Summary) -> Iterator[str]:
         unit = reference.similarity if name == "retention" else 1.0
         score = point.polarity if name == "polarity" else point.similarity
         if score < least * unit:  # as the sweep's objective judges it
-            yield _missed(SYMBOLS[name], score / unit, least)
+            yield _missed(SYMBOLS.get(name, name), score / unit, least)
 
 
 def _missed_guards(member: Member) -> Iterator[str]:

@@ -304,20 +304,28 @@ class Forecaster:
         amplitudes = self._amplitudes_of(len(curve.points[-1]))
         spread = widening * amplitudes.variance
         offset_sd = UNKNOWN_ORIGIN_SD if self._origin is None else OFFSET_SD
+        shape = sums.shape[:, None, None]
+        shape_squared = sums.shape_squared[:, None, None]
         # The posterior precision [[a, b], [b, c]] of offset and amplitude, and precision times mean (u, v).
         a = sums.count / noise + 1 / offset_sd**2
-        b = sums.shape[:, None, None] / noise
-        c = sums.shape_squared[:, None, None] / noise + 1 / spread
+        b = shape / noise
+        c = shape_squared / noise + 1 / spread
         u = sums.score / noise
         v = sums.shape_times_score / noise + amplitudes.mean / spread
         determinant = a * c - b * b
         offset = (c * u - b * v) / determinant
         amplitude = (a * v - b * u) / determinant
         log_evidence = 0.5 * (u * offset + v * amplitude - np.log(determinant))
+        weights = self._weights(log_evidence)
+        return Fit(weights, offset, amplitude, c / determinant, a / determinant, -b / determinant)
+
+    def _weights(self, log_evidence: Float64Array) -> Float64Array:
+        """How probable each shape is (k,), by its evidence (k, points, scores)."""
         of_points = log_evidence.mean(axis=1)  # points of a rung share their noise, so they count as one
         logits = of_points.sum(axis=1) + np.log(self._shape_frequencies)
-        weights = np.exp(logits - logits.max())
-        return Fit(weights / weights.sum(), offset, amplitude, c / determinant, a / determinant, -b / determinant)
+        likelihoods = np.exp(logits - logits.max())
+        weights: Float64Array = likelihoods / likelihoods.sum()
+        return weights
 
     def _at(self, curve: LearningCurve, budgets: Float64Array) -> Prediction:
         """What a fitted curve is at budgets."""
