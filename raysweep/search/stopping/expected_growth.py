@@ -11,11 +11,12 @@ lower than they say, and would be held near its end.
 
 While there are new trials to begin, a trial goes on only if it is likely to add to the front, or as likely as not where it
 is on the front of all trials when they had seen as many examples: what counts is what it adds, however little area it has
-of its own. Slow starters look worthless at first. So one rung in ``RESCUED_ONE_IN`` goes to one of the earliest trials of
-which little is known: one that has had few rungs, and is expected to have most of its way ahead. It is given a quarter of
-its rungs to show what it is, whether or not new trials ever run out. Once all are begun, trials go on while they are
-expected to add anything to speak of; under-explored ones are, since their predictions are wide. So budgets are never
-compared unequal, and an end of the front counts as much as its middle.
+of its own. One is asked no more: the trial with the most area of its own, which a user would take, is run to its end from
+half of its rungs on, though new ones may promise more. Slow starters look worthless at first. So one rung in
+``RESCUED_ONE_IN`` goes to one of the earliest trials of which little is known: one that has had few rungs, and is expected
+to have most of its way ahead. It is given a quarter of its rungs to show what it is, whether or not new trials ever run
+out. Once all are begun, trials go on while they are expected to add anything to speak of; under-explored ones are, since
+their predictions are wide. So budgets are never compared unequal, and an end of the front counts as much as its middle.
 """
 
 import heapq
@@ -56,6 +57,9 @@ NUM_TO_RESCUE = 48  # trials, the earliest that little is known of, among which 
 RESCUED_FOR = 4  # it is rescued for up to one in so many of its rungs
 
 
+FINISHED_FROM = 2  # the trial with the most area of its own is run to its end from one in so many of its rungs on
+
+
 MIN_SHARE_AHEAD = 0.5  # of its way, as expected: with less a trial has shown what it is
 
 
@@ -92,6 +96,7 @@ class ExpectedGrowth:
         self._trials = Trials(_Trial)
         self._likely: dict[int, _Trial] = {}  # held trials that are likely to add to the front, as last worked out
         self._front = JointFront()  # of all trials' points less their noise
+        self._own_areas: dict[int, float] = {}  # by trial: the hypervolume of its points less their noise
         self._at_budget: dict[int, JointFront] = {}  # of what trials had shown when they had seen so many examples
         self._expected_front = JointFront()  # with those that they are expected to have if they all go on
         self._running_points = np.empty((0, 2))  # those that what runs is expected to have at its next rung
@@ -132,6 +137,8 @@ class ExpectedGrowth:
             return _most_promising(dict(self._worth_resuming()))
         if len(self._trials.begun) < NUM_BEGUN_FIRST:
             return None
+        if (leader := self._leader_to_finish()) is not None:
+            return leader
         if self._rescue_is_due and (rescued := self._first_to_rescue()) is not None:
             return rescued
         best = _most_promising(self._likely)
@@ -143,7 +150,7 @@ class ExpectedGrowth:
         known = self._trials.known(trial)
         if known.running == running:
             return
-        if running and self._may_begin and known.is_held and not self._is_likely(trial, known):
+        if running and self._may_begin and self._would_be_rescued(trial, known):
             self._num_rescued += 1
         self._trials.set_running(trial, running)
         if known.runs_on:
@@ -164,9 +171,12 @@ class ExpectedGrowth:
         points = np.asarray(standing.points, dtype=np.float64)
         self._forecaster.add_rung(number, curve, examples_seen, points)
         self._trials.hold(number)
-        self._is_feasible = self._is_feasible or _lies_above(points, self._narrow)
+        if not self._is_feasible and _lies_above(points, self._narrow):
+            self._is_feasible = True
+            self._own_areas.clear()  # no trial had any above this reference point
         shown = self._forecaster.shown(curve)
         self._front.put(number, shown)
+        self._own_areas[number] = Steps(self.reference_point, shown).area
         self._at_budget.setdefault(examples_seen, JointFront()).put(number, shown)
         self._expect(number)
         trial.promise_when_new = math.inf
@@ -278,6 +288,19 @@ class ExpectedGrowth:
         if probability < MIN_PROBABILITY_IN_FRONT:
             return False
         return probability >= MIN_PROBABILITY or self._at_budget[trial.budget].has(number)
+
+    def _would_be_rescued(self, number: int, trial: _Trial) -> bool:
+        """Whether it could not go on for what it promises, nor because it leads."""
+        return trial.is_held and not self._is_likely(number, trial) and number != self._leader_to_finish()
+
+    def _leader_to_finish(self) -> int | None:
+        """The trial with the most area of its own, if it is held and has half of its rungs; of equal ones the earlier."""
+        leader = max(self._own_areas, key=lambda number: (self._own_areas[number], -number), default=None)
+        if leader is None or leader not in self._trials.held or not self._own_areas[leader]:
+            return None
+        trial = self._trials[leader]
+        is_far = trial.budget >= trial.curve.budgets_ahead[-1] / FINISHED_FROM
+        return leader if is_far else None
 
     def _first_to_rescue(self) -> int | None:
         """Of the earliest trials that little is known of: the one that went farthest, for it to be settled."""

@@ -201,3 +201,34 @@ def test_trials_of_one_rung_and_trials_that_fail_at_once() -> None:
         policy.end(trial)
     assert policy.next_to_resume(True) is None
     assert policy.next_to_resume(False) is None
+
+
+def _with_a_leader(seen_by_leader: int) -> ExpectedGrowth:
+    """Three weak trials and one far above them, which has stood still since its first rung."""
+    policy = ExpectedGrowth((0.5, 0.2), ORIGIN)
+    for seen in range(10, seen_by_leader + 1, 10):
+        rung(policy, 0, seen, (0.8, 0.39))
+    for trial in (1, 2, 3):
+        rung(policy, trial, 10, (0.52 + 0.01 * trial, 0.39))
+    for trial in range(4):
+        policy.set_running(trial, running=False)
+    return policy
+
+
+@pytest.mark.parametrize("seen", range(LAST // 2, LAST, 10))
+def test_the_trial_of_most_area_is_run_to_its_end_from_half_of_its_rungs_on(seen: int) -> None:
+    policy = _with_a_leader(seen)
+    assert next_to_resume(policy) == 0
+
+
+def test_before_it_has_half_of_its_rungs_it_has_to_promise_something() -> None:
+    assert next_to_resume(_with_a_leader(LAST // 2 - 10)) != 0
+
+
+def test_a_leader_that_has_failed_or_is_surpassed_is_not_gone_on_with() -> None:
+    failed, surpassed = _with_a_leader(LAST // 2), _with_a_leader(LAST // 2)
+    failed.end(0)
+    rung(surpassed, 4, 10, (0.9, 0.39))
+    surpassed.set_running(4, running=False)
+    for policy in (failed, surpassed):
+        assert next_to_resume(policy) != 0
