@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import made_data, measure
-from benchmarks.recorded import Recorded
+from benchmarks.recorded import TUNED_ALONE, Recorded
 from raysweep.errors import InputError
 from raysweep.replay import table_io
 from raysweep.results.reader import load
@@ -157,9 +157,11 @@ def finished(recording: Recording, path: Path) -> str:
         return f"{num_whole} of {recording.num_configurations} configurations are recorded; the same command goes on"
     path.parent.mkdir(parents=True, exist_ok=True)
     table_io.write(results, path)
-    recorded = Recorded.of(str(path))
+    whole, tuned_alone = Recorded.of(str(path)), Recorded.of(f"{path}{TUNED_ALONE}")
     failed = f", {num_failed} failed" if num_failed else ""
-    return f"{path}: {num_whole} configurations{failed}; {recorded.criterion}"
+    return (
+        f"{path}: {num_whole} configurations{failed}; {whole.criterion}\n{path}{TUNED_ALONE}: {tuned_alone.criterion}"
+    )
 
 
 if __name__ == "__main__":

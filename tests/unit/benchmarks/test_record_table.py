@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks import made_data
 from benchmarks.record_table import Recording, finished, located
+from benchmarks.recorded import TUNED_ALONE
 from raysweep.config import load
 from raysweep.errors import InputError
 from raysweep.replay.table_io import read
@@ -56,5 +57,7 @@ def test_the_table_is_written_when_all_configurations_have_ended(tmp_path: Path)
     again = recording(tmp_path / "again", num_configurations=7)
     (again.runs / again.name).mkdir(parents=True)
     write_ledger(again.runs / again.name, [*whole, failed])
-    assert finished(again, table).startswith(f"{table}: 6 configurations, 1 failed; ")
+    whole_said, tuned_alone_said = finished(again, table).splitlines()
+    assert whole_said.startswith(f"{table}: 6 configurations, 1 failed; ")
+    assert tuned_alone_said.startswith(f"{table}{TUNED_ALONE}: ")
     assert len(read(table).trials) == 6

@@ -1,10 +1,11 @@
 """Which tables count, worked out by hand."""
 
+import os
 from dataclasses import replace
 
 import pytest
 
-from benchmarks.recorded import Criterion, Recorded
+from benchmarks.recorded import TUNED_ALONE, Criterion, Recorded, located
 from raysweep.replay.table import RecordedRung, RecordedSweep, RecordedTrial
 
 
@@ -52,3 +53,14 @@ def test_a_part_is_drawn_by_its_seed() -> None:
     assert len(part.table.trials) == 7 and all(trial in recorded.table.trials for trial in part.table.trials)
     assert part.table == recorded.part(7, 0).table != recorded.part(7, 1).table
     assert recorded.part(20, 0) is recorded and part.name == "a, 7 of 20"
+
+
+def test_recorded_tables_are_taken_whole_and_as_the_tuned_encoders_alone() -> None:
+    """The second has of each rung the first's tuned point, and begins its hypervolumes at the same reference point."""
+    named = [name for name in located() if f"{os.sep}tables{os.sep}" in name]
+    assert named and named == [name for path in named[::2] for name in (path, f"{path}{TUNED_ALONE}")]
+    for whole, tuned_alone in zip(map(Recorded.of, named[::2]), map(Recorded.of, named[1::2]), strict=True):
+        assert tuned_alone.table.reference_point == whole.table.reference_point
+        assert len(tuned_alone.table.trials) == len(whole.table.trials)
+        for trial, tuned in zip(whole.table.trials, tuned_alone.table.trials, strict=True):
+            assert [rung.points for rung in tuned.rungs] == [rung.points[:1] for rung in trial.rungs]
