@@ -93,6 +93,8 @@ def entries() -> list[Entry]:
         _own("raysweep", SearchSettings("mfgp", "pareto", "area")),
         _own("raysweep", SearchSettings("tpe", "pareto", "area")),
         _own("raysweep", SearchSettings("mfgp", "growth", "parego")),
+        _own("raysweep", SearchSettings("mfgp", "expected_growth", "area")),
+        _own("raysweep", SearchSettings("mfgp", "expected_growth", "parego")),
         *_optuna(),
         *_ray_tune(),
         *_syne_tune(),
@@ -108,7 +110,8 @@ def entries() -> list[Entry]:
 
 
 def _own(name: str, settings: SearchSettings) -> Entry:
-    factor = "" if settings.policy == "growth" else f" {settings.reduction_factor}"
+    has_factor = settings.policy not in ("growth", "expected_growth")
+    factor = f" {settings.reduction_factor}" if has_factor else ""
     return Entry(
         f"{name}: {settings.policy}{factor}, {settings.sampler} on {settings.proposals}",
         lambda table, seed: Search(table, settings, seed),
