@@ -97,6 +97,7 @@ class ExpectedGrowth:
         self._likely: dict[int, _Trial] = {}  # held trials that are likely to add to the front, as last worked out
         self._front = JointFront()  # of all trials' points less their noise
         self._own_areas: dict[int, float] = {}  # by trial: the hypervolume of its points less their noise
+        self._leader: int | None = None  # the trial with the most of it
         self._at_budget: dict[int, JointFront] = {}  # of what trials had shown when they had seen so many examples
         self._expected_front = JointFront()  # with those that they are expected to have if they all go on
         self._running_points = np.empty((0, 2))  # those that what runs is expected to have at its next rung
@@ -177,6 +178,7 @@ class ExpectedGrowth:
         shown = self._forecaster.shown(curve)
         self._front.put(number, shown)
         self._own_areas[number] = Steps(self.reference_point, shown).area
+        self._leader = max(self._own_areas, key=self._own_areas.__getitem__)
         self._at_budget.setdefault(examples_seen, JointFront()).put(number, shown)
         self._expect(number)
         trial.promise_when_new = math.inf
@@ -294,8 +296,8 @@ class ExpectedGrowth:
         return trial.is_held and not self._is_likely(number, trial) and number != self._leader_to_finish()
 
     def _leader_to_finish(self) -> int | None:
-        """The trial with the most area of its own, if it is held and has half of its rungs; of equal ones the earlier."""
-        leader = max(self._own_areas, key=lambda number: (self._own_areas[number], -number), default=None)
+        """The trial with the most area of its own, if it is held and has half of its rungs."""
+        leader = self._leader
         if leader is None or leader not in self._trials.held or not self._own_areas[leader]:
             return None
         trial = self._trials[leader]
