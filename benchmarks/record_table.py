@@ -157,11 +157,11 @@ def finished(recording: Recording, path: Path) -> str:
         return f"{num_whole} of {recording.num_configurations} configurations are recorded; the same command goes on"
     path.parent.mkdir(parents=True, exist_ok=True)
     table_io.write(results, path)
-    whole, tuned_alone = Recorded.of(str(path)), Recorded.of(f"{path}{TUNED_ALONE}")
+    tuned_alone = f"{path}{TUNED_ALONE}"
     failed = f", {num_failed} failed" if num_failed else ""
-    return (
-        f"{path}: {num_whole} configurations{failed}; {whole.criterion}\n{path}{TUNED_ALONE}: {tuned_alone.criterion}"
-    )
+    of_whole = f"{path}: {num_whole} configurations{failed}; {Recorded.of(str(path)).criterion}"
+    of_tuned_alone = f"{tuned_alone}: {Recorded.of(tuned_alone).criterion}"
+    return f"{of_whole}\n{of_tuned_alone}"
 
 
 if __name__ == "__main__":

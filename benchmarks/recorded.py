@@ -18,9 +18,7 @@ from raysweep.replay.table_io import read
 PUBLISHED = ("minilm-6", "e5-small", "gte-small", "gte-base")  # the models of the published table
 FOLDERS = ("tables", "")  # below benchmarks/, in this order
 SUFFIXES = ("*.parquet", "*.csv")
-TUNED_ALONE = (
-    ":kind=plain"  # of a recorded sweep the tuned encoder's own points, without what mixes it with the reference
-)
+TUNED_ALONE = ":kind=plain"  # of a recorded sweep only the points that are no mixtures with the reference
 
 NEAR = 0.9  # of the best configuration's own hypervolume: within a tenth of the best
 MIN_NEAR = 5
@@ -103,10 +101,10 @@ def located() -> list[str]:
     nearly all of the table's hypervolume. So such a table is taken once whole and once as the tuned encoders' points alone.
     """
     folder = Path(__file__).parent
-    found = [str(path) for part in FOLDERS for kind in SUFFIXES for path in sorted((folder / part).glob(kind))]
-    if not found:
+    paths = [path for part in FOLDERS for kind in SUFFIXES for path in sorted((folder / part).glob(kind))]
+    if not paths:
         print(f"no recorded sweep in {folder.name}/ ({', '.join(SUFFIXES)}): the published tables only")
-    found = [name for path in found for name in _ways_to_take(Path(path))]
+    found = [name for path in paths for name in _ways_to_take(path)]
     given = os.environ.get("RAYSWEEP_DATA_DIR")
     data = Path(given) if given else measure.ROOT.parent / "shared" / "data"
     published = data / "replay" / "sst2_published_epochs.csv"
@@ -120,5 +118,5 @@ def located() -> list[str]:
 
 
 def _ways_to_take(path: Path) -> list[str]:
-    is_recorded_for_claims = path.parent.name == FOLDERS[0]
-    return [str(path), f"{path}{TUNED_ALONE}"] if is_recorded_for_claims else [str(path)]
+    is_in_tables = path.parent.name == FOLDERS[0]
+    return [str(path), f"{path}{TUNED_ALONE}"] if is_in_tables else [str(path)]

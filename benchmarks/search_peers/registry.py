@@ -110,7 +110,7 @@ def entries() -> list[Entry]:
 
 
 def _own(name: str, settings: SearchSettings) -> Entry:
-    has_factor = settings.policy not in ("growth", "expected_growth")
+    has_factor = settings.policy in ("pareto", "asha")
     factor = f" {settings.reduction_factor}" if has_factor else ""
     return Entry(
         f"{name}: {settings.policy}{factor}, {settings.sampler} on {settings.proposals}",

@@ -177,12 +177,16 @@ class ExpectedGrowth:
             self._own_areas.clear()  # no trial had any above this reference point
         shown = self._forecaster.shown(curve)
         self._front.put(number, shown)
-        self._own_areas[number] = Steps(self.reference_point, shown).area
-        self._leader = max(self._own_areas, key=self._own_areas.__getitem__)
+        self._put_area(number, shown)
         self._at_budget.setdefault(examples_seen, JointFront()).put(number, shown)
         self._expect(number)
         trial.promise_when_new = math.inf
         trial.worked_out_at = -1
+
+    def _put_area(self, number: int, shown: Float64Array) -> None:
+        """Put down the area of a trial's own points (n, d), and which trial leads by now."""
+        self._own_areas[number] = Steps(self.reference_point, shown).area
+        self._leader = max(self._own_areas, key=self._own_areas.__getitem__)
 
     # What trials promise.
 
@@ -298,11 +302,11 @@ class ExpectedGrowth:
     def _leader_to_finish(self) -> int | None:
         """The trial with the most area of its own, if it is held and has half of its rungs."""
         leader = self._leader
-        if leader is None or leader not in self._trials.held or not self._own_areas[leader]:
+        if leader is None or leader not in self._trials.held:
             return None
         trial = self._trials[leader]
         is_far = trial.budget >= trial.curve.budgets_ahead[-1] / FINISHED_FROM
-        return leader if is_far else None
+        return leader if is_far and self._own_areas[leader] > 0 else None
 
     def _first_to_rescue(self) -> int | None:
         """Of the earliest trials that little is known of: the one that went farthest, for it to be settled."""

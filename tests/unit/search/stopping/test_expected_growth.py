@@ -232,3 +232,16 @@ def test_a_leader_that_has_failed_or_is_surpassed_is_not_gone_on_with() -> None:
     surpassed.set_running(4, running=False)
     for policy in (failed, surpassed):
         assert next_to_resume(policy) != 0
+
+
+def test_a_trial_that_misses_the_constraints_does_not_lead_once_another_meets_them() -> None:
+    policy = ExpectedGrowth((0.9, 0.2), ORIGIN, (0.5, 0.2))
+    for seen in range(10, LAST // 2 + 1, 10):
+        rung(policy, 0, seen, (0.8, 0.39))
+    for trial in (1, 2):
+        rung(policy, trial, 10, (0.55, 0.39))
+    assert next_to_resume(policy) == 0
+    policy.set_running(0, running=False)
+    rung(policy, 3, 10, (0.95, 0.25))
+    policy.set_running(3, running=False)
+    assert next_to_resume(policy) != 0
