@@ -235,7 +235,7 @@ class ReportConfig(Frozen):
 SAMPLERS = ("mfgp", "tpe", "gp", "nsga2", "random", "grid")
 
 
-Aim = Literal["combined", "area", "parego", "both"]
+Aim = Literal["front", "area", "combined", "parego", "both"]
 
 
 class ConstraintsConfig(Frozen):
@@ -259,9 +259,10 @@ class ObjectiveConfig(Frozen):
         ConstraintsConfig(), description="lowest scores that an operating point has to reach"
     )
     proposals: Aim = Field(
-        "area",
-        description="what the sampler maximises. combined: the weighted sum; area: the hypervolume of a trial's own "
-        "points; parego: a Tchebycheff scalarisation that varies from trial to trial; both: P and S as two objectives",
+        "front",
+        description="what the sampler maximises. front: the hypervolume of all trials' joint front, with samplers other "
+        "than mfgp the same as area; area: the hypervolume of a trial's own points; combined: the weighted sum; parego: a "
+        "Tchebycheff scalarisation that varies from trial to trial; both: P and S as two objectives",
     )
 
 

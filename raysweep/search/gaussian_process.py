@@ -20,6 +20,9 @@ Notation, after Rasmussen and Williams, "Gaussian Processes for Machine Learning
     variance    k_** - diag(K_*' K^-1 K_*), the posterior variance, with the prior variance k_**
     log p(y)    -y' alpha / 2 - log |K| / 2, the log marginal likelihood without its constant
 
+y may have several columns, the outputs. They share the kernel's parameters, and what tells of those is the mean of the
+outputs' log marginal likelihoods, since outputs of one trial are much alike.
+
 f's kernel has the axes' squared-exponential kernels added up, and multiplied: few trials teach what each parameter does by
 itself, more what they do together (Duvenaud, Nickisch and Rasmussen, "Additive Gaussian Processes", 2011).
 """
@@ -179,7 +182,6 @@ class TrainingSet:
     categorical: NDArray[np.bool_]  # (axes,), whether an axis has choices without an order
     trial_index: NDArray[np.int64]  # (rows,), each row's trial
     doublings: Float64Array  # (rows,), of the smallest budget
-    values: Float64Array  # (rows,), y: standardised
     max_doublings: float  # of the largest budget that any trial has seen; predictions are for it
 
     @cached_property
@@ -256,11 +258,16 @@ class Queries:
 
 
 class Posterior:
-    """The process under one set of kernel parameters, conditioned on a training set."""
+    """The process under one set of kernel parameters, conditioned on what a training set's rows were worth.
 
-    def __init__(self, params: KernelParams, training: TrainingSet) -> None:
+    ``values`` (rows, outputs) are y, standardised.
+    """
+
+    def __init__(self, params: KernelParams, training: TrainingSet, values: Float64Array) -> None:
         self.params = params
+        self.values = values
         self._training = training
+        self._num_outputs = values.shape[1]
         self._growth = params.slope * training.doublings  # s r, (rows,)
         self._final_growth = params.slope * training.max_doublings  # s r where predictions are for
         self._drift = params.drift * training.doublings  # u r, (rows,)
@@ -271,14 +278,17 @@ class Posterior:
         cholesky: Float64Array = np.asarray(np.linalg.cholesky(self._covariance), dtype=np.float64)
         inverse_root = inverse_of_lower(cholesky)
         self._inverse = inverse_root.T @ inverse_root  # faster than solving for as many columns as there are queries
-        self._alpha = np.asarray(self._inverse @ training.values, dtype=np.float64)
-        data_fit = -0.5 * float(training.values @ self._alpha)
+        self._alpha = np.asarray(self._inverse @ values, dtype=np.float64)
+        data_fit = -0.5 * float((values * self._alpha).sum()) / self._num_outputs
         complexity = float(np.log(np.diag(cholesky)).sum())  # log |K| / 2
         self.log_marginal_likelihood = data_fit - complexity
         self.log_density = self.log_marginal_likelihood + params.log_prior  # of the kernel parameters, given the values
 
     def predict(self, queries: Queries) -> tuple[Float64Array, Float64Array]:
-        """Posterior mean and variance (candidates,) of g at the largest budget, given the pending trials."""
+        """Posterior mean (candidates, outputs) and variance (candidates,) of g at the largest budget.
+
+        Given the pending trials; the variance is that of each output.
+        """
         cross_covariance = self._cross_covariance(queries)
         solved = self._inverse @ cross_covariance
         mean = cross_covariance.T @ self._alpha
@@ -300,7 +310,7 @@ class Posterior:
 
         That of the likelihood is tr((alpha alpha' - K^-1) dK) / 2 (Rasmussen and Williams, equation 5.9).
         """
-        outer = 0.5 * (np.outer(self._alpha, self._alpha) - self._inverse)
+        outer = 0.5 * (self._alpha @ self._alpha.T / self._num_outputs - self._inverse)
         gradients = (self._gradient_by_axes(outer), self._gradient_by_others(outer))
         return np.asarray(np.concatenate(gradients) + self.params.log_prior_gradient, dtype=np.float64)
 
@@ -395,7 +405,10 @@ class Posterior:
 
 
 def predict(posteriors: Sequence[Posterior], queries: Queries) -> tuple[Float64Array, Float64Array]:
-    """Mean and standard deviation (candidates,) of the posteriors' mixture, each weighted by how probable its kernel is."""
+    """Mean and standard deviation (candidates, outputs) of the posteriors' mixture.
+
+    Each posterior is weighted by how probable its kernel is.
+    """
     weights = _weights(posteriors)
     are_used = weights >= MIN_WEIGHT
     used = weights[are_used] / weights[are_used].sum()
@@ -404,10 +417,10 @@ def predict(posteriors: Sequence[Posterior], queries: Queries) -> tuple[Float64A
     ]
     means = np.array([mean for mean, _ in predictions])
     variances = np.array([variance for _, variance in predictions])
-    mean: Float64Array = np.asarray(used @ means)
+    mean: Float64Array = np.tensordot(used, means, 1)
     within = used @ np.maximum(variances, MIN_VARIANCE)
-    between = used @ (means - mean) ** 2
-    return mean, np.sqrt(within + between)
+    between = np.tensordot(used, (means - mean) ** 2, 1)
+    return mean, np.sqrt(within[:, None] + between)
 
 
 def _weights(posteriors: Sequence[Posterior]) -> Float64Array:
@@ -429,11 +442,14 @@ class KernelFitter:
         self._num_axes = num_axes
         self._kept: list[KernelParams] = []
 
-    def fit(self, training: TrainingSet, random: np.random.Generator) -> list[Posterior]:
-        """The posteriors under the most probable kernel parameters that were found, which are kept for the next fit."""
+    def fit(self, training: TrainingSet, values: Float64Array, random: np.random.Generator) -> list[Posterior]:
+        """The posteriors under the most probable kernel parameters that were found, which are kept for the next fit.
+
+        ``values`` (rows, outputs) are standardised.
+        """
         num_drawn = NUM_FRESH if self._kept else NUM_DRAWN
         drawn = [KernelParams.draw(random, self._num_axes) for _ in range(num_drawn)]
-        starts = _most_probable([Posterior(params, training) for params in (*self._kept, *drawn)])
+        starts = _most_probable([Posterior(params, training, values) for params in (*self._kept, *drawn)])
         found = _most_probable([_ascended(starts[0], training, _num_steps(training)), *starts])
         self._kept = [posterior.params for posterior in found]
         return found
@@ -452,7 +468,7 @@ def _ascended(start: Posterior, training: TrainingSet, num_steps: int) -> Poster
         agreement = np.sign(now.gradient * before)
         size = np.clip(size * np.choose(agreement.astype(int) + 1, (0.5, 1.0, 1.2)), SMALLEST_STEP, LARGEST_STEP)
         before = np.where(agreement < 0, 0.0, now.gradient)  # where the sign has changed, that parameter waits
-        now = Posterior(now.params.moved(size * np.sign(before)), training)
+        now = Posterior(now.params.moved(size * np.sign(before)), training, start.values)
         best = max(best, now, key=lambda posterior: posterior.log_density)
     return best
 

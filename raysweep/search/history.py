@@ -2,14 +2,17 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from optuna.trial import FrozenTrial, TrialState
 
 from raysweep.metrics.arrays import Float64Array
+from raysweep.metrics.objective import Pair
+from raysweep.metrics.pareto import front_indices
 from raysweep.search.conditional_space import Code, ConditionalSpace
 from raysweep.search.encoding import Params
 from raysweep.search.gaussian_process import TrainingSet
@@ -21,8 +24,9 @@ BEST_SHARE = 1 / 2
 LATEST_SHARE = 1 / 4
 
 
-WORST = 3.0  # how far below the median a value may lie, in multiples of how far the best lies above it
-TINY = 1e-12  # keeps a divisor from 0
+FRONTS = "raysweep:fronts"  # the attribute of a trial that has, by step, the list of its points [P, S] so far
+
+
 FAILED_QUANTILE = 0.1  # of what trials are worth at their first rung: what one that failed without any counts as
 
 
@@ -31,13 +35,14 @@ class Shown:
     """A trial and what it is worth at each step it has reported, the more the better.
 
     None where it failed or was pruned before it had reported anything. A ``final`` value may come on top; it takes the
-    place of the one at the last step.
+    place of the one at the last step. ``fronts`` has the trial's points (n, 2) so far at each step, where it tells them.
     """
 
     params: Params
     code: Code
     by_step: Mapping[int, float]
     final: float | None = None
+    fronts: Mapping[int, Float64Array] = field(default_factory=dict)
 
     @cached_property
     def latest(self) -> float:
@@ -45,6 +50,11 @@ class Shown:
         if self.final is not None:
             return self.final
         return self.by_step[max(self.by_step)] if self.by_step else -math.inf
+
+    @property
+    def latest_front(self) -> Float64Array:
+        """(n, 2)."""
+        return self.fronts[max(self.fronts)]
 
     @cached_property
     def has_failed(self) -> bool:
@@ -63,11 +73,25 @@ class Shown:
         return {**values, self.ends[-1]: self.latest}
 
 
-class History:
-    """The trials of a study under their numbers, as :meth:`read` found them last, in codes of one space."""
+@dataclass(frozen=True)
+class Row:
+    """What one step of a trial teaches; nothing but that it is poor where the trial has failed without any."""
 
-    def __init__(self, space: ConditionalSpace) -> None:
+    trial: int  # its place among those that are learnt from
+    step: int
+    value: float | None
+    front: Float64Array | None  # (n, 2), where the study tells points
+
+
+class History:
+    """The trials of a study under their numbers, as :meth:`read` found them last, in codes of one space.
+
+    Where a study ``tells_points``, a step counts if the trial's attribute FRONTS has finite points for it.
+    """
+
+    def __init__(self, space: ConditionalSpace, *, tells_points: bool = False) -> None:
         self._space = space
+        self._tells_points = tells_points
         self._finished: dict[int, Shown] = {}
         self._codes: dict[int, tuple[int, Code]] = {}  # of how many parameters, and the code
         self._left_out: set[int] = set()  # trials that were not asked for all there is
@@ -117,6 +141,8 @@ class History:
         code = self._code(trial)
         by_step = {step: sign * value for step, value in trial.intermediate_values.items()}
         final = sign * trial.values[0] if trial.state == TrialState.COMPLETE else None
+        if self._tells_points:
+            return _with_points(Shown(trial.params, code, by_step), trial.user_attrs.get(FRONTS, {}))
         shown = Shown(trial.params, code, by_step, final)
         if not math.isfinite(shown.latest):
             return Shown(trial.params, code, {})
@@ -134,9 +160,24 @@ class History:
         return code
 
     @property
+    def rising(self) -> list[Code]:
+        """Of trials that run and have shown something."""
+        return [shown.code for number, shown in self.shown.items() if number not in self._finished]
+
+    @property
     def codes(self) -> list[Code]:
         """Of all trials that have begun."""
         return [*(shown.code for shown in self.shown.values()), *self.pending.values()]
+
+    def joint_front(self, reference_point: Pair) -> tuple[Float64Array, list[int]]:
+        """The points (n, 2) of all trials' latest steps that none dominates, above a reference point, and whose they are."""
+        numbers = [number for number, shown in self.shown.items() if shown.fronts]
+        fronts = [self.shown[number].latest_front for number in numbers]
+        points = np.concatenate([np.empty((0, 2)), *fronts])
+        owners = np.repeat(numbers, [len(front) for front in fronts])
+        above = np.flatnonzero((points > np.array(reference_point)).all(axis=1))
+        on_front = above[front_indices(points[above])]
+        return points[on_front], list(dict.fromkeys(owners[on_front].tolist()))
 
     def best(self, count: int) -> list[int]:
         """The numbers of the trials that are worth most, the best first."""
@@ -145,30 +186,23 @@ class History:
         order = np.argsort(-worth, kind="stable")  # of equal ones the first
         return [numbers[place] for place in order[:count]]
 
-    def training_set(self, random: np.random.Generator) -> TrainingSet:
+    def lessons(self, random: np.random.Generator) -> tuple[TrainingSet, list[Row]]:
         """What the model learns from: of each chosen trial the first step and the latest."""
         steps = set(itertools.chain.from_iterable(shown.ends for shown in self.shown.values())) or {0}
-        offset = max(0, 1 - min(steps))  # steps that are counted from 0 are doubled from 1
-        smallest, largest = min(steps) + offset, max(steps) + offset
-        numbers = sorted(self._to_learn_from(random))
-        chosen = [self.shown[number] for number in numbers]
-        values_by_step = [shown.first_and_latest(max(steps)) for shown in chosen]
-        values_of_failed = {min(steps): _value_of_failed(values_by_step)}
-
-        trial_index, budgets, observed = [], [], []
-        for index, values in enumerate(values_by_step):
-            for step, value in (values or values_of_failed).items():
-                trial_index.append(index)
-                budgets.append(step + offset)
-                observed.append(value)
-        return TrainingSet(
+        first, last = min(steps), max(steps)
+        chosen = [self.shown[number] for number in sorted(self._to_learn_from(random))]
+        rows = [row for place, shown in enumerate(chosen) for row in _rows_of(place, shown, first, last)]
+        offset = max(0, 1 - first)  # steps that are counted from 0 are doubled from 1
+        budgets = np.array([row.step for row in rows]) + offset
+        smallest, largest = first + offset, last + offset
+        training = TrainingSet(
             codes=np.array([shown.code for shown in chosen]),
             categorical=self._space.categorical,
-            trial_index=np.array(trial_index),
-            doublings=np.log2(np.array(budgets) / smallest),
-            values=_standardised(np.array(observed)),
+            trial_index=np.array([row.trial for row in rows]),
+            doublings=np.log2(budgets / smallest),
             max_doublings=math.log2(largest / smallest),
         )
+        return training, rows
 
     def _to_learn_from(self, random: np.random.Generator) -> set[int]:
         """Trials that have shown something, so many that their values are about NUM_VALUES at most."""
@@ -185,23 +219,40 @@ class History:
         return chosen
 
 
-def _value_of_failed(values_by_step: Sequence[Mapping[int, float]]) -> float:
-    """What trials that failed without any value count as: a low quantile of what the others were worth at their first."""
-    first_values = [values[min(values)] for values in values_by_step if values]
-    return float(np.quantile(first_values, FAILED_QUANTILE))
+def _with_points(shown: Shown, told: Mapping[Any, Any]) -> Shown:
+    """The trial with the points that it has told, of the steps that have some. A storage may have made text of the steps."""
+    fronts = {int(step): np.array(front, dtype=np.float64).reshape(-1, 2) for step, front in told.items() if len(front)}
+    fronts = {step: front for step, front in fronts.items() if step in shown.by_step and np.isfinite(front).all()}
+    by_step = {step: value for step, value in shown.by_step.items() if step in fronts and math.isfinite(value)}
+    return replace(shown, by_step=by_step, fronts={step: fronts[step] for step in by_step})
 
 
-def _standardised(values: Float64Array) -> Float64Array:
-    """Roots of how far the values lie above the worst, less their mean and over their standard deviation.
+def _rows_of(place: int, shown: Shown, first: int, last: int) -> Iterator[Row]:
+    """The first step and the latest of a trial; one that has failed stands at the first of all."""
+    values = shown.first_and_latest(last)
+    for step, value in values.items():
+        yield Row(place, step, value, shown.fronts.get(step))
+    if not values:
+        yield Row(place, first, None, None)
 
-    One as far below the median as WORST times the best is above it says no more than that it is bad: a loss that has grown
-    without limit would make all others look alike. Roots, because many values are poor and few good, and because an area
-    grows with the square of what makes it.
-    """
-    largest = np.abs(values).max() or 1.0
-    scaled = values / largest  # so that nothing grows too large
-    median, best = np.median(scaled), scaled.max()
-    lifted = np.maximum(scaled, median - WORST * (best - median))
-    roots = np.sqrt(lifted - lifted.min())
-    standardised: Float64Array = (roots - roots.mean()) / (roots.std() + TINY)
-    return standardised
+
+def values_of(rows: Sequence[Row]) -> Float64Array:
+    """What each row is worth (rows, 1)."""
+    return _with_failed(rows, np.array([[row.value] for row in rows if row.value is not None]))
+
+
+def points_of(rows: Sequence[Row], of_front: Callable[[Float64Array], Float64Array]) -> Float64Array:
+    """Each row's points (rows, points, 2), which ``of_front`` makes of the row's front (n, 2)."""
+    return _with_failed(rows, np.array([of_front(row.front) for row in rows if row.front is not None]))
+
+
+def _with_failed(rows: Sequence[Row], found: Float64Array) -> Float64Array:
+    """What was found of the rows that have a value, and for the others a low quantile of it over trials' first rows."""
+    have_failed = np.array([row.value is None for row in rows])
+    if not have_failed.any():
+        return found
+    is_first = np.diff([row.trial for row in rows], prepend=-1) > 0
+    of_failed = np.quantile(found[is_first[~have_failed]], FAILED_QUANTILE, axis=0)
+    everything = np.empty((len(rows), *found.shape[1:]))
+    everything[have_failed], everything[~have_failed] = of_failed, found
+    return everything

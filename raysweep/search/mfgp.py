@@ -19,13 +19,11 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from raysweep.metrics.arrays import Float64Array
+from raysweep.metrics.objective import Pair
+from raysweep.search.acquisition import Acquisition, FrontImprovement, UpperConfidenceBound, as_array
 from raysweep.search.conditional_space import Asked, Code, ConditionalSpace, inferred
 from raysweep.search.encoding import Params
-from raysweep.search.gaussian_process import KernelFitter, Queries, predict
 from raysweep.search.history import History
-
-NUM_STARTUP_TRIALS = 8  # trials with a value before the model is asked; until then every choice is tried alike
-
 
 POOL_SIZE = 256  # random configurations that compete to be proposed
 NUM_RENEWED = 64  # of them, before each proposal
@@ -35,9 +33,6 @@ NUM_RENEWED = 64  # of them, before each proposal
 NUM_REFINED = 3  # trials
 NUM_COPIES = 24  # of each
 STEP_SIZES = (0.01, 0.3)  # how far a number moves in [0, 1]: a standard deviation between these, drawn for each copy
-
-
-UCB_DEVIATIONS = 0.5  # posterior standard deviations that a candidate may be better by: the upper confidence bound
 
 
 Candidate = tuple[Params, Code]
@@ -60,8 +55,11 @@ class MultiFidelitySampler(BaseSampler):
     The same ``seed`` and the same trials give the same proposals. ValueError where a study has several objectives.
     """
 
-    def __init__(self, space: ConditionalSpace | None = None, *, seed: int | None = None) -> None:
+    def __init__(
+        self, space: ConditionalSpace | None = None, *, seed: int | None = None, reference_point: Pair | None = None
+    ) -> None:
         self._space = space
+        self._reference_point = reference_point
         self._random = np.random.default_rng(seed)
         self._random_sampler = RandomSampler(seed)
         self._study_name: str | None = None
@@ -129,7 +127,7 @@ class MultiFidelitySampler(BaseSampler):
             self._search = None
             self._asked = {}
         if self._space is not None:
-            self._search = self._search or _Search(self._space)
+            self._search = self._search or _Search(self._space, self._reference_point)
             return self._search
         new = [trial for trial in trials if trial.number not in self._asked and _has_asked_for_all(trial)]
         self._asked.update((trial.number, trial) for trial in new)
@@ -137,7 +135,8 @@ class MultiFidelitySampler(BaseSampler):
             return None
         if self._search is None or not all(map(self._search.space.explains, new)):
             numbers = sorted(self._asked)
-            self._search = _Search(inferred([self._asked[number] for number in numbers]))
+            space = inferred([self._asked[number] for number in numbers])
+            self._search = _Search(space, self._reference_point)
         return self._search
 
 
@@ -149,10 +148,13 @@ def _has_asked_for_all(trial: FrozenTrial) -> bool:
 class _Search:
     """What competes to be proposed in one space, and the choice by the model."""
 
-    def __init__(self, space: ConditionalSpace) -> None:
+    def __init__(self, space: ConditionalSpace, reference_point: Pair | None) -> None:
         self.space = space
-        self.history = History(space)
-        self._fitter = KernelFitter(len(space.free))
+        self.history = History(space, tells_points=reference_point is not None)
+        num_axes = len(space.free)
+        self._acquisition: Acquisition = (
+            UpperConfidenceBound(num_axes) if reference_point is None else FrontImprovement(num_axes, reference_point)
+        )
         self._pool: list[Candidate] = []
         self._proposed: set[Code] = set()
 
@@ -175,7 +177,7 @@ class _Search:
         """The candidate to try next, which is noted as proposed."""
         if not candidates:
             return {}
-        codes = self._as_array([code for _, code in candidates])
+        codes = as_array([code for _, code in candidates], len(self.space.free))
         best = self._most_promising(codes, random) if self._model_is_asked else self._least_tried(codes)
         params, code = candidates[best]
         self._proposed.add(code)
@@ -183,22 +185,25 @@ class _Search:
 
     @property
     def _model_is_asked(self) -> bool:
-        return self.history.num_with_values >= NUM_STARTUP_TRIALS
+        return self.history.num_with_values >= self._acquisition.num_startup_trials
 
     def _most_promising(self, codes: Float64Array, random: np.random.Generator) -> int:
-        """The place of the highest upper confidence bound at the largest budget seen."""
-        training = self.history.training_set(random)
-        pending = self._as_array(list(self.history.pending.values()))
-        mean, deviation = predict(self._fitter.fit(training, random), Queries(training, pending, codes))
-        return int(np.argmax(mean + UCB_DEVIATIONS * deviation))
+        """The place of the one that the model would try."""
+        return int(np.argmax(self._acquisition.scores(self.history, codes, random)))
 
     def _least_tried(self, codes: Float64Array) -> int:
-        """The place of the first whose choices have been tried least, so that a few trials see each of them."""
+        """The place of the first whose choices have been tried least, so that a few trials see each of them.
+
+        Of the very first trial, where the model would have it so, that whose numbers are nearest to the middle.
+        """
         categorical = self.space.categorical
-        tried = self._as_array(self.history.codes)[:, categorical]
+        tried = as_array(self.history.codes, len(self.space.free))[:, categorical]
         competing = codes[:, categorical]
         num_alike = (competing[:, None] == tried[None]).sum(axis=(1, 2))
-        return int(np.argmin(num_alike))
+        if self.history.codes or not self._acquisition.begins_in_the_middle:
+            return int(np.argmin(num_alike))
+        from_middle = ((codes[:, ~categorical] - 0.5) ** 2).sum(axis=1)
+        return int(np.argmin(from_middle))
 
     def _renew_pool(self, random: np.random.Generator) -> None:
         """Let the oldest of the pool, and all that have been tried, give way to new random configurations."""
@@ -214,13 +219,13 @@ class _Search:
                 self._pool.append(candidate)
 
     def _near_the_best(self, given: Given, random: np.random.Generator) -> list[Candidate]:
-        """Copies of the best trials, each with some values changed and with those given; none before the model is asked."""
+        """Copies of good trials, each with some values changed and with those given; none before the model is asked."""
         if not self._model_is_asked:
             return []
         competing = {code for _, code in self._pool}
         smallest, largest = map(math.log, STEP_SIZES)
         found: dict[Code, Params] = {}
-        for number in self.history.best(NUM_REFINED):
+        for number in self._acquisition.to_refine(self.history, NUM_REFINED, random):
             original = self.history.shown[number].params
             for _ in range(NUM_COPIES):
                 size = math.exp(random.uniform(smallest, largest))
@@ -235,7 +240,3 @@ class _Search:
     def _drawn(self, given: Given, random: np.random.Generator) -> Candidate:
         params = self.space.draw(random, given)
         return params, self.space.code(params)
-
-    def _as_array(self, codes: Sequence[Code]) -> Float64Array:
-        """(codes, axes), also where there are none of either."""
-        return np.array(codes, dtype=np.float64).reshape(len(codes), len(self.space.free))

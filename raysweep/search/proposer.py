@@ -24,6 +24,7 @@ from raysweep.config.sweep import SAMPLERS, Aim
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Objective, Pair
 from raysweep.search.encoding import Params
+from raysweep.search.history import FRONTS
 from raysweep.search.samplers import first_line, make_sampler
 from raysweep.trial_status import TrialStatus
 
@@ -74,7 +75,12 @@ class Scalarisation:
     def names(self) -> list[str]:
         if self.aim == "both":
             return ["P", "S"]
-        return ["hypervolume"] if self.aim == "area" else ["objective"]
+        return ["hypervolume"] if self.aim in ("area", "front") else ["objective"]
+
+    @property
+    def reference_point_of_front(self) -> Pair | None:
+        """Above what the hypervolume of the joint front is maximised, where it is."""
+        return self.objective.feasible_reference_point if self.aim == "front" else None
 
     def values(self, front: Front) -> list[float]:
         """One value a name."""
@@ -82,7 +88,7 @@ class Scalarisation:
             return [self.objective.tchebycheff(front, self.weight)]
         if self.aim == "both":
             return list(self.objective.best_point(front))
-        return [self.objective.area(front) if self.aim == "area" else self.objective.best_value(front)]
+        return [self.objective.area(front) if self.aim in ("area", "front") else self.objective.best_value(front)]
 
 
 class RecentTrialsStorage(optuna.storages.InMemoryStorage):
@@ -138,7 +144,7 @@ class ScalarisedStudy:
         self.storage = RecentTrialsStorage(None if sampler == "mfgp" else MAX_SHOWN)
         self.study = optuna.create_study(
             directions=["maximize" for _ in scalarisation.names],
-            sampler=make_sampler(sampler, seed, space),
+            sampler=make_sampler(sampler, seed, space, scalarisation.reference_point_of_front),
             storage=self.storage,
         )
         self._study_id = self.storage.get_study_id_from_name(self.study.study_name)
@@ -176,6 +182,8 @@ class ScalarisedStudy:
         trial_id = self.storage.get_trial_id_from_study_id_trial_number(self._study_id, self.numbers[number])
         for examples_seen, value in self._intermediate_values(known).items():
             self.storage.set_trial_intermediate_value(trial_id, examples_seen, value)
+        for name, value in self._attributes(known).items():
+            self.storage.set_trial_user_attr(trial_id, name, value)
 
     def tell(self, number: int, known: KnownTrial, state: TrialState) -> None:
         """How a trial stands. Where the study had been told before, this takes the place of it."""
@@ -210,7 +218,12 @@ class ScalarisedStudy:
             distributions=known.distributions,
             values=self._final_values(known, state),
             intermediate_values=self._intermediate_values(known),
+            user_attrs=self._attributes(known),
         )
+
+    def _attributes(self, known: KnownTrial) -> dict[str, Any]:
+        """What a sampler that maximises the joint front's hypervolume learns from."""
+        return {FRONTS: dict(known.fronts)} if self.scalarisation.aim == "front" else {}
 
     def _final_values(self, known: KnownTrial, state: TrialState) -> list[float] | None:
         return self.scalarisation.values(known.last_front) if state == TrialState.COMPLETE else None
@@ -332,9 +345,12 @@ def _silence_optuna() -> None:
 def _scalarisations(objective: Objective, aim: Aim, sampler: str) -> list[Scalarisation]:
     """What the studies of a sweep maximise: with ParEGO one for each of its weights, else one alone.
 
-    ``mfgp`` takes one objective only: where P and S are maximised apart, the area that stands for both.
+    ``mfgp`` alone maximises the joint front's hypervolume, for which other samplers take a trial's own; and it takes one
+    objective only, so that where P and S are two, the hypervolume of the joint front stands for both.
     """
     if aim == "both" and sampler == "mfgp":
+        return [Scalarisation(objective, "front")]
+    if aim == "front" and sampler != "mfgp":
         return [Scalarisation(objective, "area")]
     weights: Sequence[float | None] = PAREGO_WEIGHTS if aim == "parego" else (None,)
     return [Scalarisation(objective, aim, weight) for weight in weights]

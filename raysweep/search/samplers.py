@@ -12,15 +12,21 @@ from raysweep.config.freezing import check_level, level_depth
 from raysweep.config.space import Choices, Parameters, Range, Scalar, Space
 from raysweep.config.sweep import SAMPLERS
 from raysweep.errors import InputError
+from raysweep.metrics.objective import Pair
 from raysweep.search.conditional_space import ConditionalSpace, OneOf, Parameter
 from raysweep.search.mfgp import MultiFidelitySampler
 
 
-def make_sampler(name: str, seed: int, space: Space) -> optuna.samplers.BaseSampler:
-    """A sampler for the space by its short name, or any by its import path, such as ``optuna.samplers:CmaEsSampler``."""
+def make_sampler(
+    name: str, seed: int, space: Space, reference_point: Pair | None = None
+) -> optuna.samplers.BaseSampler:
+    """A sampler for the space by its short name, or any by its import path, such as ``optuna.samplers:CmaEsSampler``.
+
+    With a ``reference_point`` ``mfgp`` maximises the hypervolume above it.
+    """
     samplers = optuna.samplers
     if name == "mfgp":
-        return MultiFidelitySampler(conditional_space(space), seed=seed)
+        return MultiFidelitySampler(conditional_space(space), seed=seed, reference_point=reference_point)
     if name == "tpe":
         # multivariate and grouped: one density over the parameters that exist together under a choice
         return samplers.TPESampler(seed=seed, multivariate=True, group=True, constant_liar=True)

@@ -20,7 +20,7 @@ ANY_SAMPLER = ("mfgp", "tpe", "gp", "nsga2", "random", "grid", "optuna.samplers:
 POLICIES = ("growth", "expected_growth", "pareto", "asha", "median", "none")
 
 
-AIMS: tuple[Aim, ...] = ("combined", "area", "parego", "both")
+AIMS: tuple[Aim, ...] = ("front", "area", "combined", "parego", "both")
 
 
 NUM_RUNGS = 4

@@ -74,7 +74,7 @@ def test_the_ends_of_a_logarithmic_range_are_0_and_1(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sampler", ["mfgp", "tpe", "random"])
-@pytest.mark.parametrize("proposals", ["area", "parego", "both"])
+@pytest.mark.parametrize("proposals", ["front", "area", "parego", "both"])
 def test_it_is_searched_whole(sampler: str, proposals: str, tmp_path: Path) -> None:
     table: RecordedSweep = read(stored(tmp_path, frame()))
     search = Search(table, SearchSettings(sampler, "growth", proposals), seed=0)

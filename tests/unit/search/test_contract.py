@@ -147,6 +147,6 @@ def test_a_sampler_is_tried_out_before_a_sweep(name: str, message: str) -> None:
 
 
 def test_samplers_that_can_search_pass() -> None:
-    for aim in ("combined", "area", "parego", "both"):
+    for aim in AIMS:
         try_out("optuna.samplers:QMCSampler", RANGES, aim)
         try_out("tpe", RANGES, aim)

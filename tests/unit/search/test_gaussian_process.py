@@ -34,10 +34,10 @@ def test_predictions_are_those_of_the_joint_normal_distribution(seed: int, num_p
     params = KernelParams.draw(random, 2)
     codes, ahead = random.random((4, 2)), random.random((num_pending + 3, 2))
     index, doublings = np.array([0, 0, 1, 2, 3, 3]), np.array([0.0, 2.0, 0.0, 0.0, 0.0, 1.0])
-    values = random.normal(size=6)
-    training = TrainingSet(codes, np.zeros(2, dtype=bool), index, doublings, values, max_doublings=2.5)
+    values = random.normal(size=(6, 2))
+    training = TrainingSet(codes, np.zeros(2, dtype=bool), index, doublings, max_doublings=2.5)
     queries = Queries(training, ahead[:num_pending], ahead[num_pending:])
-    mean, deviation = predict([Posterior(params, training)], queries)
+    mean, deviation = predict([Posterior(params, training, values)], queries)
 
     at = [*((codes[i], r) for i, r in zip(index, doublings, strict=True)), *((x, 2.5) for x in ahead)]
     joint = np.array([[covariance(one, other, params) for other in at] for one in at])
@@ -54,7 +54,8 @@ def test_predictions_are_those_of_the_joint_normal_distribution(seed: int, num_p
     assert mean == pytest.approx(joint[first:, :6] @ inverse @ values, abs=1e-5)
     inverse = np.linalg.inv(joint[:first, :first])
     cross = joint[first:, :first]
-    assert deviation**2 == pytest.approx(np.diag(joint[first:, first:] - cross @ inverse @ cross.T), abs=1e-5)
+    variance = np.diag(joint[first:, first:] - cross @ inverse @ cross.T)
+    assert deviation**2 == pytest.approx(np.stack([variance, variance], axis=1), abs=1e-5)
 
 
 @settings(max_examples=20, deadline=None)
@@ -65,13 +66,14 @@ def test_the_gradient_is_that_of_the_density(seed: int) -> None:
     params = KernelParams.draw(random, 2)
     index, doublings = np.array([0, 0, 1, 2, 3, 3]), np.array([0.0, 2.0, 0.0, 1.5, 0.0, 1.0])
     codes = np.column_stack([random.random(4), random.integers(3, size=4)])
-    training = TrainingSet(codes, np.array([False, True]), index, doublings, random.normal(size=6), max_doublings=2.5)
-    found = Posterior(params, training).gradient
+    training = TrainingSet(codes, np.array([False, True]), index, doublings, max_doublings=2.5)
+    values = random.normal(size=(6, 2))
+    found = Posterior(params, training, values).gradient
     differences = []
     for place in range(len(found)):
         by = np.zeros(len(found))
         by[place] = 1e-5
-        above, below = (Posterior(params.moved(sign * by), training).log_density for sign in (1, -1))
+        above, below = (Posterior(params.moved(sign * by), training, values).log_density for sign in (1, -1))
         differences.append((above - below) / 2e-5)
     assert found == pytest.approx(differences, rel=0.02, abs=0.02)
 
@@ -81,12 +83,12 @@ def test_a_fit_finds_about_as_probable_parameters_as_a_long_search() -> None:
     random = np.random.default_rng(0)
     codes = random.random((24, 3))
     values = np.sin(4 * codes[:, 0]) + 0.2 * codes[:, 1]
-    values = (values - values.mean()) / values.std()
-    training = TrainingSet(codes, np.zeros(3, dtype=bool), np.arange(24), np.zeros(24), values, max_doublings=0.0)
-    drawn = [Posterior(KernelParams.draw(random, 3), training).log_density for _ in range(3000)]
+    values = (values - values.mean())[:, None] / values.std()
+    training = TrainingSet(codes, np.zeros(3, dtype=bool), np.arange(24), np.zeros(24), max_doublings=0.0)
+    drawn = [Posterior(KernelParams.draw(random, 3), training, values).log_density for _ in range(3000)]
     fitter = KernelFitter(3)
     for _ in range(5):
-        found = fitter.fit(training, random)
+        found = fitter.fit(training, values, random)
     assert found[0].log_density > max(drawn)
 
 

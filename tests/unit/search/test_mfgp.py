@@ -10,7 +10,7 @@ import pytest
 from optuna.trial import TrialState
 
 from raysweep.config.space import Choices, Fixed, Range, Space
-from raysweep.search.mfgp import NUM_STARTUP_TRIALS
+from raysweep.search.acquisition import UpperConfidenceBound
 from raysweep.search.samplers import conditional_space, make_sampler
 from support.landscape import MIXED as SPACE
 
@@ -67,8 +67,8 @@ def searched(seed: int, num_trials: int) -> list[float]:
 
 def test_it_finds_what_is_best_sooner_than_chance() -> None:
     runs = [searched(seed, 40) for seed in range(5)]
-    early = np.mean([found[:NUM_STARTUP_TRIALS] for found in runs])
-    later = [np.mean(found[NUM_STARTUP_TRIALS:]) for found in runs]
+    early = np.mean([found[: UpperConfidenceBound.num_startup_trials] for found in runs])
+    later = [np.mean(found[UpperConfidenceBound.num_startup_trials :]) for found in runs]
     assert min(later) > 2 * early
     assert np.median([max(found) for found in runs]) > 0.9
 
@@ -99,10 +99,10 @@ def test_nothing_is_proposed_twice_until_all_was_tried() -> None:
     )
     search, random = Searched(space, 0), np.random.default_rng(0)
     every = space.grid()
-    for params in every[:NUM_STARTUP_TRIALS]:
+    for params in every[: UpperConfidenceBound.num_startup_trials]:
         search.add(params, {100: random.random()})
-    proposed = [search.ask().params for _ in every[NUM_STARTUP_TRIALS:]]
-    assert sorted(map(str, proposed)) == sorted(map(str, every[NUM_STARTUP_TRIALS:]))
+    proposed = [search.ask().params for _ in every[UpperConfidenceBound.num_startup_trials :]]
+    assert sorted(map(str, proposed)) == sorted(map(str, every[UpperConfidenceBound.num_startup_trials :]))
     assert search.ask().params in every, "then at random"
 
 

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.pareto import hypervolume
 from raysweep.metrics.staircase import Staircase
+from raysweep.metrics.steps import Steps
 from raysweep.search.stopping.curve_mixture import Prediction
-from raysweep.search.stopping.promise import MIN_RELATIVE_GAIN, Promise, Steps, promise_of
+from raysweep.search.stopping.promise import MIN_RELATIVE_GAIN, Promise, promise_of
 
 REFERENCE_POINT = (0.5, 0.2)
 
