@@ -7,7 +7,7 @@ import random
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
@@ -88,13 +88,14 @@ def entries() -> list[Entry]:
     """Every row; raysweep's default comes first."""
     return [
         _own("raysweep default", default_search()),
+        _own("raysweep", SearchSettings("mfgp", "growth", "area")),
         _own("raysweep", SearchSettings("tpe", "growth", "area")),
         _own("raysweep", SearchSettings("random", "growth", "area")),
         _own("raysweep", SearchSettings("mfgp", "pareto", "area")),
         _own("raysweep", SearchSettings("tpe", "pareto", "area")),
         _own("raysweep", SearchSettings("mfgp", "growth", "parego")),
+        _own("raysweep", SearchSettings("mfgp", "expected_growth", "front")),
         _own("raysweep", SearchSettings("mfgp", "expected_growth", "area")),
-        _own("raysweep", SearchSettings("mfgp", "expected_growth", "parego")),
         *_optuna(),
         *_ray_tune(),
         *_syne_tune(),
@@ -139,16 +140,19 @@ def _optuna() -> list[Entry]:
             is_slow=is_slow,
         )
 
-    def pruned(name: str, make: Callable[[RecordedSweep], optuna.pruners.BasePruner]) -> Entry:
+    def pruned(
+        name: str, make: Callable[[RecordedSweep], optuna.pruners.BasePruner], *, needs_rungs: bool = True
+    ) -> Entry:
         return Entry(
             f"Optuna TPE on area, {name}",
             lambda table, seed: optuna_peers.OptunaPruned(table, optuna_peers.multivariate_tpe(seed), make(table)),
             library="optuna",
             module="optuna_peers",
+            needs_rungs=needs_rungs,
         )
 
     return [
-        pruned("HyperBand 2", lambda table: optuna_peers.hyperband(table, 2)),
+        pruned("HyperBand 2", lambda table: optuna_peers.hyperband(table, 2), needs_rungs=False),
         pruned("HyperBand (3)", lambda table: optuna_peers.hyperband(table, 3)),
         pruned("halving 2", lambda table: optuna_peers.halving(2)),
         *_halved(two("TPE", optuna_peers.multivariate_tpe)),
@@ -172,7 +176,8 @@ def _ray_tune() -> list[Entry]:
     for name, factor in (("ASHA 2", 2), ("ASHA (4)", 4)):
         for aim, of in (("area", "on area"), ("sum", "on P + S")):
             make = _with(lambda module: module.Tune, factor, aim)
-            found.append(_other(f"Ray Tune OptunaSearch {of}, {name}", "ray", "ray_tune", make))
+            row = _other(f"Ray Tune OptunaSearch {of}, {name}", "ray", "ray_tune", make)
+            found.append(replace(row, needs_rungs=factor != HALVING))
     return found
 
 
@@ -180,11 +185,12 @@ def _syne_tune() -> list[Entry]:
     def peer(name: str, make: Callable[[Any], Make], *, is_slow: bool = False) -> Entry:
         return _other(f"Syne Tune {name}", "syne-tune", "syne_tune_peers", make, is_slow=is_slow)
 
+    needs_rungs = partial(replace, needs_rungs=True)
     return [
         peer("BOHB on area, 2", _with(lambda module: module.bohb, 2)),
-        peer("BOHB on area, (3)", _with(lambda module: module.bohb, 3)),
+        needs_rungs(peer("BOHB on area, (3)", _with(lambda module: module.bohb, 3))),
         peer("MOASHA 2, ranks", lambda module: lambda table, seed: module.moasha(table, 2)),
-        peer("MOASHA (3), ranks", lambda module: lambda table, seed: module.moasha(table, 3)),
+        needs_rungs(peer("MOASHA (3), ranks", lambda module: lambda table, seed: module.moasha(table, 3))),
         peer("regularized evolution, P and S", lambda module: module.regularized_evolution),
         peer("EHVI, P and S", lambda module: module.Ehvi, is_slow=True),
     ]
