@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from raysweep.metrics.arrays import Float64Array
@@ -88,7 +89,7 @@ class FrontImprovement:
         pending = as_array(list(history.pending.values()), num_axes)
         running = np.concatenate([pending, as_array(history.rising, num_axes)])
         queries = Queries(training, pending, np.concatenate([running, candidates]))
-        points = self._points_of(rows)
+        points = _points_that_stand_for(rows)
         predicted = []
         for fitter, scores in zip(self._fitters, (points[:, :, 0], points[:, :, 1]), strict=True):
             values, centre, unit = _standardised(scores)
@@ -106,19 +107,22 @@ class FrontImprovement:
         chosen: list[int] = random.permutation(owners).tolist()[:count]
         return chosen or history.best(count)
 
-    def _points_of(self, rows: Sequence[Row]) -> Float64Array:
-        """(rows, points, 2), one point a row where no trial has more."""
-        lengths = {len(row.front) for row in rows if row.front is not None}
-        return points_of(rows, _itself if lengths == {1} else self._supported)
 
-    def _supported(self, front: Float64Array) -> Float64Array:
-        """Of a front (n, 2) the point that lies farthest in each direction: (points, 2)."""
-        polarity, similarity = self._reference_point
-        units = np.array([1 - polarity, similarity]) + TINY
-        weights = np.array(SUPPORTING_WEIGHTS)
-        directions = np.stack([weights, 1 - weights])
-        supported: Float64Array = front[np.argmax(front / units @ directions, axis=0)]
-        return supported
+def _points_that_stand_for(rows: Sequence[Row]) -> Float64Array:
+    """(rows, points, 2), one point a row where no trial has more."""
+    fronts = [row.front for row in rows if row.front is not None]
+    if all(len(front) == 1 for front in fronts):
+        return points_of(rows, lambda front: front)
+    units = np.ptp(np.concatenate(fronts), axis=0) + TINY
+    return points_of(rows, lambda front: front[_farthest(front / units)])
+
+
+def _farthest(points: Float64Array) -> NDArray[np.int64]:
+    """Which of the points (n, 2) lies farthest in each direction between P and S: (directions,)."""
+    weights = np.array(SUPPORTING_WEIGHTS)
+    directions = np.stack([weights, 1 - weights])
+    farthest: NDArray[np.int64] = np.argmax(points @ directions, axis=0)
+    return farthest
 
 
 def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) -> Float64Array:
@@ -162,10 +166,6 @@ def _margins(mean: Float64Array, deviation: Float64Array, reference_point: Pair)
     scores = (mean - np.array(reference_point)) / deviation
     margins: Float64Array = scores.min(axis=2).max(axis=1)
     return margins
-
-
-def _itself(front: Float64Array) -> Float64Array:
-    return front
 
 
 def as_array(codes: Sequence[Code], num_axes: int) -> Float64Array:

@@ -52,6 +52,10 @@ class MultiFidelitySampler(BaseSampler):
     (:func:`raysweep.search.conditional_space.inferred`), unless it is told the ``space``. What it does not know yet is
     drawn at random. What a trial was enqueued with stays, and the sampler chooses the rest.
 
+    With a ``reference_point`` it maximises the hypervolume that the points of all trials dominate above it. A trial tells
+    its points by the attribute "raysweep:fronts": by step the list of its points so far, two scores each, the higher the
+    better.
+
     The same ``seed`` and the same trials give the same proposals. ValueError where a study has several objectives.
     """
 

@@ -42,7 +42,7 @@ EVALUATE = ["evaluate", "--model", "demo", "--train", "a.csv", "--test", "b.csv"
         (["lint", "nowhere.yaml"], "nowhere.yaml: no such file"),
         (["replay", "table.json"], "table.json: no such file"),
         (["replay", "t.csv", "--policy", "growth,best"], "--policy is 'best'; allowed: growth, expected_growth"),
-        (["replay", "t.csv", "--proposals", "all"], "--proposals is 'all'; allowed: combined, area"),
+        (["replay", "t.csv", "--proposals", "all"], "--proposals is 'all'; allowed: front, area"),
         (["replay", "t.csv", "--format", "yaml"], "--format is 'yaml'; allowed: table, json"),
         (["replay", "t.csv", "--where", "model"], "--where is 'model'; it is COLUMN=VALUE"),
     ],

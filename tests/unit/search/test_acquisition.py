@@ -1,0 +1,203 @@
+"""What a configuration is expected to add to the joint front, against quadrature; and searches that aim at the front."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from optuna.trial import TrialState
+
+from raysweep.config.space import Choices, Range, Space
+from raysweep.config.sweep import Aim
+from raysweep.metrics.objective import Objective, Pair
+from raysweep.metrics.pareto import hypervolume
+from raysweep.metrics.steps import Steps
+from raysweep.search.acquisition import _points_that_stand_for, expected_gains
+from raysweep.search.history import FRONTS, Row
+from raysweep.search.mfgp import MultiFidelitySampler
+from raysweep.search.proposer import Proposer
+from raysweep.trial_status import TrialStatus
+
+REFERENCE_POINT = (0.5, 0.2)
+
+NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(60)  # of a normal variable
+NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
+
+
+def gain_by_quadrature(front: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> float:
+    """Of points (points, 2), from the hypervolumes with and without them at each pair of nodes."""
+    before = hypervolume(front, REFERENCE_POINT)
+    expected = 0.0
+    for p_score, p_weight in zip(NODES, NODE_WEIGHTS, strict=True):
+        for s_score, s_weight in zip(NODES, NODE_WEIGHTS, strict=True):
+            moved = mean + deviation * np.array([p_score, s_score])
+            expected += p_weight * s_weight * (hypervolume([*front, *moved], REFERENCE_POINT) - before)
+    return expected
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 6), st.integers(1, 3))
+def test_the_expected_gain_is_that_of_quadrature(seed: int, num_steps: int, num_points: int) -> None:
+    random = np.random.default_rng(seed)
+    front = random.uniform((0.4, 0.1), (0.9, 0.6), (num_steps, 2))
+    polarity = np.sort(random.uniform(0.4, 0.9, num_points))
+    similarity = -np.sort(-random.uniform(0.1, 0.6, num_points))
+    mean = np.stack([polarity, similarity], axis=1)
+    deviation = np.broadcast_to(random.uniform(0.02, 0.2, 2), mean.shape)  # alike, so that none passes another
+    found = expected_gains(Steps(REFERENCE_POINT, front), mean[None], deviation[None])
+    # What is integrated has kinks, where a point passes a step, so quadrature comes near and no nearer.
+    assert found == pytest.approx([gain_by_quadrature(front, mean, deviation)], rel=0.02, abs=2e-4)
+
+
+def test_without_uncertainty_the_expected_gain_is_what_is_gained() -> None:
+    front = [(0.6, 0.5), (0.8, 0.3)]
+    for point, gained in (((0.7, 0.4), 0.1 * 0.1), ((0.9, 0.6), 0.4 * 0.4 - 0.1 * 0.3 - 0.2 * 0.1), ((0.7, 0.3), 0.0)):
+        found = expected_gains(Steps(REFERENCE_POINT, np.array(front)), np.array([[point]]), np.full((1, 1, 2), 1e-9))
+        assert found == pytest.approx([gained], abs=1e-8)
+
+
+def test_one_far_point_of_the_normal_distribution() -> None:
+    """On an empty front the expected gain is the product of two expected excesses; at the reference point itself
+    each is a deviation over the root of 2 pi."""
+    found = expected_gains(
+        Steps(REFERENCE_POINT, np.empty((0, 2))), np.array([[REFERENCE_POINT]]), np.array([[(0.1, 0.2)]])
+    )
+    assert found == pytest.approx([0.1 * 0.2 / (2 * math.pi)])
+
+
+ARC = Space({"x": Range(0, 1, False, False), "y": Range(0, 1, False, False), "kind": Choices({"a": {}, "b": {}})})
+
+
+def on_an_arc(values: Mapping[str, Any]) -> Pair:
+    """With y 0.3 and kind a, x moves a point along an arc from the highest P to the highest S."""
+    angle = 0.5 * math.pi * values["x"]
+    radius = 0.4 * (1 - 2 * (values["y"] - 0.3) ** 2) * (1 if values["kind"] == "a" else 0.8)
+    return (0.5 + radius * math.cos(angle), 0.2 + radius * math.sin(angle))
+
+
+def searched(aim: Aim, seed: int, sampler: str = "mfgp", num_trials: int = 30) -> list[Pair]:
+    proposer = Proposer(ARC, sampler, seed, Objective(0.5, REFERENCE_POINT), aim)
+    found = []
+    for number in range(num_trials):
+        found.append(on_an_arc(proposer.ask(number)))
+        proposer.report(number, 1, (found[-1],))
+        proposer.tell(number, TrialStatus.COMPLETED)
+    return found
+
+
+def test_a_search_for_the_front_comes_to_all_of_it() -> None:
+    """The whole arc has a quarter of a circle's area; trials that only have the most area lie in its middle."""
+    whole = math.pi * 0.4**2 / 4
+    shares = {
+        aim: np.median([hypervolume(searched(aim, seed), REFERENCE_POINT) / whole for seed in range(3)])
+        for aim in ("front", "area")
+    }
+    assert shares["front"] > 0.9
+    assert shares["front"] > shares["area"]
+    by_chance = [hypervolume(searched("front", seed, "random"), REFERENCE_POINT) / whole for seed in range(3)]
+    assert shares["front"] > np.median(by_chance)
+
+
+def test_other_samplers_take_a_trials_own_area_for_the_front() -> None:
+    assert searched("front", 0, "tpe", 20) == searched("area", 0, "tpe", 20)
+
+
+def test_two_objectives_are_the_front_for_mfgp() -> None:
+    assert (
+        searched("both", 0, num_trials=20) == searched("front", 0, num_trials=20) != searched("area", 0, num_trials=20)
+    )
+
+
+def test_the_first_trial_lies_in_the_middle_of_the_ranges() -> None:
+    first = [Proposer(ARC, "mfgp", seed, Objective(0.5, REFERENCE_POINT), "front").ask(0) for seed in range(4)]
+    assert all(abs(values[name] - 0.5) < 0.15 for values in first for name in ("x", "y"))
+    assert len({values["x"] for values in first}) == 4
+
+
+def test_while_no_trial_lies_above_the_reference_point_it_looks_for_one() -> None:
+    """Points that miss the constraint on S by less and less, the larger x is."""
+    objective = Objective(0.5, REFERENCE_POINT, min_similarity=0.6)
+    proposer = Proposer(ARC, "mfgp", 0, objective, "front")
+    for number in range(12):
+        values = {"x": number / 20, "y": 0.3, "kind": "a"}
+        proposer.adopt(number, values)
+        proposer.report(number, 1, (on_an_arc(values),))
+        proposer.tell(number, TrialStatus.COMPLETED)
+    proposed = [proposer.ask(number)["x"] for number in range(12, 17)]
+    assert np.median(proposed) > 0.55
+
+
+def front_trial(number: int, points: list[Pair] | None) -> optuna.trial.FrozenTrial:
+    values = {"x": number / 11, "y": 0.3}
+    distributions: dict[str, optuna.distributions.BaseDistribution] = {
+        name: optuna.distributions.FloatDistribution(0, 1) for name in values
+    }
+    return optuna.trial.create_trial(
+        state=TrialState.PRUNED,
+        params=values,
+        distributions=distributions,
+        intermediate_values={1: 1.0},
+        user_attrs={} if points is None else {FRONTS: {1: points}},
+    )
+
+
+@pytest.mark.parametrize("storage", ["memory", "database"])
+def test_any_study_may_tell_the_points_of_its_trials(storage: str) -> None:
+    """Trials with a large x dominate the others; a database makes text of the steps."""
+    study = optuna.create_study(
+        direction="maximize",
+        sampler=MultiFidelitySampler(seed=0, reference_point=REFERENCE_POINT),
+        storage="sqlite:///:memory:" if storage == "database" else None,
+    )
+    for number in range(12):
+        study.add_trial(front_trial(number, [(0.5 + number / 30, 0.2 + number / 40)]))
+    proposed = [study.ask() for _ in range(5)]
+    for trial in proposed:
+        trial.suggest_float("x", 0, 1)
+        trial.suggest_float("y", 0, 1)
+    assert min(trial.params["x"] for trial in proposed) > 0.6
+
+
+@pytest.mark.parametrize("points", [None, [], [(0.9, math.nan)], [(math.inf, 0.9)]], ids=str)
+def test_a_trial_without_finite_points_counts_as_poor(points: list[Pair] | None) -> None:
+    """Those with a large x would be good, but none of them tells its points."""
+    study = optuna.create_study(
+        direction="maximize", sampler=MultiFidelitySampler(seed=0, reference_point=REFERENCE_POINT)
+    )
+    for number in range(12):
+        study.add_trial(front_trial(number, [(0.5 + number / 30, 0.2 + number / 40)] if number < 8 else points))
+    for _ in range(5):
+        trial = study.ask()
+        trial.suggest_float("x", 0, 1)
+        trial.suggest_float("y", 0, 1)
+        study.tell(trial, state=TrialState.FAIL)
+    assert np.median([trial.params["x"] for trial in study.get_trials()[12:]]) < 0.75
+
+
+def test_what_runs_is_not_proposed_again() -> None:
+    """With one best configuration found, eight proposals at once lie apart from each other."""
+    proposer = Proposer(ARC, "mfgp", 0, Objective(0.5, REFERENCE_POINT), "front")
+    for number in range(10):
+        point = on_an_arc(proposer.ask(number))
+        proposer.report(number, 1, (point,))
+        proposer.tell(number, TrialStatus.COMPLETED)
+    asked = [proposer.ask(number) for number in range(10, 18)]
+    assert np.ptp([values["x"] for values in asked]) > 0.4
+
+
+def test_a_trial_of_many_points_is_known_by_those_that_lie_farthest() -> None:
+    """On an arc as wide as high those are where the direction itself meets it, whatever the scores' units are."""
+    angles = np.linspace(0, 0.5 * math.pi, 91)
+    front = np.stack([np.cos(angles), 50 * np.sin(angles)], axis=1)
+    rows = [Row(0, 1, 1.0, front), Row(1, 1, 0.0, front[:1]), Row(2, 1, None, None)]
+    points = _points_that_stand_for(rows)
+    weights = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
+    directions = np.arctan2(1 - weights, weights)
+    expected = np.stack([np.cos(directions), np.sin(directions)], axis=1)
+    assert points[0] / (1, 50) == pytest.approx(expected, abs=0.02)
+    assert points[1] == pytest.approx(np.repeat(front[:1], 5, axis=0))
+    assert points[2] == pytest.approx(np.quantile(points[:2], 0.1, axis=0))
