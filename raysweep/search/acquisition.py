@@ -12,7 +12,7 @@ from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.objective import Pair
 from raysweep.metrics.steps import Steps
 from raysweep.search.conditional_space import Code
-from raysweep.search.gaussian_process import KernelFitter, Queries, predict
+from raysweep.search.gaussian_process import KernelFitter, Queries, TrainingSet, predict
 from raysweep.search.history import History, Row, points_of, values_of
 
 WORST = 3.0  # how far below the median a value may lie, in multiples of how far the best lies above it
@@ -89,18 +89,24 @@ class FrontImprovement:
         pending = as_array(list(history.pending.values()), num_axes)
         running = np.concatenate([pending, as_array(history.rising, num_axes)])
         queries = Queries(training, pending, np.concatenate([running, candidates]))
-        points = _points_that_stand_for(rows)
-        predicted = []
-        for fitter, scores in zip(self._fitters, (points[:, :, 0], points[:, :, 1]), strict=True):
-            values, centre, unit = _standardised(scores)
-            mean, deviation = predict(fitter.fit(training, values, random), queries)
-            predicted.append((centre + unit * mean, unit * deviation))
-        mean, deviation = np.moveaxis(np.array(predicted), 0, -1)  # each (running + candidates, points, 2)
-        of_running, mean, deviation = mean[: len(running)], mean[len(running) :], deviation[len(running) :]
+        predicted = self._predicted(training, _points_that_stand_for(rows), queries, random)
+        of_running = predicted[0, : len(running)]
+        mean, deviation = predicted[:, len(running) :]
         seen, _ = history.joint_front(self._reference_point)
         front = Steps(self._reference_point, np.concatenate([seen, of_running.reshape(-1, 2)]))
         gains = expected_gains(front, mean, deviation)
         return gains if gains.any() else _margins(mean, deviation, self._reference_point)
+
+    def _predicted(
+        self, training: TrainingSet, points: Float64Array, queries: Queries, random: np.random.Generator
+    ) -> Float64Array:
+        """Mean and standard deviation of the queries' points, learnt from those of the rows: (2, queries, points, 2)."""
+        predicted = []
+        for fitter, scores in zip(self._fitters, (points[:, :, 0], points[:, :, 1]), strict=True):
+            values, centre, unit = _standardised(scores)
+            mean, deviation = predict(fitter.fit(training, values, random), queries)
+            predicted.append([centre + unit * mean, unit * deviation])
+        return np.stack(predicted, axis=-1)
 
     def to_refine(self, history: History, count: int, random: np.random.Generator) -> list[int]:
         _, owners = history.joint_front(self._reference_point)
