@@ -13,7 +13,7 @@ from raysweep.metrics.objective import Pair
 from raysweep.metrics.steps import Steps
 from raysweep.search.conditional_space import Code
 from raysweep.search.gaussian_process import KernelFitter, Queries, TrainingSet, predict
-from raysweep.search.history import History, Row, points_of, values_of
+from raysweep.search.history import History, Row, values_of, with_failed
 
 WORST = 3.0  # how far below the median a value may lie, in multiples of how far the best lies above it
 TINY = 1e-12  # keeps a divisor from 0
@@ -29,6 +29,12 @@ SUPPORTING_WEIGHTS = (
     0.7,
     0.9,
 )  # of P, against that of S: the directions in which a front's points are taken
+
+
+MAX_STEPS = 48  # of the joint front that gains are worked out over; of more, neighbours are made one
+
+
+NUM_ROWS_AT_EASE = 32  # with more, kernels are fitted less often, since a fit takes longer and changes them less
 
 
 class Acquisition(Protocol):
@@ -63,7 +69,7 @@ class UpperConfidenceBound:
         posteriors = self._fitter.fit(training, values, random)
         mean, deviation = predict(posteriors, Queries(training, pending, candidates))
         bound: Float64Array = mean + UCB_DEVIATIONS * deviation
-        return bound[:, 0]
+        return bound[len(pending) :, 0]
 
     def to_refine(self, history: History, count: int, random: np.random.Generator) -> list[int]:
         return history.best(count)
@@ -82,52 +88,66 @@ class FrontImprovement:
     def __init__(self, num_axes: int, reference_point: Pair) -> None:
         self._reference_point = reference_point
         self._fitters = (KernelFitter(num_axes), KernelFitter(num_axes))
+        self._num_predictions = 0
 
     def scores(self, history: History, candidates: Float64Array, random: np.random.Generator) -> Float64Array:
         num_axes = candidates.shape[1]
         training, rows = history.lessons(random)
         pending = as_array(list(history.pending.values()), num_axes)
-        running = np.concatenate([pending, as_array(history.rising, num_axes)])
-        queries = Queries(training, pending, np.concatenate([running, candidates]))
+        rising = as_array(history.rising, num_axes)
+        queries = Queries(training, pending, np.concatenate([rising, candidates]))
         predicted = self._predicted(training, _points_that_stand_for(rows), queries, random)
-        of_running = predicted[0, : len(running)]
-        mean, deviation = predicted[:, len(running) :]
-        seen, _ = history.joint_front(self._reference_point)
-        front = Steps(self._reference_point, np.concatenate([seen, of_running.reshape(-1, 2)]))
-        gains = expected_gains(front, mean, deviation)
+        num_running = len(pending) + len(rising)
+        of_running = predicted[0, :num_running]
+        mean, deviation = predicted[:, num_running:]
+        points = np.concatenate([history.joint_front.points, of_running.reshape(-1, 2)])
+        gains = expected_gains(Steps(self._reference_point, points), mean, deviation)
         return gains if gains.any() else _margins(mean, deviation, self._reference_point)
 
     def _predicted(
         self, training: TrainingSet, points: Float64Array, queries: Queries, random: np.random.Generator
     ) -> Float64Array:
         """Mean and standard deviation of the queries' points, learnt from those of the rows: (2, queries, points, 2)."""
+        period = math.ceil(len(points) / NUM_ROWS_AT_EASE)
         predicted = []
-        for fitter, scores in zip(self._fitters, (points[:, :, 0], points[:, :, 1]), strict=True):
-            values, centre, unit = _standardised(scores)
-            mean, deviation = predict(fitter.fit(training, values, random), queries)
+        for objective, fitter in enumerate(self._fitters):
+            values, centre, unit = _standardised(points[:, :, objective])
+            is_due = (self._num_predictions - objective) % period == 0  # where the period allows, by turns
+            is_fitted = is_due or not fitter.has_fitted
+            posteriors = fitter.fit(training, values, random) if is_fitted else [fitter.latest(training, values)]
+            mean, deviation = predict(posteriors if period == 1 else posteriors[:1], queries)
             predicted.append([centre + unit * mean, unit * deviation])
+        self._num_predictions += 1
         return np.stack(predicted, axis=-1)
 
     def to_refine(self, history: History, count: int, random: np.random.Generator) -> list[int]:
-        _, owners = history.joint_front(self._reference_point)
-        chosen: list[int] = random.permutation(owners).tolist()[:count]
+        front = history.joint_front
+        is_above = (front.points > np.array(self._reference_point)).all(axis=1)
+        owners = np.unique(front.owners[is_above])
+        chosen: list[int] = random.permutation(owners)[:count].tolist()
         return chosen or history.best(count)
 
 
 def _points_that_stand_for(rows: Sequence[Row]) -> Float64Array:
     """(rows, points, 2), one point a row where no trial has more."""
     fronts = [row.front for row in rows if row.front is not None]
-    if all(len(front) == 1 for front in fronts):
-        return points_of(rows, lambda front: front)
-    units = np.ptp(np.concatenate(fronts), axis=0) + TINY
-    return points_of(rows, lambda front: front[_farthest(front / units)])
+    num_points = np.array([len(front) for front in fronts])
+    begins = np.cumsum(num_points) - num_points
+    points = np.concatenate(fronts)
+    longest = num_points.max()
+    if longest == 1:
+        return with_failed(rows, points[:, None])
+    repeating_the_last = np.minimum(np.arange(longest), num_points[:, None] - 1)
+    units = np.ptp(points, axis=0) + TINY
+    farthest = _farthest((points / units)[begins[:, None] + repeating_the_last])
+    return with_failed(rows, points[begins[:, None] + farthest])
 
 
-def _farthest(points: Float64Array) -> NDArray[np.int64]:
-    """Which of the points (n, 2) lies farthest in each direction between P and S: (directions,)."""
+def _farthest(fronts: Float64Array) -> NDArray[np.int64]:
+    """Which of each front's points (fronts, n, 2) lies farthest in each direction between P and S: (fronts, directions)."""
     weights = np.array(SUPPORTING_WEIGHTS)
     directions = np.stack([weights, 1 - weights])
-    farthest: NDArray[np.int64] = np.argmax(points @ directions, axis=0)
+    farthest: NDArray[np.int64] = np.argmax(fronts @ directions, axis=1)
     return farthest
 
 
@@ -143,8 +163,9 @@ def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) ->
     order = np.argsort(mean[:, :, :1], axis=1)
     x, y = np.moveaxis(np.take_along_axis(mean, order, axis=1) - front.reference_point, 2, 0)
     x_deviation, y_deviation = np.moveaxis(np.take_along_axis(deviation, order, axis=1), 2, 0)
-    begins = np.append(0.0, front.x)  # of the front's steps, and of the ground beyond them
-    heights = np.append(front.y, 0.0)
+    ends, step_heights = _at_most(MAX_STEPS, front)
+    begins = np.append(0.0, ends)  # of the front's steps, and of the ground beyond them
+    heights = np.append(step_heights, 0.0)
     beyond = _expected_excess(x, x_deviation, begins)  # (trials, points, steps)
     beyond_end = np.zeros((*x.shape, 1))
     reached = beyond - np.concatenate([beyond[:, :, 1:], beyond_end], axis=2)  # how far into each step
@@ -152,6 +173,24 @@ def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) ->
     rises = _expected_excess(y, y_deviation, heights)
     gains: Float64Array = (widths * rises).sum(axis=(1, 2))
     return gains
+
+
+def _at_most(count: int, front: Steps) -> tuple[Float64Array, Float64Array]:
+    """Where the front's steps end, and how high they are, each (n,); of more than ``count``, neighbours are made one.
+
+    They are taken together so that each stretch along the front is as long, and stand at their mean height, so that the
+    area stays.
+    """
+    if len(front.x) <= count:
+        return front.x, front.y
+    run = (front.x - front.x[0]) / front.x[-1]
+    fall = (front.y[0] - front.y) / front.y[0]
+    along = run + fall
+    stretches = np.minimum(count * along / along[-1], count - 1).astype(int)
+    firsts = np.flatnonzero(np.diff(stretches, prepend=-1))
+    ends = np.append(front.x[firsts[1:] - 1], front.x[-1])
+    areas = np.add.reduceat(np.diff(front.x, prepend=0.0) * front.y, firsts)
+    return ends, areas / np.diff(ends, prepend=0.0)
 
 
 def _expected_excess(mean: Float64Array, deviation: Float64Array, limits: Float64Array) -> Float64Array:

@@ -234,13 +234,12 @@ class Queries:
     """Configurations whose worth is predicted, and how far they are from those of a training set.
 
     ``pending`` (pending trials, axes) are the codes of trials that run and have shown nothing yet, ``candidates``
-    (candidates, axes) those of what may be proposed. Predictions are for the candidates, as if each pending trial had
-    turned out as predicted, which lowers the variance near it.
+    (candidates, axes) those of what may be proposed. Predictions are for both, as if each pending trial had turned out as
+    predicted, which lowers the variance near it.
     """
 
     def __init__(self, training: TrainingSet, pending: Float64Array, candidates: Float64Array) -> None:
         self.num_pending = len(pending)
-        self.num_candidates = len(candidates)
         self._codes = np.concatenate([pending, candidates])
         self._training = training
 
@@ -285,7 +284,7 @@ class Posterior:
         self.log_density = self.log_marginal_likelihood + params.log_prior  # of the kernel parameters, given the values
 
     def predict(self, queries: Queries) -> tuple[Float64Array, Float64Array]:
-        """Posterior mean (candidates, outputs) and variance (candidates,) of g at the largest budget.
+        """Posterior mean (pending trials + candidates, outputs) and variance, as many, of g at the largest budget.
 
         Given the pending trials; the variance is that of each output.
         """
@@ -302,7 +301,7 @@ class Posterior:
         of_pending = cross_covariance[:, :num_pending]
         posterior = prior - of_pending.T @ solved
         explained_by_pending = self._explained_by_pending(posterior)
-        return mean[num_pending:], variance[num_pending:] - explained_by_pending
+        return mean, variance - explained_by_pending
 
     @cached_property
     def gradient(self) -> Float64Array:
@@ -391,7 +390,7 @@ class Posterior:
         return queries.kernel_from_pending(self.params) * self._final_factor + self._final_growth**2
 
     def _explained_by_pending(self, covariance: Float64Array) -> Float64Array:
-        """What of the variance (candidates,) would go if the pending trials were observed, with their noise.
+        """What of the variance would go if the pending trials were observed, with their noise: as many as there are queries.
 
         ``covariance`` is the posterior one (pending trials, pending trials + candidates).
         """
@@ -400,12 +399,12 @@ class Posterior:
         observed = covariance[:, :num_pending] + noise
         cholesky: Float64Array = np.asarray(np.linalg.cholesky(observed), dtype=np.float64)
         root = inverse_of_lower(cholesky)
-        explained: Float64Array = ((root @ covariance[:, num_pending:]) ** 2).sum(axis=0)
+        explained: Float64Array = ((root @ covariance) ** 2).sum(axis=0)
         return explained
 
 
 def predict(posteriors: Sequence[Posterior], queries: Queries) -> tuple[Float64Array, Float64Array]:
-    """Mean and standard deviation (candidates, outputs) of the posteriors' mixture.
+    """Mean and standard deviation (pending trials + candidates, outputs) of the posteriors' mixture.
 
     Each posterior is weighted by how probable its kernel is.
     """
@@ -442,6 +441,14 @@ class KernelFitter:
         self._num_axes = num_axes
         self._kept: list[KernelParams] = []
 
+    @property
+    def has_fitted(self) -> bool:
+        return bool(self._kept)
+
+    def latest(self, training: TrainingSet, values: Float64Array) -> Posterior:
+        """Under the most probable kernel parameters that the last fit found; ``values`` as those of :meth:`fit`."""
+        return Posterior(self._kept[0], training, values)
+
     def fit(self, training: TrainingSet, values: Float64Array, random: np.random.Generator) -> list[Posterior]:
         """The posteriors under the most probable kernel parameters that were found, which are kept for the next fit.
 
@@ -449,7 +456,9 @@ class KernelFitter:
         """
         num_drawn = NUM_FRESH if self._kept else NUM_DRAWN
         drawn = [KernelParams.draw(random, self._num_axes) for _ in range(num_drawn)]
-        starts = _most_probable([Posterior(params, training, values) for params in (*self._kept, *drawn)])
+        of_drawn = [Posterior(params, training, values) for params in drawn]
+        of_kept = [Posterior(params, training, values) for params in self._kept]
+        starts = _most_probable([*of_kept, *of_drawn])
         found = _most_probable([_ascended(starts[0], training, _num_steps(training)), *starts])
         self._kept = [posterior.params for posterior in found]
         return found

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,11 +11,10 @@ import numpy as np
 from optuna.trial import FrozenTrial, TrialState
 
 from raysweep.metrics.arrays import Float64Array
-from raysweep.metrics.objective import Pair
-from raysweep.metrics.pareto import front_indices
 from raysweep.search.conditional_space import Code, ConditionalSpace
 from raysweep.search.encoding import Params
 from raysweep.search.gaussian_process import TrainingSet
+from raysweep.search.joint_front import JointFront
 
 # The model learns from so many values, of one or two steps a trial: those of the best half of the trials that it can take,
 # of the latest quarter, and of some at random of all others.
@@ -51,11 +50,6 @@ class Shown:
             return self.final
         return self.by_step[max(self.by_step)] if self.by_step else -math.inf
 
-    @property
-    def latest_front(self) -> Float64Array:
-        """(n, 2)."""
-        return self.fronts[max(self.fronts)]
-
     @cached_property
     def has_failed(self) -> bool:
         return self.final is None and not self.by_step
@@ -86,7 +80,8 @@ class Row:
 class History:
     """The trials of a study under their numbers, as :meth:`read` found them last, in codes of one space.
 
-    Where a study ``tells_points``, a step counts if the trial's attribute FRONTS has finite points for it.
+    Where a study ``tells_points``, a step counts if the trial's attribute FRONTS has finite points for it, and
+    ``joint_front`` is that of all trials' points at their latest steps.
     """
 
     def __init__(self, space: ConditionalSpace, *, tells_points: bool = False) -> None:
@@ -95,6 +90,8 @@ class History:
         self._finished: dict[int, Shown] = {}
         self._codes: dict[int, tuple[int, Code]] = {}  # of how many parameters, and the code
         self._left_out: set[int] = set()  # trials that were not asked for all there is
+        self._steps_on_front: dict[int, int] = {}  # of trials, the steps whose points the joint front has
+        self.joint_front = JointFront()
         self.shown: dict[int, Shown] = {}  # trials that have shown what they are worth, or failed
         self.num_with_values = 0  # of these, those that have not failed
         self.pending: dict[int, Code] = {}  # trials that run and have shown nothing yet
@@ -122,9 +119,18 @@ class History:
                 self.running.add(shown.code)
                 if shown.by_step:
                     self.shown[number] = shown
+                    self._put_on_front(number, shown)
                 else:
                     self.pending[number] = shown.code
         self.num_with_values = sum(not shown.has_failed for shown in self.shown.values())
+        for number in self._steps_on_front.keys() - self.shown.keys():
+            self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        """A trial with points that the storage does not show any more."""
+        del self._steps_on_front[number]
+        self._finished.pop(number, None)
+        self.joint_front.put(number, np.empty((0, 2)))
 
     def _finish(self, trial: FrozenTrial, sign: int) -> None:
         """Learn what a trial has come to, for good. One that was not asked for all there is says nothing of the rest."""
@@ -135,6 +141,16 @@ class History:
         shown = self._shown(trial, sign)
         self._finished[trial.number] = self.shown[trial.number] = shown
         self.tried.add(shown.code)
+        self._put_on_front(trial.number, shown)
+
+    def _put_on_front(self, number: int, shown: Shown) -> None:
+        """The points of a trial's latest step, once."""
+        if not shown.fronts:
+            return
+        latest = max(shown.fronts)
+        if self._steps_on_front.get(number) != latest:
+            self._steps_on_front[number] = latest
+            self.joint_front.put(number, shown.fronts[latest])
 
     def _shown(self, trial: FrozenTrial, sign: int) -> Shown:
         """What a trial has come to. One whose latest value is no finite number has failed, as NaN has for Optuna."""
@@ -168,16 +184,6 @@ class History:
     def codes(self) -> list[Code]:
         """Of all trials that have begun."""
         return [*(shown.code for shown in self.shown.values()), *self.pending.values()]
-
-    def joint_front(self, reference_point: Pair) -> tuple[Float64Array, list[int]]:
-        """The points (n, 2) of all trials' latest steps that none dominates, above a reference point, and whose they are."""
-        numbers = [number for number, shown in self.shown.items() if shown.fronts]
-        fronts = [self.shown[number].latest_front for number in numbers]
-        points = np.concatenate([np.empty((0, 2)), *fronts])
-        owners = np.repeat(numbers, [len(front) for front in fronts])
-        above = np.flatnonzero((points > np.array(reference_point)).all(axis=1))
-        on_front = above[front_indices(points[above])]
-        return points[on_front], list(dict.fromkeys(owners[on_front].tolist()))
 
     def best(self, count: int) -> list[int]:
         """The numbers of the trials that are worth most, the best first."""
@@ -238,16 +244,14 @@ def _rows_of(place: int, shown: Shown, first: int, last: int) -> Iterator[Row]:
 
 def values_of(rows: Sequence[Row]) -> Float64Array:
     """What each row is worth (rows, 1)."""
-    return _with_failed(rows, np.array([[row.value] for row in rows if row.value is not None]))
+    return with_failed(rows, np.array([[row.value] for row in rows if row.value is not None]))
 
 
-def points_of(rows: Sequence[Row], of_front: Callable[[Float64Array], Float64Array]) -> Float64Array:
-    """Each row's points (rows, points, 2), which ``of_front`` makes of the row's front (n, 2)."""
-    return _with_failed(rows, np.array([of_front(row.front) for row in rows if row.front is not None]))
+def with_failed(rows: Sequence[Row], found: Float64Array) -> Float64Array:
+    """What was ``found`` of the rows that have a value (n, ...), and for the others a low quantile over trials' first rows.
 
-
-def _with_failed(rows: Sequence[Row], found: Float64Array) -> Float64Array:
-    """What was found of the rows that have a value, and for the others a low quantile of it over trials' first rows."""
+    (rows, ...).
+    """
     have_failed = np.array([row.value is None for row in rows])
     if not have_failed.any():
         return found

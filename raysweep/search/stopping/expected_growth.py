@@ -30,9 +30,9 @@ import numpy as np
 from raysweep.metrics.arrays import Float64Array
 from raysweep.metrics.objective import Pair
 from raysweep.metrics.steps import Steps
+from raysweep.search.joint_front import JointFront
 from raysweep.search.stopping.base import Standing
 from raysweep.search.stopping.curve_mixture import Forecaster, LearningCurve, horizons
-from raysweep.search.stopping.joint_front import JointFront
 from raysweep.search.stopping.promise import MIN_RELATIVE_GAIN, NOTHING, Promise, promise_of
 from raysweep.search.stopping.trials import Trial, Trials
 

@@ -16,8 +16,9 @@ from raysweep.config.sweep import Aim
 from raysweep.metrics.objective import Objective, Pair
 from raysweep.metrics.pareto import hypervolume
 from raysweep.metrics.steps import Steps
-from raysweep.search.acquisition import _points_that_stand_for, expected_gains
-from raysweep.search.history import FRONTS, Row
+from raysweep.search.acquisition import _at_most, _points_that_stand_for, expected_gains
+from raysweep.search.conditional_space import inferred
+from raysweep.search.history import FRONTS, History, Row
 from raysweep.search.mfgp import MultiFidelitySampler
 from raysweep.search.proposer import Proposer
 from raysweep.trial_status import TrialStatus
@@ -67,6 +68,22 @@ def test_one_far_point_of_the_normal_distribution() -> None:
         Steps(REFERENCE_POINT, np.empty((0, 2))), np.array([[REFERENCE_POINT]]), np.array([[(0.1, 0.2)]])
     )
     assert found == pytest.approx([0.1 * 0.2 / (2 * math.pi)])
+
+
+@pytest.mark.parametrize("num_steps", [30, 400])
+def test_a_front_of_many_steps_is_made_one_of_fewer_with_as_much_area(num_steps: int) -> None:
+    """What one point is expected to add to it stays nearly the same too: it is in closed form over each."""
+    angles = np.linspace(0.05, 0.5 * math.pi - 0.05, num_steps)
+    front = Steps(REFERENCE_POINT, np.stack([0.5 + 0.4 * np.cos(angles), 0.2 + 0.3 * np.sin(angles)], axis=1))
+    ends, heights = _at_most(48, front)
+    assert len(ends) == min(num_steps, 48)
+    assert (np.diff(ends) > 0).all()
+    assert (np.diff(heights) < 0).all()
+    assert (np.diff(ends, prepend=0.0) * heights).sum() == pytest.approx(front.area)
+    assert ends[-1] == front.x[-1]
+    mean, deviation = np.array([[0.8, 0.45]]), np.array([[0.05, 0.05]])
+    expected = gain_by_quadrature(front.points, mean, deviation)
+    assert expected_gains(front, mean[None], deviation[None]) == pytest.approx([expected], rel=0.05)
 
 
 ARC = Space({"x": Range(0, 1, False, False), "y": Range(0, 1, False, False), "kind": Choices({"a": {}, "b": {}})})
@@ -201,3 +218,19 @@ def test_a_trial_of_many_points_is_known_by_those_that_lie_farthest() -> None:
     assert points[0] / (1, 50) == pytest.approx(expected, abs=0.02)
     assert points[1] == pytest.approx(np.repeat(front[:1], 5, axis=0))
     assert points[2] == pytest.approx(np.quantile(points[:2], 0.1, axis=0))
+
+
+def test_the_joint_front_is_that_of_the_trials_that_a_study_shows() -> None:
+    """A storage may hide trials, in favour of others that went on from them."""
+    study = optuna.create_study(direction="maximize")
+    points = [(0.6 + number / 100, 0.5 - number / 100) for number in range(4)]
+    for number, point in enumerate([*points, (0.55, 0.6)]):
+        study.add_trial(front_trial(number, [point]))
+    trials = study.get_trials()
+    history = History(inferred(trials), tells_points=True)
+    for shown, expected in ((trials[:4], points), (trials[1:4], points[1:]), (trials[:4], points)):
+        history.read(shown, 1, current=-1)
+        assert sorted(map(tuple, history.joint_front.points)) == expected
+        assert sorted(history.joint_front.owners) == [trial.number for trial in shown]
+    history.read(trials[1:], 1, current=-1)
+    assert (0.55, 0.6) in map(tuple, history.joint_front.points)

@@ -40,21 +40,22 @@ def test_predictions_are_those_of_the_joint_normal_distribution(seed: int, num_p
     mean, deviation = predict([Posterior(params, training, values)], queries)
 
     at = [*((codes[i], r) for i, r in zip(index, doublings, strict=True)), *((x, 2.5) for x in ahead)]
-    joint = np.array([[covariance(one, other, params) for other in at] for one in at])
+    of_g = np.array([[covariance(one, other, params) for other in at] for one in at])
+    first = 6 + num_pending
+    observed = of_g[:first, :first].copy()
     kernel = 1 + params.additive_variances.sum()  # of a configuration with itself
     jitter = 1e-6 * np.mean(kernel * ((1 + params.slope * doublings) ** 2 + (params.drift * doublings) ** 2))
-    joint[:6, :6] += jitter * np.eye(6)
+    observed[:6, :6] += jitter * np.eye(6)
     for i in range(6):
         for j in range(6):
-            joint[i, j] += 0.5 * params.noise_variance * (index[i] == index[j]) + 0.5 * params.noise_variance * (i == j)
-    for i in range(6, 6 + num_pending):
-        joint[i, i] += params.noise_variance
-    inverse = np.linalg.inv(joint[:6, :6])
-    first = 6 + num_pending
-    assert mean == pytest.approx(joint[first:, :6] @ inverse @ values, abs=1e-5)
-    inverse = np.linalg.inv(joint[:first, :first])
-    cross = joint[first:, :first]
-    variance = np.diag(joint[first:, first:] - cross @ inverse @ cross.T)
+            observed[i, j] += 0.5 * params.noise_variance * (index[i] == index[j]) + 0.5 * params.noise_variance * (
+                i == j
+            )
+    for i in range(6, first):
+        observed[i, i] += params.noise_variance
+    assert mean == pytest.approx(of_g[6:, :6] @ np.linalg.inv(observed[:6, :6]) @ values, abs=1e-5)
+    cross = of_g[6:, :first]
+    variance = np.diag(of_g[6:, 6:] - cross @ np.linalg.inv(observed) @ cross.T)
     assert deviation**2 == pytest.approx(np.stack([variance, variance], axis=1), abs=1e-5)
 
 

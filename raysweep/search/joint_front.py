@@ -34,6 +34,12 @@ class JointFront:
         self._work_out()
         return self._points[self._front]
 
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """(n,), the trials that the points are of."""
+        self._work_out()
+        return self._owners[self._front]
+
     def has(self, trial: int) -> bool:
         """Whether a point of the trial is on the front."""
         self._work_out()
