@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from raysweep.config.space import Choices, Fixed, Space
+from raysweep.config.sweep import Aim
 from raysweep.trial_status import TrialStatus
 from support.landscape import AHEAD, ANY_SAMPLER, CHOICES, NUM_RUNGS, POLICIES, RANGES, Player, landscape, make
 
@@ -16,10 +17,11 @@ Points = list[tuple[float, float]]
 Landscape = Callable[[dict[str, Any], int], Points]
 
 every = pytest.mark.parametrize(
-    ("sampler", "policy"),
+    ("sampler", "policy", "aim"),
     [
-        *((sampler, "pareto") for sampler in ANY_SAMPLER),
-        *(("mfgp", policy) for policy in POLICIES if policy != "pareto"),
+        *((sampler, "pareto", "area") for sampler in ANY_SAMPLER),
+        *(("mfgp", policy, "area") for policy in POLICIES if policy != "pareto"),
+        *(("mfgp", policy, "front") for policy in POLICIES),
     ],
 )
 
@@ -61,9 +63,11 @@ def only_the_first(bad: float) -> Landscape:
         pytest.param(lambda values, step: [(math.nan, math.nan)], id="all failed"),
     ],
 )
-def test_each_trial_comes_to_rest_whatever_the_scores_are(sampler: str, policy: str, points_of: Landscape) -> None:
+def test_each_trial_comes_to_rest_whatever_the_scores_are(
+    sampler: str, policy: str, aim: Aim, points_of: Landscape
+) -> None:
     """A trial whose scores are no finite numbers has failed, and what it scored is nowhere."""
-    player = Player(make(sampler, policy, num_trials=14), 3, points_of=points_of).play()
+    player = Player(make(sampler, policy, aim, num_trials=14), 3, points_of=points_of).play()
     scheduler = player.scheduler
     assert len(scheduler.trials) == 14
     failed = {number for kind, number, _ in player.events if kind == "fail"}
@@ -84,17 +88,17 @@ ONE_POINT = (
 
 @every
 @pytest.mark.parametrize("space", ONE_POINT, ids=["fixed", "one choice"])
-def test_a_space_of_one_point_is_tried_as_often_as_asked_for(sampler: str, policy: str, space: Space) -> None:
-    scheduler = Player(make(sampler, policy, num_trials=12, space=space), 3).play().scheduler
+def test_a_space_of_one_point_is_tried_as_often_as_asked_for(sampler: str, policy: str, aim: Aim, space: Space) -> None:
+    scheduler = Player(make(sampler, policy, aim, num_trials=12, space=space), 3).play().scheduler
     assert len(scheduler.trials) == (1 if sampler == "grid" else 12)
     assert all(trial.values == {"loss": "a", "learning_rate": 1e-4} for trial in scheduler.trials.values())
     assert all(trial.status in ("completed", "held") for trial in scheduler.trials.values())
 
 
-@pytest.mark.parametrize("sampler", ANY_SAMPLER)
-def test_a_thousand_equal_configurations_are_no_reason_to_propose_another_one_like_it(sampler: str) -> None:
+@pytest.mark.parametrize(("sampler", "aim"), [*((sampler, "area") for sampler in ANY_SAMPLER), ("mfgp", "front")])
+def test_a_thousand_equal_configurations_are_no_reason_to_propose_another_one_like_it(sampler: str, aim: Aim) -> None:
     equal = {"loss": "a", "margin": 0.1, "learning_rate": 1e-4}
-    proposer = make(sampler, "none").proposer
+    proposer = make(sampler, "none", aim).proposer
     for number in range(1000):
         proposer.adopt(number, equal)
         proposer.report(number, 10, (POINT,))
