@@ -19,10 +19,9 @@ out. Once all are begun, trials go on while they are expected to add anything to
 their predictions are wide. So budgets are never compared unequal, and an end of the front counts as much as its middle.
 """
 
-import heapq
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,6 +33,7 @@ from raysweep.search.joint_front import JointFront
 from raysweep.search.stopping.base import Standing
 from raysweep.search.stopping.curve_mixture import Forecaster, LearningCurve, horizons
 from raysweep.search.stopping.promise import MIN_RELATIVE_GAIN, NOTHING, Promise, promise_of
+from raysweep.search.stopping.ranking import Ranking
 from raysweep.search.stopping.trials import Trial, Trials
 
 # Held trials of the greatest promise that are worked out anew at each event; beside half as many of the oldest promise.
@@ -95,7 +95,9 @@ class ExpectedGrowth:
         self._is_feasible = False
         self._forecaster = Forecaster(origin)
         self._trials = Trials(_Trial)
-        self._likely: dict[int, _Trial] = {}  # held trials that are likely to add to the front, as last worked out
+        # Held trials by their promises, and by how long these have not been worked out; of the hopeful ones alone too, which
+        # may be likely to add to the front.
+        self._by_promise, self._by_age, self._hopeful = Ranking(), Ranking(), Ranking()
         self._front = JointFront()  # of all trials' points less their noise
         self._own_areas: dict[int, float] = {}  # by trial: the hypervolume of its points less their noise
         self._leader: int | None = None  # the trial with the most of it
@@ -136,14 +138,14 @@ class ExpectedGrowth:
 
     def next_to_resume(self, may_begin: bool) -> int | None:
         if not may_begin:
-            return _most_promising(dict(self._worth_resuming()))
+            return next(self._worth_resuming(), None)
         if len(self._trials.begun) < NUM_BEGUN_FIRST:
             return None
         if (leader := self._leader_to_finish()) is not None:
             return leader
         if self._rescue_is_due and (rescued := self._first_to_rescue()) is not None:
             return rescued
-        best = _most_promising(self._likely)
+        best = next(self._likely(), None)
         if best is None or self._promise_of_a_new_trial() > self._trials[best].promise.per_example:
             return None
         return best
@@ -155,12 +157,14 @@ class ExpectedGrowth:
         if running and self._may_begin and self._would_be_rescued(trial, known):
             self._num_rescued += 1
         self._trials.set_running(trial, running)
+        self._rank(trial)
         if known.runs_on:
             known.expected = self._forecaster.predict(known.curve, known.curve.budgets_ahead[:1]).expected[0]
         self._update([])
 
     def end(self, trial: int) -> None:
         self._trials.end(trial)
+        self._rank(trial)
         if self._trials[trial].curve.points:
             self._expect(trial)
         self._update([])
@@ -183,6 +187,21 @@ class ExpectedGrowth:
         self._expect(number)
         trial.promise_when_new = math.inf
         trial.worked_out_at = -1
+        self._rank(number)
+
+    def _rank(self, number: int) -> None:
+        """Let a trial stand where it belongs by now."""
+        trial = self._trials[number]
+        is_hopeful = trial.promise.probability >= MIN_PROBABILITY_IN_FRONT
+        for ranking, belongs, value in (
+            (self._by_promise, trial.is_held, trial.promise.per_example),
+            (self._hopeful, trial.is_held and is_hopeful, trial.promise.per_example),
+            (self._by_age, trial.is_held, -trial.worked_out_at),
+        ):
+            if belongs:
+                ranking.put(number, value)
+            else:
+                ranking.drop(number)
 
     def _put_area(self, number: int, shown: Float64Array) -> None:
         """Put down the area of a trial's own points (n, d), and which trial leads by now."""
@@ -199,16 +218,12 @@ class ExpectedGrowth:
         self._predicted_front = self._with_what_runs(self._front.points)
         for number in stale:
             self._work_out(number)
-        held = self._trials.held
-        self._likely = {number: trial for number, trial in held.items() if self._is_likely(number, trial)}
         for _ in range(NUM_REFRESHED):
-            best = _most_promising(self._likely if self._may_begin else held)
+            best = next(self._likely() if self._may_begin else iter(self._by_promise), None)
             if best is None or self._trials[best].worked_out_at == self._num_events:
                 break
             self._work_out(best)
-            if not self._is_likely(best, held[best]):
-                self._likely.pop(best, None)
-        if not (self._may_begin or self._trials.any_runs or self._worth_resuming()):
+        if not (self._may_begin or self._trials.any_runs or any(True for _ in self._worth_resuming())):
             self._work_out_before_the_end()
         self._work_out_latest()
 
@@ -223,10 +238,7 @@ class ExpectedGrowth:
 
     def _oldest(self) -> list[int]:
         """Those whose promises have not been worked out for longest; those of new rungs never were."""
-        by_age = heapq.nsmallest(
-            NUM_REFRESHED // 2, self._trials.held.items(), key=lambda item: (item[1].worked_out_at, item[0])
-        )
-        return [number for number, _ in by_age]
+        return list(itertools.islice(self._by_age, NUM_REFRESHED // 2))
 
     def _work_out_before_the_end(self) -> None:
         """Before the search ends, all are asked who were not since as many events as there are held trials."""
@@ -241,6 +253,7 @@ class ExpectedGrowth:
         self._expect(number)
         trial.share_ahead = self._forecaster.share_ahead(trial.curve)
         trial.worked_out_at = self._num_events
+        self._rank(number)
 
     def _expect(self, number: int) -> None:
         """Put down what a trial would add if it went on, which nothing does that has ended."""
@@ -286,8 +299,13 @@ class ExpectedGrowth:
     def _is_worth_resuming(self, trial: _Trial) -> bool:
         return trial.promise.total > MIN_EXPECTED_GAIN * self._predicted_front.area
 
-    def _worth_resuming(self) -> list[tuple[int, _Trial]]:
-        return [(number, trial) for number, trial in self._trials.held.items() if self._is_worth_resuming(trial)]
+    def _worth_resuming(self) -> Iterator[int]:
+        """The most promising first."""
+        return (number for number in self._by_promise if self._is_worth_resuming(self._trials[number]))
+
+    def _likely(self) -> Iterator[int]:
+        """Held trials that are likely to add to the front, as last worked out; the most promising first."""
+        return (number for number in self._hopeful if self._is_likely(number, self._trials[number]))
 
     def _is_likely(self, number: int, trial: _Trial) -> bool:
         """Whether a held trial is likely to add to the front, or on the front of all that reached its budget."""
@@ -326,17 +344,6 @@ class ExpectedGrowth:
 
 def _rank_for_rescue(number: int, trial: _Trial) -> tuple[int, float, int]:
     return -len(trial.curve.points), -trial.share_ahead, number
-
-
-def _rank(item: tuple[int, _Trial]) -> tuple[float, int]:
-    """The most promising first; of equal promises the earlier trial."""
-    number, trial = item
-    return -trial.promise.per_example, number
-
-
-def _most_promising(candidates: Mapping[int, _Trial]) -> int | None:
-    best = min(candidates.items(), key=_rank, default=None)
-    return None if best is None else best[0]
 
 
 def _lies_above(points: Float64Array, reference_point: Pair) -> bool:
