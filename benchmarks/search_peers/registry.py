@@ -88,7 +88,7 @@ def entries() -> list[Entry]:
     """Every row; raysweep's default comes first."""
     return [
         _own("raysweep default", default_search()),
-        _own("raysweep", SearchSettings("mfgp", "growth", "front")),
+        _own("raysweep", SearchSettings("mfgp", "growth", "area")),
         _own("raysweep", SearchSettings("tpe", "growth", "area")),
         _own("raysweep", SearchSettings("random", "growth", "area")),
         _own("raysweep", SearchSettings("mfgp", "pareto", "area")),

@@ -622,7 +622,7 @@ def replay(  # noqa: PLR0913 (the options of a command)
     ] = "growth",
     proposals: Annotated[
         str, typer.Option(help="What proposals aim at: front, area, combined, parego or both.")
-    ] = "area",
+    ] = "front",
     reduction_factor: Annotated[int, typer.Option(min=2, help="Reduction factor of pareto and asha.")] = 2,
     workers: Annotated[int, typer.Option(min=1, help="Simulated workers.")] = 1,
     seeds: Annotated[int, typer.Option(min=1, help="Number of searches; medians over them are shown.")] = 20,

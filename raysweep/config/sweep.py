@@ -259,7 +259,7 @@ class ObjectiveConfig(Frozen):
         ConstraintsConfig(), description="lowest scores that an operating point has to reach"
     )
     proposals: Aim = Field(
-        "area",
+        "front",
         description="what the sampler maximises. front: the hypervolume of all trials' joint front, with samplers other "
         "than mfgp the same as area; area: the hypervolume of a trial's own points; combined: the weighted sum; parego: a "
         "Tchebycheff scalarisation that varies from trial to trial; both: P and S as two objectives",

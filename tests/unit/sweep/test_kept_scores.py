@@ -253,7 +253,7 @@ def played(folder: Path, *, finish: str | None = "completed") -> Sweep:
         for step in range(1, 5):
             rung = sweeps.rung(config, step)
             rung["points"][0] |= {"polarity_std": 0.001, "similarity_std": 0.001}
-            rung["points"][0]["similarity"] -= 0.0005 * (number % 4)
+            rung["points"][0]["similarity"] -= 0.002 * (number % 4)
             (point,) = [Point(trial=number, step=step, **each) for each in rung["points"]]
             write_rung(sweep.run, [point])
             if sweep.rung(number, rung):

@@ -124,7 +124,8 @@ def test_a_trial_whose_checkpoint_is_ahead_of_the_ledger_fails(tmp_path: Path) -
 def test_when_an_event_cannot_be_written_the_sweep_stops_and_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sweep, _ = make(tmp_path)
+    overrides = {"early_stopping__policy": "none"}
+    sweep, _ = make(tmp_path, **overrides)
     number, config = sweep.ask() or pytest.fail("no trial")
     assert not sweep.rung(number, rung(config, 1))
     (tmp_path / "points" / point_name(number, 7)).mkdir()  # of no rung on the front; the end of a sweep removes it
@@ -138,7 +139,7 @@ def test_when_an_event_cannot_be_written_the_sweep_stops_and_can_be_resumed(
     monkeypatch.undo()
     sweep.finish("failed", "no room")
     assert (tmp_path / "points" / point_name(number, 7)).is_dir()
-    again, _ = assemble(*settings(tmp_path), Ledger(tmp_path))
+    again, _ = assemble(*settings(tmp_path, **overrides), Ledger(tmp_path))
     again.replay(list(read_events(tmp_path / "ledger.jsonl")))
     assert again.ask() == (number, config)
     assert not again.rung(number, rung(config, 2))
