@@ -113,8 +113,7 @@ class FrontImprovement:
         for objective, fitter in enumerate(self._fitters):
             values, centre, unit = _standardised(points[:, :, objective])
             is_due = (self._num_predictions - objective) % period == 0  # where the period allows, by turns
-            is_fitted = is_due or not fitter.has_fitted
-            posteriors = fitter.fit(training, values, random) if is_fitted else [fitter.latest(training, values)]
+            posteriors = fitter.posteriors(training, values, random, is_due=is_due)
             mean, deviation = predict(posteriors if period == 1 else posteriors[:1], queries)
             predicted.append([centre + unit * mean, unit * deviation])
         self._num_predictions += 1
@@ -181,15 +180,16 @@ def _at_most(count: int, front: Steps) -> tuple[Float64Array, Float64Array]:
     They are taken together so that each stretch along the front is as long, and stand at their mean height, so that the
     area stays.
     """
-    if len(front.x) <= count:
-        return front.x, front.y
-    run = (front.x - front.x[0]) / front.x[-1]
-    fall = (front.y[0] - front.y) / front.y[0]
-    along = run + fall
+    x, y = front.x, front.y
+    if len(x) <= count:
+        return x, y
+    along = (x - x[0]) / x[-1] + (y[0] - y) / y[0]
     stretches = np.minimum(count * along / along[-1], count - 1).astype(int)
     firsts = np.flatnonzero(np.diff(stretches, prepend=-1))
-    ends = np.append(front.x[firsts[1:] - 1], front.x[-1])
-    areas = np.add.reduceat(np.diff(front.x, prepend=0.0) * front.y, firsts)
+    lasts = np.append(firsts[1:], len(x)) - 1
+    widths = np.diff(x, prepend=0.0)
+    areas = np.add.reduceat(widths * y, firsts)
+    ends = x[lasts]
     return ends, areas / np.diff(ends, prepend=0.0)
 
 

@@ -441,13 +441,13 @@ class KernelFitter:
         self._num_axes = num_axes
         self._kept: list[KernelParams] = []
 
-    @property
-    def has_fitted(self) -> bool:
-        return bool(self._kept)
-
-    def latest(self, training: TrainingSet, values: Float64Array) -> Posterior:
-        """Under the most probable kernel parameters that the last fit found; ``values`` as those of :meth:`fit`."""
-        return Posterior(self._kept[0], training, values)
+    def posteriors(
+        self, training: TrainingSet, values: Float64Array, random: np.random.Generator, *, is_due: bool
+    ) -> list[Posterior]:
+        """Those of a fit if it ``is_due``; else the one under the most probable kernel parameters of the last fit."""
+        if is_due or not self._kept:
+            return self.fit(training, values, random)
+        return [Posterior(self._kept[0], training, values)]
 
     def fit(self, training: TrainingSet, values: Float64Array, random: np.random.Generator) -> list[Posterior]:
         """The posteriors under the most probable kernel parameters that were found, which are kept for the next fit.
@@ -456,9 +456,7 @@ class KernelFitter:
         """
         num_drawn = NUM_FRESH if self._kept else NUM_DRAWN
         drawn = [KernelParams.draw(random, self._num_axes) for _ in range(num_drawn)]
-        of_drawn = [Posterior(params, training, values) for params in drawn]
-        of_kept = [Posterior(params, training, values) for params in self._kept]
-        starts = _most_probable([*of_kept, *of_drawn])
+        starts = _most_probable([Posterior(params, training, values) for params in (*self._kept, *drawn)])
         found = _most_probable([_ascended(starts[0], training, _num_steps(training)), *starts])
         self._kept = [posterior.params for posterior in found]
         return found

@@ -90,7 +90,7 @@ class History:
         self._finished: dict[int, Shown] = {}
         self._codes: dict[int, tuple[int, Code]] = {}  # of how many parameters, and the code
         self._left_out: set[int] = set()  # trials that were not asked for all there is
-        self._steps_on_front: dict[int, int] = {}  # of trials, the steps whose points the joint front has
+        self._on_front: dict[int, Float64Array] = {}  # of trials, the points that the joint front has
         self.joint_front = JointFront()
         self.shown: dict[int, Shown] = {}  # trials that have shown what they are worth, or failed
         self.num_with_values = 0  # of these, those that have not failed
@@ -123,12 +123,12 @@ class History:
                 else:
                     self.pending[number] = shown.code
         self.num_with_values = sum(not shown.has_failed for shown in self.shown.values())
-        for number in self._steps_on_front.keys() - self.shown.keys():
+        for number in self._on_front.keys() - self.shown.keys():
             self._forget(number)
 
     def _forget(self, number: int) -> None:
         """A trial with points that the storage does not show any more."""
-        del self._steps_on_front[number]
+        del self._on_front[number]
         self._finished.pop(number, None)
         self.joint_front.put(number, np.empty((0, 2)))
 
@@ -144,13 +144,13 @@ class History:
         self._put_on_front(trial.number, shown)
 
     def _put_on_front(self, number: int, shown: Shown) -> None:
-        """The points of a trial's latest step, once."""
+        """The points of a trial's latest step, if they are not there yet."""
         if not shown.fronts:
             return
-        latest = max(shown.fronts)
-        if self._steps_on_front.get(number) != latest:
-            self._steps_on_front[number] = latest
-            self.joint_front.put(number, shown.fronts[latest])
+        points = shown.fronts[max(shown.fronts)]
+        if number not in self._on_front or not np.array_equal(points, self._on_front[number]):
+            self._on_front[number] = points
+            self.joint_front.put(number, points)
 
     def _shown(self, trial: FrozenTrial, sign: int) -> Shown:
         """What a trial has come to. One whose latest value is no finite number has failed, as NaN has for Optuna."""

@@ -223,7 +223,8 @@ class ExpectedGrowth:
             if best is None or self._trials[best].worked_out_at == self._num_events:
                 break
             self._work_out(best)
-        if not (self._may_begin or self._trials.any_runs or any(True for _ in self._worth_resuming())):
+        is_over = not (self._may_begin or self._trials.any_runs)
+        if is_over and next(self._worth_resuming(), None) is None:
             self._work_out_before_the_end()
         self._work_out_latest()
 

@@ -1,4 +1,4 @@
-"""Trials by what they are worth, kept in order while that changes: nobody looks through all of thousands."""
+"""Trials by what they are worth, kept in order while that changes."""
 
 import bisect
 from collections.abc import Iterator

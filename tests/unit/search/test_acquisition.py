@@ -1,6 +1,7 @@
 """What a configuration is expected to add to the joint front, against quadrature; and searches that aim at the front."""
 
 import math
+import pickle
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from raysweep.metrics.pareto import hypervolume
 from raysweep.metrics.steps import Steps
 from raysweep.search.acquisition import _at_most, _points_that_stand_for, expected_gains
 from raysweep.search.conditional_space import inferred
+from raysweep.search.gaussian_process import KernelFitter, Posterior
 from raysweep.search.history import FRONTS, History, Row
 from raysweep.search.mfgp import MultiFidelitySampler
 from raysweep.search.proposer import Proposer
@@ -234,3 +236,61 @@ def test_the_joint_front_is_that_of_the_trials_that_a_study_shows() -> None:
         assert sorted(history.joint_front.owners) == [trial.number for trial in shown]
     history.read(trials[1:], 1, current=-1)
     assert (0.55, 0.6) in map(tuple, history.joint_front.points)
+
+
+def test_points_of_a_running_trial_may_change_at_one_step() -> None:
+    study = optuna.create_study(direction="maximize")
+    study.add_trial(front_trial(0, [(0.7, 0.4)]))
+    trial = study.ask()
+    trial.suggest_float("x", 0, 1)
+    trial.suggest_float("y", 0, 1)
+    trial.report(1.0, 1)
+    history = History(inferred(study.get_trials()[:1]), tells_points=True)
+    for point in ((0.6, 0.3), (0.9, 0.9)):
+        trial.set_user_attr(FRONTS, {1: [point]})
+        history.read(study.get_trials(), 1, current=-1)
+    assert history.joint_front.points.tolist() == [[0.9, 0.9]]
+
+
+def test_a_sampler_that_aims_at_the_front_goes_on_from_a_pickle() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        values = {"x": trial.suggest_float("x", 0, 1), "y": trial.suggest_float("y", 0, 1), "kind": "a"}
+        trial.report(1.0, 1)
+        trial.set_user_attr(FRONTS, {1: [on_an_arc(values)]})
+        return 1.0
+
+    sampler = MultiFidelitySampler(seed=0, reference_point=REFERENCE_POINT)
+    one = optuna.create_study(direction="maximize", study_name="the same", sampler=sampler)
+    one.optimize(objective, n_trials=40)
+    again = pickle.loads(pickle.dumps(sampler))
+    other = optuna.create_study(direction="maximize", study_name="the same", sampler=again)
+    other.add_trials(one.trials)
+    for study in (one, other):
+        study.optimize(objective, n_trials=4)
+    assert [trial.params for trial in one.trials] == [trial.params for trial in other.trials]
+
+
+def test_with_many_rows_the_kernels_are_fitted_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both at first and then each once in three proposals, with 65 to 96 rows."""
+    fitted: list[int] = []
+    fit = KernelFitter.fit
+
+    def counted(fitter: KernelFitter, *arguments: Any) -> list[Posterior]:
+        fitted.append(id(fitter))
+        return fit(fitter, *arguments)
+
+    monkeypatch.setattr(KernelFitter, "fit", counted)
+    proposer = Proposer(ARC, "mfgp", 0, Objective(0.5, REFERENCE_POINT), "front")
+    random = np.random.default_rng(0)
+    for number in range(70):
+        values = {"x": random.random(), "y": random.random(), "kind": "a"}
+        proposer.adopt(number, values)
+        proposer.report(number, 1, (on_an_arc(values),))
+        proposer.tell(number, TrialStatus.COMPLETED)
+    counts = []
+    for number in range(70, 77):
+        proposer.ask(number)
+        counts.append(len(fitted))
+    p, s = dict.fromkeys(fitted)
+    assert counts == [2, 3, 3, 4, 5, 5, 6]
+    assert fitted == [p, s, s, p, s, p]
