@@ -31,7 +31,7 @@ def play(sweep: Sweep, now: list[float], num_rungs: int) -> None:
 
 
 @pytest.mark.parametrize(("num_rungs", "status"), [(99, "completed"), (18, "interrupted")])
-@pytest.mark.parametrize("prices", ["{}", "{big: 8.0}"])
+@pytest.mark.parametrize("prices", ["{}", "{big: 7.0}"])
 def test_the_last_line_and_the_report_agree_with_what_the_sweep_spent(
     tmp_path: Path, num_rungs: int, status: str, prices: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
