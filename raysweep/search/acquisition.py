@@ -183,14 +183,23 @@ def _at_most(count: int, front: Steps) -> tuple[Float64Array, Float64Array]:
     x, y = front.x, front.y
     if len(x) <= count:
         return x, y
-    along = (x - x[0]) / x[-1] + (y[0] - y) / y[0]
-    stretches = np.minimum(count * along / along[-1], count - 1).astype(int)
+    stretches = _stretches(count, front)
     firsts = np.flatnonzero(np.diff(stretches, prepend=-1))
     lasts = np.append(firsts[1:], len(x)) - 1
-    widths = np.diff(x, prepend=0.0)
-    areas = np.add.reduceat(widths * y, firsts)
     ends = x[lasts]
-    return ends, areas / np.diff(ends, prepend=0.0)
+    areas = np.add.reduceat(np.diff(x, prepend=0.0) * y, firsts)
+    widths = np.diff(ends, prepend=0.0)
+    return ends, areas / widths
+
+
+def _stretches(count: int, front: Steps) -> NDArray[np.int64]:
+    """On which of ``count`` equally long stretches along the front each step lies (n,), in units of its ends."""
+    run = (front.x - front.x[0]) / front.x[-1]
+    fall = (front.y[0] - front.y) / front.y[0]
+    length_so_far = run + fall
+    share = length_so_far / length_so_far[-1]
+    stretches: NDArray[np.int64] = np.minimum(count * share, count - 1).astype(np.int64)
+    return stretches
 
 
 def _expected_excess(mean: Float64Array, deviation: Float64Array, limits: Float64Array) -> Float64Array:

@@ -200,14 +200,19 @@ class _Search:
 
         Of the very first trial, where the model would have it so, that whose numbers are nearest to the middle.
         """
+        if self._acquisition.begins_in_the_middle and not self.history.codes:
+            return self._nearest_to_the_middle(codes)
+        tried = as_array(self.history.codes, len(self.space.free))
         categorical = self.space.categorical
-        tried = as_array(self.history.codes, len(self.space.free))[:, categorical]
-        competing = codes[:, categorical]
-        num_alike = (competing[:, None] == tried[None]).sum(axis=(1, 2))
-        if self.history.codes or not self._acquisition.begins_in_the_middle:
-            return int(np.argmin(num_alike))
-        from_middle = ((codes[:, ~categorical] - 0.5) ** 2).sum(axis=1)
-        return int(np.argmin(from_middle))
+        choices = codes[:, categorical]
+        is_alike = choices[:, None] == tried[:, categorical]
+        num_alike = is_alike.sum(axis=(1, 2))
+        return int(np.argmin(num_alike))
+
+    def _nearest_to_the_middle(self, codes: Float64Array) -> int:
+        numbers = codes[:, ~self.space.categorical]
+        squared_distances = ((numbers - 0.5) ** 2).sum(axis=1)
+        return int(np.argmin(squared_distances))
 
     def _renew_pool(self, random: np.random.Generator) -> None:
         """Let the oldest of the pool, and all that have been tried, give way to new random configurations."""

@@ -14,6 +14,7 @@ expected to add to the front, for each example of its further training.
 """
 
 import bisect
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from raysweep.metrics.objective import Pair
 from raysweep.metrics.staircase import Staircase
 from raysweep.search.stopping.base import Standing
 from raysweep.search.stopping.learning_curve import Forecaster, LearningCurve
+from raysweep.search.stopping.ranking import Ranking
 from raysweep.search.stopping.trials import Trial, Trials
 
 NUM_CANDIDATES = 24  # held trials, the most promising, whose promises are kept up to date, beside all without one
@@ -90,7 +92,7 @@ class Growth:
         self._trials = Trials(_Trial)
         self._areas: dict[int, list[tuple[float, int]]] = {}  # by budget: minus the area of each trial there, rising
         self._worst_good: dict[_Peers, tuple[float, int]] = {}  # the rank of the worst good trial
-        self._by_area: list[tuple[float, int]] = []  # minus each trial's area, and its place among those begun; rising
+        self._by_area = Ranking()  # of trials, the places among those begun
         self._places: dict[int, int] = {}  # of trials among those begun
         # Whether a new trial may begin, as of the last rung; and promises as things stand, by whether one may begin.
         self._may_begin = True
@@ -160,7 +162,6 @@ class Growth:
         points = np.asarray(standing.points, dtype=np.float64)
         curve = trial.curve
         curve.budgets_ahead = tuple(ahead)
-        area_before = curve.area
         self._forecaster.add_rung(curve, examples_seen, points)
         curve.front = standing.front
         curve.area = standing.area
@@ -172,16 +173,10 @@ class Growth:
             trial.peers = _Peers(examples_seen, len(curve.points) == 1, ahead[0])
             self._worst_good[trial.peers] = trial.rank
         self._worst_good = {peers: self._worst_of_good(peers) for peers in self._worst_good}
-        self._rank(number, area_before)
+        place = self._places.setdefault(number, len(self._places))
+        self._by_area.put(place, curve.area)
         for front in self._fronts:
             front.add_all(points)
-
-    def _rank(self, number: int, area_before: float) -> None:
-        """Put a trial where it belongs by now among all by their area."""
-        if number in self._places:
-            self._by_area.remove((-area_before, self._places[number]))
-        place = self._places.setdefault(number, len(self._places))
-        bisect.insort(self._by_area, (-self._area_of(number), place))
 
     def _update_promises(self) -> None:
         """Something has happened, so promises have changed. Only here they are kept: asking changes nothing."""
@@ -268,7 +263,7 @@ class Growth:
         begun = self._trials.begun
         if not begun:
             return math.inf
-        largest = [begun[place] for _, place in self._by_area[:NUM_LARGEST]]
+        largest = [begun[place] for place in itertools.islice(self._by_area, NUM_LARGEST)]
         front_of_largest = self._joint_front(largest)
         promises = []
         for number in begun[-NUM_LATEST:]:
