@@ -4,10 +4,12 @@ Notation, after Rasmussen and Williams, "Gaussian Processes for Machine Learning
 
     x           a configuration: each parameter a number in [0, 1], or the index of a choice where choices have no order
     r           doublings of the smallest budget that a trial was trained for, 0 at the smallest
-    d           squared distance of two configurations along one axis: (x - x')^2; of unordered choices 0 or 1
+    d           distance of two configurations along one axis: |x - x'|; of unordered choices 0 or 1
     w           precision of an axis: 1 over its squared length scale
+    t           scaled distance: sqrt(5 w) d
+    m           an axis's kernel, Matern's of smoothness 5/2: (1 + t + t^2 / 3) exp(-t)
     a           additive variance of an axis; those of all axes add up to ADDITIVE_VARIANCE
-    k(x, x')    kernel: prod exp(-w d / 2) + sum a exp(-w d / 2), both over the axes
+    k(x, x')    kernel: prod m + sum a m, both over the axes
     f(x)        what a configuration is worth at the smallest budget: f ~ GP(0, k)
     g(x, r)     its worth after r doublings: f(x) (1 + s r) + h(x) u r + c r, where s is the ``slope`` and c ~ N(0, s^2);
                 h ~ GP(0, k) by itself and u is the ``drift``, so that what is best may change with the budget
@@ -23,8 +25,8 @@ Notation, after Rasmussen and Williams, "Gaussian Processes for Machine Learning
 y may have several columns, the outputs. They share the kernel's parameters, and what tells of those is the mean of the
 outputs' log marginal likelihoods, since outputs of one trial are much alike.
 
-f's kernel has the axes' squared-exponential kernels added up, and multiplied: few trials teach what each parameter does by
-itself, more what they do together (Duvenaud, Nickisch and Rasmussen, "Additive Gaussian Processes", 2011).
+f's kernel has the axes' kernels added up, and multiplied: few trials teach what each parameter does by itself, more what
+they do together (Duvenaud, Nickisch and Rasmussen, "Additive Gaussian Processes", 2011).
 """
 
 import math
@@ -44,7 +46,7 @@ ADDITIVE_VARIANCE = 5.0  # prior variance of the sum over single axes; that of t
 # variances come from gamma variables of this shape, divided by their sum.
 LOG_SQUARED_LENGTH_MEAN = math.log(4.0)
 LOG_SQUARED_LENGTH_DEVIATION = 1.2
-LOG_DEVIATION_MEAN = math.log(0.5)
+LOG_DEVIATION_MEANS = np.log([0.1, 0.5])  # of the noise and of the slope
 LOG_DEVIATION_DEVIATION = 0.5
 LOG_DRIFT_MEAN = math.log(0.2)
 LOG_DRIFT_DEVIATION = 1.0
@@ -85,7 +87,7 @@ class KernelParams:
         self._log_deviations = logs[-3:-1]
         self._log_drift = float(logs[-1])
 
-        self.precisions = np.exp(-self._log_squared_lengths)
+        self.rates = np.sqrt(5 * np.exp(-self._log_squared_lengths))  # what distances are scaled by, sqrt(5 w)
         shares = np.exp(self._log_shares)
         sum_of_shares = max(shares.sum(), TINY)
         self.additive_variances = ADDITIVE_VARIANCE * shares / sum_of_shares
@@ -98,7 +100,7 @@ class KernelParams:
     def log_prior(self) -> float:
         """The logarithm of the prior density, without its constant."""
         lengths = (self._log_squared_lengths - LOG_SQUARED_LENGTH_MEAN) / LOG_SQUARED_LENGTH_DEVIATION
-        deviations = (self._log_deviations - LOG_DEVIATION_MEAN) / LOG_DEVIATION_DEVIATION
+        deviations = (self._log_deviations - LOG_DEVIATION_MEANS) / LOG_DEVIATION_DEVIATION
         of_shares = (ADDITIVE_SHAPE * self._log_shares - np.exp(self._log_shares)).sum()
         drift = (self._log_drift - LOG_DRIFT_MEAN) / LOG_DRIFT_DEVIATION
         of_normals = -0.5 * ((lengths**2).sum() + (deviations**2).sum() + drift**2)
@@ -109,7 +111,7 @@ class KernelParams:
         """Of :attr:`log_prior` by the logarithms (2 * axes + 3,)."""
         lengths = (LOG_SQUARED_LENGTH_MEAN - self._log_squared_lengths) / LOG_SQUARED_LENGTH_DEVIATION**2
         shares = ADDITIVE_SHAPE - np.exp(self._log_shares)
-        deviations = (LOG_DEVIATION_MEAN - self._log_deviations) / LOG_DEVIATION_DEVIATION**2
+        deviations = (LOG_DEVIATION_MEANS - self._log_deviations) / LOG_DEVIATION_DEVIATION**2
         drift = (LOG_DRIFT_MEAN - self._log_drift) / LOG_DRIFT_DEVIATION**2
         return np.concatenate([lengths, shares, deviations, [drift]])
 
@@ -118,7 +120,7 @@ class KernelParams:
         """A draw from the prior."""
         log_shares = np.log(np.maximum(random.gamma(ADDITIVE_SHAPE, 1.0, num_axes), TINY))
         log_squared_lengths = random.normal(LOG_SQUARED_LENGTH_MEAN, LOG_SQUARED_LENGTH_DEVIATION, num_axes)
-        log_deviations = random.normal(LOG_DEVIATION_MEAN, LOG_DEVIATION_DEVIATION, 2)
+        log_deviations = random.normal(LOG_DEVIATION_MEANS, LOG_DEVIATION_DEVIATION)
         log_drift = random.normal(LOG_DRIFT_MEAN, LOG_DRIFT_DEVIATION, 1)
         return cls(np.concatenate([log_squared_lengths, log_shares, log_deviations, log_drift]))
 
@@ -128,10 +130,9 @@ class KernelParams:
 
 
 def kernel(singles: Iterable[Float64Array], shape: tuple[int, ...], params: KernelParams) -> Float64Array:
-    """k(x, x') of what each axis adds, exp(-w d / 2), all of one shape; their arrays are overwritten.
+    """k(x, x') of the kernels m of each axis, all of one shape; their arrays are overwritten.
 
-    One axis after the other, since one array at a time stays in the processor's cache, and fresh memory is dear. The product
-    of the axes' kernels is that of the exponentials that are added up, so one exponential serves both.
+    One axis after the other, since one array at a time stays in the processor's cache, and fresh memory is dear.
     """
     product, total = np.ones(shape), np.zeros(shape)
     for single, variance in zip(singles, params.additive_variances, strict=True):
@@ -143,31 +144,50 @@ def kernel(singles: Iterable[Float64Array], shape: tuple[int, ...], params: Kern
 
 
 def singles_of(distances: Float64Array, params: KernelParams) -> Iterator[Float64Array]:
-    """exp(-w d / 2) of each axis, for squared distances (axes, n). Each stands until the next is asked for."""
-    single = np.empty(distances.shape[1])
-    for distance, precision in zip(distances, params.precisions, strict=True):
-        np.multiply(distance, -0.5 * precision, out=single)
-        yield np.exp(single, out=single)
+    """m of each axis, for distances (axes, n). Each stands until the next is asked for."""
+    scaled, single = np.empty((2, distances.shape[1]))
+    for distance, rate in zip(distances, params.rates, strict=True):
+        np.multiply(distance, rate, out=scaled)
+        matern(scaled, out=single)
+        yield single
 
 
 def singles_between(
     some: Float64Array, others: Float64Array, categorical: NDArray[np.bool_], params: KernelParams
 ) -> Iterator[Float64Array]:
     """The same for codes (some, axes) and (others, axes): arrays (some, others)."""
-    single = np.empty((len(some), len(others)))
-    for one, other, is_categorical, precision in zip(some.T, others.T, categorical, params.precisions, strict=True):
-        np.subtract(one[:, None], other, out=single)
-        square(single, is_categorical)
-        single *= -0.5 * precision
-        yield np.exp(single, out=single)
+    scaled, single = np.empty((2, len(some), len(others)))
+    for one, other, is_categorical, rate in zip(some.T, others.T, categorical, params.rates, strict=True):
+        np.subtract(one[:, None], other, out=scaled)
+        make_distances(scaled, is_categorical)
+        scaled *= rate
+        matern(scaled, out=single)
+        yield single
 
 
-def square(differences: Float64Array, is_categorical: bool) -> None:
-    """Let the squares take the place of the differences along an axis; 1 between unlike choices."""
+def matern(scaled: Float64Array, out: Float64Array) -> None:
+    """m of scaled distances t, which are overwritten."""
+    np.multiply(scaled, 1 / 3, out=out)
+    out += 1
+    out *= scaled
+    out += 1
+    np.negative(scaled, out=scaled)
+    np.exp(scaled, out=scaled)
+    out *= scaled
+
+
+def relative_gradient_by_length(scaled: Float64Array) -> Float64Array:
+    """(dm / m) by the logarithm of an axis's squared length scale, of scaled distances t."""
+    square = scaled * scaled / 3
+    return 0.5 * square * (1 + scaled) / (1 + scaled + square)
+
+
+def make_distances(differences: Float64Array, is_categorical: bool) -> None:
+    """Let the distances take the place of the differences along an axis; 1 between unlike choices."""
     if is_categorical:
         np.not_equal(differences, 0, out=differences)
     else:
-        np.multiply(differences, differences, out=differences)
+        np.abs(differences, out=differences)
 
 
 @dataclass(frozen=True)
@@ -186,12 +206,12 @@ class TrainingSet:
 
     @cached_property
     def distances(self) -> Float64Array:
-        """Squared distances (axes, pairs) of the trials from each other."""
+        """Distances (axes, pairs) of the trials from each other."""
         first, second = np.triu_indices(len(self.codes))
         along_axes = np.ascontiguousarray(self.codes.T)
         differences: Float64Array = along_axes[:, first] - along_axes[:, second]
         for along_axis, is_categorical in zip(differences, self.categorical, strict=True):
-            square(along_axis, is_categorical)
+            make_distances(along_axis, is_categorical)
         return differences
 
     @cached_property
@@ -318,14 +338,15 @@ class Posterior:
         of_pairs = self._training.summed_over_pairs(outer * self._growth_covariance)
         variances, distances = self.params.additive_variances, self._training.distances
         product = np.ones_like(of_pairs)
-        of_single, of_single_distance = np.empty_like(variances), np.empty_like(variances)
+        of_single, of_single_length = np.empty_like(variances), np.empty_like(variances)
+        relative = relative_gradient_by_length(distances * self.params.rates[:, None])
         for axis, single in enumerate(singles_of(distances, self.params)):
             product *= single
             single *= of_pairs
             of_single[axis] = single.sum()
-            of_single_distance[axis] = single @ distances[axis]
-        of_product_distance = distances @ (product * of_pairs)
-        by_lengths = 0.5 * self.params.precisions * (of_product_distance + variances * of_single_distance)
+            of_single_length[axis] = single @ relative[axis]
+        of_product_length = relative @ (product * of_pairs)
+        by_lengths = of_product_length + variances * of_single_length
         of_shares = variances * of_single
         by_shares = of_shares - variances / ADDITIVE_VARIANCE * of_shares.sum()
         return np.concatenate([by_lengths, by_shares])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.gaussian_process.kernels import Matern
 
 from raysweep.search.gaussian_process import (
     KernelFitter,
@@ -14,14 +15,26 @@ from raysweep.search.gaussian_process import (
     Queries,
     TrainingSet,
     inverse_of_lower,
+    matern,
     predict,
 )
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.floats(0, 30))
+def test_an_axis_has_materns_kernel(scaled: float) -> None:
+    """Against scikit-learn's, whose distances are scaled by the square root of 5 within."""
+    found = np.empty(1)
+    matern(np.array([scaled]), out=found)
+    theirs = Matern(length_scale=math.sqrt(5), nu=2.5)(np.array([[0.0]]), np.array([[scaled]]))
+    assert found[0] == pytest.approx(theirs[0, 0], abs=1e-12)
 
 
 def covariance(one: tuple[np.ndarray, float], other: tuple[np.ndarray, float], params: KernelParams) -> float:
     """Of g at two configurations and doublings, as the module's legend has it: f(x) (1 + s r) + h(x) u r + c r."""
     (x, r), (y, q) = one, other
-    single = [math.exp(-0.5 * w * (a - b) ** 2) for w, a, b in zip(params.precisions, x, y, strict=True)]
+    scaled = [rate * abs(a - b) for rate, a, b in zip(params.rates, x, y, strict=True)]
+    single = [(1 + t + t**2 / 3) * math.exp(-t) for t in scaled]
     kernel = math.prod(single) + sum(a * k for a, k in zip(params.additive_variances, single, strict=True))
     s, u = params.slope, params.drift
     return kernel * ((1 + s * r) * (1 + s * q) + u * r * u * q) + s * r * s * q
@@ -62,9 +75,13 @@ def test_predictions_are_those_of_the_joint_normal_distribution(seed: int, num_p
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6))
 def test_the_gradient_is_that_of_the_density(seed: int) -> None:
-    """By central differences, but for what is added to the diagonal, which the gradient takes for fixed."""
+    """By central differences.
+
+    The gradient takes what is added to the diagonal for fixed, so there is noise beside which it does not count.
+    """
     random = np.random.default_rng(seed)
-    params = KernelParams.draw(random, 2)
+    with_noise = np.array([0.0, 0.0, 0.0, 0.0, math.log(5), 0.0, 0.0])
+    params = KernelParams.draw(random, 2).moved(with_noise)
     index, doublings = np.array([0, 0, 1, 2, 3, 3]), np.array([0.0, 2.0, 0.0, 1.5, 0.0, 1.0])
     codes = np.column_stack([random.random(4), random.integers(3, size=4)])
     training = TrainingSet(codes, np.array([False, True]), index, doublings, max_doublings=2.5)
