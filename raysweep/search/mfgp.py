@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study, StudyDirection
@@ -33,6 +34,10 @@ NUM_RENEWED = 64  # of them, before each proposal
 NUM_REFINED = 3  # trials
 NUM_COPIES = 24  # of each
 STEP_SIZES = (0.01, 0.3)  # how far a number moves in [0, 1]: a standard deviation between these, drawn for each copy
+
+
+# Of numbers in [0, 1], about their middle: how far apart the first draws are, where they begin in the middle.
+BEGINNING_DEVIATION = 0.25
 
 
 Candidate = tuple[Params, Code]
@@ -182,7 +187,7 @@ class _Search:
         if not candidates:
             return {}
         codes = as_array([code for _, code in candidates], len(self.space.free))
-        best = self._most_promising(codes, random) if self._model_is_asked else self._least_tried(codes)
+        best = self._most_promising(codes, random) if self._model_is_asked else self._to_begin_with(codes, random)
         params, code = candidates[best]
         self._proposed.add(code)
         return params
@@ -195,24 +200,31 @@ class _Search:
         """The place of the one that the model would try."""
         return int(np.argmax(self._acquisition.scores(self.history, codes, random)))
 
-    def _least_tried(self, codes: Float64Array) -> int:
-        """The place of the first whose choices have been tried least, so that a few trials see each of them.
+    def _to_begin_with(self, codes: Float64Array, random: np.random.Generator) -> int:
+        """The place of one whose choices have been tried least, so that a few trials see each of them.
 
-        Of the very first trial, where the model would have it so, that whose numbers are nearest to the middle.
+        Where the acquisition begins in the middle, numbers near the middle of their ranges are likelier, and those of the
+        very first trial the nearest to it; else the first one is taken, which is a random draw.
         """
-        if self._acquisition.begins_in_the_middle and not self.history.codes:
-            return self._nearest_to_the_middle(codes)
+        least_tried = self._least_tried(codes)
+        if not self._acquisition.begins_in_the_middle:
+            return int(least_tried[0])
+        numbers = codes[np.ix_(least_tried, ~self.space.categorical)]
+        squared_distances = ((numbers - 0.5) ** 2).sum(axis=1)
+        if not self.history.codes:
+            return int(least_tried[np.argmin(squared_distances)])
+        exponents = -0.5 * squared_distances / BEGINNING_DEVIATION**2
+        weights = np.exp(exponents - exponents.max())
+        return int(random.choice(least_tried, p=weights / weights.sum()))
+
+    def _least_tried(self, codes: Float64Array) -> NDArray[np.int64]:
+        """The places of those whose choices have been tried least."""
         tried = as_array(self.history.codes, len(self.space.free))
         categorical = self.space.categorical
         choices = codes[:, categorical]
         is_alike = choices[:, None] == tried[:, categorical]
         num_alike = is_alike.sum(axis=(1, 2))
-        return int(np.argmin(num_alike))
-
-    def _nearest_to_the_middle(self, codes: Float64Array) -> int:
-        numbers = codes[:, ~self.space.categorical]
-        squared_distances = ((numbers - 0.5) ** 2).sum(axis=1)
-        return int(np.argmin(squared_distances))
+        return np.flatnonzero(num_alike == num_alike.min())
 
     def _renew_pool(self, random: np.random.Generator) -> None:
         """Let the oldest of the pool, and all that have been tried, give way to new random configurations."""

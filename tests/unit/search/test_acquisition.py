@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.trial import TrialState
+from scipy.stats import kstest, truncnorm
 
 from raysweep.config.space import Choices, Range, Space
 from raysweep.config.sweep import Aim
@@ -131,6 +132,18 @@ def test_the_first_trial_lies_in_the_middle_of_the_ranges() -> None:
     first = [Proposer(ARC, "mfgp", seed, Objective(0.5, REFERENCE_POINT), "front").ask(0) for seed in range(4)]
     assert all(abs(values[name] - 0.5) < 0.15 for values in first for name in ("x", "y"))
     assert len({values["x"] for values in first}) == 4
+
+
+def test_the_next_trials_are_normal_draws_about_the_middle_of_the_ranges() -> None:
+    drawn = []
+    for seed in range(60):
+        proposer = Proposer(ARC, "mfgp", seed, Objective(0.5, REFERENCE_POINT), "front")
+        drawn += [proposer.ask(number) for number in range(4)][1:]
+    deviation = 0.25
+    expected = truncnorm(-0.5 / deviation, 0.5 / deviation, loc=0.5, scale=deviation)
+    for name in ("x", "y"):
+        assert kstest([values[name] for values in drawn], expected.cdf).pvalue > 0.01
+    assert 0.4 < np.mean([values["kind"] == "a" for values in drawn]) < 0.6
 
 
 def test_while_no_trial_lies_above_the_reference_point_it_looks_for_one() -> None:
