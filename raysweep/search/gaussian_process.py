@@ -177,9 +177,14 @@ def matern(scaled: Float64Array, out: Float64Array) -> None:
 
 
 def relative_gradient_by_length(scaled: Float64Array) -> Float64Array:
-    """(dm / m) by the logarithm of an axis's squared length scale, of scaled distances t."""
-    square = scaled * scaled / 3
-    return 0.5 * square * (1 + scaled) / (1 + scaled + square)
+    """How m grows with the logarithm of the squared length scale, as a share of m, at scaled distances t.
+
+    Of m it is t^2 (1 + t) / 6 exp(-t).
+    """
+    linear = 1 + scaled
+    quadratic = scaled * scaled / 3
+    growth = 0.5 * quadratic * linear
+    return growth / (linear + quadratic)
 
 
 def make_distances(differences: Float64Array, is_categorical: bool) -> None:
@@ -337,10 +342,12 @@ class Posterior:
         """Of the likelihood, by squared length scales and additive variances (2 * axes,)."""
         of_pairs = self._training.summed_over_pairs(outer * self._growth_covariance)
         variances, distances = self.params.additive_variances, self._training.distances
-        product = np.ones_like(of_pairs)
+        scaled = distances * self.params.rates[:, None]
+        relative = relative_gradient_by_length(scaled)
+        product, single = np.ones_like(of_pairs), np.empty_like(of_pairs)
         of_single, of_single_length = np.empty_like(variances), np.empty_like(variances)
-        relative = relative_gradient_by_length(distances * self.params.rates[:, None])
-        for axis, single in enumerate(singles_of(distances, self.params)):
+        for axis, along_axis in enumerate(scaled):
+            matern(along_axis, out=single)
             product *= single
             single *= of_pairs
             of_single[axis] = single.sum()

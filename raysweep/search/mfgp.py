@@ -36,8 +36,7 @@ NUM_COPIES = 24  # of each
 STEP_SIZES = (0.01, 0.3)  # how far a number moves in [0, 1]: a standard deviation between these, drawn for each copy
 
 
-# Of numbers in [0, 1], about their middle: how far apart the first draws are, where they begin in the middle.
-BEGINNING_DEVIATION = 0.25
+BEGINNING_DEVIATION = 0.25  # of numbers in [0, 1] about their middle: the first draws', where they begin in the middle
 
 
 Candidate = tuple[Params, Code]
@@ -213,9 +212,10 @@ class _Search:
         squared_distances = ((numbers - 0.5) ** 2).sum(axis=1)
         if not self.history.codes:
             return int(least_tried[np.argmin(squared_distances)])
-        exponents = -0.5 * squared_distances / BEGINNING_DEVIATION**2
-        weights = np.exp(exponents - exponents.max())
-        return int(random.choice(least_tried, p=weights / weights.sum()))
+        log_densities = -0.5 * squared_distances / BEGINNING_DEVIATION**2
+        weights = np.exp(log_densities - log_densities.max())  # so that some weight is left where there are many axes
+        probabilities = weights / weights.sum()
+        return int(random.choice(least_tried, p=probabilities))
 
     def _least_tried(self, codes: Float64Array) -> NDArray[np.int64]:
         """The places of those whose choices have been tried least."""

@@ -15,18 +15,18 @@ from raysweep.search.gaussian_process import (
     Queries,
     TrainingSet,
     inverse_of_lower,
-    matern,
     predict,
+    singles_of,
 )
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.floats(0, 30))
-def test_an_axis_has_materns_kernel(scaled: float) -> None:
-    """Against scikit-learn's, whose distances are scaled by the square root of 5 within."""
-    found = np.empty(1)
-    matern(np.array([scaled]), out=found)
-    theirs = Matern(length_scale=math.sqrt(5), nu=2.5)(np.array([[0.0]]), np.array([[scaled]]))
+@given(st.floats(0, 1), st.floats(0.05, 20))
+def test_an_axis_has_materns_kernel(distance: float, length: float) -> None:
+    """Against scikit-learn's, by length scales."""
+    params = KernelParams(np.array([math.log(length**2), 0.0, 0.0, 0.0, 0.0]))
+    (found,) = singles_of(np.array([[distance]]), params)
+    theirs = Matern(length_scale=length, nu=2.5)(np.array([[0.0]]), np.array([[distance]]))
     assert found[0] == pytest.approx(theirs[0, 0], abs=1e-12)
 
 
