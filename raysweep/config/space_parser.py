@@ -176,10 +176,11 @@ def _check_losses(document: Document, parameters: Parameters) -> None:
                 continue
             path: KeyPath = ("space", "loss", "choices", loss, name) if name in children else ("space", name)
             _check_loss_parameter(document, path, loss, values_of({name: parameter}, name))
-        _check_class_parameters(document, loss, {**parameters, **children})
+        _check_class_parameters(document, loss, ("space",), parameters)
+        _check_class_parameters(document, loss, ("space", "loss", "choices", loss), children)
 
 
-def _check_class_parameters(document: Document, loss: str, parameters: Parameters) -> None:
+def _check_class_parameters(document: Document, loss: str, path: KeyPath, parameters: Parameters) -> None:
     """What goes with class probabilities stands under softmax where there are other losses, or is 0."""
     if has_classes(loss):
         return
@@ -187,8 +188,7 @@ def _check_class_parameters(document: Document, loss: str, parameters: Parameter
         beside = {key: parameter for key, parameter in parameters.items() if key == name}
         if any(values_of(beside, name)):
             raise document.error(
-                ("space", name),
-                f"the loss {loss} has no class probabilities; give it under space.loss.choices.softmax",
+                (*path, name), f"the loss {loss} has no class probabilities; give it under space.loss.choices.softmax"
             )
 
 
