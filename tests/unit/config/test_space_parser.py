@@ -141,7 +141,9 @@ def test_what_needs_class_probabilities_stands_under_softmax(tmp_path: Path) -> 
             read(tmp_path, MINIMAL, space__loss=both, space__label_smoothing=value)
     read(tmp_path, MINIMAL, space__loss=both, space__label_smoothing="0.0")
     under_triplet = "{choices: {softmax: {}, triplet: {label_smoothing: 0.1}}}"
-    with pytest.raises(InputError, match=r"space\.loss\.choices\.triplet\.label_smoothing: the loss triplet has no class"):
+    with pytest.raises(
+        InputError, match=r"space\.loss\.choices\.triplet\.label_smoothing: the loss triplet has no class"
+    ):
         read(tmp_path, MINIMAL, space__loss=under_triplet)
 
 
