@@ -91,6 +91,13 @@ class _StageClock:
         return (done - self.first_done) / (now - self.first_at)
 
 
+class _LastingConsole(Console):
+    """A console whose reader may go away, such as a `head` that has its lines: rich would end the process then."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+
+
 class ConsoleDisplay(Display):
     """Lines on a rich console, which for commands is standard error: standard output stays free for results.
 
@@ -192,7 +199,7 @@ def quiet() -> Iterator[tuple[Display, Log]]:
     options: dict[str, Any] = {} if os.isatty(stderr) else {"width": 200, "force_terminal": False}
     log = Log(temporary, stdout, stderr)
     try:
-        yield ConsoleDisplay(Console(file=stream, **options)), log
+        yield ConsoleDisplay(_LastingConsole(file=stream, **options)), log
     finally:
         log.close()
         with contextlib.suppress(OSError):  # of lines that found no room

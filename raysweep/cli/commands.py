@@ -179,7 +179,7 @@ def prepare(context: typer.Context, space: SpaceFile) -> None:
     loaded = _load(space, context.args)
     config = loaded.config
     with working() as (display, _):
-        runner.check_writable("storage.artifacts", config.storage.artifacts_location, display)
+        runner.check_writable(config.storage.artifacts_key, config.storage.artifacts_location, display)
         path = runner.prepare_only(config, loaded.space, display)
     typer.echo(path)
 

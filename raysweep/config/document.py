@@ -1,9 +1,10 @@
 """A YAML document whose every key knows its line, so that an error can name file, line and key."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -77,13 +78,8 @@ class Document:
                 raise InputError(f"{path}: the top level must be a mapping of keys to values")
             document._note_lines(loader, node, ())
             document.values = loader.construct_document(node)
-        except RecursionError:
-            raise InputError(f"{path}: {TOO_DEEP}") from None
-        except yaml.MarkedYAMLError as error:
-            line = error.problem_mark.line + 1 if error.problem_mark else 0
-            raise InputError(f"{path}: line {line}: {error.problem}") from None
-        except ValueError as error:  # what looks like a date or a number, and is none
-            raise InputError(f"{path}: a value cannot be read: {_one_line(error)}") from None
+        except (RecursionError, yaml.MarkedYAMLError, ValueError) as error:
+            raise _refused(path, error) from None
         finally:
             loader.dispose()
         return document
@@ -132,16 +128,24 @@ class Document:
         self.lines[child] = line
         return child
 
-    def override(self, path: str, text: str) -> None:
-        """Set the key at a dotted ``path`` to the YAML value ``text``; missing mappings on the way are made."""
+    def override(self, path: str, text: str, short_forms: Mapping[KeyPath, str] = MappingProxyType({})) -> None:
+        """Set the key at a dotted ``path`` to the YAML value ``text``; missing mappings on the way are made.
+
+        So are those whose plain value, by ``short_forms``, stands for a mapping with this value under one key.
+        """
         keys = tuple(path.split("."))
         target = self.values
-        for key in keys[:-1]:
+        for depth, key in enumerate(keys[:-1], 1):
             value = target.get(key)
             if value is None:
                 value = target[key] = {}
+            elif isinstance(value, str) and keys[:depth] in short_forms:
+                value = target[key] = {short_forms[keys[:depth]]: value}
             if not isinstance(value, dict):
-                raise InputError(f"--{path}: {key} is {value!r}, not a mapping, so it has no keys")
+                whole = f"--{'.'.join(keys[:depth])} '{{{keys[depth]}: {text}, ...}}'"
+                raise InputError(
+                    f"--{path}: {key} is {value!r}, not a mapping, so it has no keys; give all of it: {whole}"
+                )
             target = value
         try:
             target[keys[-1]] = parse_value(text)
@@ -178,6 +182,18 @@ class Document:
             if line := self.lines.get(keys[:length]):
                 return line
         return None
+
+
+def _refused(path: Path, error: Exception) -> InputError:
+    """What is wrong with a file that could not be read as YAML."""
+    if isinstance(error, InputError):
+        return error
+    if isinstance(error, RecursionError):
+        return InputError(f"{path}: {TOO_DEEP}")
+    if isinstance(error, yaml.MarkedYAMLError):
+        line = error.problem_mark.line + 1 if error.problem_mark else 0
+        return InputError(f"{path}: line {line}: {error.problem}")
+    return InputError(f"{path}: a value cannot be read: {_one_line(error)}")  # what looks like a date or a number
 
 
 def _one_line(error: Exception) -> str:

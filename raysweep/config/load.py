@@ -12,6 +12,7 @@ from raysweep.config.guards import taken_name
 from raysweep.config.preset import PresetError, preset_of
 from raysweep.config.space import Space
 from raysweep.config.sweep import SweepConfig
+from raysweep.config.unused import unused
 from raysweep.errors import InputError
 
 Override = tuple[str, str]
@@ -22,7 +23,8 @@ Override = tuple[str, str]
 class LoadedSweep:
     """A sweep's file under its overrides. ``document`` knows where each key was given, for errors that say so.
 
-    ``warnings`` say in a line each what of the file's ``first`` is not in ``config``, or stands there twice.
+    ``warnings`` say in a line each which settings have no effect, and what of the file's ``first`` is not in ``config``, or
+    stands there twice.
     """
 
     document: Document
@@ -38,11 +40,11 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
     """
     document = Document.read(path)
     for key, value in overrides:
-        document.override(key, value)
+        document.override(key, value, sweep_file.SHORT_FORMS)
     config = sweep_file.parse(document)
     space = space_parser.parse(document, config)
     first: list[dict[str, Any]] = []
-    warnings = []
+    warnings = list(unused(document, config, space))
     for index, values in enumerate(config.first):
         try:
             preset_of(space, values)

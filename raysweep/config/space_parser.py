@@ -37,10 +37,17 @@ def parse(document: Document, config: SweepConfig) -> Space:
             raise document.error(("space",), str(error)) from None
     space = Space(parameters)
     if config.sampler == "grid":
-        space.grid()
+        _check_grid(document, space)
     _check_budgets(document, config, space)
     _check_first(document, config, space)
     return space
+
+
+def _check_grid(document: Document, space: Space) -> None:
+    try:
+        space.grid()
+    except InputError as error:
+        raise document.error(("space",), str(error)) from None
 
 
 def _parameters(document: Document, path: KeyPath, values: Mapping[str, Any]) -> Parameters:

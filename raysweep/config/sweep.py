@@ -1,7 +1,9 @@
 """The typed, frozen form of a sweep's YAML file. YAML is turned into it once, at the edge."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -115,6 +117,11 @@ class EncoderConfig(Frozen):
 
 
 Encoder = Annotated[EncoderConfig, BeforeValidator(_named)]
+
+SHORT_FORMS: Mapping[KeyPath, str] = MappingProxyType(
+    {("model",): "name", ("reference",): "name", ("examples", "encoder"): "name"}
+)
+"""Where a plain name stands for a mapping that has it under this key."""
 
 
 class ExamplesConfig(Frozen):
@@ -426,6 +433,11 @@ class StorageConfig(Frozen):
         description="limit in GiB of a run's weights, checkpoints and per-query scores; beyond it, the weights that the "
         "front needs least are dropped",
     )
+
+    @property
+    def artifacts_key(self) -> str:
+        """The key that says where artifacts lie."""
+        return "storage.artifacts" if self.artifacts else "storage.runs"
 
     @property
     def artifacts_location(self) -> str:

@@ -22,7 +22,10 @@ BUCKET_SECONDS = 2.0  # the same, in a bucket
 
 def try_request(text: str) -> Request:
     """The request to try a configuration that stands on a command line as YAML. InputError where it is none."""
-    values = parse_value(text)
+    try:
+        values = parse_value(text)
+    except InputError as error:
+        raise InputError(f"--try: {error}") from None
     if not isinstance(values, dict):
         raise InputError(f"--try is {text!r}; it is a mapping such as '{{loss: triplet, margin: 0.1}}'")
     for name, value in values.items():

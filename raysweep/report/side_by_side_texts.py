@@ -40,8 +40,9 @@ def difference_table(found: SideBySide) -> TextTable:
         (each.split, f"{each.label} - {each.other}", show_area(each.estimate), _interval(each), _noise(each))
         for each in found.differences
     ]
-    interval = f"{100 * found.level:.0f}% interval, {CORRECTED}"
-    columns = ("split", "hypervolumes", "difference", interval, "over")
+    level = f"{100 * found.level:.0f}%"
+    interval = f"interval, {level} together" if len(found.differences) > 1 else f"{level} interval"
+    columns = ("split", "hypervolumes", "difference", f"{interval}, {CORRECTED}", "over")
     return TextTable(columns, tuple(rows), frozenset({"split", "hypervolumes", "over"}))
 
 

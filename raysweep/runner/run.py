@@ -129,7 +129,7 @@ def run(  # noqa: PLR0913 (one argument for each way in which a run begins)
             closing.callback(resumed.ledger.close)  # however this ends, others may have the run then
         limit_gib()  # refused now rather than after minutes
         check_writable("storage.runs", config.storage.runs, display)
-        check_writable("storage.artifacts", config.storage.artifacts_location, display)
+        check_writable(config.storage.artifacts_key, config.storage.artifacts_location, display)
         opening.check(config.trackers, config.storage.runs)
         if config.guards:
             from raysweep.guards import measure

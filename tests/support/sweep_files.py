@@ -28,6 +28,6 @@ def read(tmp_path: Path, text: str, **overrides: str) -> tuple[configuration.Swe
     path.write_text(text)
     document = Document.read(path)
     for key, value in overrides.items():
-        document.override(key.replace("__", "."), value)
+        document.override(key.replace("__", "."), value, configuration.SHORT_FORMS)
     config = configuration.parse(document)
     return config, space_parser.parse(document, config)

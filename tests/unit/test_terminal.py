@@ -123,3 +123,19 @@ def test_lines_that_find_no_room_do_not_end_the_work(capfd: pytest.CaptureFixtur
         os.dup2(saved, 2)
         os.close(saved)
         os.close(full)
+
+
+def test_a_reader_that_goes_away_does_not_end_the_work(capfd: pytest.CaptureFixture[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    before = os.dup(2)
+    os.dup2(writer, 2)
+    try:
+        with working() as (display, _):
+            for _ in range(3):
+                display.line("nobody reads this")
+            display.status("nor this")
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+        os.close(writer)

@@ -43,6 +43,17 @@ def test_overrides_go_by_dotted_path_and_are_named_when_wrong(tmp_path: Path) ->
         read(tmp_path, MINIMAL, budget__trails="3")
 
 
+def test_an_override_within_a_short_form_makes_the_long_one(tmp_path: Path) -> None:
+    config, _ = read(tmp_path, MINIMAL, model="some/encoder", model__max_tokens="128", reference="demo")
+    assert (config.model.name, config.model.max_tokens) == ("some/encoder", 128)
+    config, _ = read(tmp_path, MINIMAL, reference="demo", reference__prompt="'query: '")
+    assert config.reference is not None and config.reference.prompt == "query: "
+    with pytest.raises(
+        InputError, match=r"learning_rate is 1e-05, not a mapping.*--space\.learning_rate '\{low: 1e-6, \.\.\.\}'"
+    ):
+        read(tmp_path, MINIMAL, space__learning_rate="1e-5", space__learning_rate__low="1e-6")
+
+
 def test_merged_mappings_are_read(tmp_path: Path) -> None:
     path = tmp_path / "merged.yaml"
     path.write_text("base: &base {a: 1, b: 2}\nother:\n  <<: *base\n  b: 3\n")

@@ -148,7 +148,10 @@ def test_what_needs_class_probabilities_stands_under_softmax(tmp_path: Path) -> 
 
 
 def test_grid_refuses_a_range(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"loss=triplet\.margin is a range; the grid sampler needs choices"):
+    with pytest.raises(
+        InputError,
+        match=r"sweep\.yaml: line \d+: space: loss=triplet\.margin is a range, 0.*; the grid sampler needs choices",
+    ):
         read(tmp_path, "sampler: grid\n" + MINIMAL)
 
 

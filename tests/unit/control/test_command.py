@@ -190,6 +190,8 @@ def test_misuse_is_one_line(tmp_path: Path, arguments: tuple[str, ...], problem:
 
 
 def test_numbers_of_a_configuration_are_read_as_a_file_has_them() -> None:
+    with pytest.raises(InputError, match=r"--try: 'loss: \[' is not a YAML value"):
+        try_request("loss: [")
     assert try_request("{loss: a, learning_rate: 1e-5, batch_size: 8}").config == {
         "loss": "a",
         "learning_rate": 1e-5,

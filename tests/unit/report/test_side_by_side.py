@@ -9,7 +9,7 @@ import pytest
 from raysweep.errors import InputError
 from raysweep.report.side_by_side import Side, compare_runs, labels
 from raysweep.report.side_by_side_figure import fronts_figure
-from raysweep.report.side_by_side_texts import as_json, markdown, notes, sections
+from raysweep.report.side_by_side_texts import as_json, difference_table, markdown, notes, sections
 from raysweep.report.summary import summary_of
 from raysweep.results.events import RungFinished, TrialEnded, TrialStarted
 from raysweep.results.ledger import Ledger
@@ -155,6 +155,7 @@ def test_intervals_of_several_runs_hold_together(tmp_path):
     for each in found.differences[::2]:
         assert each.interval.half_width > 1.1 * alone[each.split].interval.half_width
     assert any("hold together with 90%" in note for note in notes(found))
+    assert any("interval, 90% together" in column for column in difference_table(found).columns)
     assert len(found.dominations) == 12
 
 

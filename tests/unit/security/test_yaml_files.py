@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from raysweep.config.document import Document
+from raysweep.errors import InputError
 from support.command_line import raysweep_here
 from support.hostile import Canary, check_refused
 from support.sweep_files import MINIMAL
@@ -53,6 +55,18 @@ def test_a_file_that_is_no_plain_yaml_is_refused(name: str, command: str, tmp_pa
     file = tmp_path / "hostile.yaml"
     file.write_text(f"{MINIMAL.rstrip()}\n{content.replace('CANARY', canary.yaml)}\n")
     check_refused(raysweep_here(tmp_path, command, str(file)), f"{file}: ", said)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [("", "the file is empty"), ("[a]", "the top level must be a mapping"), ("a: 1\na: 2", "line 2: a stands twice")],
+)
+def test_a_file_of_another_form_is_refused_and_named_once(content: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "other.yaml"
+    file.write_text(content)
+    with pytest.raises(InputError) as caught:
+        Document.read(file)
+    assert str(caught.value).startswith(f"{file}: {said}")
 
 
 @pytest.mark.parametrize("name", VALUES)

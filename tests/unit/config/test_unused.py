@@ -1,0 +1,67 @@
+"""Settings that have no effect are said, with where they stand; what has one, or is left to its default, is not."""
+
+from pathlib import Path
+
+import pytest
+
+from raysweep.config.load import load
+from support.paths import SPACES
+from support.sweep_files import MINIMAL
+
+
+@pytest.mark.parametrize("space", sorted(SPACES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_shipped_spaces_have_none(space: Path) -> None:
+    assert load(space).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"early_stopping.reduction_factor": "3"},
+            "--early_stopping.reduction_factor: has no effect, since the policy is growth",
+        ),
+        (
+            {"early_stopping.policy": "median", "early_stopping.reduction_factor": "3"},
+            "--early_stopping.reduction_factor: has no effect, since the policy is median",
+        ),
+        (
+            {"budget.rungs": "3", "budget.examples_per_trial": "4096"},
+            "--budget.rungs: has no effect, since budget.examples_per_trial is given",
+        ),
+        ({"data.dev": "dev.csv", "data.max_dev": "50"}, "--data.max_dev: has no effect, since data.dev is given"),
+        (
+            {"evaluation.points": "{labelled: [0.5], class_concat: []}"},
+            "--evaluation.points.labelled: has no effect, since no loss of the space is softmax",
+        ),
+    ],
+)
+def test_what_has_no_effect_is_said(given: dict[str, str], said: str, tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text(MINIMAL)
+    assert load(file, given.items()).warnings == (said,)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"early_stopping.policy": "pareto", "early_stopping.reduction_factor": "3"},
+        {"early_stopping.policy": "median", "early_stopping.first_examples": "4096"},
+        {"budget.rungs": "3"},
+        {"data.max_dev": "50"},
+        {"evaluation.points.labelled": "[0.5]", "space.loss": "softmax"},
+        {"evaluation.points.labelled": "[0.5]", "space.loss": "{choices: [triplet, softmax]}"},
+    ],
+)
+def test_what_has_an_effect_is_not(given: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text(MINIMAL)
+    assert load(file, given.items()).warnings == ()
+
+
+def test_the_line_of_the_file_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text(f"{MINIMAL.rstrip()}\nearly_stopping: {{policy: none, first_examples: 5}}\n")
+    number = len(file.read_text().splitlines())
+    (said,) = load(file).warnings
+    assert said.startswith(f"{file}: line {number}: early_stopping.first_examples: has no effect")
