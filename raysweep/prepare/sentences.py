@@ -7,7 +7,7 @@ is known of each row in numbers: its label, its split, its groups, and what carv
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -130,6 +130,8 @@ class SentencesBuilder:
         shared = overlaps(ids, groups, self._containment(rows.is_in("train")), seed=self.seed)
         for overlap in shared.values():
             warnings += overlap.warnings
+        given = [split for split in ("dev", "test") if self.used.get(split)]
+        warnings += _missing_labels(rows, label_names, given)
         summary = Summary(
             sources=self.used,
             label_names=label_names,
@@ -455,8 +457,26 @@ def _carving_warnings(rows: _Rows, label_names: Sequence[str]) -> list[str]:
     in_dev = np.bincount(rows.labels[rows.ids("dev")], minlength=len(label_names))
     absent = np.flatnonzero((in_train > 1) & (in_dev == 0))
     if len(absent):
-        some = ", ".join(label_names[label] for label in absent[:_NUM_SHOWN])
         warnings.append(
-            f"dev has no text of {len(absent)} labels ({some}): their texts all stand in texts that train keeps"
+            f"dev has no text of {_some_labels(absent, label_names)}: their texts all stand in texts that train keeps"
         )
     return warnings
+
+
+def _missing_labels(rows: _Rows, label_names: Sequence[str], splits: Iterable[Split]) -> list[str]:
+    """Which splits that were given lack some of the labels."""
+    warnings = []
+    for split in splits:
+        counts = np.bincount(rows.labels[rows.ids(split)], minlength=len(label_names))
+        absent = np.flatnonzero(counts == 0)
+        if len(absent):
+            warnings.append(
+                f"{split} has no text of {_some_labels(absent, label_names)}: its scores say nothing of them"
+            )
+    return warnings
+
+
+def _some_labels(labels: Integers, label_names: Sequence[str]) -> str:
+    """How many, and the names of the first."""
+    names = ", ".join(label_names[label] for label in labels[:_NUM_SHOWN])
+    return f"{len(labels)} of {len(label_names)} labels ({names})"
