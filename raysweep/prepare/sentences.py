@@ -130,7 +130,7 @@ class SentencesBuilder:
         shared = overlaps(ids, groups, self._containment(rows.is_in("train")), seed=self.seed)
         for overlap in shared.values():
             warnings += overlap.warnings
-        given = [split for split in ("dev", "test") if self.used.get(split)]
+        given = [split for split in SPLITS if split != "train" and split in self.used]
         warnings += _missing_labels(rows, label_names, given)
         summary = Summary(
             sources=self.used,

@@ -158,7 +158,12 @@ class History:
         by_step = {step: sign * value for step, value in trial.intermediate_values.items()}
         final = sign * trial.values[0] if trial.state == TrialState.COMPLETE else None
         if self._tells_points:
-            return _with_points(Shown(trial.params, code, by_step), trial.user_attrs.get(FRONTS, {}))
+            told = trial.user_attrs.get(FRONTS, {})
+            try:
+                return _with_points(Shown(trial.params, code, by_step), told)
+            except (AttributeError, TypeError, ValueError):
+                allowed = "by step, a list of points of two scores each"
+                raise ValueError(f"trial {trial.number}: {FRONTS!r} is {told!r}; allowed: {allowed}") from None
         shown = Shown(trial.params, code, by_step, final)
         if not math.isfinite(shown.latest):
             return Shown(trial.params, code, {})

@@ -9,6 +9,7 @@ Optuna asks.
 
 import math
 import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ from raysweep.metrics.objective import Pair
 from raysweep.search.acquisition import Acquisition, FrontImprovement, UpperConfidenceBound, as_array
 from raysweep.search.conditional_space import Asked, Code, ConditionalSpace, inferred
 from raysweep.search.encoding import Params
-from raysweep.search.history import History
+from raysweep.search.history import FRONTS, History
 
 POOL_SIZE = 256  # random configurations that compete to be proposed
 NUM_RENEWED = 64  # of them, before each proposal
@@ -34,6 +35,9 @@ NUM_RENEWED = 64  # of them, before each proposal
 NUM_REFINED = 3  # trials
 NUM_COPIES = 24  # of each
 STEP_SIZES = (0.01, 0.3)  # how far a number moves in [0, 1]: a standard deviation between these, drawn for each copy
+
+
+NUM_WITHOUT_POINTS = 4  # trials that have ended without any, where points are expected, before that is said
 
 
 BEGINNING_DEVIATION = 0.25  # of numbers in [0, 1] about their middle: the first draws', where they begin in the middle
@@ -60,14 +64,18 @@ class MultiFidelitySampler(BaseSampler):
     its points by the attribute "raysweep:fronts": by step the list of its points so far, two scores each, the higher the
     better.
 
-    The same ``seed`` and the same trials give the same proposals. ValueError where a study has several objectives.
+    The same ``seed`` and the same trials give the same proposals. ValueError where a study has several objectives, and for
+    a reference point or points that are none.
     """
 
     def __init__(
         self, space: ConditionalSpace | None = None, *, seed: int | None = None, reference_point: Pair | None = None
     ) -> None:
+        if not isinstance(space, ConditionalSpace | None):
+            raise ValueError(f"space is {space!r}; allowed: a ConditionalSpace, or None to learn it from the trials")
         self._space = space
-        self._reference_point = reference_point
+        self._reference_point = None if reference_point is None else _finite_pair(reference_point)
+        self._has_warned = False
         self._random = np.random.default_rng(seed)
         self._random_sampler = RandomSampler(seed)
         self._study_name: str | None = None
@@ -115,11 +123,25 @@ class MultiFidelitySampler(BaseSampler):
                 return {}
             sign = 1 if study.direction == StudyDirection.MAXIMIZE else -1
             search.history.read(trials, sign, trial.number)
+            self._warn_of_missing_points(trials, search.history)
             given = {
                 name: value for name, value in {**fixed, **trial.params}.items() if name in search.space.distributions
             }
             params = search.complete(given, self._random) if given else search.propose(self._random)
         return {name: value for name, value in params.items() if name in search_space and name not in given}
+
+    def _warn_of_missing_points(self, trials: Sequence[FrozenTrial], history: History) -> None:
+        """Once, where trials end and none has told points: perhaps their attribute has another name."""
+        if self._reference_point is None or self._has_warned or history.num_with_values:
+            return
+        num_complete = sum(trial.state == TrialState.COMPLETE for trial in trials)
+        if num_complete >= NUM_WITHOUT_POINTS:
+            self._has_warned = True
+            warnings.warn(
+                f"with a reference_point trials tell their points by the attribute {FRONTS!r}, but none of {num_complete} "
+                "has points at a step that it has reported, so the sampler learns nothing from them",
+                stacklevel=2,
+            )
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -146,6 +168,16 @@ class MultiFidelitySampler(BaseSampler):
             space = inferred([self._asked[number] for number in numbers])
             self._search = _Search(space, self._reference_point)
         return self._search
+
+
+def _finite_pair(reference_point: Pair) -> Pair:
+    try:
+        x, y = map(float, reference_point)
+    except (TypeError, ValueError):
+        x = y = math.nan
+    if not (math.isfinite(x) and math.isfinite(y)):
+        raise ValueError(f"reference_point is {reference_point!r}; allowed: two finite numbers, or None")
+    return x, y
 
 
 def _has_asked_for_all(trial: FrozenTrial) -> bool:

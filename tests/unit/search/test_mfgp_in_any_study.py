@@ -2,8 +2,10 @@
 
 import math
 import pickle
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import optuna
@@ -13,6 +15,7 @@ from optuna.trial import TrialState
 
 import raysweep
 from raysweep import MultiFidelitySampler
+from raysweep.search.history import FRONTS
 
 Objective = Callable[[optuna.Trial], float]
 
@@ -277,3 +280,48 @@ def test_several_objectives_are_refused() -> None:
 def test_it_is_part_of_the_public_api() -> None:
     assert "MultiFidelitySampler" in raysweep.__all__
     assert issubclass(MultiFidelitySampler, optuna.samplers.BaseSampler)
+
+
+@pytest.mark.parametrize("point", [(1,), (math.nan, 0), (0, math.inf), (1, 2, 3), "ab", 1.0, (None, 0)], ids=repr)
+def test_a_reference_point_that_is_none_is_refused(point: Any) -> None:
+    with pytest.raises(ValueError, match="reference_point is .*; allowed: two finite numbers"):
+        MultiFidelitySampler(reference_point=point)
+
+
+def test_a_space_that_is_none_is_refused() -> None:
+    space: Any = {"x": 1}
+    with pytest.raises(ValueError, match=r"space is \{'x': 1\}; allowed: a ConditionalSpace, or None"):
+        MultiFidelitySampler(space)
+
+
+def _with_points(study: optuna.Study, name: str, points: Any, count: int) -> None:
+    for number in range(count):
+        study.add_trial(
+            optuna.trial.create_trial(
+                value=1.0,
+                params={"x": number / count},
+                distributions={"x": FloatDistribution(0, 1)},
+                intermediate_values={1: 1.0},
+                user_attrs={name: points},
+            )
+        )
+
+
+@pytest.mark.parametrize("points", [[[1, 2]], {1: [[0.1]]}, {1: [["a", "b"]]}, {"one": [[1, 2]]}, {1: 0.5}], ids=repr)
+def test_points_that_are_none_are_named_with_their_trial(points: Any) -> None:
+    study = optuna.create_study(direction="maximize", sampler=MultiFidelitySampler(seed=0, reference_point=(0, 0)))
+    _with_points(study, FRONTS, points, 1)
+    with pytest.raises(
+        ValueError, match=r"trial 0: 'raysweep:fronts' is .*; allowed: by step, a list of points of two"
+    ):
+        study.ask().suggest_float("x", 0, 1)
+
+
+def test_an_attribute_of_another_name_is_warned_of_once() -> None:
+    study = optuna.create_study(direction="maximize", sampler=MultiFidelitySampler(seed=0, reference_point=(0, 0)))
+    _with_points(study, "raysweep:front", {1: [[0.5, 0.5]]}, 5)
+    with pytest.warns(UserWarning, match="points by the attribute 'raysweep:fronts', but none of 5 has points"):
+        study.ask().suggest_float("x", 0, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        study.ask().suggest_float("x", 0, 1)
