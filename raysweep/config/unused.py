@@ -12,9 +12,9 @@ HALVING = ("pareto", "asha")
 
 
 def unused(document: Document, config: SweepConfig, space: Space) -> Iterator[str]:
-    """What somebody may take to have an effect. Settings that are left to their defaults, or off, do not count."""
+    """What somebody may take to have an effect. Settings at their defaults, or off, do not count."""
     for path, why in _without_effect(config, space):
-        if _given(document.values, path):
+        if _is_changed(config, path):
             yield str(document.error(path, f"has no effect, since {why}"))
 
 
@@ -34,10 +34,11 @@ def _without_effect(config: SweepConfig, space: Space) -> Iterator[tuple[KeyPath
             yield ("evaluation", "points", kind), "no loss of the space is softmax"
 
 
-def _given(values: Any, path: KeyPath) -> bool:
-    """Whether the file or an override has something at this path."""
-    for key in path:
-        if not isinstance(values, dict) or not values.get(key):
-            return False
-        values = values[key]
-    return True
+def _is_changed(config: SweepConfig, path: KeyPath) -> bool:
+    """Whether the setting is on, and not as it is by default."""
+    *sections, name = map(str, path)
+    section: Any = config
+    for key in sections:
+        section = getattr(section, key)
+    value = getattr(section, name)
+    return bool(value) and value != type(section).model_fields[name].get_default()

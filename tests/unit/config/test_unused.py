@@ -65,3 +65,10 @@ def test_the_line_of_the_file_is_named(tmp_path: Path) -> None:
     number = len(file.read_text().splitlines())
     (said,) = load(file).warnings
     assert said.startswith(f"{file}: line {number}: early_stopping.first_examples: has no effect")
+
+
+def test_what_stands_at_its_default_is_not(tmp_path: Path) -> None:
+    """As in a run's own file, where every key is written out."""
+    file = tmp_path / "sweep.yaml"
+    file.write_text(f"{MINIMAL.rstrip()}\nearly_stopping: {{policy: none, first_examples: 2048, reduction_factor: 2}}\n")
+    assert load(file).warnings == ()
