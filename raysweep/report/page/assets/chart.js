@@ -142,12 +142,20 @@ function colourItems() {
   return colouring().legend.map(([colour, words]) => legendItem(legendMark("circle", { fill: colour }), words));
 }
 
-/** How trials stand, by the signs of those that have a rung. */
-function statusItems() {
+/** What the colours of trials mean, and their signs; once, where trials are coloured by how they stand. */
+function trialItems() {
   const { ink } = colours();
-  const present = new Set(trials.filter((trial) => trial.rungs.length).map((trial) => trial.standing));
-  const shown = run.statuses.filter(({ standing }) => present.has(standing));
-  return shown.map(({ standing, words }) => legendItem(legendMark(STANDING_SHAPES[standing], { fill: ink }), words));
+  if (colourKey() === "status") return statusItems(colouring().of);
+  return [...colourItems(), ...statusItems(() => ink)];
+}
+
+/** How trials stand, by the signs of those that have a rung; a sign has the colour of a trial that stands so. */
+function statusItems(colourOf) {
+  const withRungs = trials.filter((trial) => trial.rungs.length);
+  return run.statuses.flatMap(({ standing, words }) => {
+    const example = withRungs.find((trial) => trial.standing === standing);
+    return example ? [legendItem(legendMark(STANDING_SHAPES[standing], { fill: colourOf(example) }), words)] : [];
+  });
 }
 
 /** A mark as a small picture for a legend. */

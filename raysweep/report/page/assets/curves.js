@@ -5,7 +5,7 @@ function beginCurves() {
   if (!place) return;
   const holder = keyedHolder(place, "middle", "Learning curves");
   const measure = selectBox("Score", MEASURES, selection.measure, (name) => change({ measure: name }));
-  const legend = legendOf("Legend of the learning curves", () => [...colourItems(), ...statusItems()], ["colour"]);
+  const legend = legendOf("Legend of the learning curves", trialItems, ["colour"]);
   place.append(element("div", { class: "controls" }, measure), holder, legend);
   const chart = new Chart(holder, () => curveOptions(keys.trial), (made) => {
     made.on("click", (event) => pinTrial(event.data));

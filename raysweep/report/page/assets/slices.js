@@ -14,7 +14,7 @@ function beginSlices() {
     sliceMeasure = name;
     redraw();
   });
-  const legend = legendOf("Legend of the slices", () => [...colourItems(), ...statusItems()], ["colour"]);
+  const legend = legendOf("Legend of the slices", trialItems, ["colour"]);
   place.append(element("div", { class: "controls" }, measure), grid, legend);
   onSelection((names) => {
     if (["selected", "colour", "pinned"].some((name) => names.has(name))) redraw();

@@ -78,9 +78,14 @@ function usualColourKey() {
   return place < 0 ? "status" : `parameter ${place}`;
 }
 
+/** What marks are coloured by now. */
+function colourKey() {
+  return selection.colour || usualColourKey();
+}
+
 /** How trials are coloured now: ``of(trial)`` is a colour, and ``legend`` lists colours with what they mean. */
 function colouring() {
-  const key = selection.colour || usualColourKey();
+  const key = colourKey();
   const values = [...new Set(trials.map((trial) => trialValue(trial, key)).filter((value) => value != null))];
   const scheme = colours();
   if (values.length > 0 && values.every((value) => typeof value === "number")) return rampColouring(key, values, scheme);
