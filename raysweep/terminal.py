@@ -112,7 +112,7 @@ class ConsoleDisplay(Display):
         self._last_line_at = 0.0  # by the monotonic clock
 
     def line(self, text: str) -> None:
-        # What it is redirected to may be full or gone. The work goes on without the line, and the ledger has what matters.
+        # What it is redirected to may be full. The work goes on without the line, and the ledger has what matters.
         with contextlib.suppress(OSError):
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 

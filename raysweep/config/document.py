@@ -142,10 +142,7 @@ class Document:
             elif isinstance(value, str) and keys[:depth] in short_forms:
                 value = target[key] = {short_forms[keys[:depth]]: value}
             if not isinstance(value, dict):
-                whole = f"--{'.'.join(keys[:depth])} '{{{keys[depth]}: {text}, ...}}'"
-                raise InputError(
-                    f"--{path}: {key} is {value!r}, not a mapping, so it has no keys; give all of it: {whole}"
-                )
+                raise InputError(f"--{path}: {key} is {value!r}, not a mapping, so it has no keys")
             target = value
         try:
             target[keys[-1]] = parse_value(text)
@@ -160,7 +157,7 @@ class Document:
     def error(self, path: Sequence[str | int], message: str) -> InputError:
         """An InputError that says where ``path`` was given: file and line, or the command line."""
         keys = tuple(path)
-        if self._is_overridden(keys):
+        if self.is_overridden(keys):
             return InputError(f"--{dotted(keys)}: {message}")
         where = self.source
         if line := self._line(keys):
@@ -169,7 +166,7 @@ class Document:
             where += f": {dotted(keys)}"
         return InputError(f"{where}: {message}")
 
-    def _is_overridden(self, keys: KeyPath) -> bool:
+    def is_overridden(self, keys: KeyPath) -> bool:
         """Whether an override gave this key: itself, what it is a part of, or a part of it that the file lacks."""
         prefixes = {keys[:length] for length in range(1, len(keys) + 1)}
         if prefixes & self.overridden:
@@ -186,7 +183,7 @@ class Document:
 
 def _refused(path: Path, error: Exception) -> InputError:
     """What is wrong with a file that could not be read as YAML."""
-    if isinstance(error, InputError):
+    if isinstance(error, InputError):  # which is a ValueError too
         return error
     if isinstance(error, RecursionError):
         return InputError(f"{path}: {TOO_DEEP}")

@@ -54,8 +54,6 @@ class GuardConfig(Frozen):
                     raise ValueError(
                         f"{name} {problem}; a guard of kind {self.kind} has {', '.join(NEEDED[self.kind])}"
                     )
-        if self.kind == "retrieval" and self.at_least is not None and self.at_least < 0:
-            raise ValueError(f"at_least is {self.at_least:g}, but nDCG lies between 0 and 1")
         return self
 
 

@@ -222,7 +222,7 @@ def _combinations(parameters: Parameters, prefix: str) -> Iterator[dict[str, Sca
     axes = []
     for name, parameter in parameters.items():
         if isinstance(parameter, Range):
-            raise InputError(f"{prefix}{name} is a range, {parameter}; the grid sampler needs choices")
+            raise InputError(f"space: {prefix}{name} is a range; the grid sampler needs choices")
         if isinstance(parameter, Choices):
             axes.append(list(_choice_combinations(prefix, name, parameter)))
     return _merged_product(axes)

@@ -10,7 +10,7 @@ from raysweep.config.document import Document, KeyPath, unknown_key
 from raysweep.config.losses import LOSSES
 from raysweep.config.preset import PresetError, preset_of
 from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Scalar, Space, branches, find, values_of
-from raysweep.config.sweep import SweepConfig
+from raysweep.config.sweep import HALVING, SweepConfig
 from raysweep.config.trial import CLASS_PARAMETERS, LOSS_PARAMETERS, TrialConfig, has_classes, trial_config
 from raysweep.errors import InputError
 
@@ -37,17 +37,20 @@ def parse(document: Document, config: SweepConfig) -> Space:
             raise document.error(("space",), str(error)) from None
     space = Space(parameters)
     if config.sampler == "grid":
-        _check_grid(document, space)
+        _check_grid(document, ("space",), parameters)
     _check_budgets(document, config, space)
     _check_first(document, config, space)
     return space
 
 
-def _check_grid(document: Document, space: Space) -> None:
-    try:
-        space.grid()
-    except InputError as error:
-        raise document.error(("space",), str(error)) from None
+def _check_grid(document: Document, path: KeyPath, parameters: Parameters) -> None:
+    """A grid has choices alone."""
+    for name, parameter in parameters.items():
+        if isinstance(parameter, Range):
+            raise document.error((*path, name), f"is a range, {parameter}; the sampler grid needs choices")
+        if isinstance(parameter, Choices):
+            for option, children in parameter.options.items():
+                _check_grid(document, (*path, name, "choices", str(option)), children)
 
 
 def _parameters(document: Document, path: KeyPath, values: Mapping[str, Any]) -> Parameters:
@@ -183,19 +186,18 @@ def _check_losses(document: Document, parameters: Parameters) -> None:
                 continue
             path: KeyPath = ("space", "loss", "choices", loss, name) if name in children else ("space", name)
             _check_loss_parameter(document, path, loss, values_of({name: parameter}, name))
-        _check_class_parameters(document, loss, ("space",), parameters)
-        _check_class_parameters(document, loss, ("space", "loss", "choices", loss), children)
+        if not has_classes(loss):
+            _check_class_parameters(document, loss, children, {**parameters, **children})
 
 
-def _check_class_parameters(document: Document, loss: str, path: KeyPath, parameters: Parameters) -> None:
+def _check_class_parameters(document: Document, loss: str, children: Parameters, parameters: Parameters) -> None:
     """What goes with class probabilities stands under softmax where there are other losses, or is 0."""
-    if has_classes(loss):
-        return
     for name in CLASS_PARAMETERS:
         beside = {key: parameter for key, parameter in parameters.items() if key == name}
         if any(values_of(beside, name)):
+            path: KeyPath = ("space", "loss", "choices", loss, name) if name in children else ("space", name)
             raise document.error(
-                (*path, name), f"the loss {loss} has no class probabilities; give it under space.loss.choices.softmax"
+                path, f"the loss {loss} has no class probabilities; give it under space.loss.choices.softmax"
             )
 
 
@@ -247,7 +249,7 @@ def _check_total_examples(document: Document, config: SweepConfig, rung_size: in
 
 def _check_first_examples(document: Document, config: SweepConfig, rung_size: int) -> None:
     first = config.early_stopping.first_examples
-    if config.early_stopping.policy in ("asha", "pareto") and first % rung_size:
+    if config.early_stopping.policy in HALVING and first % rung_size:
         problem = f"{first} is no multiple of examples_per_rung {rung_size}"
         raise document.error(
             ("early_stopping", "first_examples"), f"{problem}, so trials could not be compared at equal budgets"

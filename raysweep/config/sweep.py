@@ -119,7 +119,7 @@ class EncoderConfig(Frozen):
 Encoder = Annotated[EncoderConfig, BeforeValidator(_named)]
 
 SHORT_FORMS: Mapping[KeyPath, str] = MappingProxyType(
-    {("model",): "name", ("reference",): "name", ("examples", "encoder"): "name"}
+    dict.fromkeys([("model",), ("reference",), ("examples", "encoder"), ("baselines", "setfit")], "name")
 )
 """Where a plain name stands for a mapping that has it under this key."""
 
@@ -286,6 +286,10 @@ class PlateauConfig(Frozen):
     growth: float = Field(
         0.01, ge=0, description="growth of the hypervolume that counts, relative; 0.01 is one percent"
     )
+
+
+HALVING = ("asha", "pareto")
+"""The policies of successive halving, which have milestones."""
 
 
 class EarlyStoppingConfig(Frozen):

@@ -1,37 +1,49 @@
 """Settings that a sweep gives and that change nothing beside its others: where each stands, and why."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from raysweep.config.document import Document, KeyPath
 from raysweep.config.space import Space
-from raysweep.config.sweep import SweepConfig
+from raysweep.config.sweep import HALVING, SweepConfig
 from raysweep.config.trial import has_classes
 
-HALVING = ("pareto", "asha")
+
+class _Unused(NamedTuple):
+    """A setting, and another that leaves it without effect."""
+
+    setting: KeyPath
+    cause: KeyPath
+    why: str
 
 
 def unused(document: Document, config: SweepConfig, space: Space) -> Iterator[str]:
-    """What somebody may take to have an effect. Settings at their defaults, or off, do not count."""
-    for path, why in _without_effect(config, space):
-        if _is_changed(config, path):
-            yield str(document.error(path, f"has no effect, since {why}"))
+    """What somebody may take to have an effect. Settings at their defaults, or off, do not count.
+
+    Nor do those of a file where an override of the cause has taken their place.
+    """
+    for setting, cause, why in _without_effect(config, space):
+        is_replaced = document.is_overridden(cause) and not document.is_overridden(setting)
+        if _is_changed(config, setting) and not is_replaced:
+            yield str(document.error(setting, f"has no effect, since {why}"))
 
 
-def _without_effect(config: SweepConfig, space: Space) -> Iterator[tuple[KeyPath, str]]:
+def _without_effect(config: SweepConfig, space: Space) -> Iterator[_Unused]:
     policy = config.early_stopping.policy
+    cause = ("early_stopping", "policy")
     if policy not in HALVING:
-        yield ("early_stopping", "reduction_factor"), f"the policy is {policy}"
+        yield _Unused(("early_stopping", "reduction_factor"), cause, f"early_stopping.policy is {policy}")
     if policy not in (*HALVING, "median"):
-        yield ("early_stopping", "first_examples"), f"the policy is {policy}"
+        yield _Unused(("early_stopping", "first_examples"), cause, f"early_stopping.policy is {policy}")
     if config.budget.examples_per_trial is not None:
-        yield ("budget", "rungs"), "budget.examples_per_trial is given"
+        cause = ("budget", "examples_per_trial")
+        yield _Unused(("budget", "rungs"), cause, "budget.examples_per_trial is given")
     if config.data.dev is not None:
-        yield ("data", "dev_fraction"), "data.dev is given"
-        yield ("data", "max_dev"), "data.dev is given"
+        for name in ("dev_fraction", "max_dev"):
+            yield _Unused(("data", name), ("data", "dev"), "data.dev is given")
     if not any(map(has_classes, space.values("loss"))):
         for kind in ("class_concat", "labelled"):
-            yield ("evaluation", "points", kind), "no loss of the space is softmax"
+            yield _Unused(("evaluation", "points", kind), ("space", "loss"), "no loss of the space is softmax")
 
 
 def _is_changed(config: SweepConfig, path: KeyPath) -> bool:
@@ -41,4 +53,5 @@ def _is_changed(config: SweepConfig, path: KeyPath) -> bool:
     for key in sections:
         section = getattr(section, key)
     value = getattr(section, name)
-    return bool(value) and value != type(section).model_fields[name].get_default()
+    default = type(section).model_fields[name].get_default(call_default_factory=True)
+    return bool(value) and value != default

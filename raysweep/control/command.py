@@ -83,7 +83,7 @@ def no_driver(results: Results) -> str:
         return f"{results.folder}: no driver is running: {plain(results.reason)}; for more: {_resumed(run)} --trials N"
     how = "it was killed" if results.status == "running" else f"the sweep ended: {results.status}"
     reason = f" ({plain(results.reason)})" if results.reason else ""
-    more_budget = " --budget.KEY MORE" if results.status == "budget" else ""
+    more_budget = " --budget.KEY TOTAL" if results.status == "budget" else ""
     return f"{results.folder}: no driver is running: {how}{reason}; to go on: {_resumed(run)}{more_budget}"
 
 

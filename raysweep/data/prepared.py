@@ -68,7 +68,7 @@ class Prepared:
         file = open_folder(location.parent(location.absolute(str(path))))
         fetched = file.fetch(location.name_of(location.absolute(str(path))))
         if not fetched.is_file():
-            raise InputError(f"{path}: no such file; allowed: one that raysweep prepare wrote")
+            raise InputError(f"{path}: not a file that raysweep prepare wrote")
         opened = cls.read(fetched, file.location)
         for artifact in opened.artifacts:
             if not artifact.exists:

@@ -7,7 +7,7 @@ is known of each row in numbers: its label, its split, its groups, and what carv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -130,13 +130,14 @@ class SentencesBuilder:
         shared = overlaps(ids, groups, self._containment(rows.is_in("train")), seed=self.seed)
         for overlap in shared.values():
             warnings += overlap.warnings
-        given = [split for split in SPLITS if split != "train" and split in self.used]
-        warnings += _missing_labels(rows, label_names, given)
+        num_by_label: dict[str, dict[str, int]] = {split: _count_labels(rows, split, label_names) for split in SPLITS}
+        for split in self.used:
+            warnings += _missing_labels(split, num_by_label[split])
         summary = Summary(
             sources=self.used,
             label_names=label_names,
             num_sentences={split: len(ids[split]) for split in SPLITS},
-            num_by_label={split: _count_labels(rows, split, label_names) for split in SPLITS},
+            num_by_label=num_by_label,
             num_dropped_conflicting=self.layout.num_rows - self._num_kept,
             conflicts=shown,
             num_duplicates={split: _count_duplicates(groups[ids[split]]) for split in SPLITS},
@@ -455,28 +456,21 @@ def _carving_warnings(rows: _Rows, label_names: Sequence[str]) -> list[str]:
         )
     in_train = np.bincount(rows.labels[rows.ids("train")], minlength=len(label_names))
     in_dev = np.bincount(rows.labels[rows.ids("dev")], minlength=len(label_names))
-    absent = np.flatnonzero((in_train > 1) & (in_dev == 0))
-    if len(absent):
+    absent = [label_names[label] for label in np.flatnonzero((in_train > 1) & (in_dev == 0)).tolist()]
+    if absent:
         warnings.append(
-            f"dev has no text of {_some_labels(absent, label_names)}: their texts all stand in texts that train keeps"
+            f"dev has no text of {_some_labels(absent, len(label_names))}: their texts all stand in texts that train keeps"
         )
     return warnings
 
 
-def _missing_labels(rows: _Rows, label_names: Sequence[str], splits: Iterable[Split]) -> list[str]:
-    """Which splits that were given lack some of the labels."""
-    warnings = []
-    for split in splits:
-        counts = np.bincount(rows.labels[rows.ids(split)], minlength=len(label_names))
-        absent = np.flatnonzero(counts == 0)
-        if len(absent):
-            warnings.append(
-                f"{split} has no text of {_some_labels(absent, label_names)}: its scores say nothing of them"
-            )
-    return warnings
+def _missing_labels(split: Split, num_by_label: Mapping[str, int]) -> Iterator[str]:
+    """That a split which was given lacks some of the labels; train has all."""
+    absent = [label for label, count in num_by_label.items() if not count]
+    if absent:
+        yield f"{split} has no text of {_some_labels(absent, len(num_by_label))}: its scores say nothing of them"
 
 
-def _some_labels(labels: Integers, label_names: Sequence[str]) -> str:
-    """How many, and the names of the first."""
-    names = ", ".join(label_names[label] for label in labels[:_NUM_SHOWN])
-    return f"{len(labels)} of {len(label_names)} labels ({names})"
+def _some_labels(labels: Sequence[str], num_labels: int) -> str:
+    """How many of all, and the names of the first."""
+    return f"{len(labels)} of {num_labels} labels ({', '.join(labels[:_NUM_SHOWN])})"

@@ -253,12 +253,10 @@ def _front(side: Side, split: ScoredSplit, points: Sequence[Point], begin: Pair)
 
 def _differences(fronts: Mapping[ScoredSplit, Sequence[Front]]) -> Iterator[AreaDifference]:
     """Of each run's front from the first's, whose intervals hold together."""
-    num_differences = sum(len(of_split) - 1 for of_split in fronts.values())
-    level = 1 - (1 - LEVEL) / max(1, num_differences)
-    for first, *others in fronts.values():
-        for front in others:
-            if front.summary.members and first.summary.members:
-                yield difference(front, first, level)
+    pairs = [(front, first) for first, *others in fronts.values() for front in others]
+    with_members = [(front, first) for front, first in pairs if front.summary.members and first.summary.members]
+    for front, first in with_members:
+        yield difference(front, first, level=1 - (1 - LEVEL) / len(with_members))
 
 
 # Points and settings

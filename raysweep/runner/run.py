@@ -190,7 +190,7 @@ def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session
             if tracking is not None:
                 tracking.finish()
     if ending == INTERRUPTED or sweep.cause is not None:
-        more_budget = f" --{sweep.cause.key} MORE  (in all, what is spent included)" if sweep.cause else ""
+        more_budget = f" --{sweep.cause.key} TOTAL" if sweep.cause else ""
         display.line(f"run: to go on: raysweep run --resume {sweep.run.location}{more_budget}")
     return RunOutcome(sweep.run, ending)
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -161,9 +162,9 @@ class History:
             told = trial.user_attrs.get(FRONTS, {})
             try:
                 return _with_points(Shown(trial.params, code, by_step), told)
-            except (AttributeError, TypeError, ValueError):
-                allowed = "by step, a list of points of two scores each"
-                raise ValueError(f"trial {trial.number}: {FRONTS!r} is {told!r}; allowed: {allowed}") from None
+            except (AttributeError, OverflowError, TypeError, ValueError):
+                is_this = f"trial {trial.number}: {FRONTS!r} is {reprlib.repr(told)}"
+                raise ValueError(f"{is_this}; allowed: by step, a list of points of two scores each") from None
         shown = Shown(trial.params, code, by_step, final)
         if not math.isfinite(shown.latest):
             return Shown(trial.params, code, {})
@@ -232,10 +233,17 @@ class History:
 
 def _with_points(shown: Shown, told: Mapping[Any, Any]) -> Shown:
     """The trial with the points that it has told, of the steps that have some. A storage may have made text of the steps."""
-    fronts = {int(step): np.array(front, dtype=np.float64).reshape(-1, 2) for step, front in told.items() if len(front)}
+    fronts = {int(step): _points(front) for step, front in told.items() if len(front)}
     fronts = {step: front for step, front in fronts.items() if step in shown.by_step and np.isfinite(front).all()}
     by_step = {step: value for step, value in shown.by_step.items() if step in fronts and math.isfinite(value)}
     return replace(shown, by_step=by_step, fronts={step: fronts[step] for step in by_step})
+
+
+def _points(front: Any) -> Float64Array:
+    points = np.array(front, dtype=np.float64)
+    if points.ndim != 2 or points.shape[1] != 2:
+        raise ValueError("not two scores each")
+    return points
 
 
 def _rows_of(place: int, shown: Shown, first: int, last: int) -> Iterator[Row]:

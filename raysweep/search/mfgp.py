@@ -134,12 +134,12 @@ class MultiFidelitySampler(BaseSampler):
         """Once, where trials end and none has told points: perhaps their attribute has another name."""
         if self._reference_point is None or self._has_warned or history.num_with_values:
             return
-        num_complete = sum(trial.state == TrialState.COMPLETE for trial in trials)
+        num_complete = sum(trial.state == TrialState.COMPLETE and trial.number in history.shown for trial in trials)
         if num_complete >= NUM_WITHOUT_POINTS:
             self._has_warned = True
             warnings.warn(
                 f"with a reference_point trials tell their points by the attribute {FRONTS!r}, but none of {num_complete} "
-                "has points at a step that it has reported, so the sampler learns nothing from them",
+                "has finite points at a step that it has reported, so the sampler learns nothing from them",
                 stacklevel=2,
             )
 
@@ -173,7 +173,7 @@ class MultiFidelitySampler(BaseSampler):
 def _finite_pair(reference_point: Pair) -> Pair:
     try:
         x, y = map(float, reference_point)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         x = y = math.nan
     if not (math.isfinite(x) and math.isfinite(y)):
         raise ValueError(f"reference_point is {reference_point!r}; allowed: two finite numbers, or None")

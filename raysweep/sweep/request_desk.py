@@ -167,7 +167,7 @@ class RequestDesk:
         return (
             f"--try: budget.trials is {scheduler.num_trials}, of which {scheduler.num_begun} have begun and "
             f"{len(scheduler.wishes)} are spoken for; for more: "
-            f"raysweep run --resume {sweep.run.location} --budget.trials MORE"
+            f"raysweep run --resume {sweep.run.location} --budget.trials TOTAL"
         )
 
 

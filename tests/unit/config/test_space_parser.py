@@ -150,7 +150,7 @@ def test_what_needs_class_probabilities_stands_under_softmax(tmp_path: Path) -> 
 def test_grid_refuses_a_range(tmp_path: Path) -> None:
     with pytest.raises(
         InputError,
-        match=r"sweep\.yaml: line \d+: space: loss=triplet\.margin is a range, 0.*; the grid sampler needs choices",
+        match=r"line \d+: space\.loss\.choices\.triplet\.margin: is a range, 0.*; the sampler grid needs choices",
     ):
         read(tmp_path, "sampler: grid\n" + MINIMAL)
 

@@ -9,9 +9,27 @@ from support.paths import SPACES
 from support.sweep_files import MINIMAL
 
 
+@pytest.mark.parametrize(
+    "replaced",
+    [
+        {},
+        {"data.dev": "dev.csv"},
+        {"early_stopping.policy": "growth"},
+        {"early_stopping.policy": "median"},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("space", sorted(SPACES.glob("*.yaml")), ids=lambda path: path.stem)
-def test_shipped_spaces_have_none(space: Path) -> None:
-    assert load(space).warnings == ()
+def test_shipped_spaces_have_none_whatever_is_replaced(space: Path, replaced: dict[str, str]) -> None:
+    assert [line for line in load(space, replaced.items()).warnings if "has no effect" in line] == []
+
+
+def test_what_an_override_replaces_is_not_said(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text(
+        f"{MINIMAL.rstrip()}\nbudget: {{rungs: 3}}\nearly_stopping: {{policy: asha, reduction_factor: 3}}\n"
+    )
+    assert load(file, [("budget.examples_per_trial", "4096"), ("early_stopping.policy", "none")]).warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -19,11 +37,11 @@ def test_shipped_spaces_have_none(space: Path) -> None:
     [
         (
             {"early_stopping.reduction_factor": "3"},
-            "--early_stopping.reduction_factor: has no effect, since the policy is growth",
+            "--early_stopping.reduction_factor: has no effect, since early_stopping.policy is growth",
         ),
         (
             {"early_stopping.policy": "median", "early_stopping.reduction_factor": "3"},
-            "--early_stopping.reduction_factor: has no effect, since the policy is median",
+            "--early_stopping.reduction_factor: has no effect, since early_stopping.policy is median",
         ),
         (
             {"budget.rungs": "3", "budget.examples_per_trial": "4096"},
@@ -68,7 +86,9 @@ def test_the_line_of_the_file_is_named(tmp_path: Path) -> None:
 
 
 def test_what_stands_at_its_default_is_not(tmp_path: Path) -> None:
-    """As in a run's own file, where every key is written out."""
+    """As in a run's own file, where every key is written out: `raysweep validate RUN/config.yaml`."""
     file = tmp_path / "sweep.yaml"
-    file.write_text(f"{MINIMAL.rstrip()}\nearly_stopping: {{policy: none, first_examples: 2048, reduction_factor: 2}}\n")
+    file.write_text(
+        f"{MINIMAL.rstrip()}\nearly_stopping: {{policy: none, first_examples: 2048, reduction_factor: 2}}\n"
+    )
     assert load(file).warnings == ()

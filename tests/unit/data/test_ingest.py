@@ -168,7 +168,10 @@ def test_a_dev_split_that_is_given_stays_and_what_stands_inside_train_is_counted
     ]
     monkeypatch.setattr(overlap, "MOST_LOOKED_FOR", 3)
     warnings = built(tmp_path, TRAIN, [("3", "b")] * 5)[0].warnings
-    assert warnings[0] == "3 of a sample of 3 dev texts stand inside training texts, word for word"
+    assert warnings == [
+        "3 of a sample of 3 dev texts stand inside training texts, word for word",
+        "dev has no text of 1 of 2 labels (a): its scores say nothing of them",
+    ]
 
 
 def test_a_summary_of_an_older_version_is_read(tmp_path):

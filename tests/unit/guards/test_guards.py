@@ -174,10 +174,6 @@ def test_names_that_mean_something_else_are_taken_for_new_sweeps_alone(run: Path
         ),
         ("{a: {kind: stss, pairs: x.tsv}}", "guards.a.kind: should be 'sts' or 'retrieval'"),
         ("{a: {kind: sts, pairs: x.tsv, at_least: 70}}", "guards.a.at_least: should be less than or equal to 1"),
-        (
-            "{a: {kind: retrieval, queries: x, corpus: y, relevant: z, at_least: -0.1}}",
-            "guards.a: at_least is -0.1, but nDCG lies between 0 and 1",
-        ),
         ("{'a b': {kind: sts, pairs: x.tsv}}", "--guards: 'a b' cannot be a guard's name; allowed: a letter or digit"),
         ("[sts]", "guards: should be a valid mapping"),
     ],

@@ -307,7 +307,19 @@ def _with_points(study: optuna.Study, name: str, points: Any, count: int) -> Non
         )
 
 
-@pytest.mark.parametrize("points", [[[1, 2]], {1: [[0.1]]}, {1: [["a", "b"]]}, {"one": [[1, 2]]}, {1: 0.5}], ids=repr)
+@pytest.mark.parametrize(
+    "points",
+    [
+        [[1, 2]],
+        {1: [[0.1]]},
+        {1: [[1, 2, 3], [4, 5, 6]]},
+        {1: [1, 2, 3, 4]},
+        {1: [["a", "b"]]},
+        {"one": [[1, 2]]},
+        {1: 0.5},
+    ],
+    ids=repr,
+)
 def test_points_that_are_none_are_named_with_their_trial(points: Any) -> None:
     study = optuna.create_study(direction="maximize", sampler=MultiFidelitySampler(seed=0, reference_point=(0, 0)))
     _with_points(study, FRONTS, points, 1)
@@ -320,7 +332,7 @@ def test_points_that_are_none_are_named_with_their_trial(points: Any) -> None:
 def test_an_attribute_of_another_name_is_warned_of_once() -> None:
     study = optuna.create_study(direction="maximize", sampler=MultiFidelitySampler(seed=0, reference_point=(0, 0)))
     _with_points(study, "raysweep:front", {1: [[0.5, 0.5]]}, 5)
-    with pytest.warns(UserWarning, match="points by the attribute 'raysweep:fronts', but none of 5 has points"):
+    with pytest.warns(UserWarning, match="points by the attribute 'raysweep:fronts', but none of 5 has finite points"):
         study.ask().suggest_float("x", 0, 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -268,7 +268,7 @@ def test_what_cannot_be_tried_is_refused_with_the_reason(tmp_path: Path) -> None
     desk.done("try", config={"loss": "softmax"})
     refusal = desk.refused("try", config={"loss": "triplet"})
     assert "budget.trials is 3, of which 1 have begun and 2 are spoken for" in refusal
-    assert f"raysweep run --resume {tmp_path} --budget.trials MORE" in refusal
+    assert f"raysweep run --resume {tmp_path} --budget.trials TOTAL" in refusal
     assert len(steered(tmp_path)) == 2, "what was refused is not in the ledger"
 
 

@@ -82,7 +82,10 @@ def test_the_front_of_a_finished_run_is_shown_whole(tmp_path: Path) -> None:
             ("interrupted", "Ctrl-C or a signal"),
             "the sweep ended: interrupted (Ctrl-C or a signal); to go on: raysweep",
         ),
-        (("budget", "spent"), "the sweep ended: budget (spent); to go on: raysweep run --resume RUN --budget.KEY MORE"),
+        (
+            ("budget", "spent"),
+            "the sweep ended: budget (spent); to go on: raysweep run --resume RUN --budget.KEY TOTAL",
+        ),
     ],
 )
 def test_a_run_that_nobody_drives_says_how_it_goes_on(

@@ -144,8 +144,8 @@ function colourItems() {
 
 /** What the colours of trials mean, and their signs; once, where trials are coloured by how they stand. */
 function trialItems() {
-  const { ink } = colours();
   if (colourKey() === "status") return statusItems(colouring().of);
+  const { ink } = colours();
   return [...colourItems(), ...statusItems(() => ink)];
 }
 
