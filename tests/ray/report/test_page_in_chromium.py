@@ -609,6 +609,14 @@ def test_what_is_pinned_keeps_its_colour(desktop: Window, chosen_from: Path) -> 
         assert colour == page.evaluate("colouring().of(trials[pinnedTrial()])") != outline and narrow < wide
 
 
+def test_a_legend_says_once_how_trials_stand(desktop: Window, folder: Path) -> None:
+    page = desktop.show(address_of(folder))
+    page.get_by_label("Colour by").select_option("status")
+    words = page.get_by_label("Legend of the learning curves").locator("li").all_inner_texts()
+    assert len(words) == len(set(words)) > 1
+    desktop.show(address_of(folder))
+
+
 def test_numbers_are_shown_as_by_the_command_line(page: Any) -> None:
     numbers = [
         1.57e-4,
