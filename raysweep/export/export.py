@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
+MOST_NAMED = 12  # points, where one is asked for that is not on the front
+
+
 def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = None) -> str:
     """Write the model of a point of a run's front, ``knee``, ``best`` or a point's name, to the new folder ``to``.
 
@@ -104,8 +107,10 @@ def _choose(run: Folder, summary: Summary, point: str) -> Member:
             return member
     labelled = (member.dev for member in summary.labelled)
     with_weights = [point.name for point in labelled if run.exists(_folder_of_weights(point))]
-    allowed = ", ".join(["knee", "best", *(member.dev.name for member in members), *with_weights])
-    raise InputError(f"--point {wanted}: not on the front; allowed: {allowed}")
+    names = [*(member.dev.name for member in members), *with_weights]
+    others = f" and {len(names) - MOST_NAMED} more, which raysweep show lists" if len(names) > MOST_NAMED else ""
+    allowed = ", ".join(["knee", "best", *names[:MOST_NAMED]])
+    raise InputError(f"--point {wanted}: not on the front; allowed: {allowed}{others}")
 
 
 def _read_weights(run: Folder, chosen: Point) -> "tuple[dict[str, torch.Tensor], Head | None]":
