@@ -184,7 +184,7 @@ def _check_losses(document: Document, parameters: Parameters) -> None:
         for name, parameter in {**shared, **children}.items():
             if name not in LOSS_PARAMETERS:
                 continue
-            path: KeyPath = ("space", "loss", "choices", loss, name) if name in children else ("space", name)
+            path = _place_under_loss(loss, name, children)
             _check_loss_parameter(document, path, loss, values_of({name: parameter}, name))
         if not has_classes(loss):
             _check_class_parameters(document, loss, children, {**parameters, **children})
@@ -195,10 +195,14 @@ def _check_class_parameters(document: Document, loss: str, children: Parameters,
     for name in CLASS_PARAMETERS:
         beside = {key: parameter for key, parameter in parameters.items() if key == name}
         if any(values_of(beside, name)):
-            path: KeyPath = ("space", "loss", "choices", loss, name) if name in children else ("space", name)
-            raise document.error(
-                path, f"the loss {loss} has no class probabilities; give it under space.loss.choices.softmax"
-            )
+            path = _place_under_loss(loss, name, children)
+            problem = f"the loss {loss} has no class probabilities; give it under space.loss.choices.softmax"
+            raise document.error(path, problem)
+
+
+def _place_under_loss(loss: str, name: str, children: Parameters) -> KeyPath:
+    """Where a parameter of trials with this loss stands: among its ``children``, or else on the top level."""
+    return ("space", "loss", "choices", loss, name) if name in children else ("space", name)
 
 
 def _loss_branches(loss: Parameter) -> dict[str, Parameters]:

@@ -30,14 +30,14 @@ def unused(document: Document, config: SweepConfig, space: Space) -> Iterator[st
 
 def _without_effect(config: SweepConfig, space: Space) -> Iterator[_Unused]:
     policy = config.early_stopping.policy
-    cause = ("early_stopping", "policy")
+    named = ("early_stopping", "policy")
     if policy not in HALVING:
-        yield _Unused(("early_stopping", "reduction_factor"), cause, f"early_stopping.policy is {policy}")
+        yield _Unused(("early_stopping", "reduction_factor"), named, f"early_stopping.policy is {policy}")
     if policy not in (*HALVING, "median"):
-        yield _Unused(("early_stopping", "first_examples"), cause, f"early_stopping.policy is {policy}")
+        yield _Unused(("early_stopping", "first_examples"), named, f"early_stopping.policy is {policy}")
     if config.budget.examples_per_trial is not None:
-        cause = ("budget", "examples_per_trial")
-        yield _Unused(("budget", "rungs"), cause, "budget.examples_per_trial is given")
+        total = ("budget", "examples_per_trial")
+        yield _Unused(("budget", "rungs"), total, "budget.examples_per_trial is given")
     if config.data.dev is not None:
         for name in ("dev_fraction", "max_dev"):
             yield _Unused(("data", name), ("data", "dev"), "data.dev is given")

@@ -151,23 +151,29 @@ class SentencesBuilder:
 
     def _read(self) -> None:
         """Read all pieces, and know what they hold. InputError where a source holds no rows."""
-        texts = np.array([piece.to_json() for piece in self.pieces], object)
-        is_small = self._is_small
-        columns = (self.data.text_column, self.data.label_column)
-        tell = self.steps.tell if is_small else _tell_nobody
-        arguments = (self.work, columns, not self.data.dev, tell)
-        job = ChunkedJob(ingest.ReadWorker, arguments, len(texts), 1, {"piece": texts})
-        reports = self.steps.store_shards(self._read_shards.artifact, job, is_small=is_small)
+        reports = self._read_pieces()
         num_by_split = dict.fromkeys(SPLITS, 0)
         for (split, _), report in zip(self.pieces, reports, strict=True):
             num_by_split[split] += report["num_rows"]
         for split, source in self.used.items():
             if not num_by_split[split]:
                 raise InputError(f"{sources.shown(source)}: holds no rows")
-        self.first_rows = tuple(np.cumsum([0, *num_by_split.values()]).tolist())
+        ends = np.cumsum([0, *num_by_split.values()])
+        self.first_rows = tuple(ends.tolist())
         rows_of_parts = tuple(tuple(report["rows_of_parts"]) for report in reports)
-        num_partitions = -(-self.first_rows[-1] // ROWS_PER_PARTITION)
+        num_rows = self.first_rows[-1]
+        num_partitions = -(-num_rows // ROWS_PER_PARTITION)
         self.layout = Layout(self.work, rows_of_parts, num_by_split["train"], num_partitions)
+
+    def _read_pieces(self) -> list[Report]:
+        """What each piece holds, once its rows are stored."""
+        texts = np.array([piece.to_json() for piece in self.pieces], object)
+        is_small = self._is_small
+        columns = (self.data.text_column, self.data.label_column)
+        tell = self.steps.tell if is_small else _tell_nobody
+        arguments = (self.work, columns, not self.data.dev, tell)
+        job = ChunkedJob(ingest.ReadWorker, arguments, len(texts), 1, {"piece": texts})
+        return self.steps.store_shards(self._read_shards.artifact, job, is_small=is_small)
 
     @property
     def _is_small(self) -> bool:
