@@ -1,27 +1,46 @@
 """The embedding step of training: a batch's distinct sentences, once each, in buckets of like length."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from raysweep.encoders import buckets, encoder, precision
 from raysweep.encoders.encoder import BatchContext, no_context
 from raysweep.encoders.tokens import Tokens
 from raysweep.training.dropout import RandomStreams
+from raysweep.training.word_table import WordTable
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
+class TrainedEncoder:
+    """An encoder that a trial trains, and the tokens of all sentences. A trial has one of its own."""
+
+    def __init__(self, model: "SentenceTransformer", tokens: Tokens) -> None:
+        self.model, self.tokens = model, tokens
+        self._words = WordTable(model)
+
+    def bucketed(self, ids: npt.NDArray[np.integer]) -> "_Bucketed":
+        """A batch of examples (batch, columns) in buckets for the model's device."""
+        return _Bucketed.of(self.tokens, ids, self.model.device.type)
+
+    def looked_up(self, ids: npt.NDArray[np.integer]) -> AbstractContextManager[None]:
+        """Within, the words of these sentences have been looked up."""
+        return self._words.looked_up(self.tokens.of_ids(ids))
+
+    def forward(self, ids: npt.NDArray[np.integer], batch_context: BatchContext) -> Tensor:
+        """Embeddings of one bucket, (len(ids), width)."""
+        return encoder.forward(self.model, self.tokens, ids, batch_context(ids))
+
+
 def embed_columns(
-    model: "SentenceTransformer",
-    tokens: Tokens,
+    trained: TrainedEncoder,
     ids: npt.NDArray[np.integer],
     batch_context: BatchContext = no_context,
 ) -> list[Tensor]:
@@ -29,9 +48,9 @@ def embed_columns(
 
     Each distinct sentence is embedded once, with gradients; the columns are rows of the result.
     """
-    batch = _Bucketed.of(tokens, ids, model.device.type)
-    with _gathered_words(model, tokens, batch.sentences):
-        parts = [encoder.forward(model, tokens, some, batch_context(some)) for some in batch.buckets]
+    batch = trained.bucketed(ids)
+    with trained.looked_up(batch.sentences):
+        parts = [trained.forward(some, batch_context) for some in batch.buckets]
     return batch.columns(torch.cat(parts).float())
 
 
@@ -71,16 +90,15 @@ class RecomputedBatch:
 
     def __init__(
         self,
-        model: "SentenceTransformer",
-        tokens: Tokens,
+        trained: TrainedEncoder,
         ids: npt.NDArray[np.integer],
         streams: RandomStreams,
         arithmetic: str = "fp32",
         batch_context: BatchContext = no_context,
     ) -> None:
-        self._model, self._tokens, self._streams = model, tokens, streams
+        self._trained, self._streams = trained, streams
         self._arithmetic, self._context = arithmetic, batch_context
-        self._batch = _Bucketed.of(tokens, ids, model.device.type)
+        self._batch = trained.bucketed(ids)
         self._positions = []  # of the random streams before each bucket
         parts = []
         with torch.no_grad():
@@ -102,42 +120,6 @@ class RecomputedBatch:
         self._streams.go_to(behind)
 
     def _forward(self, ids: npt.NDArray[np.integer]) -> Tensor:
-        device = self._model.device.type
-        with precision.autocast(self._arithmetic, device), _gathered_words(self._model, self._tokens, ids):
-            return encoder.forward(self._model, self._tokens, ids, self._context(ids))
-
-
-@contextmanager
-def _gathered_words(model: "SentenceTransformer", tokens: Tokens, ids: npt.NDArray[np.integer]) -> Iterator[None]:
-    """Within, the embeddings of the batch's distinct words are looked up once, and buckets take rows of those.
-
-    Each look-up in an embedding table makes a gradient as large as the table: with a dozen buckets these cost a sixth of
-    a step.
-    """
-    table = encoder.word_table(model)
-    if table is None or not table.weight.requires_grad:
-        yield
-        return
-    device = table.weight.device
-    padding = table.padding_idx
-    always = [encoder.pad_id(model)]
-    if padding is not None:
-        always.append(padding)
-    needed = np.append(tokens.of_ids(ids), always)
-    words = np.unique(needed).astype(np.int64)
-    word_ids = torch.from_numpy(words)
-    rows = table.weight.index_select(0, word_ids.to(device))
-    row_of = torch.zeros(table.num_embeddings, dtype=torch.int64)
-    row_of[word_ids] = torch.arange(len(words))
-    row_of = row_of.to(device)
-    # The padding row takes no gradient, as in the table itself.
-    padding_row = None if padding is None else int(np.searchsorted(words, padding))
-
-    def look_up(input_ids: Tensor) -> Tensor:
-        return nn.functional.embedding(row_of[input_ids], rows, padding_row)
-
-    table.forward = look_up  # type: ignore[method-assign, assignment]
-    try:
-        yield
-    finally:
-        del table.forward
+        device = self._trained.model.device.type
+        with precision.autocast(self._arithmetic, device), self._trained.looked_up(ids):
+            return self._trained.forward(ids, self._context)

@@ -49,6 +49,7 @@ class Training:
         bench.freeze(config)
         self.model = bench.model
         self.device = bench.model.device
+        self.trained = batches.TrainedEncoder(bench.model, bench.tokens)
         self.loss = self._build_loss()
         self.parameters = self._trained_parameters()
         self.optimizer = self._build_optimizer()
@@ -157,9 +158,7 @@ class Training:
             (loss / num_batches).backward()
             return loss.detach()
         passes = [
-            batches.RecomputedBatch(
-                self.model, self.bench.tokens, ids, self.streams, self.precision, self.batch_context
-            )
+            batches.RecomputedBatch(self.trained, ids, self.streams, self.precision, self.batch_context)
             for _ in range(self._num_passes)
         ]
         loss = self._loss_of_passes([batch.columns for batch in passes], ids, targets)
@@ -182,10 +181,7 @@ class Training:
     def batch_loss(self, ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None) -> Tensor:
         """The loss of a batch, a scalar with gradients: ``ids`` (batch, columns), ``targets`` (batch,) or None."""
         with precision.autocast(self.precision, self.device.type):
-            passes = [
-                batches.embed_columns(self.model, self.bench.tokens, ids, self.batch_context)
-                for _ in range(self._num_passes)
-            ]
+            passes = [batches.embed_columns(self.trained, ids, self.batch_context) for _ in range(self._num_passes)]
         return self._loss_of_passes(passes, ids, targets)
 
     @property

@@ -23,7 +23,7 @@ def test_a_step_is_the_stock_loss_over_padded_columns(loss: str, demo_bench: wor
     labels = None if targets is None else torch.from_numpy(targets[rows])
     outcomes = []
     for columns in (
-        batches.embed_columns(demo_bench.model, demo_bench.tokens, batch),
+        batches.embed_columns(batches.TrainedEncoder(demo_bench.model, demo_bench.tokens), batch),
         [
             demo_bench.model(demo_bench.model.preprocess(demo_bench.prepared.sentences.texts(column)))[
                 "sentence_embedding"

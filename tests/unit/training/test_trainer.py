@@ -306,7 +306,7 @@ def test_two_passes_under_other_masks_are_held_together(tiny_bench: Workbench) -
     with torch.no_grad():
         found = float(training.batch_loss(ids, targets))
         training.streams.go_to(before)
-        passes = [batches.embed_columns(training.model, tiny_bench.tokens, ids)[0] for _ in range(2)]
+        passes = [batches.embed_columns(training.trained, ids)[0] for _ in range(2)]
         head = training.loss.head
         logits = [head(torch.nn.functional.normalize(each) * each.shape[1] ** 0.5) for each in passes]
     assert targets is not None
