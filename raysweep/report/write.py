@@ -85,6 +85,7 @@ def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> di
     front_png, progress_png = figures.front_figure(summary), figures.progress_figure(summary)
     points = [_point_row(point) for point in results.points]
     rungs = [dataclasses.asdict(rung) for rung in results.rungs]
+    trials = [_trial_row(trial, priced=summary.account.priced) for trial in results.trials]
     material = Material(summary, front_png, progress_png, origin, importances(summary), readings)
     return {
         "front.json": _json(_front_rows(summary)),
@@ -93,7 +94,7 @@ def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> di
         "costs.json": _json(_cost_rows(summary.account)),
         "points.parquet": _parquet(points, _POINT_TYPES),
         "rungs.parquet": _parquet(rungs, _RUNG_TYPES),
-        "trials.parquet": _parquet([_trial_row(trial) for trial in results.trials], _TRIAL_TYPES),
+        "trials.parquet": _parquet(trials, _TRIAL_TYPES),
         "front.md": markdown(summary).encode(),
         "front.png": front_png,
         "progress.png": progress_png,
@@ -136,9 +137,10 @@ def _point_row(point: Point) -> Row:
     return row
 
 
-def _trial_row(trial: Trial) -> Row:
+def _trial_row(trial: Trial, *, priced: bool) -> Row:
     config = json.dumps(dict(trial.config), sort_keys=True)
-    return {**dataclasses.asdict(trial), "config": config}
+    money = trial.money if priced else None
+    return {**dataclasses.asdict(trial), "config": config, "money": money}
 
 
 def _json(rows: Sequence[Row]) -> bytes:
