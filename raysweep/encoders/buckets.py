@@ -1,6 +1,6 @@
 """Batches cut into buckets of sentences of like length."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,12 @@ TOKENS_PER_BATCH = 4096  # about 2 MB of activations per layer at width 384: lar
 # on a GPU every further bucket costs launches. In tokens: the most that a bucket holds, and what one more bucket costs.
 TOKENS_PER_BUCKET = {"cpu": 512, "cuda": 16384}
 BUCKET_COST = {"cpu": 60, "cuda": 4096}
+
+# Buckets of a pack go through an encoder's layers at once, and only attention is computed for each: one more costs less.
+# Larger packs gain little, and their activations soon leave the caches.
+CELLS_PER_PACK = 2048
+PACKED_BUCKET_COST = 30
+
 
 MAX_WEIGHED = 2048  # sentences; beyond, a batch is simply filled bucket by bucket
 
@@ -36,13 +42,34 @@ def tokens_per_bucket(device: str) -> int:
     return TOKENS_PER_BUCKET.get(device, TOKENS_PER_BUCKET["cpu"])
 
 
-def training_buckets(lengths: npt.NDArray[np.integer], device: str) -> list[npt.NDArray[np.int64]]:
-    """Positions of a training batch's sentences, cut into buckets for this kind of device, longest first."""
+def training_buckets(
+    lengths: npt.NDArray[np.integer], device: str, *, packed: bool = False
+) -> list[npt.NDArray[np.int64]]:
+    """Positions of a training batch's sentences, cut into buckets for this kind of device, longest first.
+
+    They are to be ``packed``, or go through the encoder one by one.
+    """
     max_tokens = tokens_per_bucket(device)
     if len(lengths) > MAX_WEIGHED:
         return list(buckets(lengths, max_tokens))
-    bucket_cost = BUCKET_COST.get(device, BUCKET_COST["cpu"])
+    bucket_cost = PACKED_BUCKET_COST if packed else BUCKET_COST.get(device, BUCKET_COST["cpu"])
     return least_padded(lengths, max_tokens, bucket_cost)
+
+
+def packs(
+    in_buckets: Iterable[npt.NDArray[np.integer]], lengths: npt.NDArray[np.integer]
+) -> list[list[npt.NDArray[np.integer]]]:
+    """Buckets of positions, longest first, in packs of at most CELLS_PER_PACK padded cells, unless of a single bucket."""
+    found: list[list[npt.NDArray[np.integer]]] = []
+    num_cells = 0
+    for bucket in in_buckets:
+        size = len(bucket) * int(lengths[bucket].max())
+        if not found or num_cells + size > CELLS_PER_PACK:
+            found.append([])
+            num_cells = 0
+        found[-1].append(bucket)
+        num_cells += size
+    return found
 
 
 def least_padded(lengths: npt.NDArray[np.integer], max_tokens: int, bucket_cost: int) -> list[npt.NDArray[np.int64]]:

@@ -2,8 +2,8 @@
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -72,14 +72,17 @@ def _without_progress_bars() -> Iterator[None]:
             library.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-BatchContext = Callable[[npt.NDArray[np.integer]], contextlib.AbstractContextManager[None]]
-"""Gives, for the sentence ids of a padded batch, the context that the batch's forward pass runs in.
+class BatchContext(Protocol):
+    """Gives, for the sentence ids of a padded batch, the context that the batch's forward pass runs in.
 
-In the context of :meth:`raysweep.encoders.frozen_prefix.Prefix.replayed` the encoder's frozen part is not run again.
-"""
+    Of several batches it is that of one pass over all of them, as :mod:`raysweep.encoders.packed` makes it. In the context
+    of :meth:`raysweep.encoders.frozen_prefix.Prefix.replayed` the encoder's frozen part is not run again.
+    """
+
+    def __call__(self, *batches: npt.NDArray[np.integer]) -> contextlib.AbstractContextManager[None]: ...
 
 
-def no_context(ids: npt.NDArray[np.integer]) -> contextlib.AbstractContextManager[None]:
+def no_context(*batches: npt.NDArray[np.integer]) -> contextlib.AbstractContextManager[None]:
     """The BatchContext that changes nothing."""
     return contextlib.nullcontext()
 
@@ -94,22 +97,22 @@ def forward(
 
     The forward pass runs in ``context``, where one is given.
     """
-    features = _features(model, tokens, ids)
+    padded = features(model, tokens, ids)
     with context or contextlib.nullcontext():
-        embeddings: torch.Tensor = model(features)["sentence_embedding"]
+        embeddings: torch.Tensor = model(padded)["sentence_embedding"]
     return embeddings
 
 
-def _features(model: "SentenceTransformer", tokens: Tokens, ids: npt.NDArray[np.integer]) -> dict[str, Any]:
+def features(model: "SentenceTransformer", tokens: Tokens, ids: npt.NDArray[np.integer]) -> dict[str, Any]:
     """What the model takes of a padded batch, on its device."""
     import torch
 
     padded, mask = tokens.padded(ids, pad_id(model))
-    features = {"input_ids": torch.from_numpy(padded), "attention_mask": torch.from_numpy(mask)}
+    found = {"input_ids": torch.from_numpy(padded), "attention_mask": torch.from_numpy(mask)}
     if model.device.type != "cuda":
-        return features
+        return found
     # From pinned memory, so that the copy does not wait for the device.
-    pinned = {name: value.pin_memory() for name, value in features.items()}
+    pinned = {name: value.pin_memory() for name, value in found.items()}
     return {name: value.to(model.device, non_blocking=True) for name, value in pinned.items()}
 
 
@@ -155,10 +158,10 @@ def embed_texts(
     num_done = 0
 
     @contextlib.contextmanager
-    def counted(ids: npt.NDArray[np.integer]) -> Iterator[None]:
+    def counted(*batches: npt.NDArray[np.integer]) -> Iterator[None]:
         nonlocal num_done
         yield
-        num_done += len(ids)
+        num_done += sum(map(len, batches))
         advance(num_done, len(texts), "sentences")
 
     tokens = tokenise(model, texts, prompt)

@@ -178,9 +178,13 @@ class Prefix:
         raise AssertionError("the encoder's forward pass never came to the block after the prefix")
 
     @contextmanager
-    def replayed(self, ids: npt.NDArray[np.integer]) -> Iterator[None]:
-        """Within, the encoder's forward pass over the padded batch of ``ids`` begins with the kept hidden states."""
-        hidden = self.hidden(ids)
+    def replayed(self, *batches: npt.NDArray[np.integer]) -> Iterator[None]:
+        """Within, the encoder's forward pass over the padded batch of some ids begins with the kept hidden states.
+
+        Of several batches it is a packed pass, over the cells of all of them as one sequence.
+        """
+        of_batches = [self.hidden(ids) for ids in batches]
+        hidden = of_batches[0] if len(batches) == 1 else torch.cat([each.flatten(0, 1) for each in of_batches])[None]
         modules = [*self._embeddings, *self._blocks]
         outputs: list[Any] = [hidden] * len(self._embeddings)
         for returns_tuple in self._returns_tuple:

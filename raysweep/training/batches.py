@@ -1,15 +1,16 @@
-"""The embedding step of training: a batch's distinct sentences, once each, in buckets of like length."""
+"""The embedding step of training: a batch's distinct sentences, once each, in packs of buckets of like length."""
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from raysweep.encoders import buckets, encoder, precision
+from raysweep.encoders import buckets, encoder, packed, precision
 from raysweep.encoders.encoder import BatchContext, no_context
 from raysweep.encoders.tokens import Tokens
 from raysweep.training.dropout import RandomStreams
@@ -19,24 +20,35 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
+Pack: TypeAlias = list[npt.NDArray[np.integer]]
+"""Buckets of ids that go through the encoder at once; a single one where packed passes would not pay."""
+
+
 class TrainedEncoder:
     """An encoder that a trial trains, and the tokens of all sentences. A trial has one of its own."""
 
     def __init__(self, model: "SentenceTransformer", tokens: Tokens) -> None:
         self.model, self.tokens = model, tokens
         self._words = WordTable(model)
+        self._is_packable = packed.is_packable(model)
 
-    def bucketed(self, ids: npt.NDArray[np.integer]) -> "_Bucketed":
-        """A batch of examples (batch, columns) in buckets for the model's device."""
-        return _Bucketed.of(self.tokens, ids, self.model.device.type)
+    def packs(self, ids: npt.NDArray[np.integer]) -> list[Pack]:
+        """Distinct sentences in packs of buckets of like length."""
+        lengths = self.tokens.lengths(ids)
+        in_buckets = buckets.training_buckets(lengths, self.model.device.type, packed=self._is_packable)
+        packs = buckets.packs(in_buckets, lengths) if self._is_packable else [[bucket] for bucket in in_buckets]
+        return [[ids[bucket] for bucket in pack] for pack in packs]
 
-    def looked_up(self, ids: npt.NDArray[np.integer]) -> AbstractContextManager[None]:
+    def looked_up(self, packs: Iterable[Pack]) -> AbstractContextManager[None]:
         """Within, the words of these sentences have been looked up."""
+        ids = np.concatenate([bucket for pack in packs for bucket in pack])
         return self._words.looked_up(self.tokens.of_ids(ids))
 
-    def forward(self, ids: npt.NDArray[np.integer], batch_context: BatchContext) -> Tensor:
-        """Embeddings of one bucket, (len(ids), width)."""
-        return encoder.forward(self.model, self.tokens, ids, batch_context(ids))
+    def forward(self, pack: Pack, batch_context: BatchContext) -> Tensor:
+        """Embeddings of the pack's sentences, (sentences, width)."""
+        if len(pack) == 1:
+            return encoder.forward(self.model, self.tokens, pack[0], batch_context(pack[0]))
+        return packed.forward(self.model, self.tokens, pack, batch_context(*pack))
 
 
 def embed_columns(
@@ -48,34 +60,29 @@ def embed_columns(
 
     Each distinct sentence is embedded once, with gradients; the columns are rows of the result.
     """
-    batch = trained.bucketed(ids)
-    with trained.looked_up(batch.sentences):
-        parts = [trained.forward(some, batch_context) for some in batch.buckets]
+    batch = _Batch.of(trained, ids)
+    with trained.looked_up(batch.packs):
+        parts = [trained.forward(pack, batch_context) for pack in batch.packs]
     return batch.columns(torch.cat(parts).float())
 
 
 @dataclass(frozen=True)
-class _Bucketed:
-    """A batch's distinct sentences in buckets, and where its examples find them in the order of the buckets."""
+class _Batch:
+    """A batch's distinct sentences in packs, and where its examples find them in the order of the packs."""
 
-    buckets: list[npt.NDArray[np.integer]]  # ids
+    packs: list[Pack]
     rows: npt.NDArray[np.int64]  # (batch, columns)
 
     @classmethod
-    def of(cls, tokens: Tokens, ids: npt.NDArray[np.integer], device: str) -> "_Bucketed":
+    def of(cls, trained: TrainedEncoder, ids: npt.NDArray[np.integer]) -> "_Batch":
         unique, inverse = np.unique(ids, return_inverse=True)
-        in_buckets = buckets.training_buckets(tokens.lengths(unique), device)
-        order = np.concatenate(in_buckets)
-        row_of = np.empty(len(unique), np.int64)
-        row_of[order] = np.arange(len(unique))
-        return cls([unique[bucket] for bucket in in_buckets], row_of[inverse.reshape(ids.shape)])
-
-    @property
-    def sentences(self) -> npt.NDArray[np.integer]:
-        return np.concatenate(self.buckets)
+        packs = trained.packs(unique)
+        in_order = np.concatenate([bucket for pack in packs for bucket in pack])
+        row_of = np.argsort(in_order)  # of the distinct sentences, which rise
+        return cls(packs, row_of[inverse.reshape(ids.shape)])
 
     def columns(self, embeddings: Tensor) -> list[Tensor]:
-        """The embeddings, which are in the order of the buckets, as one tensor (batch, width) for each column."""
+        """The embeddings, which are in the order of the packs, as one tensor (batch, width) for each column."""
         rows = torch.from_numpy(self.rows).to(embeddings.device)
         return [embeddings[column] for column in rows.T]
 
@@ -84,7 +91,7 @@ class RecomputedBatch:
     """A batch whose activations are not kept, for a device whose memory they do not fit into.
 
     ``columns`` are as :func:`embed_columns` has them. After a loss of them has gone backward, :meth:`backward` computes the
-    activations again, one bucket at a time and under the same dropout masks, and adds the encoder's gradients. They are
+    activations again, one pack at a time and under the same dropout masks, and adds the encoder's gradients. They are
     those of the whole batch, but for rounding, for any loss of the columns: Gao et al. 2021, arXiv:2101.06983.
     """
 
@@ -98,13 +105,13 @@ class RecomputedBatch:
     ) -> None:
         self._trained, self._streams = trained, streams
         self._arithmetic, self._context = arithmetic, batch_context
-        self._batch = trained.bucketed(ids)
-        self._positions = []  # of the random streams before each bucket
+        self._batch = _Batch.of(trained, ids)
+        self._positions = []  # of the random streams before each pack
         parts = []
         with torch.no_grad():
-            for some in self._batch.buckets:
+            for pack in self._batch.packs:
                 self._positions.append(streams.position())
-                parts.append(self._forward(some))
+                parts.append(self._forward(pack))
         self._embeddings = torch.cat(parts).float().requires_grad_()
         self.columns = self._batch.columns(self._embeddings)
 
@@ -113,13 +120,13 @@ class RecomputedBatch:
         gradient = self._embeddings.grad
         assert gradient is not None, "the loss has to go backward first"
         behind = self._streams.position()
-        lengths = [len(some) for some in self._batch.buckets]
-        for some, position, part in zip(self._batch.buckets, self._positions, gradient.split(lengths), strict=True):
+        sizes = [sum(map(len, pack)) for pack in self._batch.packs]
+        for pack, position, part in zip(self._batch.packs, self._positions, gradient.split(sizes), strict=True):
             self._streams.go_to(position)
-            self._forward(some).float().backward(part)
+            self._forward(pack).float().backward(part)
         self._streams.go_to(behind)
 
-    def _forward(self, ids: npt.NDArray[np.integer]) -> Tensor:
+    def _forward(self, pack: Pack) -> Tensor:
         device = self._trained.model.device.type
-        with precision.autocast(self._arithmetic, device), self._trained.looked_up(ids):
-            return self._trained.forward(ids, self._context)
+        with precision.autocast(self._arithmetic, device), self._trained.looked_up([pack]):
+            return self._trained.forward(pack, self._context)

@@ -14,7 +14,7 @@ from raysweep.config.freezing import frozen_names
 from raysweep.config.losses import LOSSES
 from raysweep.config.sweep import EncoderConfig
 from raysweep.config.trial import TrialConfig, trial_config
-from raysweep.encoders import encoder
+from raysweep.encoders import encoder, packed
 from raysweep.training import batches
 from raysweep.training import losses as criterion
 from raysweep.training.trainer import Training
@@ -372,6 +372,6 @@ def test_what_does_not_fit_even_so_fails_the_trial(demo_bench: Workbench, monkey
 
     config = trial_config({"loss": "triplet", "learning_rate": 1e-4, "batch_size": 8, "examples_per_rung": 64})
     training = Training(config, demo_bench, seed=1, num_rungs=1)
-    monkeypatch.setattr(encoder, "forward", refuse)
+    monkeypatch.setattr(packed, "forward", refuse)
     with pytest.raises(torch.OutOfMemoryError):
         training.step()

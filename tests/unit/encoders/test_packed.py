@@ -1,0 +1,137 @@
+"""Packed passes against each sentence alone through the model's own modules."""
+
+import contextlib
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from raysweep.config.freezing import prefix_names
+from raysweep.config.sweep import EncoderConfig
+from raysweep.encoders import encoder, packed
+from raysweep.encoders.buckets import CELLS_PER_PACK, packs, training_buckets
+from raysweep.encoders.frozen_prefix import Prefix
+from raysweep.encoders.tokens import Tokens
+from support.encoders import sentence_encoder
+
+SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
+PACKABLE = {"Bert": {}, "Roberta": {"pad_token_id": 0}, "XLMRoberta": {"pad_token_id": 0}}
+OTHERS = {
+    "DistilBert": {"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48},
+    "MPNet": SIZES,
+    "Electra": {**SIZES, "embedding_size": 24},
+}
+BUCKETS = [np.array([6, 1]), np.array([5]), np.array([2, 3, 0, 7, 4])]  # padded, of one sentence, much padded
+LENGTHS = (3, 25, 7, 7, 1, 12, 40, 2)
+
+
+def model_of(name: str, folder: Any, demo_package: ModuleType, **values: Any) -> Any:
+    torch.manual_seed(1)
+    config = getattr(transformers, f"{name}Config")(vocab_size=30522, max_position_embeddings=64, **values)
+    backbone = getattr(transformers, f"{name}Model")(config)
+    return encoder.load(EncoderConfig(name=sentence_encoder(backbone, folder, demo_package.get_model_path())))
+
+
+@pytest.fixture(scope="module", params=PACKABLE)
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> Any:
+    folder = tmp_path_factory.mktemp(request.param)
+    return model_of(request.param, folder, demo_package, **SIZES, **PACKABLE[request.param])
+
+
+@pytest.fixture
+def tokens() -> Tokens:
+    rng = np.random.default_rng(0)
+    return Tokens.of([rng.integers(1000, 30000, length).astype(np.int32) for length in LENGTHS])
+
+
+def pooled_otherwise(model: Any, pooling: str) -> Any:
+    """A model of the same transformer."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Dense, Pooling
+
+    behind = [Pooling(32, pooling_mode=pooling), Dense(32, 16)]
+    return SentenceTransformer(modules=[model[0], *behind], device="cpu")
+
+
+def gradients(model: Any, embeddings: torch.Tensor) -> dict[str, torch.Tensor]:
+    model.zero_grad()
+    weights = torch.arange(embeddings.numel(), dtype=torch.float32).view_as(embeddings).cos()
+    (embeddings * weights).sum().backward()
+    return {name: each.grad.clone() for name, each in model.named_parameters() if each.grad is not None}
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+def test_embeddings_and_gradients_are_those_of_each_sentence_alone(model: Any, tokens: Tokens, pooling: str) -> None:
+    pooled = pooled_otherwise(model, pooling)
+    pooled.eval()
+    assert packed.is_packable(pooled)
+    found = packed.forward(pooled, tokens, BUCKETS, contextlib.nullcontext())
+    found_gradients = gradients(pooled, found)
+    ids = np.concatenate(BUCKETS)
+    alone = torch.cat([encoder.forward(pooled, tokens, np.array([sentence])) for sentence in ids])
+    assert (found - alone).abs().max() < 1e-5
+    expected = gradients(pooled, alone)
+    assert found_gradients.keys() == expected.keys()
+    for name, gradient in expected.items():
+        assert (found_gradients[name] - gradient).abs().max() <= 1e-4 * gradient.abs().max() + 1e-6, name
+    assert model[0].auto_model.config._attn_implementation == "sdpa"
+
+
+def test_a_pass_begins_with_kept_hidden_states(model: Any, tokens: Tokens) -> None:
+    model.eval()
+    parameters = [name for name, _ in model.named_parameters()]
+    names = prefix_names(parameters, [name for name, _ in model.named_modules()], "emb+B0")
+    assert names is not None
+    prefix = Prefix(model, names, tokens, 1 << 20, torch.float32)
+    with torch.no_grad():
+        whole = packed.forward(model, tokens, BUCKETS, contextlib.nullcontext())
+        for _ in range(2):
+            replayed = packed.forward(model, tokens, BUCKETS, prefix.replayed(*BUCKETS))
+            assert (replayed - whole).abs().max() < 1e-5
+
+
+def test_attention_has_its_dropout(model: Any, tokens: Tokens) -> None:
+    rates = {}
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Dropout):
+            rates[name], module.p = module.p, 0.5 if name.endswith("self.dropout") else 0.0
+    model.train()
+    try:
+        with torch.no_grad():
+            first, second = (packed.forward(model, tokens, BUCKETS, contextlib.nullcontext()) for _ in range(2))
+        assert (first - second).abs().max() > 1e-3
+    finally:
+        for name, module in model.named_modules():
+            if name in rates:
+                module.p = rates[name]
+        model.eval()
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_architectures_are_not_packed(name: str, tmp_path: Any, demo_package: ModuleType) -> None:
+    assert not packed.is_packable(model_of(name, tmp_path, demo_package, **OTHERS[name]))
+
+
+def test_nor_are_other_attentions_and_hidden_states_that_are_asked_for(model: Any) -> None:
+    config = model[0].auto_model.config
+    assert packed.is_packable(model)
+    for name, value in (("_attn_implementation", "eager"), ("is_decoder", True), ("output_hidden_states", True)):
+        usual = getattr(config, name)
+        setattr(config, name, value)
+        try:
+            assert not packed.is_packable(model)
+        finally:
+            setattr(config, name, usual)
+
+
+def test_packs_hold_every_bucket_once_within_their_limit() -> None:
+    lengths = np.random.default_rng(3).integers(1, 60, 400)
+    in_buckets = training_buckets(lengths, "cpu", packed=True)
+    found = packs(in_buckets, lengths)
+    assert [bucket.tolist() for pack in found for bucket in pack] == [bucket.tolist() for bucket in in_buckets]
+    cells = [sum(len(bucket) * int(lengths[bucket].max()) for bucket in pack) for pack in found]
+    assert max(cells) <= CELLS_PER_PACK
+    assert len(found) < len(in_buckets) / 2
