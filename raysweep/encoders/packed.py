@@ -7,6 +7,7 @@ many small operations; packed, only attention, which must not look from one sent
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,9 +48,14 @@ class _Bucket:
     def num_cells(self) -> int:
         return self.input_ids.numel()
 
-
-Layout = Sequence[tuple[int, int, Tensor | None]]
-"""Of each bucket how many sentences it has, how long they are, and, where some are padded, which cells are theirs."""
+    @cached_property
+    def mask(self) -> Tensor | None:
+        """Which cells each cell looks at, (sentences, 1, longest, longest); None if no sentence is padded."""
+        is_token = self.attention_mask.bool()
+        if is_token.all():
+            return None
+        sentences, longest = self.shape
+        return is_token[:, None, None].expand(sentences, 1, longest, longest)
 
 
 def is_packable(model: "SentenceTransformer") -> bool:
@@ -93,7 +99,7 @@ def _hidden(model: "SentenceTransformer", buckets: Sequence[_Bucket]) -> Tensor:
     _register()
     inner.config._attn_implementation = ATTENTION
     try:
-        output = inner(input_ids=input_ids[None], position_ids=positions[None], layout=_layout(buckets))
+        output = inner(input_ids=input_ids[None], position_ids=positions[None], buckets=buckets)
     finally:
         inner.config._attn_implementation = usual
     hidden: Tensor = output.last_hidden_state[0]
@@ -110,17 +116,6 @@ def _positions(config: Any, bucket: _Bucket) -> Tensor:
     return counted + int(config.pad_token_id)
 
 
-def _layout(buckets: Iterable[_Bucket]) -> Layout:
-    """For :func:`_attend`."""
-    layout = []
-    for bucket in buckets:
-        sentences, longest = bucket.shape
-        is_token = bucket.attention_mask.bool()
-        mask = None if is_token.all() else is_token[:, None, None].expand(sentences, 1, longest, longest)
-        layout.append((sentences, longest, mask))
-    return layout
-
-
 def _pooled(model: "SentenceTransformer", bucket: _Bucket, hidden: Tensor) -> Tensor:
     """Embeddings of a bucket (sentences, width), of its cells' hidden states, by the modules behind the transformer."""
     features: dict[str, Any] = {
@@ -133,7 +128,9 @@ def _pooled(model: "SentenceTransformer", bucket: _Bucket, hidden: Tensor) -> Te
     return embeddings
 
 
+@cache
 def _register() -> None:
+    """Tell transformers of the attention by bucket, once a process."""
     from transformers import AttentionInterface
 
     AttentionInterface.register(ATTENTION, _attend)
@@ -142,22 +139,22 @@ def _register() -> None:
 def _attend(
     _: torch.nn.Module,
     *projections_and_mask: Any,
-    layout: Layout,
+    buckets: Sequence[_Bucket],
     dropout: float = 0.0,
     scaling: float | None = None,
     **__: Any,
 ) -> tuple[Tensor, None]:
     """Attention within each sentence: of query, key and value, (1, heads, cells, width of a head) each.
 
-    (1, cells, heads, width of a head). The layout has the masks, so the one that is given is None.
+    (1, cells, heads, width of a head). Buckets have their masks, so the one that is given is None.
     """
-    sizes = [sentences * longest for sentences, longest, _ in layout]
+    sizes = [bucket.num_cells for bucket in buckets]
     projections = [cells[0].transpose(0, 1).split(sizes) for cells in projections_and_mask[:3]]
     attended = []
-    for (sentences, longest, mask), *of_bucket in zip(layout, *projections, strict=True):
-        query, key, value = (cells.unflatten(0, (sentences, longest)).transpose(1, 2) for cells in of_bucket)
+    for bucket, *of_bucket in zip(buckets, *projections, strict=True):
+        query, key, value = (cells.unflatten(0, bucket.shape).transpose(1, 2) for cells in of_bucket)
         found = torch.nn.functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, dropout_p=dropout, scale=scaling
+            query, key, value, attn_mask=bucket.mask, dropout_p=dropout, scale=scaling
         )
         attended.append(found.transpose(1, 2).flatten(0, 1))
     return torch.cat(attended)[None], None

@@ -5,6 +5,7 @@ is known of each row in numbers: its label, its split, its groups, and what carv
 """
 
 import io
+import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -225,14 +226,19 @@ class SentencesBuilder:
     def _conflicts_of(self, number: int, told: Sequence[tuple[int, list[Any]]]) -> _Conflicts:
         """Those of the split of this number, of which each partition tells how many texts there are, and the first few."""
         num_texts = sum(count for count, _ in told)
-        first = sorted(tuple(conflict) for _, conflicts in told for conflict in conflicts)
-        shown = [_Conflict(row, keys) for row, keys in first[:_NUM_SHOWN]]
+        few = itertools.chain.from_iterable(conflicts for _, conflicts in told)
+        first = sorted(map(tuple, few))[:_NUM_SHOWN]
+        shown = [_Conflict(row, keys) for row, keys in first]
+        return _Conflicts(num_texts, shown, self._num_dropped_of(number))
+
+    def _num_dropped_of(self, number: int) -> int:
+        """How many rows of the split of this number are dropped, of which some must be left."""
         start, stop = self.first_rows[number : number + 2]
         num_dropped = self._num_dropped(start, stop)
         if num_dropped and num_dropped == stop - start:
             name = sources.shown(self.used[SPLITS[number]])
             raise InputError(f"{name}: nothing is left, as every text carries different labels")
-        return _Conflicts(num_texts, shown, num_dropped)
+        return num_dropped
 
     def _num_dropped(self, start: int, stop: int) -> int:
         """How many rows from ``start`` on and before ``stop`` are dropped."""

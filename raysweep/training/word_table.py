@@ -36,11 +36,8 @@ class WordTable:
             return
         device = table.weight.device
         padding = table.padding_idx
-        always = [self._pad_id]
-        if padding is not None:
-            always.append(padding)
-        needed = np.append(token_ids, always)
-        words = np.unique(needed).astype(np.int64)
+        always = [self._pad_id] if padding is None else [self._pad_id, padding]
+        words = np.unique(np.append(token_ids, always)).astype(np.int64)
         word_ids = torch.from_numpy(words)
         rows: Tensor = _Rows.apply(table.weight, word_ids.to(device), self._gradient)  # type: ignore[no-untyped-call]
         row_of = torch.zeros(table.num_embeddings, dtype=torch.int64)
