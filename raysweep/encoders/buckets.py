@@ -5,7 +5,10 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-TOKENS_PER_BATCH = 4096  # about 2 MB of activations per layer at width 384: larger batches gain nothing on a CPU
+# What a padded batch holds that is only embedded. A CPU's caches hold the activations of 1,024 cells in fp32; where products
+# of bf16 have units of their own, these want more rows at once, and so does a GPU.
+TOKENS_PER_BATCH = 4096
+TOKENS_PER_FP32_BATCH_ON_CPU = 1024
 
 
 # A training batch is cut into buckets of like length. Small buckets pad less, and large ones leave the processor's caches;
@@ -24,15 +27,18 @@ MAX_WEIGHED = 2048  # sentences; beyond, a batch is simply filled bucket by buck
 _NOT_ALLOWED = np.iinfo(np.int64).max
 
 
-def buckets(
-    lengths: npt.NDArray[np.integer], tokens_per_batch: int = TOKENS_PER_BATCH
-) -> Iterator[npt.NDArray[np.int64]]:
-    """Positions grouped by length, longest first, so that a padded bucket holds at most ``tokens_per_batch`` cells."""
+def tokens_per_batch(device: str, arithmetic: str) -> int:
+    """The most tokens that a batch holds which is embedded on this kind of device, in fp32 or bf16."""
+    return TOKENS_PER_FP32_BATCH_ON_CPU if (device, arithmetic) == ("cpu", "fp32") else TOKENS_PER_BATCH
+
+
+def buckets(lengths: npt.NDArray[np.integer], max_tokens: int) -> Iterator[npt.NDArray[np.int64]]:
+    """Positions grouped by length, longest first, so that a padded bucket holds at most ``max_tokens`` cells."""
     order = np.argsort(-lengths, kind="stable")
     start = 0
     while start < len(order):
         longest = max(1, int(lengths[order[start]]))
-        size = max(1, tokens_per_batch // longest)
+        size = max(1, max_tokens // longest)
         yield order[start : start + size]
         start += size
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import precision
-from raysweep.encoders.buckets import buckets
+from raysweep.encoders.buckets import buckets, tokens_per_batch
 from raysweep.encoders.locate import ModelSource, check_formats, locate
 from raysweep.encoders.tokens import Tokens, tokenise
 from raysweep.errors import InputError
@@ -134,8 +134,9 @@ def embed(
     model.eval()
     width = embedding_width(model)
     embeddings = np.empty((len(ids), width), np.float32)
+    most_tokens = tokens_per_batch(model.device.type, arithmetic)
     with torch.inference_mode(), precision.autocast(arithmetic, model.device.type):
-        for bucket in buckets(tokens.lengths(ids)):
+        for bucket in buckets(tokens.lengths(ids), most_tokens):
             bucket_ids = ids[bucket]
             context = batch_context(bucket_ids)
             rows = forward(model, tokens, bucket_ids, context).float()
@@ -176,13 +177,17 @@ def default_prompt(model: "SentenceTransformer") -> str:
 
 
 def word_table(model: "SentenceTransformer") -> "torch.nn.Embedding | None":
-    """The encoder's table of word embeddings, where it is a plain one."""
+    """The encoder's table of word embeddings, where it is a plain one that serves for nothing else."""
     import torch
 
     inner = getattr(model[0], "auto_model", None)
-    table = inner.get_input_embeddings() if inner is not None else None
-    plain = type(table) is torch.nn.Embedding and table.max_norm is None and not table.scale_grad_by_freq
-    return table if plain else None
+    if inner is None:
+        return None
+    table = inner.get_input_embeddings()
+    is_plain = type(table) is torch.nn.Embedding and table.max_norm is None and not table.scale_grad_by_freq
+    output = inner.get_output_embeddings()
+    is_tied = output is not None and output.weight is table.weight
+    return table if is_plain and not is_tied else None
 
 
 def embedding_width(model: "SentenceTransformer") -> int:

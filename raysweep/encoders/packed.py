@@ -68,9 +68,15 @@ def is_packable(model: "SentenceTransformer") -> bool:
         and getattr(config, "_attn_implementation", None) == "sdpa"
         and getattr(config, "position_embedding_type", "absolute") == "absolute"
         and not getattr(config, "is_decoder", False)
-        and not getattr(config, "output_hidden_states", False)
+        and not _recomputes(inner)
+        and getattr(model[0], "module_output_name", None) == "token_embeddings"
         and all(type(module).__name__ in MODULES_BEHIND for module in list(model)[1:])
     )
+
+
+def _recomputes(transformer: Any) -> bool:
+    """Whether layers run again in the backward pass, by gradient checkpointing: after the packed pass has ended."""
+    return any(getattr(module, "gradient_checkpointing", False) for module in transformer.modules())
 
 
 def forward(
@@ -79,9 +85,9 @@ def forward(
     buckets: Iterable[npt.NDArray[np.integer]],
     context: AbstractContextManager[None],
 ) -> Tensor:
-    """Embeddings of the buckets' sentences, given by ids, in their order, (sentences, width), with gradients if enabled.
+    """Embeddings of two or more buckets' sentences, given by ids, in their order, (sentences, width).
 
-    The model is one that :func:`is_packable`. The forward pass runs in ``context``.
+    They have gradients if these are enabled. The model is one that :func:`is_packable`. The pass runs in ``context``.
     """
     padded = [_Bucket(**encoder.features(model, tokens, ids)) for ids in buckets]
     sizes = [bucket.num_cells for bucket in padded]
@@ -92,17 +98,18 @@ def forward(
 
 def _hidden(model: "SentenceTransformer", buckets: Sequence[_Bucket]) -> Tensor:
     """Hidden states of all cells, bucket after bucket, (cells, width)."""
-    inner: Any = model[0].auto_model
+    transformer: Any = model[0]
+    config = transformer.auto_model.config
     input_ids = torch.cat([bucket.input_ids.flatten() for bucket in buckets])
-    positions = torch.cat([_positions(inner.config, bucket).flatten() for bucket in buckets])
-    usual = inner.config._attn_implementation
+    positions = torch.cat([_positions(config, bucket).flatten() for bucket in buckets])
+    usual = config._attn_implementation
     _register()
-    inner.config._attn_implementation = ATTENTION
+    config._attn_implementation = ATTENTION
     try:
-        output = inner(input_ids=input_ids[None], position_ids=positions[None], buckets=buckets)
+        features = transformer({"input_ids": input_ids[None], "position_ids": positions[None], "buckets": buckets})
     finally:
-        inner.config._attn_implementation = usual
-    hidden: Tensor = output.last_hidden_state[0]
+        config._attn_implementation = usual
+    hidden: Tensor = features["token_embeddings"][0]
     return hidden
 
 
@@ -136,25 +143,29 @@ def _register() -> None:
     AttentionInterface.register(ATTENTION, _attend)
 
 
-def _attend(
-    _: torch.nn.Module,
-    *projections_and_mask: Any,
+def _attend(  # noqa: PLR0913 - as transformers' AttentionInterface calls it
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: None,
+    *,
     buckets: Sequence[_Bucket],
     dropout: float = 0.0,
     scaling: float | None = None,
-    **__: Any,
+    **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """Attention within each sentence: of query, key and value, (1, heads, cells, width of a head) each.
 
-    (1, cells, heads, width of a head). Buckets have their masks, so the one that is given is None.
+    Returns (1, cells, heads, width of a head), and None for the weights. No mask is given, since buckets have theirs.
     """
     sizes = [bucket.num_cells for bucket in buckets]
-    projections = [cells[0].transpose(0, 1).split(sizes) for cells in projections_and_mask[:3]]
+    projections = [cells[0].transpose(0, 1).split(sizes) for cells in (query, key, value)]
     attended = []
     for bucket, *of_bucket in zip(buckets, *projections, strict=True):
-        query, key, value = (cells.unflatten(0, bucket.shape).transpose(1, 2) for cells in of_bucket)
+        q, k, v = (cells.unflatten(0, bucket.shape).transpose(1, 2) for cells in of_bucket)
         found = torch.nn.functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=bucket.mask, dropout_p=dropout, scale=scaling
+            q, k, v, attn_mask=bucket.mask, dropout_p=dropout, scale=scaling
         )
         attended.append(found.transpose(1, 2).flatten(0, 1))
     return torch.cat(attended)[None], None

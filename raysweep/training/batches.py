@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 Pack: TypeAlias = list[npt.NDArray[np.integer]]
-"""Buckets of ids that go through the encoder at once; a single one where packed passes would not pay."""
+"""Buckets of ids that go through the encoder at once; always a single one where the encoder is not packable."""
 
 
 class TrainedEncoder:

@@ -1,7 +1,8 @@
 """The encoder's table of word embeddings in training: batches take few of its rows, and its gradient keeps its memory.
 
 The table is half of a small encoder's parameters. Left to autograd, each look-up makes a gradient as large as the table,
-and on a CPU the fresh memory of even one such gradient costs 3% of a step, and more where products are faster.
+and on a CPU the fresh memory of even one such gradient costs 3% of a step, and more where products are faster. On a GPU
+memory is dear and a new gradient cheap, so there none is kept.
 """
 
 from collections.abc import Iterator
@@ -69,9 +70,12 @@ class _TableGradient:
         if self._weight.grad is None:
             self._weight.grad = self._cleared()
         self._weight.grad.index_add_(0, word_ids, gradients)
-        self._added.append(word_ids)
+        if self._kept is not None:
+            self._added.append(word_ids)
 
     def _cleared(self) -> Tensor:
+        if not self._weight.is_cpu:
+            return torch.zeros_like(self._weight)
         if self._kept is None:
             self._kept = torch.zeros_like(self._weight)
         for word_ids in self._added:

@@ -103,6 +103,21 @@ def test_replayed_embeddings_and_gradients_are_the_ordinary_ones(model: Any, lev
     assert (encoder.forward(model, tokens, ids) - expected).abs().max() < 1e-6, "the model is left as it was"
 
 
+def test_what_is_kept_is_not_computed_again(model: Any) -> None:
+    tokens, ids = tokens_of(LENGTHS), np.array([1, 0, 6, 3])
+    prefix = prefix_of(model, "emb+B0", tokens)
+    table = encoder.word_table(model)
+    assert table is not None
+    with torch.no_grad():
+        first = encoder.forward(model, tokens, ids, prefix.replayed(ids))
+        table.weight.neg_()  # what is kept does not see it
+        kept = encoder.forward(model, tokens, ids, prefix.replayed(ids))
+        without = encoder.forward(model, tokens, ids)
+        table.weight.neg_()
+    assert torch.equal(first, kept)
+    assert not torch.equal(first, without)
+
+
 @pytest.mark.parametrize("level", ["emb+B0", "emb+B0-1"])
 def test_a_frozen_part_at_rest_gives_in_training_what_is_kept(model: Any, level: str) -> None:
     """With dropout in what trains, none in the frozen part: so a trial is the same with kept states and without."""

@@ -18,7 +18,7 @@ from raysweep.encoders.tokens import Tokens
 from support.encoders import sentence_encoder
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
-PACKABLE = {"Bert": {}, "Roberta": {"pad_token_id": 0}, "XLMRoberta": {"pad_token_id": 0}}
+PACKABLE = {"Bert": {}, "Roberta": {"pad_token_id": 1}, "XLMRoberta": {"pad_token_id": 1}}
 OTHERS = {
     "DistilBert": {"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48},
     "MPNet": SIZES,
@@ -86,11 +86,16 @@ def test_a_pass_begins_with_kept_hidden_states(model: Any, tokens: Tokens) -> No
     names = prefix_names(parameters, [name for name, _ in model.named_modules()], "emb+B0")
     assert names is not None
     prefix = Prefix(model, names, tokens, 1 << 20, torch.float32)
+    table = encoder.word_table(model)
+    assert table is not None
     with torch.no_grad():
         whole = packed.forward(model, tokens, BUCKETS, contextlib.nullcontext())
-        for _ in range(2):
-            replayed = packed.forward(model, tokens, BUCKETS, prefix.replayed(*BUCKETS))
-            assert (replayed - whole).abs().max() < 1e-5
+        first = packed.forward(model, tokens, BUCKETS, prefix.replayed(*BUCKETS))
+        assert (first - whole).abs().max() < 1e-5
+        table.weight.neg_()  # what is kept does not see it
+        kept = packed.forward(model, tokens, BUCKETS, prefix.replayed(*BUCKETS))
+        table.weight.neg_()
+    assert (kept - whole).abs().max() < 1e-5
 
 
 def test_attention_has_its_dropout(model: Any, tokens: Tokens) -> None:
@@ -115,16 +120,56 @@ def test_other_architectures_are_not_packed(name: str, tmp_path: Any, demo_packa
     assert not packed.is_packable(model_of(name, tmp_path, demo_package, **OTHERS[name]))
 
 
-def test_nor_are_other_attentions_and_hidden_states_that_are_asked_for(model: Any) -> None:
-    config = model[0].auto_model.config
+NOT_PACKABLE = [
+    ("_attn_implementation", "eager"),
+    ("is_decoder", True),
+    ("position_embedding_type", "relative_key"),
+    ("model_type", "electra"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), NOT_PACKABLE)
+def test_nor_are_encoders_configured_otherwise(
+    model: Any, name: str, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert packed.is_packable(model)
-    for name, value in (("_attn_implementation", "eager"), ("is_decoder", True), ("output_hidden_states", True)):
-        usual = getattr(config, name)
-        setattr(config, name, value)
-        try:
-            assert not packed.is_packable(model)
-        finally:
-            setattr(config, name, usual)
+    monkeypatch.setattr(model[0].auto_model.config, name, value, raising=False)
+    assert not packed.is_packable(model)
+
+
+def test_nor_are_encoders_that_compute_activations_again(model: Any) -> None:
+    """Whose layers would run after the packed pass has ended."""
+    model[0].auto_model.gradient_checkpointing_enable()
+    try:
+        assert not packed.is_packable(model)
+    finally:
+        model[0].auto_model.gradient_checkpointing_disable()
+    assert packed.is_packable(model)
+
+
+def test_nor_are_encoders_with_other_modules_behind(model: Any) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import LayerNorm
+
+    assert not packed.is_packable(SentenceTransformer(modules=[*model, LayerNorm(32)], device="cpu"))
+
+
+@pytest.mark.parametrize("output", [["hidden_states", -2], "last_hidden_state"])
+def test_hidden_states_are_those_that_the_model_names(output: Any, tokens: Tokens, model: Any) -> None:
+    transformer = model[0]
+    usual = transformer.modality_config
+    transformer.modality_config = {"text": {"method": "forward", "method_output_name": output}}
+    try:
+        found = packed.forward(model, tokens, BUCKETS, contextlib.nullcontext())
+        expected = torch.cat([encoder.forward(model, tokens, ids) for ids in BUCKETS])
+    finally:
+        transformer.modality_config = usual
+    assert (found - expected).abs().max() < 1e-5
+
+
+def test_an_encoder_without_hidden_states_is_not_packed(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model[0], "module_output_name", "sentence_embedding")
+    assert not packed.is_packable(model)
 
 
 def test_packs_hold_every_bucket_once_within_their_limit() -> None:

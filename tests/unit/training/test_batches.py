@@ -6,6 +6,7 @@ import torch
 
 from raysweep.config.losses import LOSSES
 from raysweep.config.trial import trial_config
+from raysweep.encoders import buckets
 from raysweep.training import batches, losses, workbench
 from raysweep.training.trainer import Training
 
@@ -49,9 +50,10 @@ ROUNDING = {"fp32": 1e-5, "bf16": 0.03}  # of gradients, relative to the greates
     [*((loss, 0.5, "fp32") for loss in LOSSES), ("triplet", 0.0, "fp32"), ("triplet", 0.5, "bf16")],
 )
 def test_a_batch_whose_activations_are_computed_again_has_the_same_gradient(
-    loss: str, retention_weight: float, precision: str, demo_bench: workbench.Workbench
+    loss: str, retention_weight: float, precision: str, demo_bench: workbench.Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under dropout, and for losses that compare each example with the whole batch."""
+    """Under dropout, of several packs, and for losses that compare each example with the whole batch."""
+    monkeypatch.setattr(buckets, "CELLS_PER_PACK", 256)
     values = {"loss": loss, "retention_weight": retention_weight, "precision": precision}
     config = trial_config({"learning_rate": 1e-5, "dropout": 0.2, **values})
     gradients = []
@@ -61,6 +63,7 @@ def test_a_batch_whose_activations_are_computed_again_has_the_same_gradient(
         training.recomputes = recomputes
         training.model.train()
         ids, targets = training.order.take(40)
+        assert len(training.trained.packs(np.unique(ids))) > 1
         value = training._add_gradient(ids, targets, 2)
         gradients.append({name: each.grad for name, each in training.parameters.items() if each.grad is not None})
         ends.append((float(value), demo_bench.dropouts.state(), torch.get_rng_state()))

@@ -106,3 +106,13 @@ def test_a_trial_after_one_that_diverged_begins_without_its_gradient(tiny_bench:
     following = Training(trial_config({**values, "learning_rate": 1e-4}), tiny_bench, seed=1, num_rungs=1)
     following.step()
     assert torch.isfinite(table_of(tiny_bench).weight).all()
+
+
+def test_a_table_that_serves_for_more_is_left_to_autograd(
+    tiny_bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of an encoder with a head that predicts words: its gradient is not of the batch's words alone."""
+    head = torch.nn.Linear(1, 1)
+    head.weight = table_of(tiny_bench).weight
+    monkeypatch.setattr(tiny_bench.model[0].auto_model, "get_output_embeddings", lambda: head)
+    assert encoder.word_table(tiny_bench.model) is None
