@@ -9,11 +9,13 @@ import os
 import secrets
 import signal
 import socket
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -356,7 +358,7 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
     if not address:
         options |= {"num_cpus": resources.num_cpus, "include_dashboard": False}
     try:
-        with termination_kept():
+        with termination_kept(), _forks_lead_groups():
             ray.init(address=found, **options)
     except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         where = f"resources.address: cannot join {address}" if address else "Ray does not start on this machine"
@@ -366,6 +368,31 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
         yield _capacity(resources)
     finally:
         shut_down()
+
+
+_forks = {"lead_groups": False}
+
+
+@contextlib.contextmanager
+def _forks_lead_groups() -> Iterator[None]:
+    """Within, each process that is forked leads a process group of its own, on Linux.
+
+    ``timeout``, a shell and others signal a whole group: Ray's processes would end at once, and Ray then ends this one too,
+    before it has reported. Elsewhere it is by their group that Ray ends them.
+    """
+    if sys.platform.startswith("linux"):
+        _watch_forks()
+        _forks["lead_groups"] = True
+    try:
+        yield
+    finally:
+        _forks["lead_groups"] = False
+
+
+@cache
+def _watch_forks() -> None:
+    """Once a process: what is registered stays."""
+    os.register_at_fork(after_in_child=lambda: os.setpgid(0, 0) if _forks["lead_groups"] else None)
 
 
 def _with_its_authentication(address: str) -> str:

@@ -32,6 +32,9 @@ class Picture:
 
     png: bytes
 
+    def __repr__(self) -> str:
+        return f"Picture of {len(self.png):,} bytes; save(PATH) writes it"
+
     def save(self, path: str | Path) -> None:
         """Write the figure to a file, whatever its suffix, as PNG."""
         Path(path).write_bytes(self.png)
@@ -101,7 +104,10 @@ class RunResults:
 
     @property
     def trials(self) -> pd.DataFrame:
-        """A row a trial: ``trial``, ``status``, ``reason``, what it cost, and its parameters as ``config_...``."""
+        """A row a trial: ``trial``, ``status``, ``reason``, what it cost, and its parameters as ``config_...``.
+
+        ``num_rungs`` are as many as it may have; what it had stands in :attr:`rungs`.
+        """
         import pandas as pd
 
         trials = self._stored.trials

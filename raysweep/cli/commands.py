@@ -734,7 +734,7 @@ def _description(loaded: "LoadedSweep") -> Iterator[str]:
     examples = budget.examples_per_trial
     rungs = "1 rung" if budget.rungs == 1 else f"up to {budget.rungs} rungs"
     length = f"{rungs} each" if examples is None else f"{examples:,} examples each"
-    search = f"{budget.trials} trials ({config.sampler}), {length}, early stopping: {config.early_stopping.policy}"
+    search = f"{_trials(loaded)}, {length}, early stopping: {config.early_stopping.policy}"
     replicates = f", up to {config.replicates.trials} replicates" if config.replicates.trials else ""
     yield f"sweep {config.name}: {search}{replicates}"
     yield f"  limits: {', '.join(config.limits) or 'none'}"
@@ -742,6 +742,13 @@ def _description(loaded: "LoadedSweep") -> Iterator[str]:
         yield f"  {line}"
     for values in config.first:
         yield f"  first: {', '.join(f'{name} {value}' for name, value in values.items())}"
+
+
+def _trials(loaded: "LoadedSweep") -> str:
+    num_trials, sampler = loaded.config.budget.trials, loaded.config.sampler
+    if sampler == "grid" and (num_combinations := len(loaded.space.grid())) < num_trials:
+        return f"{num_combinations} trials (grid, every combination; budget.trials is {num_trials})"
+    return f"{num_trials} trials ({sampler})"
 
 
 def _warn(text: str) -> None:

@@ -46,8 +46,12 @@ class SeveralValues(typer.core.TyperCommand):
 
 
 def with_trials(arguments: list[str], trials: int | None) -> list[str]:
-    """The overrides, with what ``--trials`` is short for."""
-    return arguments if trials is None else [*arguments, "--budget.trials", str(trials)]
+    """The overrides, with what ``--trials`` is short for. InputError where that is given too."""
+    if trials is None:
+        return arguments
+    if any(argument.partition("=")[0] == "--budget.trials" for argument in arguments):
+        raise InputError("--trials and --budget.trials are the same; allowed: one of them")
+    return [*arguments, "--budget.trials", str(trials)]
 
 
 def not_empty(flag: str, text: str) -> str:

@@ -42,6 +42,7 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
     for key, value in overrides:
         document.override(key, value, sweep_file.SHORT_FORMS)
     config = sweep_file.parse(document)
+    _check_retrieval(document, config)
     space = space_parser.parse(document, config)
     first: list[dict[str, Any]] = []
     warnings = list(unused(document, config, space))
@@ -57,6 +58,13 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
             warnings.append(f"first[{index}] stands there before: the sampler completes each of the two")
         first.append(values)
     return LoadedSweep(document, config.model_copy(update={"first": first}), space, tuple(warnings))
+
+
+def _check_retrieval(document: Document, config: SweepConfig) -> None:
+    k, num_pool = config.evaluation.k, config.evaluation.num_pool
+    if num_pool is not None and k > num_pool:
+        problem = f"is {k}, but evaluation.num_pool is {num_pool}; allowed: that many or fewer"
+        raise document.error(("evaluation", "k"), problem)
 
 
 def check_new(loaded: LoadedSweep) -> None:

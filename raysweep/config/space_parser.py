@@ -30,7 +30,7 @@ def parse(document: Document, config: SweepConfig) -> Space:
     _check_losses(document, parameters)
     for values in branches(parameters):
         if values.get("learning_rate") is None:
-            raise document.error(("space",), f"learning_rate is required, also where {values}")
+            raise document.error(("space",), f"learning_rate is required, also where {_shown(values)}")
         try:
             trial_config(values)
         except InputError as error:
@@ -41,6 +41,10 @@ def parse(document: Document, config: SweepConfig) -> Space:
     _check_budgets(document, config, space)
     _check_first(document, config, space)
     return space
+
+
+def _shown(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} is {value}" for name, value in values.items())
 
 
 def _check_grid(document: Document, path: KeyPath, parameters: Parameters) -> None:
@@ -86,7 +90,9 @@ def _range(document: Document, path: KeyPath, name: str, value: dict[str, Any]) 
 
 def _check_range(document: Document, path: KeyPath, name: str, parameter: Range) -> None:
     low, high = parameter.low, parameter.high
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise document.error(path, f"low and high must be finite, not {low} and {high}")
+    if low >= high:
         raise document.error(path, f"low must be below high, not low {low} and high {high}")
     if parameter.log and low <= 0:
         raise document.error((*path, "low"), f"a log range must begin above 0, not at {low}")
@@ -238,7 +244,7 @@ def _check_budgets(document: Document, config: SweepConfig, space: Space) -> Non
     parameters = find(space.parameters, "examples_per_rung")
     if any(isinstance(parameter, Range) for parameter in parameters):
         raise document.error(path, "must be a value or choices: a range meets no milestone")
-    rung_sizes = _possible_values(space, "examples_per_rung")
+    rung_sizes = possible_values(space, "examples_per_rung")
     for size in rung_sizes:
         _check_total_examples(document, config, size)
         _check_first_examples(document, config, size)
@@ -284,7 +290,7 @@ def _check_first(document: Document, config: SweepConfig, space: Space) -> None:
         whole.append(preset.params)
 
 
-def _possible_values(space: Space, name: str) -> list[Any]:
+def possible_values(space: Space, name: str) -> list[Any]:
     """What a trial may have: also the default, unless every branch gives a value."""
     values = space.values(name)
     if name not in space.parameters:

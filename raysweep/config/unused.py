@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from raysweep.config.document import Document, KeyPath
 from raysweep.config.space import Space
+from raysweep.config.space_parser import possible_values
 from raysweep.config.sweep import HALVING, SweepConfig
 from raysweep.config.trial import has_classes
 
@@ -26,6 +27,16 @@ def unused(document: Document, config: SweepConfig, space: Space) -> Iterator[st
         is_replaced = document.is_overridden(cause) and not document.is_overridden(setting)
         if _is_changed(config, setting) and not is_replaced:
             yield str(document.error(setting, f"has no effect, since {why}"))
+    yield from _never_full(document, space)
+
+
+def _never_full(document: Document, space: Space) -> Iterator[str]:
+    """A batch that is larger than any rung: others of such sizes would be trained alike."""
+    largest_batch = max(space.values("batch_size"), default=0)
+    largest_rung = max(possible_values(space, "examples_per_rung"))
+    if largest_batch > largest_rung:
+        problem = f"{largest_batch} is more than a rung has (examples_per_rung {largest_rung}), which is then one batch"
+        yield str(document.error(("space", "batch_size"), problem))
 
 
 def _without_effect(config: SweepConfig, space: Space) -> Iterator[_Unused]:

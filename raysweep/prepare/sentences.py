@@ -377,8 +377,7 @@ class SentencesBuilder:
             seed=self.seed,
         )
         if not carving.is_dev.any():
-            name = sources.shown(self.data.train)
-            raise InputError(f"{name}: too few rows ({num_train}) to carve a dev split from; give one")
+            raise InputError(f"{sources.shown(self.data.train)}: {_why_no_dev(rows.labels[:num_train])}")
         rows.splits[:num_train][carving.is_dev] = SPLITS.index("dev")
         rows.splits[:num_train][carving.is_left_out] = NO_SPLIT
 
@@ -453,6 +452,14 @@ def _natural(name: str) -> tuple[bool, float, list[str | int], str]:
 def _count_labels(rows: _Rows, split: Split, label_names: Sequence[str]) -> dict[str, int]:
     counts = np.bincount(rows.labels[rows.ids(split)], minlength=len(label_names))
     return dict(zip(label_names, counts.tolist(), strict=True))
+
+
+def _why_no_dev(labels: npt.NDArray[np.int32]) -> str:
+    """What rows of train with these labels (rows,) lack of which none could become dev."""
+    num_of_each = np.unique_counts(labels).counts
+    if num_of_each.max() == 1:
+        return f"each label has one row ({len(num_of_each)} labels), so none is left for a dev split; give data.dev"
+    return f"too few rows ({len(labels)}) to carve a dev split from; give data.dev"
 
 
 def _count_duplicates(groups: npt.NDArray[np.int32]) -> int:

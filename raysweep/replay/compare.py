@@ -139,9 +139,10 @@ def _name(source: Path | Folder) -> str:
 
 
 def _check_sampler(sampler: str, table: RecordedSweep, proposals: Aim) -> None:
-    if sampler == "grid":
-        allowed = ", ".join(name for name in SAMPLERS if name != "grid")
-        raise InputError(f"--sampler: a recorded table has no grid; allowed: {allowed}, package:Class")
+    allowed = [name for name in SAMPLERS if name != "grid"]
+    if sampler not in allowed and ":" not in sampler:
+        problem = "a recorded table has no grid" if sampler == "grid" else f"{sampler!r} is no sampler"
+        raise InputError(f"--sampler: {problem}; allowed: {', '.join(allowed)}, package:Class")
     try:
         try_out(sampler, table.space, proposals)
     except InputError as error:

@@ -13,7 +13,7 @@ from raysweep.report.summary import SPLITS, Area, Member, Summary, TrialSummary
 from raysweep.report.texts import constraints_text, objective_formula
 from raysweep.results.account import Entry
 from raysweep.results.query_scores import PointName, name_of_point
-from raysweep.results.types import GuardScore, Mean, NodeTime, Point, Trial
+from raysweep.results.types import GuardScore, Mean, NodeTime, Point, Results
 from raysweep.results.views import varied_parameters
 from raysweep.uncertainty.differences import Difference
 from raysweep.uncertainty.front import FrontUncertainty, PointUncertainty
@@ -76,10 +76,10 @@ def describe(config: Mapping[str, Any], names: Iterable[str]) -> str:
     return ", ".join(terms) or ABSENT
 
 
-def described(trials: Sequence[Trial]) -> dict[int, str]:
-    """The configuration of each trial by its number, as the parameters in which they differ."""
-    varied = varied_parameters(trials)
-    return {trial.trial: describe(trial.config, varied) for trial in trials}
+def described(results: Results) -> dict[int, str]:
+    """The configuration of each trial by its number, as the parameters that are searched or differ among them."""
+    varied = varied_parameters(results.trials, results.info.searched)
+    return {trial.trial: describe(trial.config, varied) for trial in results.trials}
 
 
 def kind_name(point: Point) -> str:
@@ -89,7 +89,7 @@ def kind_name(point: Point) -> str:
 
 def front_table(summary: Summary) -> TextTable:
     """The front by falling similarity on dev. The intervals of its scores are in :func:`certainty_table`."""
-    configurations = described(summary.results.trials)
+    configurations = described(summary.results)
     guards = sorted({name for member in summary.members for name in member.guards})
     rows = []
     for member in summary.members:
@@ -245,7 +245,7 @@ def _difference_cell(difference: Difference) -> str:
 
 def trial_table(summary: Summary) -> TextTable:
     """Every trial by its number, with its best dev point under the objective, in parentheses if that misses a constraint."""
-    varied = varied_parameters(summary.results.trials)
+    varied = varied_parameters(summary.results.trials, summary.results.info.searched)
     columns = ("trial", "configuration", "status", "reason", "rungs", "examples", "objective", "P", "S", "seconds")
     rows = tuple(_trial_row(each, varied) for each in summary.trials)
     return TextTable(columns, rows, frozenset({"configuration", "status", "reason"}))
@@ -425,6 +425,6 @@ def _common_parameters(summary: Summary) -> str:
     trials = summary.results.trials
     if not trials:
         return ""
-    varied = varied_parameters(trials)
+    varied = varied_parameters(trials, summary.results.info.searched)
     common = {name: value for name, value in trials[0].config.items() if name not in varied and value is not None}
     return ", ".join(f"{name} {short(value)}" for name, value in common.items())

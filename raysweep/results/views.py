@@ -85,11 +85,14 @@ def parameter_value(config: Mapping[str, Any], name: str) -> Any:
     return config.get(name, LATER_PARAMETERS.get(name))
 
 
-def varied_parameters(trials: Iterable[Trial]) -> tuple[str, ...]:
-    """Names of the parameters that differ among trials, the main ones first; of a single trial the main ones."""
+def varied_parameters(trials: Iterable[Trial], searched: Sequence[str] = ()) -> tuple[str, ...]:
+    """Names of the parameters that differ among trials or are ``searched``, the main ones first.
+
+    Where there are none, the main ones of all that trials have.
+    """
     configs = [trial.config for trial in trials]
     names = list(dict.fromkeys(name for config in configs for name in config))
-    varied = [name for name in names if _varies(name, configs)]
+    varied = [name for name in names if name in searched or _varies(name, configs)]
     chosen = varied or names
     main = [name for name in MAIN_PARAMETERS if name in chosen]
     others = [name for name in varied if name not in MAIN_PARAMETERS]

@@ -139,6 +139,8 @@ def run(  # noqa: PLR0913 (one argument for each way in which a run begins)
             Baselines.check(config.baselines)
         older = [load(each) for each in warm_start]
         plan = make_plan(config, space, resumed=resumed.prepared if resumed else None)
+        if resumed is not None:
+            resumed.check_data(plan.prepared)  # before anything is prepared anew
         begin = (
             partial(Session.begin, older=older, place=place)
             if resumed is None

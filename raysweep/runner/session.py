@@ -115,7 +115,6 @@ class Session:
         """Bring a sweep back to where its ledger ends."""
         if self.log is not None:
             self.log.move(resumed.folder / resumed.next_log())
-        resumed.check_data(self.prepared)
         self.display.line(f"run: {resumed.location}, resumed")
         if unfinished := resumed.ledger.unfinished:
             self.display.warn(
@@ -363,6 +362,7 @@ class Session:
             constraints={name: least for name, least in constraints.items() if least},
             guards={name: guard.at_least for name, guard in self.config.guards.items()},
             packages=installed(),
+            searched=self.space.searched,
         )
         digest = hashlib.sha256(self._config_file).hexdigest()
         sweep.ledger.append(SessionStarted(info=info, config_digest=digest))

@@ -20,7 +20,7 @@ from raysweep.search.mfgp import MultiFidelitySampler
 def make_sampler(
     name: str, seed: int, space: Space, reference_point: Pair | None = None
 ) -> optuna.samplers.BaseSampler:
-    """A sampler for the space by its short name, or any by its import path, such as ``optuna.samplers:CmaEsSampler``.
+    """A sampler for the space by its short name, or any by its import path, such as ``optuna.samplers:QMCSampler``.
 
     With a ``reference_point`` ``mfgp`` maximises the hypervolume above it.
     """
@@ -95,6 +95,6 @@ def find_sampler(path: str) -> type[optuna.samplers.BaseSampler]:
     if not (inspect.isclass(found) and issubclass(found, optuna.samplers.BaseSampler)):
         raise InputError(
             f"{path!r} is no sampler; allowed: {', '.join(SAMPLERS)}, or the import path of one of Optuna's "
-            "kind, such as optuna.samplers:CmaEsSampler"
+            "kind, such as optuna.samplers:QMCSampler"
         )
     return found

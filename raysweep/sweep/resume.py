@@ -41,6 +41,14 @@ LATER_SETTINGS = {"evaluation.points.calibrate": "false"}
 """Settings that runs of older versions were begun without, each with the value that says what those runs do."""
 
 
+READ_BY_TRIALS = {
+    "sentences_artifact": "the data (data.train, data.dev or data.test) have",
+    "tokens_artifact": "the encoder (model) has",
+    "reference_artifact": "the reference encoder (reference) has",
+}
+"""The artifacts that all trials of a sweep read, in the order in which they are made, and what each is made of."""
+
+
 @dataclass
 class Resumed:
     """A run's folder, taken for this process, with the events of its ledger.
@@ -138,13 +146,13 @@ class Resumed:
         return Prepared.read(self.folder / "prepared.json")
 
     def check_data(self, prepared: Prepared) -> None:
-        """InputError when what was prepared now is not what the sweep's trials read."""
+        """InputError when what is prepared now, or is to be, is not what the sweep's trials read."""
         before = self.prepared
-        for name in ("sentences_artifact", "tokens_artifact", "reference_artifact"):
+        for name, what in READ_BY_TRIALS.items():
             if getattr(before, name).name != getattr(prepared, name).name:
                 raise InputError(
-                    f"{self.location}: the data or the encoder have changed since this sweep ran; start a new one, with "
-                    f"--warm-start {self.location} to learn from it"
+                    f"{self.location}: {what} changed since this sweep ran; start a new one, with --warm-start "
+                    f"{self.location} to learn from it"
                 )
 
 

@@ -1,5 +1,6 @@
 """The status line of a sweep that is running."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -61,20 +62,22 @@ class SweepStatus:
 
     @property
     def _time_text(self) -> str:
-        left = 0.0 if self.is_paused else self._seconds_left
-        return f"about {duration(left)} left" if left >= 1 else f"{duration(self.seconds)} so far"
+        by_pace, by_limit = self._seconds_by_pace, self._seconds_by_limit
+        left = min(by_pace, by_limit)
+        if self.is_paused or not 1 <= left < math.inf:
+            return f"{duration(self.seconds)} so far"
+        return f"{'about' if by_pace < math.inf else 'at most'} {duration(left)} left"
 
     @property
-    def _seconds_left(self) -> float:
-        """At the pace so far, within the budget; 0 where only held trials may go on, which nobody can foretell."""
-        estimates = []
-        if self._all_begun > self.counts[TrialStatus.RUNNING]:
-            seconds_per_trial = self.seconds / self._all_begun
-            num_left = self._all_trials - self._all_begun
-            estimates.append(seconds_per_trial * num_left)
-        if self.limit_seconds is not None:
-            estimates.append(self.limit_seconds - self.seconds)
-        return min(estimates, default=0.0)
+    def _seconds_by_pace(self) -> float:
+        """Left at the pace so far; infinite before a trial has rested, and where only held ones may go on."""
+        if self._all_begun <= self.counts[TrialStatus.RUNNING]:
+            return math.inf
+        return self.seconds / self._all_begun * (self._all_trials - self._all_begun)
+
+    @property
+    def _seconds_by_limit(self) -> float:
+        return math.inf if self.limit_seconds is None else self.limit_seconds - self.seconds
 
     @property
     def _all_begun(self) -> int:

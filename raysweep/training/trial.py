@@ -12,6 +12,7 @@ from raysweep.config.sweep import EvaluationConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.data.prepared import Prepared
 from raysweep.encoders import encoder
+from raysweep.errors import InputError
 from raysweep.results.types import RungProgress
 from raysweep.storage.folder import Folder
 from raysweep.training.progress import Pace
@@ -46,8 +47,13 @@ def run_trial(  # noqa: PLR0913 (public: callers name what they need)
 
     Needs nothing but artifacts: no Ray, no cluster. ``device`` is a GPU where there is one. In the folder ``checkpoints``
     the trial keeps its state; called again after an interruption it goes on from there, and first repeats the result of a
-    rung that had just ended. Raises TrialDivergedError when the loss is no longer finite.
+    rung that had just ended. Raises TrialDivergedError when the loss is no longer finite, and InputError for a negative seed
+    and for no rungs.
     """
+    if seed < 0:
+        raise InputError(f"seed is {seed}; allowed: 0 and more")
+    if num_rungs < 1:
+        raise InputError(f"num_rungs is {num_rungs}; allowed: 1 and more")
     workbench = Workbench(prepared, evaluation or EvaluationConfig(), device or encoder.best_device())
     results: list[RungResult] = []
     for result in rungs(config, workbench, seed=seed, num_rungs=num_rungs, checkpoints=checkpoints):

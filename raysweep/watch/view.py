@@ -153,8 +153,7 @@ def _empty_table() -> Table:
 
 
 def _rows(summary: Summary, num_members: int) -> list[list[str]]:
-    trials = summary.results.trials
-    configurations = described(trials)
+    configurations = described(summary.results)
     shown = _shown_members(summary.members, num_members)
     return [_cells(member, configurations) for member in shown]
 

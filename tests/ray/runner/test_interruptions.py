@@ -169,9 +169,13 @@ def test_processes_of_trials_and_the_driver_are_killed_and_the_sweep_ends_the_sa
     assert one.content() == other.content()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
+@pytest.mark.parametrize(
+    ("number", "send"),
+    [(signal.SIGINT, os.kill), (signal.SIGTERM, os.kill), (signal.SIGTERM, os.killpg)],
+    ids=["ctrl-c", "terminated", "as timeout does, with its group"],
+)
 def test_an_interrupted_sweep_keeps_its_finished_rungs(
-    prepared_before: tuple[str, ...], tmp_path: Path, number: signal.Signals
+    prepared_before: tuple[str, ...], tmp_path: Path, number: signal.Signals, send: Callable[[int, int], None]
 ) -> None:
     process = subprocess.Popen(
         command("run", "smoke", *ALONE, "--budget.trials", "50", "--early_stopping.policy", "none", *prepared_before),
@@ -182,11 +186,12 @@ def test_an_interrupted_sweep_keeps_its_finished_rungs(
         text=True,
         # A shell that runs these tests in the background has them ignore Ctrl-C, which children inherit.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        process_group=0,
     )
     wait_until(lambda: any(num_rungs(run) for run in runs(tmp_path)), process)
-    process.send_signal(number)
+    send(process.pid, number)
     time.sleep(0.2)  # between two presses of an impatient hand; it waits for nothing
-    process.send_signal(number)
+    send(process.pid, number)
     try:
         out, err = process.communicate(timeout=120)
     finally:

@@ -73,6 +73,11 @@ def test_the_picture_is_the_reports_with_its_intervals(tmp_path: Path) -> None:
     assert run.front_figure().png == (tmp_path / "report" / "front.png").read_bytes() != without
 
 
+def test_a_picture_is_a_line_where_there_is_no_notebook(run: raysweep.RunResults) -> None:
+    picture = run.front_figure()
+    assert repr(picture) == f"Picture of {len(picture.png):,} bytes; save(PATH) writes it"
+
+
 def test_a_run_without_a_rung_has_empty_frames(tmp_path: Path) -> None:
     make(tmp_path)
     run = raysweep.load_run(tmp_path)

@@ -102,6 +102,11 @@ def test_a_shipped_space_is_valid_and_described() -> None:
     assert (first, second.partition(" trials")[0]) == ("demo: valid", "sweep demo: 3")
 
 
+def test_a_grid_of_fewer_combinations_than_trials_says_so() -> None:
+    done = CliRunner().invoke(commands.app, ["validate", "published_grid", "--trials", "50"])
+    assert "sweep published-grid: 17 trials (grid, every combination; budget.trials is 50)" in done.output
+
+
 def test_a_clusters_file_is_sound_or_each_problem_is_a_line(tmp_path: Path) -> None:
     sound = CliRunner().invoke(commands.app, ["lint", str(ROOT / "cluster.yaml")])
     assert sound.exit_code == 0

@@ -41,6 +41,10 @@ def test_what_is_accepted(parsed: object, expected: object) -> None:
         (several_of, ("--format", "json, table", FORMATS), "--format is ' table'; allowed: table, json"),
         (where_of, (["model"],), "--where is 'model'; it is COLUMN=VALUE"),
         (where_of, (["=a"],), "--where is '=a'; it is COLUMN=VALUE"),
+        *(
+            (with_trials, (given, 3), "--trials and --budget.trials are the same; allowed: one of them")
+            for given in (["--budget.trials", "4"], ["--budget.trials=4"])
+        ),
     ],
 )
 def test_what_is_refused(parse: Callable[..., Any], arguments: tuple[Any, ...], message: str) -> None:

@@ -147,6 +147,31 @@ def test_what_needs_class_probabilities_stands_under_softmax(tmp_path: Path) -> 
         read(tmp_path, MINIMAL, space__loss=under_triplet)
 
 
+def test_what_is_searched_has_more_than_one_value(tmp_path: Path) -> None:
+    _, space = read(tmp_path, MINIMAL)
+    assert space.searched == ("loss", "margin", "learning_rate", "freezing")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{low: 1e-6, high: .inf, log: true}", "low and high must be finite, not 1e-06 and inf"),
+        ("{low: 1e-3, high: 1e-4, log: true}", "low must be below high, not low 0.001 and high 0.0001"),
+    ],
+)
+def test_a_range_lies_between_two_finite_numbers(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"space\.learning_rate: {said}"):
+        read(tmp_path, MINIMAL.replace("{low: 1e-6, high: 1e-4, log: true}", text))
+
+
+def test_a_missing_learning_rate_says_where(tmp_path: Path) -> None:
+    text = MINIMAL.replace("  learning_rate: {low: 1e-6, high: 1e-4, log: true}\n", "")
+    with pytest.raises(
+        InputError, match=r"space: learning_rate is required, also where loss is triplet, margin is 0\.01"
+    ):
+        read(tmp_path, text)
+
+
 def test_grid_refuses_a_range(tmp_path: Path) -> None:
     with pytest.raises(
         InputError,

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from raysweep.config.load import load
 from raysweep.errors import InputError
 from support.paths import ROOT
 from support.sweep_files import MINIMAL, read
@@ -16,6 +17,16 @@ def test_minimal_file_gets_the_documented_defaults(tmp_path: Path) -> None:
     assert config.baselines.probe, "which costs seconds"
     assert config.reference_encoder == config.mining_encoder == config.model
     assert space.values("learning_rate") == [1e-6, 1e-4], "1e-6 without a dot is a number, as in YAML 1.2"
+
+
+def test_no_more_sentences_are_retrieved_than_the_pool_has(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text(MINIMAL)
+    load(file, [("evaluation.num_pool", "8"), ("evaluation.k", "8")])
+    with pytest.raises(
+        InputError, match=r"--evaluation\.k: is 16, but evaluation\.num_pool is 8; allowed: that many or"
+    ):
+        load(file, [("evaluation.num_pool", "8"), ("evaluation.k", "16")])
 
 
 def test_the_guides_file_is_valid(tmp_path: Path) -> None:

@@ -52,6 +52,10 @@ def test_what_an_override_replaces_is_not_said(tmp_path: Path) -> None:
             {"evaluation.points": "{labelled: [0.5], class_concat: []}"},
             "--evaluation.points.labelled: has no effect, since no loss of the space is softmax",
         ),
+        (
+            {"space.batch_size": "{choices: [32, 4096]}"},
+            "--space.batch_size: 4096 is more than a rung has (examples_per_rung 2048), which is then one batch",
+        ),
     ],
 )
 def test_what_has_no_effect_is_said(given: dict[str, str], said: str, tmp_path: Path) -> None:

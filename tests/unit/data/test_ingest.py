@@ -219,7 +219,7 @@ def test_the_demo_brings_its_test_split(tmp_path):
     ("train", "dev", "said"),
     [
         ([("a", 1), ("b", 1)], None, "train.jsonl: every row has the label '1'; at least two classes are needed"),
-        ([("a", 1), ("b", 2)], None, "train.jsonl: too few rows (2) to carve a dev split from"),
+        ([("a", 1), ("b", 2)], None, "train.jsonl: each label has one row (2 labels), so none is left for a dev split"),
         ([("a", 1), ("a", 2)], None, "train.jsonl: nothing is left, as every text carries different labels"),
         ([("a", 1), ("b", 2), ("a", 3)], None, "train.jsonl: every row has the label '2'"),
         (TRAIN, [("c", "a"), ("d", "z")], "dev.jsonl: row 2: label 'z' does not occur in train, which has 'a', 'b'"),

@@ -34,6 +34,15 @@ def test_an_accuracy_is_the_mean_over_the_runs_that_the_other_means_are_over() -
     assert found.accuracy == pytest.approx(0.75)
 
 
+def test_what_is_searched_is_shown_before_it_differs() -> None:
+    """Or a trial would be named otherwise while a run is young."""
+    config = {"weight_decay": 0.01, "loss": "triplet", "margin": 0.1, "learning_rate": 3e-5, "batch_size": 64}
+    trials = [Trial(number, config, TrialStatus.COMPLETED) for number in range(2)]
+    searched = ("loss", "weight_decay", "learning_rate", "freezing")
+    assert varied_parameters(trials, searched) == ("loss", "learning_rate", "weight_decay")
+    assert varied_parameters(trials[:1], searched) == ("loss", "learning_rate", "weight_decay")
+
+
 def test_what_older_trials_did_not_know_varies_only_where_newer_ones_do_otherwise() -> None:
     """A run that an older version began has trials without label_smoothing, which trained with none."""
     older = {"loss": "softmax", "learning_rate": 1e-4}

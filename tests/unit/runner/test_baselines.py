@@ -75,7 +75,8 @@ def test_the_probe_learns_from_all_training_sentences_and_is_scored_at_each_valu
         nearest = np.argsort(-(sides[0] @ sides[1].T), axis=1, kind="stable")[:, : dev.k]
         polarity = (dev.pool_labels[nearest] == dev.query_labels[:, None]).mean()
         similarity = np.einsum("qd,qkd->qk", dev.reference_queries, dev.reference_pool[nearest]).mean()
-        assert (point.polarity, point.similarity) == pytest.approx((polarity, similarity), abs=2e-3)
+        few = 2 / nearest.size  # neighbours, where the two fits, of which neither is exact, rank near ties otherwise
+        assert (point.polarity, point.similarity) == pytest.approx((polarity, similarity), abs=few)
         assert point.width == embeddings.shape[1] + 2
         assert point.accuracy is not None and point.label is None
 

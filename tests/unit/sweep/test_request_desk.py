@@ -116,6 +116,7 @@ def test_a_pause_is_not_billed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     desk = Desk.begin(tmp_path, budget__minutes="10")
     number = desk.next()
     now[0] += 60
+    assert desk.sweep.status().text.endswith("at most 9:00 left"), "no trial has rested, so there is no pace"
     desk.done("pause")
     now[0] += 60
     assert desk.sweep.seconds == 120, "a trial still runs"

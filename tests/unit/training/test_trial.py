@@ -8,6 +8,7 @@ import torch
 
 from raysweep.config.trial import trial_config
 from raysweep.data.prepared import Prepared
+from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.results.types import RungProgress
 from raysweep.training import trial as engine
@@ -75,6 +76,12 @@ def test_run_trial_takes_a_callback_that_can_stop(tiny_prepared: Prepared) -> No
     )
     assert seen == [1, 2]
     assert len(results) == 2
+
+
+@pytest.mark.parametrize(("values", "said"), [({"seed": -1}, "seed is -1"), ({"num_rungs": 0}, "num_rungs is 0")])
+def test_run_trial_refuses_what_is_no_trial(values: dict[str, int], said: str, tiny_prepared: Prepared) -> None:
+    with pytest.raises(InputError, match=f"{said}; allowed: "):
+        engine.run_trial(trial(), tiny_prepared, **values)
 
 
 def test_seeds_derive_from_the_sweep_and_the_configuration() -> None:
