@@ -42,6 +42,11 @@ REFUSED_BEFORE_RAY_STARTS = {
     "text that is null": (None, ["--data.train", "train.jsonl"], r"train.jsonl: row 2: column 'text' is missing"),
     "not UTF-8": (None, ["--data.train", "latin.csv"], r"latin.csv: line 3 is not UTF-8 \(byte 0xe9\)"),
     "freezing level": (ROWS, ["--space.freezing", "emb+B0-10"], r"emb\+B0-10.*6 blocks"),
+    "k beyond the pool's size": (
+        ROWS,
+        ["--evaluation.k", "500"],
+        r"--evaluation.k: is 500, but evaluation.num_pool is",
+    ),
     "unknown key": (ROWS, ["--budgets.trials", "3"], r"--budgets: unknown key"),
 }
 REFUSED_BY_A_PROCESS_OF_ITS_OWN = {  # most of them by a worker on the cluster
@@ -51,7 +56,11 @@ REFUSED_BY_A_PROCESS_OF_ITS_OWN = {  # most of them by a worker on the cluster
         ["--space.loss", "triplet", "--examples.neighbours", "pooled", "--examples.k", "1"],
         r"no examples of kind triplet",
     ),
-    "k beyond the pool": (ROWS, ["--evaluation.k", "500"], r"k is 500, but the retrieval pool holds \d+"),
+    "k beyond the pool": (
+        ROWS,
+        ["--evaluation.k", "5000", "--evaluation.num_pool", "5000"],
+        r"k is 5000, but the retrieval pool holds \d+",
+    ),
     "no neighbour": (
         ROWS,
         ["--examples.min_similarity", "0.9999"],
