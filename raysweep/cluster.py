@@ -178,13 +178,14 @@ class Capacity:
         asked where Ray does not know a node's memory, as of nodes that an autoscaler is to bring.
         """
         fitting = [node for node in self.nodes if node.cpus >= request.cpus and node.gpus >= request.gpus]
-        most = max((node.memory_bytes for node in fitting), default=0.0)
-        if not all(node.memory_bytes for node in fitting) or not most:
+        sizes = [node.memory_bytes for node in fitting]
+        if not sizes or not all(sizes):
             return request
-        memory_bytes = min(needed_bytes, int(most))
-        count = request.count
-        if count <= sum(times_on(node, request) for node in fitting):  # otherwise more nodes are to come
-            count = min(count, sum(times_on(node, request, memory_bytes) for node in fitting))
+        memory_bytes = min(needed_bytes, int(max(sizes)))
+        num_without_memory = sum(times_on(node, request) for node in fitting)
+        num_with_memory = sum(times_on(node, request, memory_bytes) for node in fitting)
+        more_nodes_are_to_come = request.count > num_without_memory
+        count = request.count if more_nodes_are_to_come else min(request.count, num_with_memory)
         return replace(request, memory_bytes=memory_bytes, count=count)
 
     def _size_of_trial(self, resources: ResourcesConfig) -> tuple[float, float]:

@@ -185,8 +185,7 @@ def word_table(model: "SentenceTransformer") -> "torch.nn.Embedding | None":
         return None
     table = inner.get_input_embeddings()
     is_plain = type(table) is torch.nn.Embedding and table.max_norm is None and not table.scale_grad_by_freq
-    output = inner.get_output_embeddings()
-    is_tied = output is not None and output.weight is table.weight
+    is_tied = getattr(inner.get_output_embeddings(), "weight", None) is table.weight
     return table if is_plain and not is_tied else None
 
 
