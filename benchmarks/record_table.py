@@ -47,6 +47,7 @@ class Recording:
     examples_per_rung: int
     num_rungs: int
     num_queries: int
+    num_pool: int | None
     num_workers: int
     seed: int
 
@@ -55,7 +56,8 @@ class Recording:
         """Of the run, which a later sitting goes on with, also for more configurations."""
         space = Path(self.space).stem
         budget = f"{self.num_rungs}x{self.examples_per_rung}"
-        return f"table-{space}-{self.data}-{budget}-q{self.num_queries}-{self.seed}"
+        pool = "" if self.num_pool is None else f"-p{self.num_pool}"
+        return f"table-{space}-{self.data}-{budget}-q{self.num_queries}{pool}-{self.seed}"
 
     def command(self, train: Path, test: Path | None) -> list[str]:
         """The sweep that records it."""
@@ -65,6 +67,7 @@ class Recording:
             "data.train": train,
             "data.test": test or "null",
             "data.max_dev": self.num_queries,
+            "evaluation.num_pool": self.num_pool or "null",
             "first": "[]",  # every configuration is drawn by chance
             "sampler": "random",
             "early_stopping.policy": "none",
@@ -90,6 +93,7 @@ def main() -> None:
         arguments.examples_per_rung,
         arguments.rungs,
         arguments.queries,
+        arguments.pool,
         arguments.workers,
         arguments.seed,
     )
@@ -128,6 +132,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--examples-per-rung", type=int, default=512)
     parser.add_argument("--rungs", type=int, default=5)
     parser.add_argument("--queries", type=int, default=200, help="of dev, at most")
+    parser.add_argument("--pool", type=int, help="sentences that are retrieved, drawn by chance; all of train if not given")
     parser.add_argument("--workers", type=int, default=1, help="trials at the same time, each on one processor core")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()

@@ -1,7 +1,7 @@
 """The one exception that means "the user can fix this": one clear message, exit code 2, no traceback."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 
 class InputError(ValueError):
@@ -17,6 +17,9 @@ class ReplayError(Exception):
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """In parentheses, the one of the names that is nearest to this one; empty where none is near."""
+    """In parentheses, the one of the names that is nearest to this one, or what it maps to; empty where none is near."""
     close = difflib.get_close_matches(name, names, n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
+    if not close:
+        return ""
+    meant = names[close[0]] if isinstance(names, Mapping) else close[0]
+    return f" (did you mean {meant}?)"

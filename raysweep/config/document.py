@@ -212,7 +212,12 @@ def dotted(path: Iterable[str | int]) -> str:
     return text
 
 
-def unknown_key(key: str, allowed: Iterable[str]) -> str:
-    """The sentence for a key that does not exist, with the nearest one that does."""
+def unknown_key(key: str, allowed: Iterable[str], inner: Iterable[str] = ()) -> str:
+    """The sentence for a key that does not exist. It suggests the nearest key that does, else ``inner`` paths."""
     names = sorted(allowed)
-    return f"unknown key{did_you_mean(key, names)}; allowed: {', '.join(names)}"
+    paths: dict[str, str] = {}  # of each last key
+    for path in inner:
+        last = path.rpartition(".")[2]
+        paths[last] = f"{paths[last]} or {path}" if last in paths else path
+    hint = did_you_mean(key, names) or did_you_mean(key, paths)
+    return f"unknown key{hint}; allowed: {', '.join(names)}"

@@ -18,8 +18,10 @@ def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str
     value = error["input"]
     match error["type"]:
         case "extra_forbidden":
-            known = _fields(path[:-1], model)
-            return unknown_key(str(path[-1]), known)
+            *section, key = path
+            known = _fields(tuple(section), model)
+            inner = [f"{name}.{each}" for name in known for each in _fields((*section, name), model)]
+            return unknown_key(str(key), known, inner)
         case "missing":
             return "this key is required"
         case "model_type" | "model_attributes_type":

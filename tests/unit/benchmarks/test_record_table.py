@@ -13,12 +13,13 @@ from raysweep.replay.table_io import read
 from support.ledgers import NUM_RUNGS, StoredTrial, random_trials, write_ledger
 
 
-def recording(runs: Path, data: str = "mr", num_configurations: int = 96) -> Recording:
-    return Recording(data, "polarity", runs, num_configurations, 512, NUM_RUNGS, 200, 2, seed=3)
+def recording(runs: Path, data: str = "mr", num_configurations: int = 96, num_pool: int | None = None) -> Recording:
+    return Recording(data, "polarity", runs, num_configurations, 512, NUM_RUNGS, 200, num_pool, 2, seed=3)
 
 
-def test_it_is_a_sweep_of_random_configurations_that_are_not_stopped(tmp_path: Path) -> None:
-    command = recording(tmp_path).command(Path("/data/mr.csv"), None)
+@pytest.mark.parametrize("num_pool", [None, 1000])
+def test_it_is_a_sweep_of_random_configurations_that_are_not_stopped(tmp_path: Path, num_pool: int | None) -> None:
+    command = recording(tmp_path, num_pool=num_pool).command(Path("/data/mr.csv"), None)
     assert command[1:6] == ["-m", "raysweep", "run", "polarity", "--resume-or-start"]
     options = [(key.removeprefix("--"), value) for key, value in zip(command[6::2], command[7::2], strict=True)]
     loaded = load.load(load.find_space("polarity"), options)
@@ -26,7 +27,8 @@ def test_it_is_a_sweep_of_random_configurations_that_are_not_stopped(tmp_path: P
     assert (config.sampler, config.early_stopping.policy, config.seed) == ("random", "none", 3)
     assert (config.budget.trials, config.budget.rungs_of(512), config.first) == (96, NUM_RUNGS, [])
     assert loaded.space.values("examples_per_rung") == [512]
-    assert config.data.max_dev == 200 and config.storage.runs == str(tmp_path)
+    assert (config.data.max_dev, config.evaluation.num_pool) == (200, num_pool)
+    assert config.storage.runs == str(tmp_path)
 
 
 def test_data_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
