@@ -132,7 +132,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--examples-per-rung", type=int, default=512)
     parser.add_argument("--rungs", type=int, default=5)
     parser.add_argument("--queries", type=int, default=200, help="of dev, at most")
-    parser.add_argument("--pool", type=int, help="sentences that are retrieved, drawn by chance; all of train if not given")
+    parser.add_argument(
+        "--pool", type=int, help="sentences that are retrieved, drawn by chance; all of train if not given"
+    )
     parser.add_argument("--workers", type=int, default=1, help="trials at the same time, each on one processor core")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()

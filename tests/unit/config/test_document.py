@@ -45,7 +45,9 @@ def test_overrides_go_by_dotted_path_and_are_named_when_wrong(tmp_path: Path) ->
         read(tmp_path, MINIMAL, space__learning_rate="{low: 1")
     with pytest.raises(InputError, match=r"--budget\.trails: unknown key \(did you mean trials\?\)"):
         read(tmp_path, MINIMAL, budget__trails="3")
-    with pytest.raises(InputError, match=r"--trails: unknown key \(did you mean budget\.trials or replicates\.trials\?\)"):
+    with pytest.raises(
+        InputError, match=r"--trails: unknown key \(did you mean budget\.trials or replicates\.trials\?\)"
+    ):
         read(tmp_path, MINIMAL, trails="3")
     with pytest.raises(InputError, match=r"--text_colum: unknown key \(did you mean data\.text_column\?\)"):
         read(tmp_path, MINIMAL, text_colum="sentence")
