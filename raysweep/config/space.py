@@ -179,20 +179,20 @@ class Space:
     @property
     def searched(self) -> tuple[str, ...]:
         """The parameters that have more than one value, in the space's order."""
-        return tuple(name for name in dict.fromkeys(_names(self.parameters)) if len(self.values(name)) > 1)
+        return tuple(name for name in dict.fromkeys(names_of(self.parameters)) if len(self.values(name)) > 1)
 
     def values(self, name: str) -> list[Any]:
         """Every value that a parameter may take; the two ends of a range."""
         return values_of(self.parameters, name)
 
 
-def _names(parameters: Parameters) -> Iterator[str]:
+def names_of(parameters: Parameters) -> Iterator[str]:
     """Of all parameters, also of those under choices."""
     for name, parameter in parameters.items():
         yield name
         if isinstance(parameter, Choices):
             for children in parameter.options.values():
-                yield from _names(children)
+                yield from names_of(children)
 
 
 def _describe(parameters: Parameters, indent: str) -> Iterator[str]:

@@ -9,7 +9,19 @@ from pydantic import TypeAdapter, ValidationError
 from raysweep.config.document import Document, KeyPath, unknown_key
 from raysweep.config.losses import LOSSES
 from raysweep.config.preset import PresetError, preset_of
-from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Scalar, Space, branches, find, values_of
+from raysweep.config.space import (
+    Choices,
+    Fixed,
+    Parameter,
+    Parameters,
+    Range,
+    Scalar,
+    Space,
+    branches,
+    find,
+    names_of,
+    values_of,
+)
 from raysweep.config.sweep import HALVING, SweepConfig
 from raysweep.config.trial import CLASS_PARAMETERS, LOSS_PARAMETERS, TrialConfig, has_classes, trial_config
 from raysweep.errors import InputError
@@ -22,6 +34,7 @@ def parse(document: Document, config: SweepConfig) -> Space:
     has. InputError names file, line, key, value and what is allowed.
     """
     parameters = _parameters(document, ("space",), config.space)
+    _check_places(document, ("space",), parameters)
     if "loss" not in parameters:
         raise document.error(("space",), "loss is required, on the top level")
     for loss in values_of(parameters, "loss"):
@@ -41,6 +54,26 @@ def parse(document: Document, config: SweepConfig) -> Space:
     _check_budgets(document, config, space)
     _check_first(document, config, space)
     return space
+
+
+def _check_places(
+    document: Document, path: KeyPath, parameters: Parameters, elsewhere: frozenset[str] = frozenset()
+) -> None:
+    """A configuration has one value of a parameter, so what stands under a choice may not stand ``elsewhere`` as well.
+
+    That is on a level around it, or under another parameter's choices beside it.
+    """
+    others = elsewhere | parameters.keys()
+    for name, parameter in parameters.items():
+        if not isinstance(parameter, Choices):
+            continue
+        for option, children in parameter.options.items():
+            place = (*path, name, "choices", str(option))
+            for child in sorted(others & children.keys()):
+                problem = "stands outside of this choice as well; allowed: one place, or every choice in its place"
+                raise document.error((*place, child), problem)
+            _check_places(document, place, children, others)
+        others |= frozenset(names_of({name: parameter}))
 
 
 def _shown(values: Mapping[str, Any]) -> str:

@@ -52,10 +52,11 @@ def read(path: Path, where: Mapping[str, str] | None = None) -> RecordedSweep:
     if description is None:
         return from_frame(frame, str(path), where)
     try:
-        described = description.applied(frame.reset_index(drop=True))
+        chosen = _chosen(_with_kinds(frame.reset_index(drop=True)), where or {})
+        described = description.applied(chosen)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    table = from_frame(described, str(path), where, WORST)
+    table = from_frame(described, str(path), begin=WORST)
     return replace(table, ranges=description.range_names)
 
 
@@ -112,9 +113,7 @@ def from_frame(
 
 def _recorded_sweep(frame: "pd.DataFrame", where: Mapping[str, str], begin: Pair | None) -> RecordedSweep:
     check_columns(frame)
-    frame = _on_dev(frame)
-    for column, wanted in where.items():
-        frame = _part(frame, column, wanted)
+    frame = _chosen(_on_dev(_with_kinds(frame)), where)
     frame = in_unit_interval(frame)
     is_reference = frame["kind"] == "reference"
     points = _point_rows(frame[~is_reference])
@@ -126,10 +125,12 @@ def _recorded_sweep(frame: "pd.DataFrame", where: Mapping[str, str], begin: Pair
     return table
 
 
+def _with_kinds(frame: "pd.DataFrame") -> "pd.DataFrame":
+    return frame if "kind" in frame else frame.assign(kind="plain")
+
+
 def _on_dev(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """The rows that searches are judged on, with a column ``kind``."""
-    if "kind" not in frame:
-        frame = frame.assign(kind="plain")
+    """The rows that searches are judged on."""
     frame = frame[~frame["kind"].isin(_NO_TRIALS)]
     if "split" not in frame:
         return frame
@@ -137,6 +138,13 @@ def _on_dev(frame: "pd.DataFrame") -> "pd.DataFrame":
     if on_dev.empty:
         raise InputError("no row has split 'dev', the one that searches are judged on")
     return on_dev
+
+
+def _chosen(frame: "pd.DataFrame", where: Mapping[str, str]) -> "pd.DataFrame":
+    """The rows whose columns have these values."""
+    for column, wanted in where.items():
+        frame = _part(frame, column, wanted)
+    return frame
 
 
 def _part(frame: "pd.DataFrame", column: str, wanted: str) -> "pd.DataFrame":

@@ -169,7 +169,7 @@ def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session
                 uploads.enter_context(uploaded(sweep.run, growing))
                 sweep.ledger.on_close = uploads.close  # afterwards the run may be another driver's
                 session.search(sweep)
-            ending = _ending_of(sweep)
+            ending = ending_of(sweep)
         except KeyboardInterrupt:
             if sweep is None:
                 raise
@@ -231,11 +231,11 @@ def _problem_of_storage(error: Exception) -> str | None:
     )
 
 
-def _ending_of(sweep: Sweep) -> Ending:
+def ending_of(sweep: Sweep) -> Ending:
     """How a sweep ended that handed out all it wanted to."""
     if sweep.given_up is not None:
         return Ending("failed", sweep.given_up)
-    if sweep.cause is not None:
+    if sweep.cause is not None and not sweep.is_done:
         return Ending("budget", sweep.cause.reason)
     scheduler = sweep.scheduler
     return PLATEAU if scheduler.on_plateau and scheduler.has_more else COMPLETED

@@ -271,7 +271,7 @@ class Session:
         try:
             observed = warm_start.read(resumed.run)
             if observed is not None:
-                warm_start.apply(scheduler.proposer, observed, first=not adopt)
+                warm_start.apply(scheduler.proposer, observed)
             sweep.replay(resumed.events, adopt=adopt)
         except InputError:
             raise

@@ -272,8 +272,15 @@ class Proposer:
         return self._known[number]
 
     def try_first(self, number: int) -> None:
-        """Propose what the adopted trial ``number`` had, before any of the sampler's own."""
-        self._queue.append(self._known[number].params)
+        """Propose what the adopted trial ``number`` had, before all else."""
+        params = self._known[number].params
+        self._drop(params)
+        self._queue.appendleft(params)
+
+    def _drop(self, params: Params) -> None:
+        """Leave a configuration that waits in the queue out of it."""
+        if params in self._queue:
+            self._queue.remove(params)
 
     def ask(self, number: int, preset: Preset | None = None) -> dict[str, Any]:
         """The configuration of the sweep's trial ``number``, with the values of a preset where one is given."""
@@ -292,6 +299,11 @@ class Proposer:
             return params
         return None
 
+    def has_left(self, preset: Preset) -> bool:
+        """Whether there is a configuration with a preset's values to propose, of which a grid may have had the last."""
+        wanted = preset.params.items()
+        return self.limit is None or any(wanted <= params.items() for params in self._queue)
+
     def trial_with(self, preset: Preset) -> int | None:
         """The first trial of the sweep that has a preset's values, where the preset leaves none to the sampler."""
         if not preset.is_whole:
@@ -305,10 +317,16 @@ class Proposer:
         if params != self._known[number].params:
             for view in self.views:
                 view.withdraw(number)
-            self.adopt(number, values)
+            self._take(number, values)
 
     def adopt(self, number: int, values: Mapping[str, Any]) -> None:
-        """A trial that was proposed elsewhere. ValueError when it does not lie in the space."""
+        """A trial that was proposed elsewhere, and is not proposed again. ValueError when it does not lie in the space."""
+        self._take(number, values)
+        if number >= 0:
+            self._drop(self._known[number].params)
+
+    def _take(self, number: int, values: Mapping[str, Any]) -> None:
+        """Let the studies know a trial that runs with these values."""
         recall = self.space.suggest_fixed(values)
         distributions = {name: _distribution(*kind) for name, kind in recall.distributions.items()}
         known = self._known[number] = KnownTrial(recall.params, distributions)

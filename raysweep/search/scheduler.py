@@ -78,6 +78,12 @@ class Scheduler:
         return self.may_begin or self.early_stopper.next_to_resume(self.may_begin) is not None
 
     @property
+    def is_done(self) -> bool:
+        """Whether :meth:`ask` would find nothing, as things stand."""
+        has_search = self.has_more and not self.on_plateau
+        return not has_search and self.replicates.next(self._is_at_rest, self.objective.area) is None
+
+    @property
     def on_plateau(self) -> bool:
         """Whether so many trials came to rest since the front last grew that the search is over."""
         return self.plateau is not None and self._num_rests - self._num_rests_at_growth >= self.plateau.trials
@@ -126,7 +132,7 @@ class Scheduler:
         """The next one, without those whose very configuration has been tried since: it would score the same."""
         while self.wishes:
             wish = self.wishes.take()
-            if self.proposer.trial_with(wish.preset) is None:
+            if self.proposer.trial_with(wish.preset) is None and self.proposer.has_left(wish.preset):
                 return wish
         return None
 

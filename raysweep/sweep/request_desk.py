@@ -153,6 +153,8 @@ class RequestDesk:
         number = scheduler.proposer.trial_with(preset)
         if number is not None:
             return f"--try: trial {number} has this very configuration, which would score the same again"
+        if not scheduler.proposer.has_left(preset):
+            return "--try: the grid has no combination with these values left to try"
         if scheduler.wishes.has(preset):
             return "--try: this very configuration waits to be tried already"
         return self._problem_of_one_more()

@@ -172,6 +172,11 @@ class Sweep:
         return number, self.progress.configs[number]
 
     @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to hand out, also where no limit is in the way."""
+        return not self._interrupted and self.scheduler.is_done
+
+    @property
     def has_all_workers(self) -> bool:
         """Whether as many trials are handed out as a person allows at a time."""
         return self.steering.workers is not None and len(self.assignments) >= self.steering.workers
@@ -330,8 +335,8 @@ class Sweep:
         verdict = self.assignments.pop(number).verdict
         if failure:
             verdict = Verdict(TrialStatus.FAILED, failure)
-            self._num_defects += not diverged
         verdict = verdict or Verdict(TrialStatus.FAILED, "its process ended before its last rung")
+        self._num_defects += verdict.status == TrialStatus.FAILED and not diverged
         self._settle(number, verdict, traceback)
         self._stop_or_start_clock()
         self.given_up = self.given_up or self._failures.too_many(self._num_defects, len(self.progress.configs))

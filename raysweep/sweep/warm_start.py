@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from raysweep.config.space import Space
+from raysweep.config.trial import trial_config
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Pair, front_of
 from raysweep.metrics.pareto import hypervolume
@@ -92,11 +93,13 @@ def _finished_rungs(run: Results) -> Iterator[tuple[Trial, list[Rung]]]:
 
 
 def _lies_in(space: Space, trial: Trial) -> bool:
+    """Whether a trial of the space may have this whole configuration, also in what the space leaves at its default."""
     try:
-        space.suggest_fixed(trial.config)
+        suggester = space.suggest_fixed(trial.config)
+        old = trial_config(dict(trial.config))
     except ValueError:
         return False
-    return True
+    return trial_config(space.draw(suggester)) == old
 
 
 def _observation(
@@ -142,8 +145,8 @@ def _best(observations: Sequence[Observation], reference_point: Pair) -> list[in
     return chosen
 
 
-def apply(proposer: Proposer, warm_start: WarmStart, *, first: bool = True) -> None:
-    """Let the sampler know; with ``first`` also have the best tried before anything else.
+def apply(proposer: Proposer, warm_start: WarmStart) -> None:
+    """Let the sampler know, and have the best tried before anything else.
 
     The sampler knows the observations by negative numbers, which no trial of the sweep has.
     """
@@ -153,9 +156,8 @@ def apply(proposer: Proposer, warm_start: WarmStart, *, first: bool = True) -> N
         for examples_seen, front in observation.fronts.items():
             proposer.report(number, examples_seen, front)
         proposer.tell(number, observation.status)
-    if first:
-        for index in warm_start.first:
-            proposer.try_first(-1 - index)
+    for index in reversed(warm_start.first):
+        proposer.try_first(-1 - index)
 
 
 def write(place: Path | Folder, warm_start: WarmStart) -> None:

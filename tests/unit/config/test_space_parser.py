@@ -112,12 +112,29 @@ def test_a_range_of_integers_is_sampled_in_integers(tmp_path: Path) -> None:
 
 def test_choices_of_one_value_may_stand_under_several_parameters(tmp_path: Path) -> None:
     nested = "{choices: {true: {weight_decay: {low: 0.0, high: 0.1}}, false: {}}}"
-    _, space = read(
-        tmp_path, MINIMAL, space__freeze_output_dense=nested, space__restart_each_rung=nested.replace("0.1", "0.2")
-    )
+    other = nested.replace("weight_decay", "warmup_fraction")
+    _, space = read(tmp_path, MINIMAL, space__freeze_output_dense=nested, space__restart_each_rung=other)
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     for _ in range(20):
-        trial_config(space.draw(study.ask()))
+        values = space.draw(study.ask())
+        trial_config(values)
+        assert space.draw(space.suggest_fixed(values)) == values
+
+
+def test_a_parameter_that_a_configuration_would_have_twice_is_refused(tmp_path: Path) -> None:
+    under_softmax = "{choices: {softmax: {learning_rate: 1e-5}, triplet: {}}}"
+    outside = r"space\.loss\.choices\.softmax\.learning_rate.*stands outside of this choice as well"
+    with pytest.raises(InputError, match=outside):
+        read(tmp_path, MINIMAL, space__loss=under_softmax)
+    nested = "{choices: {true: {weight_decay: {low: 0.0, high: 0.1}}, false: {}}}"
+    beside = r"restart_each_rung\.choices\.True\.weight_decay: stands outside of this choice as well"
+    with pytest.raises(InputError, match=beside):
+        read(tmp_path, MINIMAL, space__freeze_output_dense=nested, space__restart_each_rung=nested)
+    deeper = "{choices: {true: {optimizer: {choices: {adamw: {weight_decay: 0.1}, adamax: {}}}}, false: {}}}"
+    with pytest.raises(InputError, match=r"adamw\.weight_decay: stands outside of this choice as well"):
+        read(tmp_path, MINIMAL, space__freeze_output_dense=deeper, space__weight_decay="0.2")
+    each = "{choices: {true: {weight_decay: 0.1}, false: {weight_decay: 0.2}}}"
+    assert set(read(tmp_path, MINIMAL, space__freeze_output_dense=each)[1].values("weight_decay")) == {0.1, 0.2}
 
 
 def test_every_trial_can_see_equally_many_examples(tmp_path: Path) -> None:

@@ -65,6 +65,19 @@ def test_a_budget_makes_rungs_and_a_cost_their_seconds(tmp_path: Path) -> None:
         assert set(trial.values) == {"depth", "width_"}
 
 
+@pytest.mark.parametrize("parameters", ["", "parameters: [depth, width]\n"])
+def test_a_part_is_chosen_by_the_tables_own_columns(parameters: str, tmp_path: Path) -> None:
+    rows = pd.concat([frame().assign(dataset="a"), frame().assign(dataset="b", val_acc=60.0)])
+    path = stored(tmp_path, rows, DESCRIPTION + parameters)
+    (chosen,) = {trial.rungs[0].points[0][0] for trial in read(path, {"dataset": "b"}).trials}
+    assert chosen == pytest.approx(0.25)
+    width = frame()["width"][3]
+    (trial,) = read(path, {"width": str(width), "dataset": "a"}).trials
+    assert trial.values["width_"] == pytest.approx(width)
+    with pytest.raises(InputError, match=r"mlp.csv: no row has dataset 'c'; there are a, b"):
+        read(path, {"dataset": "c"})
+
+
 def test_the_ends_of_a_logarithmic_range_are_0_and_1(tmp_path: Path) -> None:
     low, high = 0.1, 0.7  # whose logarithms' quotient may be above 1 by rounding
     rows = frame().assign(train_time=[low, high] * 6)

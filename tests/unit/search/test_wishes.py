@@ -8,6 +8,9 @@ import pytest
 from raysweep.config.preset import preset_of
 from raysweep.search.scheduler import Scheduler
 from raysweep.search.wishes import Wishes
+from raysweep.sweep import warm_start
+from raysweep.sweep.warm_start import Observation, WarmStart
+from raysweep.trial_status import TrialStatus
 from support.landscape import ANY_SAMPLER, CHOICES, RANGES, Player, make
 
 FIRST: tuple[dict[str, Any], ...] = ({"loss": "b", "scale": 20, "learning_rate": 1e-4}, {"loss": "a"}, {})
@@ -102,6 +105,41 @@ def test_a_warm_starts_configurations_come_after_and_complete_what_fits() -> Non
     assert [trial.wish for trial in trials] == ["first[0]", "first[1]", "first[2]", None]
     assert trials[1].values == older, "the best guess at the rest of a part is what the older run found"
     assert FIRST[0] not in [trial.values for trial in trials[1:]]
+
+
+def test_adopted_trials_are_no_combinations_of_the_grid_any_more() -> None:
+    scheduler = make("grid", "none", num_trials=99)
+    scheduler.adopt({"loss": "b", "scale": 20, "learning_rate": 1e-4})
+    scheduler.adopt({"loss": "c", "learning_rate": 1e-3})
+    while scheduler.may_begin:
+        scheduler.propose()
+    assert len(scheduler.trials) == len({str(trial.values) for trial in scheduler.trials.values()}) == 18
+
+
+def test_a_grid_has_no_combination_twice_for_the_sake_of_a_wish() -> None:
+    """Three combinations have the loss c."""
+    scheduler = make("grid", "none", num_trials=99)
+    for name in "vwxyz":
+        scheduler.try_next(name, {"loss": "c"})
+    while scheduler.may_begin:
+        scheduler.propose()
+    assert [trial.wish for trial in scheduler.trials.values() if trial.values["loss"] == "c"] == ["v", "w", "x"]
+    assert len(scheduler.trials) == len({str(trial.values) for trial in scheduler.trials.values()}) == 18
+
+
+def test_a_grid_begins_with_a_warm_starts_configurations() -> None:
+    scheduler = make("grid", "none", num_trials=99)
+    older: list[dict[str, Any]] = [
+        {"loss": "c", "learning_rate": 1e-3},
+        {"loss": "b", "scale": 5, "learning_rate": 1e-5},
+    ]
+    observations = [Observation(values, {10: ((0.7, 0.4),)}, TrialStatus.COMPLETED) for values in older]
+    warm_start.apply(scheduler.proposer, WarmStart(observations, first=[1, 0], num_left_out=0))
+    while scheduler.may_begin:
+        scheduler.propose()
+    proposed = [trial.values for trial in scheduler.trials.values()]
+    assert proposed[:2] == older[::-1]
+    assert len(proposed) == len(set(map(str, proposed))) == 18
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

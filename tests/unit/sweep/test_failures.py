@@ -158,6 +158,17 @@ def test_a_sweep_in_which_most_trials_fail_hands_out_no_more(tmp_path: Path) -> 
     assert load(tmp_path).trials[2].traceback == "Traceback:\n  line 1\nValueError: no"
 
 
+def test_trials_whose_scores_are_none_count_among_those_that_failed(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path)
+    for _ in range(3):
+        number = asked(sweep)
+        result = rung(sweep.progress.configs[number], 1)
+        result["points"][0]["polarity"] = 63.0
+        assert sweep.rung(number, result)
+        sweep.rest(number)
+    assert sweep.given_up == "3 of 3 trials failed, which is more than resources.max_failed_share allows, 0.5"
+
+
 def test_only_time_on_a_worker_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep, _ = make(tmp_path)
     now = [0.0]

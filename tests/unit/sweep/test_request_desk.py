@@ -273,6 +273,19 @@ def test_what_cannot_be_tried_is_refused_with_the_reason(tmp_path: Path) -> None
     assert len(steered(tmp_path)) == 2, "what was refused is not in the ledger"
 
 
+def test_what_a_grid_has_tried_is_refused(tmp_path: Path) -> None:
+    choices = {"loss": "{choices: [softmax, cosine_similarity]}", "learning_rate": "{choices: [1e-5, 1e-4]}"}
+    single = {"freezing": "none", "batch_size": "32", "warmup_fraction": "0.1"}
+    space = {f"space__{name}": value for name, value in {**choices, **single}.items()}
+    desk = Desk.begin(tmp_path, sampler="grid", **space)
+    for _ in range(2):
+        desk.done("try", config={"loss": "softmax"})
+        desk.next()
+    assert desk.refused("try", config={"loss": "softmax"}) == (
+        "--try: the grid has no combination with these values left to try"
+    )
+
+
 def test_first_in_a_file_is_trial_0_also_when_resumed_with_a_space_that_grew(tmp_path: Path) -> None:
     first = "[{loss: triplet, margin: 0.1}, {loss: softmax}, {loss: contrastive}]"
     desk = Desk.begin(tmp_path, first=first)

@@ -18,6 +18,7 @@ from raysweep.results.events import TrialHeld, TrialRevived
 from raysweep.results.ledger import Ledger, point_name, read_events
 from raysweep.results.reader import load
 from raysweep.results.types import RungProgress
+from raysweep.runner.run import ending_of
 from raysweep.search.scheduler import make_scheduler
 from raysweep.sweep.sweep import Sweep
 from raysweep.terminal import duration
@@ -217,6 +218,27 @@ def test_each_budget_stops_within_a_rung_and_the_costs_add_up(
     assert sum(trial.money for trial in trials) == pytest.approx(sweep.costs.total.money)
     if "budget__money" in limit:
         assert sweep.costs.total.money == pytest.approx(done / 60 * 2)
+
+
+@pytest.mark.parametrize(("num_trials", "status"), [(2, "completed"), (3, "budget")])
+def test_a_limit_that_only_the_last_rung_reaches_has_ended_nothing(
+    tmp_path: Path, num_trials: int, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two trials of four rungs, each of a simulated minute on 2 CPUs, spend 16 CPU-minutes."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    sweep, _ = make(
+        tmp_path, budget__trials=str(num_trials), budget__cpu_hours=str(15.9 / 60), early_stopping__policy="none"
+    )
+    while (asked := sweep.ask()) is not None:
+        number, config = asked
+        sweep.place(number)
+        for step in range(1, 5):
+            now[0] += 60
+            sweep.rung(number, rung(config, step))
+        sweep.rest(number)
+    assert sweep.cause is not None and sweep.cause.key == "budget.cpu_hours"
+    assert ending_of(sweep).status == status
 
 
 def test_money_needs_prices(tmp_path: Path) -> None:
@@ -466,7 +488,7 @@ def test_there_is_more_as_long_as_a_trial_may_begin_or_be_revived(tmp_path: Path
     for number, polarity in enumerate((0.7, 0.9)):
         assert scheduler.has_more
         assert (course := scheduler.ask()) is not None and course.number == number
-        assert scheduler.rung(number, 2048, [(polarity, 0.4)], [4096]) is not None or number
+        assert (scheduler.rung(number, 2048, [(polarity, 0.4)], [4096]) is None) == (number == 1)
     assert not scheduler.has_more, "the second goes on; of two the first is not the better half"
     scheduler.hold(0)
     scheduler.end(1, "failed")
