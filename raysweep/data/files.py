@@ -186,7 +186,8 @@ def _bad_quotes(said: str) -> str:
         return "a quote is still open at the end of the file"
     if said.endswith("expected after '\"'"):
         return "a cell goes on after its closing quote; a cell that begins with a quote has all its own quotes doubled"
-    return f"{said}; is a quote left open?"  # in practice the limit of 131,072 characters a field, which bounds memory
+    # In practice the limit of 131,072 characters a field, which bounds memory.
+    return f"{said}; is a quote left open? Longer texts can be .jsonl or .parquet"
 
 
 def _bounded(source: str, stream: io.TextIOWrapper) -> Iterator[str]:

@@ -26,6 +26,8 @@ def sample_anchors(labels: NDArray[np.integer], per_class: int, seed: int) -> ND
 class RandomNeighbours:
     """Of each anchor k others of its own class and k of the other classes, all alike likely, each at most once.
 
+    Where one of the latter is a copy of the anchor that has another label, it has one fewer.
+
     ``labels`` and ``duplicate_groups``, (n,), are as in :class:`raysweep.data.neighbours.LabelledVectors`: rows of one
     group are never each other's neighbours. Where only some rows are anchors, neighbours are drawn among these, so that
     no example holds another sentence; the others have no neighbours.
@@ -39,6 +41,7 @@ class RandomNeighbours:
         is_anchor: NDArray[np.bool_] | None = None,
     ) -> None:
         self.k = k
+        self._duplicate_groups = duplicate_groups
         rows = np.arange(len(labels)) if is_anchor is None else np.flatnonzero(is_anchor)
         # In this order a class's rows follow each other, and so do a group's: what is left out is one range.
         order = np.lexsort((duplicate_groups[rows], labels[rows]))
@@ -60,26 +63,30 @@ class RandomNeighbours:
         everything = _Ranges.alike(len(anchors), len(self._rows))
         sides = (own_class, own_group), (everything, own_class)
         for slot, (within, left_out) in enumerate(sides):
-            numbers, columns, neighbours = self._pick(within, left_out, rng)
-            found.ids[anchors[numbers], slot, columns] = neighbours
+            numbers, neighbours = self._pick(within, left_out, rng)
+            picked_by = anchors[numbers]
+            is_copy = (
+                self._duplicate_groups[neighbours] == self._duplicate_groups[start + picked_by]
+            )  # of another label
+            picked_by, neighbours = picked_by[~is_copy], neighbours[~is_copy]
+            columns = np.arange(len(picked_by)) - np.searchsorted(picked_by, picked_by)
+            found.ids[picked_by, slot, columns] = neighbours
         return found
 
     def _pick(
         self, within: "_Ranges", left_out: "_Ranges", rng: np.random.Generator
-    ) -> tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.integer]]:
+    ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
         """For each anchor up to k of the rows of one range, but for those of another range within it.
 
-        Returns numbers of anchors, the columns of their neighbours, and these neighbours' rows.
+        Returns numbers of anchors, rising, and their neighbours' rows.
         """
         counts = within.sizes - left_out.sizes
         quotas = np.minimum(counts, self.k)
         numbers, drawn = pick_distinct(counts, quotas, rng)
-        before = np.cumsum(quotas) - quotas
-        columns = np.arange(len(numbers)) - before[numbers]
         places = within.starts[numbers] + drawn
         is_beyond = places >= left_out.starts[numbers]
         places[is_beyond] += left_out.sizes[numbers][is_beyond]
-        return numbers, columns, self._rows[places]
+        return numbers, self._rows[places]
 
 
 @dataclass(frozen=True)

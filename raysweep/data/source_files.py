@@ -246,7 +246,9 @@ def _join(folder: _Place, relative: str) -> str:
     if "://" not in folder.name:
         return str(Path(folder.path, relative))
     plain, options = _split_options(folder.name)
-    spelled = relative if folder.fsspec else quote(relative, safe="/ !$&'()*+,;=:@")
+    is_bucket = plain.partition("://")[0] in _BUCKET_SCHEMES
+    safe = "/!$&'()*+,;=:@" + (" " if is_bucket else "")  # pyarrow takes no URI with a space in it
+    spelled = relative if folder.fsspec else quote(relative, safe=safe)
     return f"{plain.rstrip('/')}/{spelled}{options}"
 
 

@@ -7,8 +7,8 @@ A source is a string, or a list of such strings, which are read one after the ot
 a path or a URI         tables in a file, in a folder or in what a glob matches, see :mod:`raysweep.data.source_files`
 
 Rows count from 1 in each file, without the header and without blank lines. Texts come through verbatim: a CSV cell ``NA``
-or ``null`` is a text like any other. Labels become strings, and what means the same is one label in every format: ``1``
-and ``1.0`` are "1", ``True`` is "true", surrounding space does not count.
+or ``null`` is a text like any other. Labels become strings, and whole numbers and truth values are one label in every
+format: ``1``, ``+1`` and ``1.0`` are "1", ``True`` is "true". Surrounding space does not count.
 """
 
 import errno
@@ -393,6 +393,6 @@ def _label(value: Any) -> str:
 def _label_of_string(name: str) -> str:
     if name in ("True", "False", "TRUE", "FALSE"):
         return name.lower()
-    if re.fullmatch(r"[+-]?\d+\.0+", name):
-        return name.partition(".")[0]
+    if re.fullmatch(r"[+-]?\d+(\.0+)?", name):
+        return name.partition(".")[0].removeprefix("+")
     return name

@@ -43,6 +43,8 @@ def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | No
         raise InputError(f"model {config.name!r} cannot be loaded: {_reason(error)}") from None
     if model.tokenizer is None:
         raise InputError(f"model {config.name!r} has no tokenizer, so it is no text encoder")
+    if not model.preprocess(["a"]).keys() >= {"input_ids", "attention_mask"}:
+        raise InputError(f"model {config.name!r} is no transformer: its tokens have no attention mask")
     if config.max_tokens is not None:
         model.max_seq_length = config.max_tokens
     return model.eval()

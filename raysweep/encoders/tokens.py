@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from raysweep.data.shards import OpenShards, Rows, open_npy
+from raysweep.errors import InputError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -79,7 +80,15 @@ class Tokens:
 
 
 def tokenise(model: "SentenceTransformer", texts: Sequence[str], prompt: str = "") -> Tokens:
-    """Token ids as sentence-transformers itself makes them, truncated to the model's limit, padding removed."""
+    """Token ids as sentence-transformers itself makes them, truncated to the model's limit, padding removed.
+
+    InputError for a ``prompt`` of a model that embeds without what it says of the prompt.
+    """
+    if prompt and any(getattr(module, "include_prompt", True) is False for module in model.modules()):
+        raise InputError(
+            f"prompt {prompt!r}: the model's pooling leaves prompts out (include_prompt is false), which raysweep cannot; "
+            "allowed: no prompt"
+        )
     sequences: list[npt.NDArray[np.int32]] = []
     for start in range(0, len(texts), TEXTS_PER_CALL):
         end = start + TEXTS_PER_CALL

@@ -169,7 +169,8 @@ def _check_labels(files: LabelledFiles, train: _Labelled, queries: _Labelled, di
 
 def _check_query_labels(files: LabelledFiles, queries: _Labelled, known: list[str], display: Display) -> None:
     """A query whose label train lacks has a polarity of 0: a warning if some queries are such, an error if all are."""
-    unknown = [row for row, label in enumerate(queries.labels) if label not in known]
+    in_train = set(known)
+    unknown = [row for row, label in enumerate(queries.labels) if label not in in_train]
     if not unknown:
         return
     first = unknown[0]

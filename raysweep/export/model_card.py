@@ -127,7 +127,7 @@ def write(model: SentenceTransformer, facts: CardFacts, folder: Path, name: str)
     data.register_model(model)
     card = generate_model_card(model)
     if facts.hub_name is None:
-        card = card.replace(_DOWNLOAD, "").replace(_PLACEHOLDER, _plain(name))
+        card = card.replace(_DOWNLOAD, "").replace(f'"{_PLACEHOLDER}"', json.dumps(name, ensure_ascii=False))
     before, heading, after = card.partition(_TRAINING)
     front, origin = _front_section(facts, models), _origin_section(facts, models)
     (folder / CARD).write_text(f"{before}\n{front}{origin}{heading}{after}", encoding="utf-8")

@@ -1,5 +1,7 @@
 """The report as Markdown."""
 
+import re
+
 from raysweep.report.calibration import CALIBRATION_TEXT, calibration_table
 from raysweep.report.comparison import probe_sentences
 from raysweep.report.known_labels import KNOWN_LABELS_TEXT, known_labels_sentences, known_labels_table
@@ -77,11 +79,13 @@ def table_lines(table: TextTable) -> list[str]:
     """A table as Markdown."""
     rule = ["---" if column in table.text else "---:" for column in table.columns]
     rows = [[plain(cell) for cell in row] for row in table.rows]
-    return ["| " + " | ".join(cells) + " |" for cells in (table.columns, rule, *rows)]
+    columns = map(plain, table.columns)
+    return ["| " + " | ".join(cells) + " |" for cells in (columns, rule, *rows)]
 
 
 def plain(text: str) -> str:
     """Text that Markdown shows as it is: on one line, no markup of its own, no column of its own."""
     for character in "\\`*[]<>|":
         text = text.replace(character, "\\" + character)
+    text = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\_", text)  # within a word it is no markup
     return " ".join(text.split())

@@ -104,7 +104,7 @@ def table(found: ByExamples) -> Table:
     )
     columns = _columns()
     if len(found.models) == 1:
-        rows = tuple(_row(spread) for spread in found.spreads)
+        rows = tuple(_row(spread) for spread in found.overall)
         return Table("by_examples", caption, columns, (rows,))
     groups = []
     for model in [*found.models, ALL_MODELS]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from raysweep.results.types import ScoredSplit
-from raysweep.tables.naming import Naming
+from raysweep.tables.naming import Name, Naming
 from raysweep.tables.recording import Recording, Scores, SplitScores, column_names, configurations_of
 from raysweep.tables.split import choose
 from raysweep.tables.table import Column, NoTableError, Number, Table, with_best
@@ -68,12 +68,12 @@ def by_rung(recordings: Sequence[Recording], wanted: ScoredSplit | None = None) 
 
 
 def _courses(recording: Recording, naming: Naming, split: ScoredSplit) -> list[Course]:
-    found: dict[str, dict[int, dict[str, Scores]]] = defaultdict(lambda: defaultdict(dict))
+    found: dict[str, dict[int, dict[Name, Scores]]] = defaultdict(lambda: defaultdict(dict))
     for configuration in recording.configurations:
         name = naming.name(configuration.values)
         for rung, by_split in configuration.rungs.items():
             if split in by_split:
-                found[name.loss][rung][name.text] = by_split[split]
+                found[name.loss][rung][name] = by_split[split]
     courses = []
     for loss, scores_by_rung in sorted(found.items()):
         bests = [_best(rung, scores) for rung, scores in sorted(scores_by_rung.items())]
@@ -81,17 +81,16 @@ def _courses(recording: Recording, naming: Naming, split: ScoredSplit) -> list[C
     return courses
 
 
-def _best(rung: int, scores: dict[str, Scores]) -> Best:
-    """``scores`` by the configurations' names."""
+def _best(rung: int, scores: dict[Name, Scores]) -> Best:
     polarity_of = max(scores, key=lambda name: scores[name].polarity)
     similarity_of = max(scores, key=lambda name: scores[name].similarity)
     return Best(
         rung,
         len(scores),
         100 * scores[polarity_of].polarity,
-        polarity_of,
+        polarity_of.text,
         100 * scores[similarity_of].similarity,
-        similarity_of,
+        similarity_of.text,
     )
 
 

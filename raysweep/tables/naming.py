@@ -14,7 +14,7 @@ _OF_THE_LOSS = ("loss", "margin", "scale")
 
 @dataclass(frozen=True)
 class Name:
-    """Of a configuration. ``margin`` is that of its loss, or ``scale 20`` where scales differ; ``others`` may be empty."""
+    """Of a configuration. ``margin`` is that of its loss, and ``scale 20`` where scales differ; ``others`` may be empty."""
 
     loss: str
     margin: str
@@ -30,7 +30,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Naming:
-    """Names for the configurations of these recordings: two that differ have different names."""
+    """Names for the configurations of these recordings: two that differ have different names, though they may read alike."""
 
     recordings: Sequence[Recording]
 
@@ -38,15 +38,13 @@ class Naming:
         loss = str(values.get("loss", ABSENT))
         margin = values.get("margin")
         scale = values.get("scale") if loss in self._losses_of_varied_scale else None
-        text = ABSENT
-        if margin is not None:
-            text = _short(margin)
-        elif scale is not None:
-            text = f"scale {_short(scale)}"
+        parts = [] if margin is None else [_short(margin)]
+        if scale is not None:
+            parts.append(f"scale {_short(scale)}")
         given = {name: values[name] for name in self.others if name in values}
         others = describe(given, given) if given else ""
         ranks = [_rank(value) for value in (margin, scale, *map(values.get, self.others))]
-        return Name(loss, text, others, tuple(ranks))
+        return Name(loss, ", ".join(parts) or ABSENT, others, tuple(ranks))
 
     @cached_property
     def others(self) -> tuple[str, ...]:

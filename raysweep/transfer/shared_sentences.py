@@ -50,11 +50,11 @@ class TunedOn:
 
 def key(sentence: str) -> str:
     """What of a sentence is compared; "" for one that has neither letters nor digits, which is the same as no other."""
-    folded = sentence.casefold()
+    folded = normalize("NFKC", sentence).casefold()
     ascii_only = _NOT_ASCII.sub("", folded)
     if folded.isascii():
         return ascii_only
-    everything = "".join(filter(str.isalnum, normalize("NFKC", folded)))
+    everything = "".join(filter(str.isalnum, folded))
     letters = list(filter(str.isalpha, everything))
     num_ascii = sum(map(str.isascii, letters))
     return ascii_only if num_ascii > len(letters) / 2 else everything

@@ -16,9 +16,9 @@ ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), min_size=1, max
 def test_each_is_another_sentence_of_its_side_and_comes_once(
     rows: list[tuple[int, int]], k: int, seed: int, only_some: bool
 ) -> None:
-    """As many as there are, up to k. Rows of one label and text are never each other's; the ids of groups are any."""
+    """As many as there are, up to k, less copies of another label. Rows of one text are never each other's; group ids are any."""
     labels = np.array([label for label, _ in rows])
-    groups = np.array([7 * label - 3 * text for label, text in rows])
+    groups = np.array([7 - 3 * text for _, text in rows])
     is_anchor = np.random.default_rng(seed).random(len(rows)) < 0.6 if only_some else None
     anchors = range(len(rows)) if is_anchor is None else np.flatnonzero(is_anchor).tolist()
     found = RandomNeighbours(labels, groups, k, is_anchor).draw(0, len(rows), np.random.default_rng(seed))
@@ -26,8 +26,14 @@ def test_each_is_another_sentence_of_its_side_and_comes_once(
     for row, sides in enumerate(found.ids.tolist()):
         own = {i for i in anchors if labels[i] == labels[row] and groups[i] != groups[row]}
         others = {i for i in anchors if labels[i] != labels[row]}
-        for ids, allowed in zip(sides, (own, others), strict=True):
-            count = min(k, len(allowed)) if row in anchors else 0
+        copies = {i for i in others if groups[i] == groups[row]}
+        for ids, allowed, excluded in zip(sides, (own, others - copies), (set(), copies), strict=True):
+            count = sum(each >= 0 for each in ids)
+            fewest = min(k, len(allowed) + len(excluded)) - len(excluded)
+            if row in anchors:
+                assert fewest <= count <= min(k, len(allowed))
+            else:
+                assert count == 0
             assert set(ids[:count]) <= allowed
             assert len(set(ids[:count])) == count
             assert ids[count:] == [-1] * (k - count)

@@ -72,6 +72,15 @@ def test_files_folders_and_globs_are_listed_by_name(tree: Path, source: str, fou
     assert names(f"memory://tree{source}", "memory://tree") == found
 
 
+def test_names_with_spaces_are_read_from_a_folder_by_uri(tmp_path: Path) -> None:
+    folder = tmp_path / "two words"
+    folder.mkdir()
+    (folder / "a b%20.csv").write_text("text,label\nx,0\ny,1\n")
+    for source in (f"file://{tmp_path}/two%20words", f"file://{tmp_path}/two%20words/*.csv", str(folder)):
+        batches = list(sources.read(source))
+        assert [text for batch in batches for text in batch.texts] == ["x", "y"]
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(

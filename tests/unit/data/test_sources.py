@@ -174,7 +174,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         ([1, 0, -3], ["1", "0", "-3"]),
         ([1.0, -0.0, 2.5], ["1", "0", "2.5"]),
         ([True, False], ["true", "false"]),
-        ([" spam ", "True", "2.0", "2.50"], ["spam", "true", "2", "2.50"]),
+        ([" spam ", "True", "2.0", "2.50", "+1", "-1.0", "1+"], ["spam", "true", "2", "2.50", "1", "-1", "1+"]),
         ([Decimal("1.00"), Decimal("0.50")], ["1", "0.50"]),
         (pd.Categorical(["x", "y", "x"]), ["x", "y", "x"]),
         (np.array([3, 200], np.uint8), ["3", "200"]),

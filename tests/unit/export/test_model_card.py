@@ -271,12 +271,13 @@ def test_its_picture_is_beside_it_and_hostile_names_stay_text(run: Run, tmp_path
     assert f"train {name}; " in page.cell("data")
 
 
-def test_its_code_loads_the_model(run: Run, tmp_path: Path, all_on_the_front: None) -> None:
+@pytest.mark.parametrize("name", ["my-model", "my_model*", 'größe "2" <b>'])
+def test_its_code_loads_the_model(run: Run, tmp_path: Path, all_on_the_front: None, name: str) -> None:
     folder, _, _ = run
-    export(folder, "0:1:class_concat=0.1", tmp_path / "my-model")
-    _, _, text = read(tmp_path / "my-model")
+    export(folder, "0:1:class_concat=0.1", tmp_path / name)
+    _, _, text = read(tmp_path / name)
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert 'SentenceTransformer("my-model")' in code
+    assert f"SentenceTransformer({json.dumps(name, ensure_ascii=False)})" in code
     printed = io.StringIO()
     with contextlib.chdir(tmp_path), contextlib.redirect_stdout(printed):
         exec(code, {})

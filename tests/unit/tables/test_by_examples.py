@@ -72,6 +72,15 @@ def test_of_one_model_there_is_no_column_and_of_one_configuration_no_deviation(t
     assert [row["polarity_least"] for row in rows] == [row["polarity_most"] for row in rows]
 
 
+def test_where_one_of_two_has_numbers_each_row_stands_once() -> None:
+    scored_once = {1: {"dev": Scores(0.6, 0.4)}}
+    with_numbers = tuple(Configuration({"loss": "triplet", "examples_per_rung": n}, scored_once) for n in (50, 100))
+    without = (Configuration({"loss": "triplet"}, scored_once),)
+    recordings = [Recording("m", "t", "t.csv", with_numbers), Recording("n", "u", "u.csv", without)]
+    rows = csv_rows(markup.csv_text(table(by_examples(recordings))))
+    assert [row["num_examples"] for row in rows] == ["50", "100"]
+
+
 def test_a_run_for_each_number_is_one_model(tmp_path: Path) -> None:
     frame = scored()
     of_model = frame[frame.model == "m"]

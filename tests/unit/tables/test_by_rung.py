@@ -7,7 +7,7 @@ import pytest
 from raysweep.storage.folder import LocalFolder
 from raysweep.tables import markup
 from raysweep.tables.by_rung import by_rung, table
-from raysweep.tables.recording import Recording
+from raysweep.tables.recording import Configuration, Recording, Scores
 from raysweep.tables.run_source import recording_of_run
 from raysweep.tables.table import NoTableError
 from support.ledgers import REFERENCE
@@ -53,6 +53,21 @@ def test_the_reference_and_rungs_that_fewer_trials_reached(tmp_path: Path, recor
     (courses,) = by_rung([recording_of_run(LocalFolder(write_run(tmp_path / "other", trials)))]).models
     triplet = courses.losses[-1]
     assert [(best.num_configurations, best.polarity_of) for best in triplet.bests] == [(3, "margin 5"), (2, "margin 1")]
+
+
+def test_configurations_whose_names_read_alike_are_several() -> None:
+    """Learning rates that agree to three digits, and scales beside a margin."""
+    scores = {(2.001e-5, 20): 0.9, (2.004e-5, 20): 0.7, (3.1e-5, 20): 0.8, (3.1e-5, 30): 0.6}
+    configurations = tuple(
+        Configuration(
+            {"loss": "triplet", "margin": 0.1, "scale": scale, "learning_rate": rate},
+            {step: {"dev": Scores(polarity + step / 100, 0.4)} for step in (1, 2)},
+        )
+        for (rate, scale), polarity in scores.items()
+    )
+    rows = csv_rows(markup.csv_text(table(by_rung([Recording("m", "t", "t.csv", configurations)]))))
+    assert [(row["configurations"], row["polarity"]) for row in rows] == [("4", "91"), ("4", "92")]
+    assert {row["polarity_of"] for row in rows} == {"margin 0.1, scale 20, learning_rate 2e-05"}
 
 
 def test_it_needs_several_rungs(tmp_path: Path) -> None:

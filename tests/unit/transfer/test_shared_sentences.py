@@ -45,6 +45,8 @@ def test_found_are_those_with_the_letters_and_digits_of_a_row(sentences: list[st
         ("日本語", "中国語", False),
         ("Д²", "д2", True),
         ("crème brûlée", "cr me br l e", True),  # as a corpus spells it that has lost what is not ASCII
+        ("naïve café touché", "nai\u0308ve cafe\u0301 touche\u0301", True),  # letters and accents apart
+        ("\uff2f\uff4b", "ok!", True),  # letters of full width
         ("…", "...", False),  # nothing is compared
     ],
 )
