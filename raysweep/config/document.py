@@ -135,7 +135,8 @@ class Document:
         """
         keys = tuple(path.split("."))
         target = self.values
-        for depth, key in enumerate(keys[:-1], 1):
+        for depth, name in enumerate(keys[:-1], 1):
+            key = _spelled(name, target)
             value = target.get(key)
             if value is None:
                 value = target[key] = {}
@@ -145,7 +146,7 @@ class Document:
                 raise InputError(f"--{path}: {key} is {value!r}, not a mapping, so it has no keys")
             target = value
         try:
-            target[keys[-1]] = parse_value(text)
+            target[_spelled(keys[-1], target)] = parse_value(text)
         except InputError as error:
             raise InputError(f"--{path}: {error}") from None
         self.overridden.add(keys)
@@ -179,6 +180,11 @@ class Document:
             if line := self.lines.get(keys[:length]):
                 return line
         return None
+
+
+def _spelled(name: str, mapping: Mapping[Any, Any]) -> Any:
+    """The key of a mapping that a path calls so, such as the number 16; ``name`` itself where it has none."""
+    return next((key for key in mapping if str(key) == name), name)
 
 
 def _refused(path: Path, error: Exception) -> InputError:

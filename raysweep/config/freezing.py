@@ -6,7 +6,7 @@ Levels are named as in the adiabatic-tuning paper, each a superset of the one be
 ``emb.base``     the tables of words, positions (absolute or relative) and token types
 ``emb``          the whole embedding block: its norm and projection too
 ``emb+B0a``      and the attention of block 0, with the norm that belongs to it
-``emb+B0ai``     and its intermediate dense (in pre-norm encoders with the norm before it)
+``emb+B0ai``     and its intermediate dense (in ModernBERT with the norm before it)
 ``emb+B0aio``    and its output.dense, the second feed-forward matrix
 ``emb+B0``       and the rest of block 0: in post-norm encoders output.LayerNorm, in pre-norm ones nothing
 ``emb+B0-n``     blocks 0 to n, n >= 1
@@ -50,6 +50,12 @@ _EMBEDDINGS = re.compile(r"(?:^|\.)(?:embeddings|embeddings_project)\.")
 _EMBEDDING_MODULES = re.compile(r"(?:^|\.)(?:embeddings|embeddings_project)$")
 
 
+_FINAL_NORM = re.compile(r"(?:^|\.)encoder\.(?:ln|LayerNorm)\.")
+
+
+_ENCODER = re.compile(r"(?:^|\.)encoder\.")
+
+
 _POOLER = re.compile(r"(?:^|\.)pooler\.")
 
 
@@ -79,6 +85,11 @@ def check_level(level: str) -> None:
     """Raise InputError unless ``level`` is written as one. Whether an encoder has it, :func:`frozen_names` tells."""
     if level not in FIXED_LEVELS and not _LAST_BLOCK.fullmatch(level):
         raise InputError(f"freezing is {level!r}; allowed: {', '.join(FORMS)}")
+
+
+def is_recognised(names: Sequence[str]) -> bool:
+    """Whether an encoder with these parameter names has levels."""
+    return any(_fits(names, architecture) for architecture in ARCHITECTURES.values())
 
 
 def levels(names: Sequence[str]) -> tuple[str, ...]:
@@ -208,8 +219,14 @@ def _architecture(names: Sequence[str]) -> Architecture:
 
 
 def _fits(names: Sequence[str], architecture: Architecture) -> bool:
-    """Whether the parameters fill the tables and every block's attention, intermediate and output."""
+    """Whether the parameters fill the tables and every block's attention, intermediate and output.
+
+    What an encoder has beside its blocks, such as DeBERTa's table of relative positions, belongs to no level.
+    """
     depths = {name: _depth(name, architecture) for name in names}
+    beside_blocks = [name for name, depth in depths.items() if depth is None and _ENCODER.search(name)]
+    if not all(map(_FINAL_NORM.search, beside_blocks)):
+        return False
     found = set(depths.values())
     in_blocks = range(_EMBEDDING_DEPTHS, _EMBEDDING_DEPTHS + _BLOCK_DEPTHS * _num_blocks(depths))
     parts = {depth for depth in in_blocks if (depth - _EMBEDDING_DEPTHS) % _BLOCK_DEPTHS <= _OUTPUT}

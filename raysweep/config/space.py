@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from raysweep.config.freezing import level_depth
-from raysweep.config.trial import TrialConfig, has_classes, trial_config
+from raysweep.config.trial import CLASS_PARAMETERS, TrialConfig, has_classes, trial_config
 from raysweep.errors import InputError
 
 Scalar = bool | int | float | str
@@ -281,6 +281,7 @@ def values_of(parameters: Parameters, name: str) -> list[Any]:
 
 
 _DECIDING = ("loss", "optimizer", "schedule")  # other parameters are allowed or needed by their values
+_DEPENDING = ("momentum", "decay", *CLASS_PARAMETERS)  # which those are, apart from those of the losses
 
 
 def branches(parameters: Parameters) -> Iterator[dict[str, Any]]:
@@ -293,9 +294,10 @@ def _branches_of(name: str, parameter: Parameter) -> Iterator[dict[str, Any]]:
     if isinstance(parameter, Fixed):
         yield {name: parameter.value}
     elif isinstance(parameter, Range):
-        low = int(parameter.low) if parameter.integer else parameter.low
-        yield {name: low}
-    elif parameter.conditional or name in _DECIDING:
+        ends = (parameter.low, parameter.high) if name in _DEPENDING else (parameter.low,)
+        for end in ends:
+            yield {name: int(end) if parameter.integer else end}
+    elif parameter.conditional or name in (*_DECIDING, *_DEPENDING):
         for value, children in parameter.options.items():
             for below in branches(children):
                 yield {name: value, **below}

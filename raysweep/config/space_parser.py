@@ -326,6 +326,6 @@ def _check_first(document: Document, config: SweepConfig, space: Space) -> None:
 def possible_values(space: Space, name: str) -> list[Any]:
     """What a trial may have: also the default, unless every branch gives a value."""
     values = space.values(name)
-    if name not in space.parameters:
+    if not all(name in branch for branch in branches(space.parameters)):
         values.append(TrialConfig.model_fields[name].default)
     return values

@@ -114,7 +114,9 @@ class TrialConfig(Frozen):
     warmup_steps: int | None = Field(
         None, ge=0, description="optimizer steps that warm up; warmup_fraction decides if not given"
     )
-    restart_each_rung: bool = Field(False, description="begin the schedule anew at each rung")
+    restart_each_rung: bool = Field(
+        False, description="begin the schedule anew at each rung, but for what exponential has decayed by"
+    )
     resample_each_rung: bool = Field(
         False,
         description="each rung takes a sample of its own from all examples, in place of those that the rungs before left",

@@ -43,8 +43,16 @@ class Artifact:
     @property
     def summary(self) -> dict[str, Any]:
         """What the artifact's builder said of it."""
+        return self._of_manifest("summary")
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What the artifact was built by."""
+        return self._of_manifest("parameters")
+
+    def _of_manifest(self, part: str) -> dict[str, Any]:
         (text,) = open_folder(self.location).read([f"{self.name}/{MANIFEST}"])
-        found: dict[str, Any] = json.loads(text)["summary"]
+        found: dict[str, Any] = json.loads(text)[part]
         return found
 
     @property

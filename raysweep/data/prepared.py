@@ -130,6 +130,12 @@ class Prepared:
             return ids, None
         return ids, np.asarray(open_array(folder, "targets"))
 
+    def target_cosines(self, kind: str) -> tuple[float, float]:
+        """The targets of scored pairs: of sentences of one class, and of two."""
+        parameters = self.examples_artifacts[kind].parameters if kind in self.examples_artifacts else {}
+        same_class, other_class = parameters.get("cosines", (1.0, 0.0))
+        return same_class, other_class
+
 
 def _of_older_version(values: dict[str, Any]) -> dict[str, Any]:
     """What older versions wrote, paths of folders, as names within the folder that holds them all."""

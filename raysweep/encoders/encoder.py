@@ -46,8 +46,20 @@ def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | No
     if not model.preprocess(["a"]).keys() >= {"input_ids", "attention_mask"}:
         raise InputError(f"model {config.name!r} is no transformer: its tokens have no attention mask")
     if config.max_tokens is not None:
+        most = _num_positions(model)
+        if most is not None and config.max_tokens > most:
+            raise InputError(f"model {config.name!r}: max_tokens is {config.max_tokens}; allowed: at most {most}")
         model.max_seq_length = config.max_tokens
     return model.eval()
+
+
+def _num_positions(model: "SentenceTransformer") -> int | None:
+    """How many tokens the encoder has positions for; None where it has no table of them."""
+    for name, module in model.named_modules():
+        if name.endswith(".position_embeddings") and hasattr(module, "num_embeddings"):
+            num_unused = 0 if module.padding_idx is None else module.padding_idx + 1  # RoBERTa counts from there
+            return int(module.num_embeddings) - num_unused
+    return None
 
 
 def _reason(error: Exception) -> str:

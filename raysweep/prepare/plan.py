@@ -187,10 +187,15 @@ def _fingerprints(data: DataConfig, listed: Listed) -> dict[str, str]:
 
 
 def _check_freezing_of_file(space: Space, weights: Path) -> None:
-    """Check the freezing levels by the header of the weights, long before anything is loaded."""
-    if weights.is_file():
-        with safetensors.safe_open(weights, "numpy") as file:
-            names = list(file.keys())
+    """Check the freezing levels by the header of the weights, long before anything is loaded.
+
+    Some encoders are stored under other names than they have in memory: these are checked once they have been loaded.
+    """
+    if not weights.is_file():
+        return
+    with safetensors.safe_open(weights, "numpy") as file:
+        names = list(file.keys())
+    if freezing.is_recognised(names):
         check_freezing(space, names)
 
 

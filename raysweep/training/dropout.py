@@ -44,7 +44,10 @@ class FastDropout(nn.Dropout):
 
 
 class Dropouts:
-    """The dropout layers of an encoder. On a CPU they are replaced by :class:`FastDropout`; weights are not touched."""
+    """The dropout of an encoder. On a CPU its layers are replaced by :class:`FastDropout`; weights are not touched.
+
+    Some attention, such as ModernBERT's, has a rate of its own in place of a layer: it is set alike.
+    """
 
     def __init__(self, model: nn.Module, device: str) -> None:
         self.generator = Generator()
@@ -52,18 +55,22 @@ class Dropouts:
             _replace_layers(model, self.generator)
         self._layers = {name: module for name, module in model.named_modules() if isinstance(module, nn.Dropout)}
         self._own_rates = {name: layer.p for name, layer in self._layers.items()}
+        self._attention = {name: module for name, module in model.named_modules() if _has_rate_of_its_own(module)}
+        self._own_rates |= {name: module.attention_dropout for name, module in self._attention.items()}
 
     @property
     def names(self) -> list[str]:
-        """The layers' module names."""
-        return list(self._layers)
+        """The modules' names."""
+        return list(self._own_rates)
 
     def set(self, rate: float | None, off: Iterable[str] = ()) -> None:
-        """Set every layer to ``rate``, or to the encoder's own rate when it is None, and the layers in ``off`` to 0."""
+        """Set every module to ``rate``, or to the encoder's own rate when it is None, and those in ``off`` to 0."""
+        rates = {name: own if rate is None else rate for name, own in self._own_rates.items()}
+        rates |= dict.fromkeys(off, 0.0)
         for name, layer in self._layers.items():
-            layer.p = self._own_rates[name] if rate is None else rate
-        for name in off:
-            self._layers[name].p = 0.0
+            layer.p = rates[name]
+        for name, module in self._attention.items():
+            module.attention_dropout = rates[name]
 
     def state(self) -> dict[str, Any]:
         """The stream's position, as plain values."""
@@ -97,6 +104,10 @@ class RandomStreams:
         torch.set_rng_state(on_cpu)
         if on_gpu is not None and self._gpu is not None:
             torch.cuda.set_rng_state(on_gpu, self._gpu)
+
+
+def _has_rate_of_its_own(module: Any) -> bool:
+    return isinstance(getattr(module, "attention_dropout", None), float)
 
 
 def _replace_layers(model: nn.Module, generator: Generator) -> None:

@@ -26,13 +26,6 @@ class ExampleOrder:
         """The number of sentences in an example."""
         return int(self.ids.shape[1])
 
-    @property
-    def target_range(self) -> tuple[float, float]:
-        """The greatest and the least target; 1 and 0 where the kind has none."""
-        if self.targets is None:
-            return 1.0, 0.0
-        return float(self.targets.max()), float(self.targets.min())
-
     def restart(self) -> None:
         """Leave what is drawn and not taken: the next examples are a sample of their own."""
         self.remaining = self.remaining[:0]

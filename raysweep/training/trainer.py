@@ -289,7 +289,8 @@ class Training:
         """The trial's loss over validation examples, and its count of errors."""
         kind = LOSSES[self.config.loss].example_kind
         queries = self.bench.dev.queries
-        examples = ValidationExamples.of(self.bench.prepared, kind, queries, self.order.target_range)
+        cosines = self.bench.prepared.target_cosines(kind)
+        examples = ValidationExamples.of(self.bench.prepared, kind, queries, cosines)
         loss = self._validation_loss(examples, encoded)
         return loss, self._num_errors(examples, encoded)
 

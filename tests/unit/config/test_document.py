@@ -62,6 +62,13 @@ def test_an_override_within_a_short_form_makes_the_long_one(tmp_path: Path) -> N
         read(tmp_path, MINIMAL, space__learning_rate="1e-5", space__learning_rate__low="1e-6")
 
 
+def test_an_override_within_choices_that_are_numbers(tmp_path: Path) -> None:
+    nested = "{choices: {16: {accumulation_steps: 2}, 32: {}}}"
+    given = {"space__batch_size": nested, "space__batch_size__choices__16__accumulation_steps": "4"}
+    _, space = read(tmp_path, MINIMAL, **given)
+    assert space.values("batch_size") == [16, 32] and space.values("accumulation_steps") == [4]
+
+
 def test_every_encoder_has_a_short_form() -> None:
     def encoders(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
         for name, field in model.model_fields.items():

@@ -12,6 +12,7 @@ from raysweep.config.freezing import (
     frozen_modules,
     frozen_names,
     heights,
+    is_recognised,
     levels,
     prefix_names,
 )
@@ -218,6 +219,18 @@ def test_unknown_structures_are_refused_but_need_no_freezing():
     config = transformers.AlbertConfig(**SIZES, embedding_size=6)  # its blocks share one set of weights
     with pytest.raises(InputError, match="albert|embeddings"):
         frozen_names([name for name, _ in transformers.AlbertModel(config).named_parameters()], "emb+B0")
+
+
+def test_tables_beside_the_blocks_belong_to_no_level_so_such_encoders_have_none():
+    """DeBERTa's relative positions feed every block, and RemBERT maps embeddings within its encoder."""
+    deberta = transformers.DebertaV2Config(**SIZES, relative_attention=True)
+    rembert = transformers.RemBertConfig(**SIZES, input_embedding_size=6)
+    for model in (transformers.DebertaV2Model(deberta), transformers.RemBertModel(rembert)):
+        names = [name for name, _ in model.named_parameters()]
+        assert not is_recognised(names)
+        with pytest.raises(InputError, match="need an encoder built like one of BERT"):
+            frozen_names(names, "emb+B0")
+    assert all(is_recognised(parameter_names(architecture)) for architecture in ENCODERS)
 
 
 @pytest.mark.parametrize("level", [*FIXED_LEVELS, "emb+B0-1", "emb+B0-5", "emb+B0-10"])

@@ -121,6 +121,39 @@ def test_choices_of_one_value_may_stand_under_several_parameters(tmp_path: Path)
         assert space.draw(space.suggest_fixed(values)) == values
 
 
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            {"optimizer": "{choices: [adamw, adadelta]}", "momentum": "{choices: [null, 0.9]}"},
+            "momentum is given, but the optimizer adadelta has none",
+        ),
+        (
+            {"schedule": "{choices: [exponential, linear]}", "decay": "{choices: [null, 0.9]}"},
+            "exponential needs a decay|the schedule linear has none",
+        ),
+        (
+            {
+                "loss": "{choices: {triplet: {}, softmax: {}}}",
+                "optimizer": "{choices: {adamw: {label_smoothing: {low: 0.0, high: 0.1}}, sgd: {}}}",
+            },
+            "label_smoothing is given, but the loss triplet has no class probabilities",
+        ),
+    ],
+)
+def test_what_only_some_draws_may_have_is_refused(tmp_path: Path, overrides: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read(tmp_path, MINIMAL, **{f"space__{name}": value for name, value in overrides.items()})
+
+
+def test_the_default_size_of_a_rung_does_not_count_where_every_loss_has_its_own(tmp_path: Path) -> None:
+    text = MINIMAL.replace("  examples_per_rung: 2048\n", "")
+    sizes = "{choices: {softmax: {examples_per_rung: 1000}, triplet: {examples_per_rung: 500}}}"
+    read(tmp_path, text, space__loss=sizes, budget__examples_per_trial="3000")
+    with pytest.raises(InputError, match="3000 is no multiple of examples_per_rung 2048"):
+        read(tmp_path, text, space__loss=sizes.replace("examples_per_rung: 500", ""), budget__examples_per_trial="3000")
+
+
 def test_a_parameter_that_a_configuration_would_have_twice_is_refused(tmp_path: Path) -> None:
     under_softmax = "{choices: {softmax: {learning_rate: 1e-5}, triplet: {}}}"
     outside = r"space\.loss\.choices\.softmax\.learning_rate.*stands outside of this choice as well"

@@ -63,6 +63,12 @@ def test_a_prompt_that_pooling_leaves_out_is_refused(tmp_path: Path) -> None:
     assert encoder_tokens.tokenise(loaded, TEXTS).lengths(np.arange(1))[0] > 2
 
 
+def test_more_tokens_than_the_encoder_has_positions_are_refused() -> None:
+    assert encoder.load(EncoderConfig(name="demo", max_tokens=512)).max_seq_length == 512
+    with pytest.raises(InputError, match=r"model 'demo': max_tokens is 513; allowed: at most 512"):
+        encoder.load(EncoderConfig(name="demo", max_tokens=513))
+
+
 def test_an_encoder_without_attention_is_refused(tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding

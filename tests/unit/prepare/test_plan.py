@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,13 @@ GOLDEN_BF16 = "encoded-39b47d9e8324c38be48d"
 GOLDEN_WITH_DEV = "sentences-7c72e0510b7bc1e4505d"
 
 
+def stored_encoder(folder: Path, model: Any) -> str:
+    """The weights of a model of transformers with random weights, as it saves them."""
+    model.save_pretrained(folder)
+    (folder / "modules.json").write_text("[]")
+    return str(folder)
+
+
 def plan(folder: Path, resumed: Prepared | None = None, **overrides: str) -> Plan:
     """The plan of a sweep over invented rows with an encoder that is only hashed, never loaded."""
     (folder / "encoder").mkdir(exist_ok=True)
@@ -55,6 +63,19 @@ def plan(folder: Path, resumed: Prepared | None = None, **overrides: str) -> Pla
     paths = {"data__train": "train.csv", "model": "encoder", "storage__runs": "runs"}
     given = {key: str(folder / path) for key, path in paths.items()} | overrides
     return make_plan(*read(folder, SWEEP, **given), resumed=resumed)
+
+
+def test_an_encoder_that_is_stored_under_other_names_is_checked_once_it_is_loaded(tmp_path: Path) -> None:
+    import transformers
+
+    sizes = {"vocab_size": 30, "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2}
+    model = transformers.NomicBertModel(transformers.NomicBertConfig(**sizes, num_attention_heads=2))
+    folder = stored_encoder(tmp_path / "nomic", model)
+    found = plan(tmp_path, model=folder, reference=folder, space__freezing="emb+B0")
+    assert found.prepared.model["name"] == folder
+    bert = transformers.BertModel(transformers.BertConfig(**sizes, num_attention_heads=2))
+    with pytest.raises(InputError, match="'emb\\+B0-7': the encoder lacks it"):
+        plan(tmp_path, model=stored_encoder(tmp_path / "bert", bert), space__freezing="emb+B0-7")
 
 
 def keys(found: Plan) -> list[str]:
@@ -178,12 +199,16 @@ def test_preparing_without_ray_builds_what_is_missing_once(tmp_path: Path, tiny_
     overrides = {
         "data__train": str(tmp_path / "train.csv"),
         "model": tiny_encoder,
-        "space__loss": "triplet",
+        "space__loss": "{choices: {triplet: {}, cosine_similarity: {}}}",
         "evaluation__k": "4",
         "storage__runs": str(tmp_path / "runs"),
+        "examples__same_class_cosine": "0.8",
+        "examples__other_class_cosine": "0.3",
     }
     sweep = read(tmp_path, SWEEP, **overrides)
     prepared = prepare_here(*sweep)
+    assert prepared.target_cosines("scored_pair") == (0.8, 0.3)
+    assert prepared.target_cosines("triplet") == prepared.target_cosines("labelled_sentence") == (1.0, 0.0)
     built = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs" / "artifacts").iterdir()}
     assert {path.name.split("-")[0] for path in built} == {"sentences", "encoded", "neighbours", "examples"}
     assert prepare_here(*sweep) == prepared

@@ -4,8 +4,10 @@ import json
 
 import pytest
 import torch
+import transformers
 from torch import nn
 
+from raysweep.config.freezing import frozen_modules
 from raysweep.training.dropout import Dropouts, FastDropout, Generator
 
 
@@ -81,6 +83,25 @@ def test_rates_are_set_and_put_back() -> None:
     assert rates() == [0.0, 0.2]
     dropouts.set(None)
     assert rates() == [0.4, 0.2]
+
+
+def test_attention_with_a_rate_of_its_own_has_the_rate_too() -> None:
+    sizes = {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2}
+    tokens = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"), 0)
+    config = transformers.ModernBertConfig(vocab_size=30, **sizes, **tokens, attention_dropout=0.5)
+    model = transformers.ModernBertModel(config).train()
+    dropouts = Dropouts(model, "cpu")
+    ids = torch.arange(1, 20)[None]
+
+    def difference() -> float:
+        first, second = (model(ids).last_hidden_state for _ in range(2))
+        return float((first - second).detach().abs().max())
+
+    for rate, off, draws in ((0.0, (), False), (0.5, (), True), (None, (), True), (None, dropouts.names, False)):
+        dropouts.set(rate, off)
+        assert (difference() > 0) == draws
+    names = [name for name, _ in model.named_parameters()]
+    assert "layers.0.attn" in frozen_modules(names, dropouts.names, "emb+B0a")
 
 
 def test_on_other_devices_torchs_own_layers_stay() -> None:
