@@ -267,6 +267,13 @@ def _read_groups(file: Path) -> tuple[list[NodeGroup], int]:
     if not file.is_file():
         return [], 0
     values = Document.read(file).values
+    try:
+        return _groups_of(values)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InputError(f"{file}: is no file of `ray up`: {error}") from None
+
+
+def _groups_of(values: Mapping[str, Any]) -> tuple[list[NodeGroup], int]:
     kinds = {name: kind or {} for name, kind in (values.get("available_node_types") or {}).items()}
     resources = {name: kind.get("resources") or {} for name, kind in kinds.items()}
     marks = own_resources(resources)

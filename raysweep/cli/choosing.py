@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from raysweep.cli.options import here, one_of, run_folder
+from raysweep.cli.options import given_path, here, one_of, run_folder
 from raysweep.cli.tables import print_widest
 from raysweep.errors import InputError
 
@@ -98,7 +98,11 @@ def compare(
     ],
     to: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Also write compare.md, compare.png with all fronts, and compare.json."),
+        typer.Option(
+            parser=given_path,
+            metavar="FOLDER",
+            help="Also write compare.md, compare.png with all fronts, and compare.json.",
+        ),
     ] = None,
     format: Annotated[str, typer.Option(help="table, or json with scores in [0, 1].")] = "table",
 ) -> None:

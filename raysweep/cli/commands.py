@@ -1,6 +1,7 @@
 """The command line: one subcommand a stage. A command imports what it uses when it is called, so --help is fast."""
 
 import datetime
+import io
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ import typer
 from raysweep.cli import choosing, usage
 from raysweep.cli.options import (
     SeveralValues,
+    given_path,
     here,
     naturals,
     new_here,
@@ -197,7 +199,7 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
     num_pool: Annotated[
         int | None, typer.Option(min=1, help="Pool size; min(train, 5 * queries) if not given.")
     ] = None,
-    pool_seed: Annotated[int, typer.Option(min=0, help="Seed with which the pool is sampled.")] = 42,
+    pool_seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed with which the pool is sampled.")] = 42,
     text_column: Annotated[str, typer.Option(help="Column of the sentence.")] = "text",
     label_column: Annotated[str, typer.Option(help="Column of the class.")] = "label",
     prompt: Annotated[str, typer.Option(help="Text put before every sentence, such as 'query: '.")] = "",
@@ -207,7 +209,9 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
     format: Annotated[str, typer.Option(help="table or json.")] = "table",
     to: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Also write the scores by k: Markdown, LaTeX, CSV and a figure."),
+        typer.Option(
+            parser=given_path, metavar="FOLDER", help="Also write the scores by k: Markdown, LaTeX, CSV and a figure."
+        ),
     ] = None,
 ) -> None:
     """Score any encoder by retrieval, with no training: polarity P and similarity S, x100."""
@@ -330,7 +334,8 @@ def transfer(  # noqa: PLR0913 (the options of a command)
 def report(
     run: Run,
     to: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where to write it; RUN/report if not given.")
+        Path | None,
+        typer.Option(parser=given_path, metavar="FOLDER", help="Where to write it; RUN/report if not given."),
     ] = None,
     every: Annotated[
         float | None,
@@ -456,7 +461,9 @@ def lint(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="A file of ray up (AWS, Google Cloud), a RayJob of KubeRay or a task of SkyPilot."
+            parser=given_path,
+            metavar="FILE",
+            help="A file of ray up (AWS, Google Cloud), a RayJob of KubeRay or a task of SkyPilot.",
         ),
     ],
 ) -> None:
@@ -487,7 +494,9 @@ def schema() -> None:
 @app.command()
 def export(
     run: Run,
-    to: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write the model; must not exist.")],
+    to: Annotated[
+        Path, typer.Argument(parser=given_path, metavar="FOLDER", help="Where to write the model; must not exist.")
+    ],
     point: Annotated[
         str,
         typer.Option(help="knee, best (of the objective), or a member's name: TRIAL:STEP, TRIAL:STEP:concat=0.3, ..."),
@@ -522,7 +531,7 @@ def export(
 @app.command()
 def table(
     run: Run,
-    to: Annotated[Path, typer.Argument(metavar="FILE", help="A .csv or .parquet file to write.")],
+    to: Annotated[Path, typer.Argument(parser=given_path, metavar="FILE", help="A .csv or .parquet file to write.")],
 ) -> None:
     """Write a run as a recorded table: every configuration, rung and operating point, numbers only, for replay."""
     from raysweep.replay import table_io
@@ -541,7 +550,10 @@ def tables(
             help="Folders or URIs of runs, recorded tables (.csv, .tsv, .parquet), or by_k.csv of evaluate.",
         ),
     ],
-    to: Annotated[Path, typer.Option(metavar="FOLDER", help="Where to write them, over those of an earlier call.")],
+    to: Annotated[
+        Path,
+        typer.Option(parser=given_path, metavar="FOLDER", help="Where to write them, over those of an earlier call."),
+    ],
     where: Annotated[
         list[str] | None,
         typer.Option(
@@ -807,6 +819,9 @@ def _print_json(value: object) -> None:
 
 def main() -> None:
     """Entry point: bad input and misuse end with one line and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a symbol that the output's encoding lacks must not end a sweep
+            stream.reconfigure(errors="replace")
     try:
         sys.exit(usage.run(app))
     except InputError as error:

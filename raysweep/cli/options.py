@@ -1,6 +1,7 @@
 """From a command's options to what they name; every misuse is an InputError that names the option."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
@@ -10,9 +11,9 @@ from raysweep.errors import InputError
 from raysweep.storage.location import SCHEMES
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from raysweep.storage.folder import Folder
+
+MOST_DIGITS = 18  # of a number in a list
 
 Choice = TypeVar("Choice", bound=str)
 
@@ -68,9 +69,11 @@ def naturals(flag: str, text: str) -> list[int]:
 
 def natural(flag: str, text: str) -> int:
     """A whole number above 0."""
-    if not text.strip().isdigit() or int(text) < 1:
+    stripped = text.strip()
+    is_whole = stripped.isascii() and stripped.isdigit() and len(stripped) <= MOST_DIGITS
+    if not is_whole or int(stripped) < 1:
         raise InputError(f"{flag}: {text!r} is no whole number above 0")
-    return int(text)
+    return int(stripped)
 
 
 def several_of(flag: str, text: str, allowed: Sequence[Choice]) -> list[Choice]:
@@ -97,14 +100,21 @@ def where_of(arguments: Sequence[str]) -> dict[str, str]:
     return wanted
 
 
-def here(name: str, path: "Path") -> "Path":
+def given_path(text: str) -> Path:
+    """What an option or argument names as a path: not nothing, which an unset variable leaves and a path takes for ``.``."""
+    if not text:
+        raise typer.BadParameter("it is empty")
+    return Path(text)
+
+
+def here(name: str, path: Path) -> Path:
     """A path that an argument names. InputError where it is a URI, of which a path keeps one slash."""
     if str(path).partition(":/")[0] in SCHEMES and ":/" in str(path):
         raise InputError(f"{name}: must be a path of this machine, not a URI")
     return path
 
 
-def new_here(name: str, path: "Path") -> "Path":
+def new_here(name: str, path: Path) -> Path:
     """The same of a path where nothing may be yet. InputError where something is."""
     if here(name, path).exists():
         raise InputError(f"{path}: exists already")

@@ -1,5 +1,6 @@
 """The command ``control``: leave a request for the driver of a run, and wait for what becomes of it."""
 
+import math
 import shlex
 import time
 
@@ -31,6 +32,8 @@ def try_request(text: str) -> Request:
     for name, value in values.items():
         if not isinstance(name, str) or not isinstance(value, str | int | float | None):
             raise InputError(f"--try: {name}: must be one plain value, not {value!r}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError(f"--try: {name}: must be a finite number, not {value}")
     return Request(action="try", config=values)
 
 
@@ -39,9 +42,12 @@ def ask(run: Folder, request: Request, seconds: float) -> Answer | None:
 
     What is not answered by then is left for it. InputError where no driver is running, for which nothing is left.
     """
-    check_driver(run)
     mailbox = Mailbox(run)
-    identity = mailbox.leave(request)
+    try:
+        check_driver(run)
+        identity = mailbox.leave(request)
+    except OSError as error:
+        raise InputError(f"{run.location}: cannot be asked: {error.strerror or error}") from None
     deadline = time.monotonic() + seconds
     pause = BUCKET_SECONDS if isinstance(run, BucketFolder) else LOCAL_SECONDS
     try:

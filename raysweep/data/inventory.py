@@ -36,6 +36,8 @@ def stored_artifacts(store: Folder) -> list[StoredArtifact]:
     """The artifacts in a folder, those first that were used last. InputError where there is no such folder."""
     if not store.exists(""):
         raise InputError(f"{store.location}: no such folder")
+    if isinstance(store, LocalFolder) and not store.path.is_dir():
+        raise InputError(f"{store.location}: is a file, not a folder")
     found = [artifact for name in store.names() if (artifact := _stored(name, store)) is not None]
     return sorted(found, key=lambda artifact: (-artifact.used_at, artifact.name))
 

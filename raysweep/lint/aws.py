@@ -82,7 +82,7 @@ def _values(node_config: Mapping[str, Any], at: KeyPath) -> Iterator[Problem]:
 
 def _unknown(values: Mapping[str, Any], allowed: Iterable[str], at: KeyPath) -> Iterator[Problem]:
     known = set(allowed)
-    yield from (Problem((*at, key), unknown_key(key, known)) for key in values if key not in known)
+    yield from (Problem((*at, key), unknown_key(str(key), known)) for key in values if key not in known)
 
 
 def _below(values: Any, path: KeyPath, at: KeyPath = ()) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:

@@ -268,6 +268,14 @@ def test_node_groups_of_odd_files(tmp_path: Path) -> None:
     assert node_groups(file) == []
     file.write_text("max_workers: 5\navailable_node_types:\n")
     assert node_groups(file) == []
+    for text in (
+        "max_workers:\n",
+        "available_node_types: {a: 5}\n",
+        "available_node_types: {a: {resources: {CPU: x}}}\n",
+    ):
+        file.write_text(text)
+        with pytest.raises(InputError, match=r"cluster\.yaml: is no file of `ray up`"):
+            node_groups(file)
 
 
 def test_sigterm_is_ignored_again_though_ray_resets_it_as_it_shuts_down(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,8 @@
 """Each command's misuse ends before any work, with one message that says what is allowed."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,7 @@ from typer.testing import CliRunner
 from raysweep import __version__
 from raysweep.cli import commands
 from raysweep.errors import InputError
+from support.ledgers import random_trials, write_ledger
 from support.paths import ROOT
 
 EVALUATE = ["evaluate", "--model", "demo", "--train", "a.csv", "--test", "b.csv"]
@@ -38,6 +42,7 @@ EVALUATE = ["evaluate", "--model", "demo", "--train", "a.csv", "--test", "b.csv"
         (["table", "FOLDER", "table.csv"], "FOLDER: not a run folder"),
         (["table", "RUN", "FOLDER"], "FOLDER: exists already"),
         (["artifacts", "FOLDER", "--prune"], "--prune needs --unused-for DAYS; 0 removes everything"),
+        (["artifacts", "FILE"], "FILE: is a file, not a folder"),
         (["artifacts", "nowhere"], "nowhere: no such folder"),
         (["lint", "nowhere.yaml"], "nowhere.yaml: no such file"),
         (["replay", "table.json"], "table.json: no such file"),
@@ -56,6 +61,41 @@ def test_misuse_is_an_input_error(
     done = CliRunner().invoke(commands.app, arguments)
     assert isinstance(done.exception, InputError), done.output
     assert message in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["report", "RUN", "--to", ""],
+        ["tables", "RUN", "--to", ""],
+        ["compare", "RUN", "RUN", "--to", ""],
+        [*EVALUATE, "--to", ""],
+        ["export", "RUN", ""],
+        ["table", "RUN", ""],
+        ["lint", ""],
+    ],
+)
+def test_a_place_that_an_unset_variable_leaves_empty_is_not_the_current_folder(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(commands.app, arguments)
+    assert done.exit_code == 2
+    assert "it is empty" in done.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_symbols_that_the_output_lacks_do_not_end_a_command(tmp_path: Path) -> None:
+    write_ledger(tmp_path, random_trials(6))
+    command = [sys.executable, "-m", "raysweep", "show", str(tmp_path)]
+
+    def shown(encoding: str) -> str:
+        environment = {**os.environ, "PYTHONIOENCODING": encoding}
+        done = subprocess.run(command, env=environment, capture_output=True, check=True)
+        return done.stdout.decode(encoding)
+
+    assert "\u2605" in shown("utf-8")
+    assert "?" in shown("ascii")
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,8 @@ def test_what_is_accepted(parsed: object, expected: object) -> None:
     ("parse", "arguments", "message"),
     [
         (natural, ("--k", "0"), "--k: '0' is no whole number above 0"),
+        (natural, ("--k", "²"), "--k: '²' is no whole number above 0"),
+        (natural, ("--k", "9" * 5000), f"--k: '{'9' * 5000}' is no whole number above 0"),
         (natural, ("--k", "-3"), "--k: '-3' is no whole number above 0"),
         (natural, ("--k", "1.5"), "--k: '1.5' is no whole number above 0"),
         (naturals, ("--k", "4,"), "--k: '' is no whole number above 0"),

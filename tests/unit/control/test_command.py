@@ -176,6 +176,7 @@ def test_a_ledger_that_grows_is_read_line_by_line(run: Folder) -> None:
         (("--pause", "--resume"), "given: --pause, --resume"),
         (("--try", "triplet"), "--try is 'triplet'; it is a mapping such as '{loss: triplet, margin: 0.1}'"),
         (("--try", "{loss: [a]}"), "--try: loss: must be one plain value, not ['a']"),
+        (("--try", "{margin: .nan}"), "--try: margin: must be a finite number, not nan"),
         (("--try", "{1: 2}"), "--try: 1: must be one plain value"),
         (("--try", "{a: !!python/object/apply:os.system [x]}"), "is not a YAML value"),
         (("--try", "{loss: 2026-01-01}"), "must be one plain value"),
@@ -187,6 +188,16 @@ def test_misuse_is_one_line(tmp_path: Path, arguments: tuple[str, ...], problem:
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert problem in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_box_that_takes_no_letter_is_named(tmp_path: Path) -> None:
+    write_ledger(tmp_path, random_trials(2), StoredSweep(finish=None))
+    ledger = Ledger(tmp_path)
+    ledger.open()
+    (tmp_path / FOLDER).write_text("in the way")
+    with pytest.raises(InputError, match=f"{tmp_path}: cannot be asked: "):
+        ask(LocalFolder(tmp_path), try_request("{margin: 0.1}"), seconds=5)
+    ledger.close()
 
 
 def test_numbers_of_a_configuration_are_read_as_a_file_has_them() -> None:
