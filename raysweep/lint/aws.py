@@ -19,6 +19,8 @@ REQUIRED = {
     "IamInstanceProfile": "its role is how a node reaches the bucket without keys",
 }
 
+MARKETS = ("spot", "capacity-block")  # of EC2's, other than on demand
+
 
 def problems(file: LauncherFile) -> Iterator[Problem]:
     """What is wrong with the parts of a file that AWS reads."""
@@ -53,10 +55,14 @@ def _open_ports(provider: Mapping[str, Any]) -> Iterator[Problem]:
     rules = (provider.get("security_group") or {}).get("IpPermissions") or []
     for index, rule in enumerate(map(mapping, rules)):
         ports = (rule.get("FromPort"), rule.get("ToPort"))
-        if ports != (22, 22) and (rule.get("IpRanges") or rule.get("Ipv6Ranges")):
+        protocol = str(rule.get("IpProtocol", "tcp"))
+        is_ssh = ports == (22, 22) and protocol in ("tcp", "6")
+        if not is_ssh and (rule.get("IpRanges") or rule.get("Ipv6Ranges")):
             path = ("provider", "security_group", "IpPermissions", index)
             yield Problem(
-                path, f"must open no port but 22, not {ports[0]} to {ports[1]}: `ray dashboard` goes through SSH"
+                path,
+                f"must open no port but 22 of tcp, not {ports[0]} to {ports[1]} of {protocol} (-1 is every port): "
+                "`ray dashboard` goes through SSH",
             )
 
 
@@ -74,6 +80,10 @@ def _values(node_config: Mapping[str, Any], at: KeyPath) -> Iterator[Problem]:
     profile = node_config.get("IamInstanceProfile")
     if profile is not None and not {"Name", "Arn"} & set(mapping(profile)):
         yield Problem((*at, "IamInstanceProfile"), f"must have Name or Arn, not {profile!r}")
+    market = node_config.get("InstanceMarketOptions")
+    if market is not None and mapping(market).get("MarketType") not in MARKETS:
+        message = f"must be {{MarketType: spot}}, or nothing for machines on demand, not {market!r}"
+        yield Problem((*at, "InstanceMarketOptions"), message)
     image = node_config.get("ImageId")
     if image is not None and not IMAGE.fullmatch(str(image)):
         message = f"must be an image such as ami-0123456789abcdef0, or resolve:ssm:/PARAMETER, not {image!r}"

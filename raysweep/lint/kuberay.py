@@ -212,8 +212,8 @@ def _head(spec: RayJobSpec) -> Iterator[Problem]:
             (*at, "serviceType"), f"must be ClusterIP, not {head.service_type}, which opens Ray to the outside"
         )
     if _is_spot(head):
-        path = (*at, "template", "spec", "tolerations")
-        yield Problem(path, "must not tolerate spot nodes: the job ends with its head")
+        path = (*at, "template", "spec")
+        yield Problem(path, "must neither tolerate nor select spot nodes: the job ends with its head")
 
 
 def _workers(spec: RayJobSpec) -> Iterator[Problem]:
@@ -260,7 +260,16 @@ def _image_problems(containers: Sequence[Container], at: KeyPath) -> Iterator[Pr
 
 
 def _is_spot(group: HeadGroup | WorkerGroup) -> bool:
-    return any(_tolerates_spot(each) for each in group.template.spec.tolerations or ())
+    pod = group.template.spec
+    is_tolerated = any(_tolerates_spot(each) for each in pod.tolerations or ())
+    selected = (pod.node_selector or {}).items()
+    return is_tolerated or any(_selects_spot(label, value) for label, value in selected)
+
+
+def _selects_spot(label: str, value: str) -> bool:
+    """Such as ``cloud.google.com/gke-spot: "true"`` and ``karpenter.sh/capacity-type: spot``."""
+    name = f"{label} {value}".lower()
+    return ("spot" in name or "preemptible" in name) and value.lower() != "false"
 
 
 def _tolerates_spot(toleration: Toleration) -> bool:

@@ -40,6 +40,8 @@ ON_AWS: list[Variant] = [
     ("InstanceType: m6i.large", "InstancType: m6i.large", "node_config.InstancType: unknown key (did you mean InstanceType?)"),
     ("      InstanceType: m6i.large\n", "", "head.node_config.InstanceType: this key is required: it is the machine"),
     ("      InstanceMarketOptions: {", "      InstanceMarketOption: {", "unknown key (did you mean InstanceMarketOptions?)"),
+    ("InstanceMarketOptions: {MarketType: spot}", "InstanceMarketOptions: {MarketType: Spot}", "InstanceMarketOptions: must be {MarketType: spot}, or nothing"),
+    ("InstanceMarketOptions: {MarketType: spot}", "InstanceMarketOptions: spot", "machines on demand, not 'spot'"),
     ("VolumeSize: 100", "VolumeSise: 100", "Ebs.VolumeSise: unknown key (did you mean VolumeSize?)"),
     (HEAD_PROFILE, "", "head.node_config.IamInstanceProfile: this key is required: its role is how a node reaches the bucket"),
     ("pins it.\n      ImageId: resolve:ssm:", "pins it.\n      ImageId: ssm:", "ImageId: must be an image such as ami-0123456789abcdef0"),
@@ -67,8 +69,13 @@ ON_AWS: list[Variant] = [
     ("worker_setup_commands:\n  - pip install", "worker_setup_commands:\n  - echo install", "worker_setup_commands: must install raysweep, which rayproject/ray:2.60.0-py311-gpu"),
     (
         "  type: aws\n",
+        "  type: aws\n  security_group: {IpPermissions: [{FromPort: 22, ToPort: 22, IpProtocol: '-1', IpRanges: [{CidrIp: 0.0.0.0/0}]}]}\n",
+        "IpPermissions[0]: must open no port but 22 of tcp, not 22 to 22 of -1",
+    ),
+    (
+        "  type: aws\n",
         "  type: aws\n  security_group: {IpPermissions: [{FromPort: 8265, ToPort: 8265, IpRanges: [{CidrIp: 0.0.0.0/0}]}]}\n",
-        "IpPermissions[0]: must open no port but 22, not 8265 to 8265",
+        "IpPermissions[0]: must open no port but 22 of tcp, not 8265 to 8265",
     ),
 ]  # fmt: skip
 
@@ -99,6 +106,11 @@ OF_KUBERAY: list[Variant] = [
     ('num-cpus: "0"', 'num-cpus: "4"', 'rayStartParams: must be {num-cpus: "0"}: otherwise trials run on the head'),
     ("        minReplicas: 0\n        maxReplicas: 8\n", "        minReplicas: 1\n        maxReplicas: 8\n", "workerGroupSpecs[0].minReplicas: must be 0, not 1"),
     ("        priority: 1\n", "", "workerGroupSpecs[0].priority: must be above 0"),
+    (
+        "          # No toleration of spot nodes: the attempt ends with its head.\n",
+        "          nodeSelector: {karpenter.sh/capacity-type: spot}\n",
+        "headGroupSpec.template.spec: must neither tolerate nor select spot nodes",
+    ),
     ("memory: 8Gi}\n                limits", "memory: [8]}\n                limits", "must be a quantity such as 4, 500m or 16Gi, not [8]"),
     ("ray-head\n              image: your-registry/raysweep:0.1.0-gpu", "ray-head\n              image: your-registry/raysweep", "image: must be pinned by a tag"),
     ("          serviceAccountName: raysweep\n          # No", "          # No", "spec.serviceAccountName: this key is required"),
