@@ -274,16 +274,18 @@ def _read_groups(file: Path) -> tuple[list[NodeGroup], int]:
 
 
 def _groups_of(values: Mapping[str, Any]) -> tuple[list[NodeGroup], int]:
-    kinds = {name: kind or {} for name, kind in (values.get("available_node_types") or {}).items()}
+    types = values.get("available_node_types") or {}
+    kinds = {name: kind or {} for name, kind in types.items()}
     resources = {name: kind.get("resources") or {} for name, kind in kinds.items()}
     marks = own_resources(resources)
     most = int(values.get("max_workers", 0))
     found: list[NodeGroup] = []
     for name, has in resources.items():
-        size = NodeSize(float(has.get("CPU", 0)), float(has.get("GPU", 0)), float(has.get("memory", 0)))
+        cpus, gpus, memory = (float(has.get(resource, 0)) for resource in ("CPU", "GPU", "memory"))
+        size = NodeSize(cpus, gpus, memory)
         max_count = int(kinds[name].get("max_workers", most))
         is_worker = name != values.get("head_node_type")
-        if is_worker and size.cpus > 0 and max_count > 0:  # where nothing is said, those that are there count
+        if is_worker and cpus > 0 and max_count > 0:  # where nothing is said, those that are there count
             found.append(NodeGroup(name, size, max_count, marks.get(name)))
     return found, most
 

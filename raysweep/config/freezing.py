@@ -224,13 +224,17 @@ def _fits(names: Sequence[str], architecture: Architecture) -> bool:
     What an encoder has beside its blocks, such as DeBERTa's table of relative positions, belongs to no level.
     """
     depths = {name: _depth(name, architecture) for name in names}
-    beside_blocks = [name for name, depth in depths.items() if depth is None and _ENCODER.search(name)]
-    if not all(map(_FINAL_NORM.search, beside_blocks)):
+    if any(depth is None and _stands_beside_blocks(name) for name, depth in depths.items()):
         return False
     found = set(depths.values())
     in_blocks = range(_EMBEDDING_DEPTHS, _EMBEDDING_DEPTHS + _BLOCK_DEPTHS * _num_blocks(depths))
     parts = {depth for depth in in_blocks if (depth - _EMBEDDING_DEPTHS) % _BLOCK_DEPTHS <= _OUTPUT}
     return bool(parts) and parts | {0} <= found
+
+
+def _stands_beside_blocks(name: str) -> bool:
+    """Of a parameter that is in no block: whether it is of the encoder's all the same, and not of its final norm."""
+    return _ENCODER.search(name) is not None and _FINAL_NORM.search(name) is None
 
 
 def _depth(name: str, architecture: Architecture) -> int | None:

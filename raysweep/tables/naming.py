@@ -38,13 +38,10 @@ class Naming:
         loss = str(values.get("loss", ABSENT))
         margin = values.get("margin")
         scale = values.get("scale") if loss in self._losses_of_varied_scale else None
-        parts = [] if margin is None else [_short(margin)]
-        if scale is not None:
-            parts.append(f"scale {_short(scale)}")
         given = {name: values[name] for name in self.others if name in values}
         others = describe(given, given) if given else ""
         ranks = [_rank(value) for value in (margin, scale, *map(values.get, self.others))]
-        return Name(loss, ", ".join(parts) or ABSENT, others, tuple(ranks))
+        return Name(loss, _of_the_loss(margin, scale), others, tuple(ranks))
 
     @cached_property
     def others(self) -> tuple[str, ...]:
@@ -77,6 +74,14 @@ def _parameters(configurations: Iterable[Configuration]) -> list[str]:
 
 def _varies(name: str, configurations: Iterable[Configuration]) -> bool:
     return len({repr(each.values[name]) for each in configurations if name in each.values}) > 1
+
+
+def _of_the_loss(margin: Any, scale: Any) -> str:
+    """A loss's margin and scale, as far as it has any, in words."""
+    parts = [] if margin is None else [_short(margin)]
+    if scale is not None:
+        parts.append(f"scale {_short(scale)}")
+    return ", ".join(parts) or ABSENT
 
 
 def _short(value: Any) -> str:
