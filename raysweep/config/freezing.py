@@ -89,7 +89,7 @@ def check_level(level: str) -> None:
 
 def is_recognised(names: Sequence[str]) -> bool:
     """Whether an encoder with these parameter names has levels."""
-    return any(_fits(names, architecture) for architecture in ARCHITECTURES.values())
+    return _known_architecture(names) is not None
 
 
 def levels(names: Sequence[str]) -> tuple[str, ...]:
@@ -207,15 +207,18 @@ def _depths(names: Sequence[str]) -> dict[str, int | None]:
 
 
 def _architecture(names: Sequence[str]) -> Architecture:
-    for architecture in ARCHITECTURES.values():
-        if _fits(names, architecture):
-            return architecture
+    if architecture := _known_architecture(names):
+        return architecture
     known = "; ".join(ARCHITECTURES)
     first_names = ", ".join(names[:4]) or "nothing"
     raise InputError(
         f"freezing and layer_decay need an encoder built like one of {known}; this one's parameters are named "
         f"{first_names}, ..."
     )
+
+
+def _known_architecture(names: Sequence[str]) -> Architecture | None:
+    return next((each for each in ARCHITECTURES.values() if _fits(names, each)), None)
 
 
 def _fits(names: Sequence[str], architecture: Architecture) -> bool:

@@ -65,9 +65,8 @@ class RandomNeighbours:
         for slot, (within, left_out) in enumerate(sides):
             numbers, neighbours = self._pick(within, left_out, rng)
             picked_by = anchors[numbers]
-            is_copy = (
-                self._duplicate_groups[neighbours] == self._duplicate_groups[start + picked_by]
-            )  # of another label
+            groups, own_groups = self._duplicate_groups[neighbours], self._duplicate_groups[start + picked_by]
+            is_copy = groups == own_groups  # of another label
             picked_by, neighbours = picked_by[~is_copy], neighbours[~is_copy]
             columns = np.arange(len(picked_by)) - np.searchsorted(picked_by, picked_by)
             found.ids[picked_by, slot, columns] = neighbours

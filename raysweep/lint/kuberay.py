@@ -261,19 +261,15 @@ def _image_problems(containers: Sequence[Container], at: KeyPath) -> Iterator[Pr
 
 def _is_spot(group: HeadGroup | WorkerGroup) -> bool:
     pod = group.template.spec
-    is_tolerated = any(_tolerates_spot(each) for each in pod.tolerations or ())
+    is_tolerated = any(_names_spot(each.key, each.value) for each in pod.tolerations or ())
     selected = (pod.node_selector or {}).items()
-    return is_tolerated or any(_selects_spot(label, value) for label, value in selected)
+    return is_tolerated or any(_names_spot(label, value) and value.lower() != "false" for label, value in selected)
 
 
-def _selects_spot(label: str, value: str) -> bool:
+def _names_spot(label: str, value: str | None) -> bool:
     """Such as ``cloud.google.com/gke-spot: "true"`` and ``karpenter.sh/capacity-type: spot``."""
     name = f"{label} {value}".lower()
-    return ("spot" in name or "preemptible" in name) and value.lower() != "false"
-
-
-def _tolerates_spot(toleration: Toleration) -> bool:
-    return "spot" in f"{toleration.key} {toleration.value}".lower() or "preemptible" in toleration.key
+    return "spot" in name or "preemptible" in name
 
 
 RULES = (_job, _cluster, _head, _workers, _spot, _images)

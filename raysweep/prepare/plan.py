@@ -187,16 +187,31 @@ def _fingerprints(data: DataConfig, listed: Listed) -> dict[str, str]:
 
 
 def _check_freezing_of_file(space: Space, weights: Path) -> None:
-    """Check the freezing levels by the header of the weights, long before anything is loaded.
-
-    Some encoders are stored under other names than they have in memory: these are checked once they have been loaded.
-    """
+    """Check the freezing levels by the header of the weights, long before anything is loaded."""
     if not weights.is_file():
         return
     with safetensors.safe_open(weights, "numpy") as file:
         names = list(file.keys())
-    if freezing.is_recognised(names):
+    try:
         check_freezing(space, names)
+    except InputError:
+        if freezing.is_recognised(names):
+            raise
+        check_freezing(space, _names_in_memory(weights.parent) or names)
+
+
+def _names_in_memory(folder: Path) -> list[str]:
+    """What transformers calls the parameters, some of which have other names in the file; none where it has no such model."""
+    import torch
+    from transformers import AutoConfig, AutoModel
+
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        with torch.device("meta"):  # without weights
+            model = AutoModel.from_config(config)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError, KeyError):
+        return []
+    return [name for name, _ in model.named_parameters()]
 
 
 def _mined_kinds(space: Space) -> list[str]:

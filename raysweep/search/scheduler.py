@@ -81,7 +81,7 @@ class Scheduler:
     def is_done(self) -> bool:
         """Whether :meth:`ask` would find nothing, as things stand."""
         has_search = self.has_more and not self.on_plateau
-        return not has_search and self.replicates.next(self._is_at_rest, self.objective.area) is None
+        return not has_search and self._next_to_replicate() is None
 
     @property
     def on_plateau(self) -> bool:
@@ -92,7 +92,7 @@ class Scheduler:
         """The trial to run next: one that was held, or a new one, or a replicate. None when there is none for now."""
         trial = None if self.on_plateau else self._ask_search()
         if trial is None:
-            original = self.replicates.next(self._is_at_rest, self.objective.area)
+            original = self._next_to_replicate()
             trial = None if original is None else self.replicate(original)
         return trial
 
@@ -104,6 +104,9 @@ class Scheduler:
         if resumed is not None:
             return self.go_on(resumed)
         return self.propose() if self.may_begin else None
+
+    def _next_to_replicate(self) -> int | None:
+        return self.replicates.next(self._is_at_rest, self.objective.area)
 
     def _is_at_rest(self, number: int) -> bool:
         return self.trials[number].status in AT_REST

@@ -107,7 +107,7 @@ class RandomStreams:
 
 
 def _has_rate_of_its_own(module: Any) -> bool:
-    return isinstance(getattr(module, "attention_dropout", None), float)
+    return isinstance(getattr(module, "attention_dropout", None), int | float)
 
 
 def _replace_layers(model: nn.Module, generator: Generator) -> None:

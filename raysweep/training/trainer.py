@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -285,12 +286,16 @@ class Training:
         if self.config.fresh_optimizer:
             self.optimizer = self._build_optimizer()
 
+    @cached_property
+    def _validation_examples(self) -> ValidationExamples:
+        """The same at every rung of the trial."""
+        kind = LOSSES[self.config.loss].example_kind
+        prepared = self.bench.prepared
+        return ValidationExamples.of(prepared, kind, self.bench.dev.queries, prepared.target_cosines(kind))
+
     def _validate(self, encoded: Encoded) -> tuple[float, int]:
         """The trial's loss over validation examples, and its count of errors."""
-        kind = LOSSES[self.config.loss].example_kind
-        queries = self.bench.dev.queries
-        cosines = self.bench.prepared.target_cosines(kind)
-        examples = ValidationExamples.of(self.bench.prepared, kind, queries, cosines)
+        examples = self._validation_examples
         loss = self._validation_loss(examples, encoded)
         return loss, self._num_errors(examples, encoded)
 

@@ -65,7 +65,7 @@ def plan(folder: Path, resumed: Prepared | None = None, **overrides: str) -> Pla
     return make_plan(*read(folder, SWEEP, **given), resumed=resumed)
 
 
-def test_an_encoder_that_is_stored_under_other_names_is_checked_once_it_is_loaded(tmp_path: Path) -> None:
+def test_freezing_is_checked_by_the_names_in_memory_before_anything_is_prepared(tmp_path: Path) -> None:
     import transformers
 
     sizes = {"vocab_size": 30, "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2}
@@ -73,6 +73,11 @@ def test_an_encoder_that_is_stored_under_other_names_is_checked_once_it_is_loade
     folder = stored_encoder(tmp_path / "nomic", model)
     found = plan(tmp_path, model=folder, reference=folder, space__freezing="emb+B0")
     assert found.prepared.model["name"] == folder
+    with pytest.raises(InputError, match="'emb\\+B0-7': the encoder lacks it"):
+        plan(tmp_path, model=folder, space__freezing="emb+B0-7")
+    albert = transformers.AlbertModel(transformers.AlbertConfig(**sizes, num_attention_heads=2, embedding_size=6))
+    with pytest.raises(InputError, match="need an encoder built like one of BERT"):
+        plan(tmp_path, model=stored_encoder(tmp_path / "albert", albert), space__freezing="emb+B0")
     bert = transformers.BertModel(transformers.BertConfig(**sizes, num_attention_heads=2))
     with pytest.raises(InputError, match="'emb\\+B0-7': the encoder lacks it"):
         plan(tmp_path, model=stored_encoder(tmp_path / "bert", bert), space__freezing="emb+B0-7")
