@@ -3,6 +3,7 @@
 import contextlib
 import logging
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -51,6 +52,20 @@ def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | No
             raise InputError(f"model {config.name!r}: max_tokens is {config.max_tokens}; allowed: at most {most}")
         model.max_seq_length = config.max_tokens
     return model.eval()
+
+
+def names_in_memory(folder: Path) -> list[str]:
+    """What transformers calls a model's parameters, which are stored under other names perhaps; none of no such model."""
+    import torch
+    from transformers import AutoConfig, AutoModel
+
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        with torch.device("meta"):  # without weights
+            model = AutoModel.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError, KeyError):
+        return []
+    return [name for name, _ in model.named_parameters()]
 
 
 def _num_positions(model: "SentenceTransformer") -> int | None:

@@ -16,6 +16,7 @@ from raysweep.data.artifacts import Artifact, Store
 from raysweep.data.dataset import SPLITS
 from raysweep.data.ingest import Listed
 from raysweep.data.prepared import Prepared
+from raysweep.encoders.encoder import names_in_memory
 from raysweep.encoders.locate import ModelSource, locate
 from raysweep.errors import InputError
 from raysweep.metrics import retrieval
@@ -197,21 +198,7 @@ def _check_freezing_of_file(space: Space, weights: Path) -> None:
     except InputError:
         if freezing.is_recognised(names):
             raise
-        check_freezing(space, _names_in_memory(weights.parent) or names)
-
-
-def _names_in_memory(folder: Path) -> list[str]:
-    """What transformers calls the parameters, some of which have other names in the file; none where it has no such model."""
-    import torch
-    from transformers import AutoConfig, AutoModel
-
-    try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True)
-        with torch.device("meta"):  # without weights
-            model = AutoModel.from_config(config)  # type: ignore[no-untyped-call]
-    except (OSError, ValueError, KeyError):
-        return []
-    return [name for name, _ in model.named_parameters()]
+        check_freezing(space, names_in_memory(weights.parent) or names)
 
 
 def _mined_kinds(space: Space) -> list[str]:
