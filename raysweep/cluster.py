@@ -316,6 +316,13 @@ def cluster_file() -> Path:
     return Path(os.environ.get(CLUSTER_FILE_VARIABLE) or BOOTSTRAP_FILE).expanduser()
 
 
+def _check_cluster_file() -> None:
+    """InputError where the environment names one that is not there: without it nothing would be known of nodes to come."""
+    named = os.environ.get(CLUSTER_FILE_VARIABLE)
+    if named and not cluster_file().is_file():
+        raise InputError(f"{CLUSTER_FILE_VARIABLE}: {named}: no such file; it names the file of `ray up`")
+
+
 def _capacity(resources: ResourcesConfig) -> Capacity:
     """The nodes of the cluster that this process has joined or started, as it is and as it may become."""
     import ray
@@ -362,6 +369,7 @@ def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Itera
     if address and resources.num_cpus:
         raise InputError("resources.num_cpus sizes a local cluster, but resources.address names one to join")
     if address:
+        _check_cluster_file()
         _check_address(address)
     found = _with_its_authentication(address) if address else "local"
     options: dict[str, Any] = {"log_to_driver": show_workers, "logging_level": logging.ERROR}

@@ -818,7 +818,7 @@ def _print_json(value: object) -> None:
 
 
 def main() -> None:
-    """Entry point: bad input and misuse end with one line and exit code 2."""
+    """Entry point: bad input, misuse, and files that are forbidden or find no room end with one line and exit code 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a symbol that the output's encoding lacks must not end a sweep
             stream.reconfigure(errors="replace")
@@ -827,8 +827,15 @@ def main() -> None:
     except InputError as error:
         typer.echo(f"error: {error}", err=True)
     except usage.USAGE_ERROR as error:
-        if problem := usage.problem(error):
-            typer.echo(f"error: {problem}", err=True)
+        if misuse := usage.problem(error):
+            typer.echo(f"error: {misuse}", err=True)
+    except OSError as error:
+        from raysweep.storage.failure import file_problem
+
+        problem = file_problem(error)
+        if problem is None:
+            raise
+        typer.echo(f"error: {problem}", err=True)
     sys.exit(2)
 
 

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from raysweep.config.document import Document, KeyPath
+from raysweep.config.losses import LOSSES
 from raysweep.config.space import Space
 from raysweep.config.space_parser import possible_values
-from raysweep.config.sweep import HALVING, SweepConfig
-from raysweep.config.trial import has_classes
+from raysweep.config.sweep import HALVING, ExamplesConfig, SweepConfig
+from raysweep.config.trial import TrialConfig, has_classes
 
 
 class _Unused(NamedTuple):
@@ -23,9 +24,10 @@ def unused(document: Document, config: SweepConfig, space: Space) -> Iterator[st
 
     Nor do those of a file where an override of the cause has taken their place.
     """
-    for setting, cause, why in _without_effect(config, space):
+    in_config = (found for found in _without_effect(config, space) if _is_changed(config, found.setting))
+    for setting, cause, why in (*in_config, *_without_effect_in_trials(space)):
         is_replaced = document.is_overridden(cause) and not document.is_overridden(setting)
-        if _is_changed(config, setting) and not is_replaced:
+        if not is_replaced:
             yield str(document.error(setting, f"has no effect, since {why}"))
     yield from _never_full(document, space)
 
@@ -55,6 +57,43 @@ def _without_effect(config: SweepConfig, space: Space) -> Iterator[_Unused]:
     if not any(map(has_classes, space.values("loss"))):
         for kind in ("class_concat", "labelled"):
             yield _Unused(("evaluation", "points", kind), ("space", "loss"), "no loss of the space is softmax")
+    for name, why in _unused_of_examples(space):
+        yield _Unused(("examples", name), ("space", "loss"), why)
+
+
+def _unused_of_examples(space: Space) -> Iterator[tuple[str, str]]:
+    kinds = {LOSSES[loss].example_kind for loss in space.values("loss")}
+    if "scored_pair" not in kinds:
+        for name in ("same_class_cosine", "other_class_cosine"):
+            yield name, "no loss of the space is cosine_similarity"
+    if kinds == {"labelled_sentence"}:
+        for name in ExamplesConfig.model_fields.keys() - {"same_class_cosine", "other_class_cosine"}:
+            yield name, "softmax, the space's only loss, mines no examples"
+
+
+def _without_effect_in_trials(space: Space) -> Iterator[_Unused]:
+    """Parameters of the space that may differ from their defaults, under others that leave them without effect."""
+    if None not in _taken(space, "warmup_steps"):
+        yield from _of_trials(space, "warmup_fraction", "warmup_steps", "warmup_steps is given")
+    if _taken(space, "learning_rate_rule") == {"none"}:
+        yield from _of_trials(space, "base_batch_size", "learning_rate_rule", "learning_rate_rule is none")
+    if _taken(space, "freezing") == {"none"}:
+        yield from _of_trials(space, "frozen_dropout", "freezing", "freezing is none")
+
+
+def _of_trials(space: Space, name: str, cause: str, why: str) -> Iterator[_Unused]:
+    if _taken(space, name) != {_default(name)}:
+        yield _Unused(("space", name), ("space", cause), why)
+
+
+def _taken(space: Space, name: str) -> set[Any]:
+    """What a trial's parameter may be: its values in the space, and its default where a trial may leave it out."""
+    left_out = set() if name in space.parameters else {_default(name)}
+    return left_out.union(space.values(name))
+
+
+def _default(name: str) -> Any:
+    return TrialConfig.model_fields[name].get_default()
 
 
 def _is_changed(config: SweepConfig, path: KeyPath) -> bool:

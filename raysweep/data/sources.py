@@ -326,9 +326,10 @@ def _demo(split: str, num_columns: int) -> files.Blocks:
 def _unreadable(source: str, error: Exception) -> InputError:
     if isinstance(error, FileNotFoundError):
         return InputError(f"{source}: no such file")
+    reason = (isinstance(error, OSError) and error.strerror) or error  # which would name the file again
     if _may_pass(source, error):  # so that the next attempt finds what this one has read
-        return StorageError(errno.EIO, f"cannot be read: {error}", source)
-    return InputError(f"{source}: cannot be read: {error}")
+        return StorageError(errno.EIO, f"cannot be read: {reason}", source)
+    return InputError(f"{source}: cannot be read: {reason}")
 
 
 def _batch(source: str, first_row: int, texts: list[Any], labels: list[Any], columns: tuple[str, str]) -> Batch:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from raysweep.errors import InputError
-from raysweep.storage.location import split
+from raysweep.storage.location import is_address, is_region, split
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -30,6 +30,7 @@ NUM_THREADS = 8
 TIMEOUT_VARIABLE = "RAYSWEEP_REQUEST_SECONDS"
 DEFAULT_TIMEOUT_SECONDS = 30.0  # for one request with what it carries, which is at most PART_BYTES
 
+_LONGEST_TIMEOUT_SECONDS = 86_400.0
 _RETRY_SECONDS = 20.0  # for which the client itself makes a request again
 _PAUSE_SECONDS = 3.0  # the longest pause between its tries
 _RETRIES: Any = {
@@ -43,6 +44,7 @@ _RETRIES: Any = {
 }
 _CONNECT_TIMEOUT = "5s"
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE")
 _METADATA_HOSTS = ("169.254.169.254", "metadata.google.internal")  # which tell a cloud's machines their credentials
 
@@ -255,7 +257,7 @@ def _connect(uri: str) -> "ObjectStore":
     common: dict[str, Any] = {"prefix": prefix or None, "client_options": timeouts, "retry_config": _RETRIES}
     if scheme == "gs":
         return GCSStore(bucket, **common)
-    _check_endpoints()
+    _check_variables()
     if endpoint := options.get("endpoint_override"):
         common["endpoint"] = _with_scheme(endpoint, options.get("scheme", "https"))
     common["client_options"]["allow_http"] = True  # which an endpoint given as http:// needs; others use https
@@ -280,17 +282,23 @@ def _timeout_seconds() -> float:
         seconds = float(given)
     except ValueError:
         seconds = math.nan
-    if not 0.001 <= seconds < math.inf:
-        raise InputError(f"{TIMEOUT_VARIABLE} is {given!r}, not a number of seconds above 0")
+    if not 0.001 <= seconds <= _LONGEST_TIMEOUT_SECONDS:
+        raise InputError(
+            f"{TIMEOUT_VARIABLE} is {given!r}; allowed: seconds above 0, at most {_LONGEST_TIMEOUT_SECONDS:,.0f}"
+        )
     return seconds
 
 
-def _check_endpoints() -> None:
-    """InputError for an endpoint in the environment that is no address, of which the client would die."""
+def _check_variables() -> None:
+    """InputError for an endpoint or a region in the environment that can be none, of which the client would die."""
     for name in _ENDPOINT_VARIABLES:
         given = os.environ.get(name)
-        if given and not re.match(r"https?://[^/]", given):
+        if given and not (given.startswith(("http://", "https://")) and is_address(given)):
             raise InputError(f"{name} is no address; allowed: http://HOST:PORT or https://HOST:PORT")
+    for name in _REGION_VARIABLES:
+        region = os.environ.get(name)
+        if region and not is_region(region):
+            raise InputError(f"{name} is {region!r}; allowed: a name such as eu-west-1")
 
 
 def _with_scheme(endpoint: str, scheme: str) -> str:

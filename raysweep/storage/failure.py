@@ -4,6 +4,7 @@ import errno
 
 from raysweep.storage.bucket import StorageError
 
+_FORBIDDEN = (errno.EACCES, errno.EPERM)
 _ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT)
 
 
@@ -22,6 +23,13 @@ def storage_problem(error: BaseException | None) -> str | None:
         if is_of_storage(error):
             return _in_a_line(error)
         error = error.__cause__ or error.__context__
+    return None
+
+
+def file_problem(error: OSError) -> str | None:
+    """What a file system or store refused, in one line: what its user can mend, of which nothing else has told."""
+    if is_of_storage(error) or error.errno in _FORBIDDEN:
+        return _in_a_line(error)
     return None
 
 

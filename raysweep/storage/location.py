@@ -11,6 +11,13 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 OPTIONS = ("endpoint_override", "scheme", "region")
 
 SCHEMES = ("s3", "gs")
+_BUCKET = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
+_REGION = re.compile(r"[\w-]+", re.ASCII)
+_ADDRESS = re.compile(
+    r"(https?://)?([\w.-]+|\[[\da-f:.]+\])(:(?P<port>\d{1,5}))?(/[\w.~%/-]*)?", re.ASCII | re.IGNORECASE
+)
+_LAST_PORT = 65535
 _NAMES_OF_KEYS = ("key", "secret", "token", "signature", "credential", "password")
 
 
@@ -31,7 +38,10 @@ def absolute(location: str) -> str:
         if location.partition(":/")[0] in SCHEMES:
             raise ValueError(f"{location!r} lacks a slash; a URI is s3://BUCKET/PREFIX")
         return str(Path(location).expanduser().absolute())
-    parts = urlsplit(location)
+    try:
+        parts = urlsplit(location)
+    except ValueError:  # of a bracket in the bucket's place
+        raise ValueError("is no URI; a URI is s3://BUCKET/PREFIX or gs://BUCKET/PREFIX") from None
     if parts.scheme not in SCHEMES:
         allowed = " and ".join(f"{scheme}://BUCKET/PREFIX" for scheme in SCHEMES)
         raise ValueError(f"the scheme {parts.scheme}:// is not supported; allowed: a folder, {allowed}")
@@ -44,11 +54,42 @@ def absolute(location: str) -> str:
             "Credentials are found in the environment"
         )
     without_keys(location)
-    if given.get("scheme", "https") not in ("http", "https"):
-        raise ValueError(f"scheme is {given['scheme']!r}; allowed: http, https")
     if parts.fragment:
         raise ValueError("a URI must not hold a #; write it as %23")
+    _check_names(parts.netloc, unquote(parts.path))
+    _check_options(given)
     return _compose(parts.scheme, parts.netloc, unquote(parts.path), given)
+
+
+def _check_names(bucket: str, prefix: str) -> None:
+    """ValueError for a bucket and a prefix that no store has, of which its client would die."""
+    if not _BUCKET.fullmatch(bucket):
+        raise ValueError(f"the bucket is {bucket!r}; allowed: letters, digits, dots, dashes and underscores")
+    if {".", ".."} & set(prefix.split("/")):
+        raise ValueError(f"the prefix is {prefix.strip('/')!r}; no part of it may be . or ..")
+    if _CONTROL_CHARACTER.search(prefix):
+        raise ValueError(f"the prefix is {prefix.strip('/')!r}; no part of it may have a control character")
+
+
+def _check_options(given: dict[str, str]) -> None:
+    if given.get("scheme", "https") not in ("http", "https"):
+        raise ValueError(f"scheme is {given['scheme']!r}; allowed: http, https")
+    endpoint, region = given.get("endpoint_override"), given.get("region")
+    if endpoint is not None and not is_address(endpoint):
+        raise ValueError(f"endpoint_override is {endpoint!r}; allowed: HOST:PORT, http://HOST:PORT, https://HOST:PORT")
+    if region is not None and not is_region(region):
+        raise ValueError(f"region is {region!r}; allowed: a name such as eu-west-1")
+
+
+def is_address(endpoint: str) -> bool:
+    """Whether requests can be made to it: ``HOST:PORT`` with or without ``http://`` or ``https://``, a port or a path."""
+    found = _ADDRESS.fullmatch(endpoint)
+    return found is not None and int(found["port"] or 0) <= _LAST_PORT
+
+
+def is_region(name: str) -> bool:
+    """Whether a region of a store may have this name."""
+    return _REGION.fullmatch(name) is not None
 
 
 def without_null(name: str) -> str:

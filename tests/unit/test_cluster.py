@@ -205,6 +205,15 @@ def test_ray_client_is_refused_with_the_reason() -> None:
         pass
 
 
+def test_a_cluster_file_that_is_not_there_is_refused_before_anything_is_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAYSWEEP_CLUSTER_FILE", "clusters/mine.yaml")
+    with (
+        pytest.raises(InputError, match=r"RAYSWEEP_CLUSTER_FILE: clusters/mine.yaml: no such file"),
+        connected(ResourcesConfig(address="127.0.0.1:1")),
+    ):
+        pass
+
+
 SPOT = NodeGroup("spot", NodeSize(8, 1), 4)
 CPUS = NodeGroup("cpus", NodeSize(64, 0), 2)
 HEAD = NodeGroup("head", NodeSize(0, 0), 1)

@@ -1,8 +1,14 @@
 """A command that is called wrongly says so in one line, with the option, its value and what is allowed."""
 
+import errno
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 
-from support.command_line import raysweep_here
+from raysweep.cli import usage
+from support.command_line import command, raysweep_here
 
 WHOLE = "a whole number, "
 
@@ -49,3 +55,38 @@ def test_help_is_shown_as_it_was(tmp_path, arguments, code):
     done = raysweep_here(tmp_path, *arguments)
     assert (done.returncode, done.stderr) == (code, "")
     assert "Usage: " in done.stdout and "error" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (errno.EACCES, "error: /runs/one/checkpoints: Permission denied\n"),
+        (errno.ENOSPC, "error: /runs/one/checkpoints: No space left on device\n"),
+    ],
+)
+def test_a_file_that_is_forbidden_or_finds_no_room_is_named(tmp_path, monkeypatch, code, said):
+    monkeypatch.setattr(usage, "run", refuse(code))
+    done = raysweep_here(tmp_path, "report", "RUN")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
+
+
+def test_a_file_that_raysweep_itself_has_lost_is_no_misuse(tmp_path, monkeypatch):
+    monkeypatch.setattr(usage, "run", refuse(errno.ENOENT))
+    with pytest.raises(FileNotFoundError):
+        raysweep_here(tmp_path, "report", "RUN")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_full_disk_ends_a_command_with_one_line(tmp_path):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command("schema"), cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, timeout=100, check=False
+        )
+    assert (done.returncode, done.stderr) == (2, "error: No space left on device\n")
+
+
+def refuse(code):
+    def run(app):
+        raise OSError(code, os.strerror(code), "/runs/one/checkpoints")
+
+    return run

@@ -53,6 +53,26 @@ def test_what_an_override_replaces_is_not_said(tmp_path: Path) -> None:
             "--evaluation.points.labelled: has no effect, since no loss of the space is softmax",
         ),
         (
+            {"examples.same_class_cosine": "0.9", "space.loss": "{choices: [triplet, softmax]}"},
+            "--examples.same_class_cosine: has no effect, since no loss of the space is cosine_similarity",
+        ),
+        (
+            {"examples.k": "8", "space.loss": "softmax"},
+            "--examples.k: has no effect, since softmax, the space's only loss, mines no examples",
+        ),
+        (
+            {"space.warmup_fraction": "{choices: [0.1, 0.2]}", "space.warmup_steps": "10"},
+            "--space.warmup_fraction: has no effect, since warmup_steps is given",
+        ),
+        (
+            {"space.base_batch_size": "32"},
+            "--space.base_batch_size: has no effect, since learning_rate_rule is none",
+        ),
+        (
+            {"space.frozen_dropout": "true", "space.freezing": "none"},
+            "--space.frozen_dropout: has no effect, since freezing is none",
+        ),
+        (
             {"space.batch_size": "{choices: [32, 4096]}"},
             "--space.batch_size: 4096 is more than a rung has (examples_per_rung 2048), which is then one batch",
         ),
@@ -71,6 +91,12 @@ def test_what_has_no_effect_is_said(given: dict[str, str], said: str, tmp_path: 
         {"early_stopping.policy": "median", "early_stopping.first_examples": "4096"},
         {"budget.rungs": "3"},
         {"data.max_dev": "50"},
+        {"examples.same_class_cosine": "0.9"},
+        {"examples.k": "8", "space.loss": "{choices: [triplet, softmax]}"},
+        {"space.warmup_fraction": "{choices: [0.1, 0.2]}", "space.warmup_steps": "{choices: [null, 10]}"},
+        {"space.warmup_fraction": "0.1", "space.warmup_steps": "10"},
+        {"space.base_batch_size": "32", "space.learning_rate_rule": "{choices: [none, linear]}"},
+        {"space.frozen_dropout": "true", "space.freezing": "{choices: [none, emb]}"},
         {"evaluation.points.labelled": "[0.5]", "space.loss": "softmax"},
         {"evaluation.points.labelled": "[0.5]", "space.loss": "{choices: [triplet, softmax]}"},
     ],

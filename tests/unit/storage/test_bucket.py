@@ -110,17 +110,29 @@ def test_how_long_a_request_may_take_is_what_the_environment_says(
     server.fail()
 
 
-@pytest.mark.parametrize("given", ["soon", "0", "-1", "inf", "nan"])
+@pytest.mark.parametrize("given", ["soon", "0", "-1", "inf", "nan", "1e99"])
 def test_a_time_that_is_none_is_refused(bucket: Bucket, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
     monkeypatch.setenv("RAYSWEEP_REQUEST_SECONDS", given)
-    with pytest.raises(InputError, match=f"RAYSWEEP_REQUEST_SECONDS is '{given}', not a number of seconds above 0"):
+    with pytest.raises(
+        InputError, match=f"RAYSWEEP_REQUEST_SECONDS is '{given}'; allowed: seconds above 0, at most 86,400"
+    ):
         bucket.write("one", b"1")
 
 
 @pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"])
-def test_an_endpoint_that_is_no_address_is_refused(bucket: Bucket, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setenv(name, "127.0.0.1:9000")
+@pytest.mark.parametrize("given", ["127.0.0.1:9000", "http://127.0.0.1:99999", "http://[::1", "http://local host"])
+def test_an_endpoint_that_is_no_address_is_refused(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, name: str, given: str
+) -> None:
+    monkeypatch.setenv(name, given)
     with pytest.raises(InputError, match=f"{name} is no address; allowed: http://HOST:PORT or https://HOST:PORT"):
+        bucket.write("one", b"1")
+
+
+@pytest.mark.parametrize("name", ["AWS_REGION", "AWS_DEFAULT_REGION"])
+def test_a_region_that_can_be_none_is_refused(bucket: Bucket, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "us east")
+    with pytest.raises(InputError, match=f"{name} is 'us east'; allowed: a name such as eu-west-1"):
         bucket.write("one", b"1")
 
 

@@ -39,6 +39,21 @@ def test_a_relative_path_is_taken_from_the_working_folder(tmp_path, monkeypatch)
         ("s3://bucket/x?endpoint_override=user:sEcret@host:9000", "must not hold keys"),
         ("s3://bucket/x?access_key=sEcret", "must not hold access_key"),
         ("s3://bucket/x?X-Amz-Signature=sEcret", "must not hold X-Amz-Signature"),
+        ("s3://[bucket/x", "is no URI"),
+        ("s3://b c/x", "the bucket is 'b c'"),
+        ("s3://bücket/x", "the bucket is 'bücket'"),
+        ("s3://./x", "the bucket is '.'"),
+        ("s3://bucket/../x", "the prefix is '../x'"),
+        ("s3://bucket/x/%2e", "the prefix is 'x/.'"),
+        ("s3://bucket/x%0A", r"the prefix is 'x\\n'"),
+        ("s3://bucket?scheme=ftp", "scheme is 'ftp'"),
+        ("s3://bucket?region=", "region is ''"),
+        ("s3://bucket?region=us east", "region is 'us east'"),
+        ("s3://bucket?endpoint_override=", "endpoint_override is ''"),
+        ("s3://bucket?endpoint_override=localhost:65536", "endpoint_override is 'localhost:65536'"),
+        ("s3://bucket?endpoint_override=local host", "endpoint_override is 'local host'"),
+        ("s3://bucket?endpoint_override=[::1", "endpoint_override is "),
+        ("s3://bucket?endpoint_override=ftp://host", "endpoint_override is 'ftp://host'"),
     ],
 )
 def test_what_is_no_location_is_refused_and_a_key_is_not_repeated(wrong: str, said: str) -> None:
@@ -76,6 +91,21 @@ def test_a_source_that_holds_a_key_is_refused(uri: str) -> None:
 )
 def test_a_source_without_a_key_is_kept(uri: str) -> None:
     assert location.without_keys(uri) == uri
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "host",
+        "host:9000",
+        "http://host:9000",
+        "https://x.example.com/storage/v1/s3",
+        "[::1]:9000",
+        "http://127.0.0.1:65535/",
+    ],
+)
+def test_an_address_is_one(endpoint: str) -> None:
+    assert location.is_address(endpoint)
 
 
 names = st.text(st.characters(exclude_characters="/", exclude_categories=("Cs", "Cc")), min_size=1).filter(
