@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 SEPARATORS = (";", "&", "|", "(", ")")
 PINS = {"-c", "--constraint", "-r", "--requirement"}
 TAKE_VALUES = {"-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-t", "--target"}
+_PIP = re.compile(r"(.*/)?pip[\d.]*")
 VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
@@ -56,17 +57,24 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 def unpinned_install(command: str) -> str | None:
     """What a `pip install` installs without a version, None where constraints or `==` pin everything."""
     for words in simple_commands(command):
-        for program, verb in itertools.pairwise(words):
-            if program in ("pip", "pip3") and verb == "install":
-                loose = list(_unpinned(words[words.index(verb) + 1 :]))
+        for start, word in enumerate(words, 1):
+            if _PIP.fullmatch(word):
+                loose = list(_unpinned(_what_is_installed(words[start:])))
                 if loose:
                     return loose[0]
     return None
 
 
+def _what_is_installed(arguments: Sequence[str]) -> Sequence[str]:
+    """The arguments of `pip` behind its `install`, before which it has options at most."""
+    num_options = sum(1 for _ in itertools.takewhile(lambda word: word.startswith("-"), arguments))
+    return arguments[num_options + 1 :] if arguments[num_options : num_options + 1] == ["install"] else []
+
+
 def _unpinned(arguments: Sequence[str]) -> Iterator[str]:
     """The packages among the arguments of `pip install` that may come in any version."""
-    if PINS & {argument.partition("=")[0] for argument in arguments}:
+    short = tuple(option for option in PINS if not option.startswith("--"))
+    if any(argument.partition("=")[0] in PINS or argument.startswith(short) for argument in arguments):
         return
     for before, argument in itertools.pairwise(["", *arguments]):
         if not argument.startswith("-") and before not in TAKE_VALUES and "==" not in argument:

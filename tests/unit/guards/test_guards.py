@@ -166,6 +166,10 @@ def test_names_that_mean_something_else_are_taken_for_new_sweeps_alone(run: Path
     ("guards", "message"),
     [
         ("{a: {kind: sts}}", "guards.a: pairs is missing; a guard of kind sts has pairs"),
+        (
+            "{a: {kind: retrieval, queries: q, corpus: c, relevant: r, at_least: -0.5}}",
+            "guards.a: at_least is -0.5; allowed: 0 to 1, since nDCG is never below 0",
+        ),
         ("{a: {kind: sts, pairs: x.tsv, corpus: y}}", "guards.a: corpus is given; a guard of kind sts has pairs"),
         ("{a: {kind: retrieval, queries: x, corpus: y}}", "guards.a: relevant is missing"),
         (

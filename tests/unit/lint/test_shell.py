@@ -32,6 +32,12 @@ def test_quotes_have_to_close() -> None:
         ("pip install torch==2.13.0 'ray[data]==2.60.0'", None),
         ("pip install torch==2.13.0 boto3", "boto3"),
         ("cd x && pip install -e .", "."),
+        ("pip -q --no-cache-dir install torch", "torch"),
+        ("/opt/conda/bin/pip3.11 install torch", "torch"),
+        ("uv pip install torch", "torch"),
+        ("pip install -cconstraints.txt torch", None),
+        ("pip -q uninstall torch", None),
+        ("pip list", None),
         ("apt-get install pip", None),
     ],
 )
