@@ -94,13 +94,17 @@ def lines(source: str) -> Iterator[str]:
             yield line.removesuffix("\n")
 
 
+class ColumnError(InputError):
+    """A file lacks a column that is to be read, or has it twice."""
+
+
 def positions(source: str, present: Sequence[str], columns: tuple[str, ...]) -> tuple[int, ...]:
-    """Where the columns stand among those present. Raises InputError listing these."""
+    """Where the columns stand among those present. Raises ColumnError listing these."""
     for column in columns:
         if present.count(column) != 1:
             problem = "occurs more than once" if column in present else "is missing"
             listed = ", ".join(repr(name) for name in present)
-            raise InputError(f"{source}: column {column!r} {problem}; the columns are {listed}")
+            raise ColumnError(f"{source}: column {column!r} {problem}; the columns are {listed}")
     return tuple(map(present.index, columns))
 
 

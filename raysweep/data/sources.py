@@ -201,10 +201,13 @@ def read_piece(piece: Piece, text_column: str = "text", label_column: str = "lab
     if text_column == label_column:
         raise InputError(f"text_column and label_column are both {text_column!r}; they must differ")
     first_row = piece.groups.first_row if piece.groups else 1
-    with _readable(piece.name):
-        for texts, labels in _persistent_blocks(piece, columns):
-            yield _batch(piece.name, first_row, texts, labels, columns)
-            first_row += len(texts)
+    try:
+        with _readable(piece.name):
+            for texts, labels in _persistent_blocks(piece, columns):
+                yield _batch(piece.name, first_row, texts, labels, columns)
+                first_row += len(texts)
+    except files.ColumnError as error:
+        raise InputError(f"{error}; text_column and label_column say which to read") from None
 
 
 def share_out(piece: Piece) -> list[Piece]:

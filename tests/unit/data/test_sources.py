@@ -204,7 +204,11 @@ def test_the_same_labels_are_the_same_in_every_format(tmp_path):
         ("t.csv", "", "is empty"),
         ("t.csv", "text,label\n\n", "holds no rows"),
         ("t.jsonl", "\n\n", "holds no rows"),
-        ("t.csv", "sentence,label\na,1\n", "column 'text' is missing; the columns are 'sentence', 'label'"),
+        (
+            "t.csv",
+            "sentence,label\na,1\n",
+            "column 'text' is missing; the columns are 'sentence', 'label'; text_column and label_column say which to read",
+        ),
         ("t.csv", "text,text,label\na,b,1\n", "column 'text' occurs more than once"),
         ("t.csv", "text,label\na,1\n,1\n", "row 2: column 'text' is empty ('')"),
         ("t.csv", "text,label\na,1\n \t ,1\n", "row 2: column 'text' is empty (' \\t ')"),
