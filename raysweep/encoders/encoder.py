@@ -199,6 +199,13 @@ def embed_texts(
     return embed(model, tokens, everything, arithmetic=arithmetic, unit=unit, batch_context=counted)
 
 
+def finite(embeddings: npt.NDArray[np.float32], config: EncoderConfig) -> npt.NDArray[np.float32]:
+    """The embeddings of this encoder. InputError where they are not all finite numbers: nothing can be nearest to those."""
+    if not np.isfinite(embeddings).all():
+        raise InputError(f"model {config.name!r}: its embeddings are not finite numbers")
+    return embeddings
+
+
 def default_prompt(model: "SentenceTransformer") -> str:
     """What the model itself puts before a sentence where nothing else is asked for; "" for most models."""
     name = model.default_prompt_name

@@ -50,6 +50,7 @@ class LoadedEncoder:
         return encoder_tokens.tokenise(self.model, texts, self.config.prompt)
 
     def embed(self, tokens: Tokens) -> npt.NDArray[np.float32]:
-        """Unit embeddings of all the sentences in ``tokens``, (sentences, width)."""
+        """Unit embeddings of all the sentences in ``tokens``, (sentences, width). InputError where they are not finite."""
         everything = np.arange(len(tokens))
-        return encoder.embed(self.model, tokens, everything, arithmetic=self.config.precision)
+        embeddings = encoder.embed(self.model, tokens, everything, arithmetic=self.config.precision)
+        return encoder.finite(embeddings, self.config)

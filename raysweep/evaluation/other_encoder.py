@@ -10,7 +10,6 @@ from raysweep.data.dataset import Sentences
 from raysweep.encoders import encoder
 from raysweep.encoders import tokens as encoder_tokens
 from raysweep.encoders.locate import check_formats, locate
-from raysweep.errors import InputError
 from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.metrics.retrieval import Scores
 from raysweep.results.types import ScoredSplit
@@ -41,8 +40,6 @@ def score(config: EncoderConfig, sentences: Sentences, evaluations: Sequence[Eva
         ids = np.concatenate([evaluation.queries, evaluation.pool])
         tokens = encoder_tokens.tokenise(model, sentences.texts(ids), config.prompt)
         embeddings = encoder.embed(model, tokens, np.arange(len(ids)), arithmetic=config.precision)
-        if not np.isfinite(embeddings).all():
-            raise InputError(f"model {config.name!r}: its embeddings are not finite numbers")
-        queries, pool = np.split(embeddings, [len(evaluation.queries)])
+        queries, pool = np.split(encoder.finite(embeddings, config), [len(evaluation.queries)])
         by_split[evaluation.split] = evaluation.score(queries, pool)
     return EncoderScores(by_split, encoder.embedding_width(model))

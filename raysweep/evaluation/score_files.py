@@ -16,6 +16,8 @@ from raysweep.metrics import retrieval
 from raysweep.metrics.arrays import Float32Array
 from raysweep.terminal import Display
 
+SHORTEST = 1e-12  # length that an embedding is divided by, as PyTorch's ``normalize`` has it
+
 
 @dataclass(frozen=True)
 class LabelledFiles:
@@ -92,7 +94,7 @@ def score_files(
     tuned = _embed(model, model_name, texts, display)
     if reference in (None, model):
         lengths = np.linalg.norm(tuned, axis=1, keepdims=True)
-        frozen = tuned / lengths
+        frozen = tuned / np.maximum(lengths, SHORTEST)
     else:
         frozen = _embed(reference or model, "reference", texts, display, unit=True)
     return _score(tuned, frozen, queries.labels, pool.labels, settings)
@@ -109,7 +111,8 @@ def _score(
     after_queries = [len(query_labels)]
     tuned_queries, tuned_pool = np.split(tuned, after_queries)
     reference_queries, reference_pool = np.split(frozen, after_queries)
-    _, classes = np.unique([*query_labels, *pool_labels], return_inverse=True)
+    numbers: dict[str, int] = {}
+    classes = np.array([numbers.setdefault(label, len(numbers)) for label in (*query_labels, *pool_labels)])
     query_classes, pool_classes = np.split(classes, after_queries)
     found = retrieval.retrieve(tuned_queries, tuned_pool, max(settings.ks))
     cosines = retrieval.cosines_of_retrieved(found, reference_queries, reference_pool)
@@ -199,6 +202,7 @@ def _embed(config: EncoderConfig, name: str, texts: list[str], display: Display,
     with display.stage(f"evaluate: {name}") as advance:
         model = encoder.load(config, device=encoder.best_device())
         by_cosine = model.similarity_fn_name != "dot"
-        return encoder.embed_texts(
+        embeddings = encoder.embed_texts(
             model, texts, config.prompt, arithmetic=config.precision, unit=unit or by_cosine, advance=advance
         )
+    return encoder.finite(embeddings, config)

@@ -7,7 +7,6 @@ import numpy as np
 
 from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import encoder
-from raysweep.errors import InputError
 from raysweep.metrics.arrays import Float32Array
 from raysweep.terminal import Display
 from raysweep.transfer.scores import Values
@@ -44,9 +43,7 @@ class Embedded:
                 unit=False,
                 advance=advance,
             )
-        if not np.isfinite(embeddings).all():
-            raise InputError(f"model {config.name!r}: its embeddings are not finite numbers")
-        return cls(embeddings, rows, model.similarity_fn_name == "dot")
+        return cls(encoder.finite(embeddings, config), rows, model.similarity_fn_name == "dot")
 
     def of_sentences(self, sentences: Sequence[str]) -> Float32Array:
         """The embeddings of these sentences, (len(sentences), width)."""

@@ -1,8 +1,10 @@
 """What the tests that train share: a trial's configuration, prepared sentences, encoders of any architecture."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet
 
 from raysweep.config.sweep import EvaluationConfig
@@ -43,6 +45,17 @@ def prepare_demo(folder: Path, model: str = "demo", rows: int = 700) -> Prepared
     prepared = prepare_here(config, space_parser.parse(document, config))
     torch.set_num_threads(1)  # preparing raised it
     return prepared
+
+
+def without_numbers(encoder: str, folder: Path) -> str:
+    """Write a copy of an encoder all of whose weights are NaN; its folder."""
+    from safetensors.numpy import load_file, save_file
+
+    shutil.copytree(encoder, folder, dirs_exist_ok=True)
+    path = next(folder.rglob("model.safetensors"))
+    weights = load_file(path)
+    save_file({name: np.full_like(values, np.nan) for name, values in weights.items()}, path, {"format": "pt"})
+    return str(folder)
 
 
 def tiny_bert(folder: Path, tokenizer_of: Path, num_blocks: int) -> str:

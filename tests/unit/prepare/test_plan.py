@@ -13,6 +13,7 @@ from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare_here
 from raysweep.prepare.plan import Plan, Stage, check_freezing, make_plan
+from support.encoders import without_numbers
 from support.sweep_files import read
 
 ROWS = "text,label\n" + "".join(f"sentence {number},{number % 2}\n" for number in range(20))
@@ -197,6 +198,17 @@ def test_layers_that_decay_are_checked_by_the_names_of_parameters(tmp_path: Path
     space = plan(tmp_path, model=tiny_encoder, space__layer_decay="{choices: [1.0, 0.8]}").space
     with pytest.raises(InputError, match=r"freezing and layer_decay need an encoder built like .* named conv\.weight"):
         check_freezing(space, ["conv.weight"])
+
+
+def test_an_encoder_that_gives_no_numbers_is_refused_and_nothing_of_it_is_kept(
+    tmp_path: Path, tiny_encoder: str
+) -> None:
+    broken = without_numbers(tiny_encoder, tmp_path / "broken")
+    (tmp_path / "train.csv").write_text(ROWS)
+    overrides = {"data__train": str(tmp_path / "train.csv"), "model": broken, "storage__runs": str(tmp_path / "runs")}
+    with pytest.raises(InputError, match="model .*broken': its embeddings are not finite numbers"):
+        prepare_here(*read(tmp_path, SWEEP, **overrides, evaluation__k="4"))
+    assert not list(tmp_path.rglob("encoded-*/artifact.json"))
 
 
 def test_preparing_without_ray_builds_what_is_missing_once(tmp_path: Path, tiny_encoder: str) -> None:
