@@ -46,17 +46,20 @@ def prepare_sweep(
 
     That is sentences, tokens, reference embeddings, neighbours and examples, in the folder ``storage.artifacts``. Ray Data
     spreads the work over the cluster that ``resources`` names, or over a local one; ``in_process`` does it in this process,
-    without Ray, with the same result. Raises InputError for sources and encoders that cannot be read.
+    without Ray, with the same result, and tells ``on_progress`` of warnings alone. Raises InputError for sources and
+    encoders that cannot be read.
     """
+    from raysweep.api.progress import CallbackDisplay
+
+    display = CallbackDisplay(on_progress)
     if in_process:
         from raysweep.prepare.build import prepare_here
 
-        return prepare_here(sweep.config, sweep.space)
-    from raysweep.api.progress import CallbackDisplay
+        return prepare_here(sweep.config, sweep.space, display)
     from raysweep.runner import run
 
     disable_telemetry()
-    path = run.prepare_only(sweep.config, sweep.space, CallbackDisplay(on_progress))
+    path = run.prepare_only(sweep.config, sweep.space, display)
     return open_prepared(path)
 
 
@@ -160,10 +163,10 @@ def _as_texts(overrides: Overrides) -> list[tuple[str, str]]:
 
 
 def _as_text(key: str, value: Any) -> str:
-    if isinstance(value, str | Path):
-        return str(value)
+    if isinstance(value, str):
+        return value
     try:
-        return json.dumps(value)
+        return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
     except TypeError:
         raise InputError(
             f"{key}: {value!r} is of type {type(value).__name__}; allowed: what YAML can hold, or YAML text"

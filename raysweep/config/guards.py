@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
@@ -19,7 +18,7 @@ def _absolute(source: str) -> str:
     location.without_null(source)
     if location.is_uri(source):
         return location.without_keys(source)
-    return str(Path(source).expanduser().absolute())
+    return str(location.expanded(source).absolute())
 
 
 File = Annotated[str, AfterValidator(_absolute)]

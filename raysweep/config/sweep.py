@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
@@ -29,7 +28,7 @@ def _absolute_source(source: str) -> str:
         return location.without_keys(source)
     if source == "demo" or source.startswith("hub:"):
         return source
-    return str(Path(source).expanduser().absolute())
+    return str(location.expanded(source).absolute())
 
 
 def _source_or_list(value: Any) -> Any:
@@ -57,7 +56,7 @@ def absolute_model(name: str) -> str:
     if not name:
         raise ValueError("must name an encoder: demo, a folder, or a name on the hub; it is empty")
     location.without_null(name)
-    folder = Path(name).expanduser()
+    folder = location.expanded(name)
     return str(folder.absolute()) if name != "demo" and folder.is_dir() else name
 
 

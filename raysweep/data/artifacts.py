@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from raysweep.errors import InputError
+from raysweep.storage import location
 from raysweep.storage.cache import MANIFEST, cached
 from raysweep.storage.folder import BucketFolder, Folder, LocalFolder, open_folder
 from raysweep.storage.turns import turn
@@ -51,8 +52,15 @@ class Artifact:
         return self._of_manifest("parameters")
 
     def _of_manifest(self, part: str) -> dict[str, Any]:
-        (text,) = open_folder(self.location).read([f"{self.name}/{MANIFEST}"])
-        found: dict[str, Any] = json.loads(text)[part]
+        name = f"{self.name}/{MANIFEST}"
+        (text,) = open_folder(self.location).read([name])
+        try:
+            found: dict[str, Any] = json.loads(text)[part]
+        except (ValueError, KeyError, TypeError):
+            folder = location.join(self.location, self.name)
+            raise InputError(
+                f"{folder}/{MANIFEST}: is damaged; remove the folder {folder}, and prepare again"
+            ) from None
         return found
 
     @property

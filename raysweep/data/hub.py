@@ -9,7 +9,7 @@ import socket
 import threading
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import getproxies
+from urllib.request import getproxies, proxy_bypass
 
 from raysweep.data import files
 from raysweep.errors import InputError
@@ -17,6 +17,7 @@ from raysweep.errors import InputError
 _SOURCE = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?::(?P<split>[^/\s][^/]*))?")
 
 
+_PORTS = {"http": 80, "https": 443}
 PROBE_SECONDS = 10.0  # with the imports before and the look into the cache after, well within 30 s
 
 
@@ -80,6 +81,16 @@ def _load(source: str, subset: str | None, split: str) -> Any:
         datasets.config.HF_HUB_OFFLINE = offline
 
 
+def _first_address(url: str) -> tuple[str, int]:
+    """Host and port that a request for the URL is sent to first: a proxy's, where there is one for it."""
+    endpoint = urlsplit(url)
+    proxy = None if proxy_bypass(endpoint.hostname or "") else getproxies().get(endpoint.scheme)
+    if proxy and "://" not in proxy:
+        proxy = f"http://{proxy}"
+    address = urlsplit(proxy) if proxy else endpoint
+    return address.hostname or "", address.port or _PORTS.get(address.scheme, 443)
+
+
 @functools.cache
 def reachable() -> bool:
     """Whether the hub answers at all within PROBE_SECONDS; False at once when HF_HUB_OFFLINE is set.
@@ -90,15 +101,10 @@ def reachable() -> bool:
     if offline.lower() in {"1", "true", "yes", "on"}:
         return False
     url = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
-    endpoint = urlsplit(url)
-    proxies = getproxies()
-    proxy = proxies.get(endpoint.scheme)
-    address = urlsplit(proxy) if proxy else endpoint
     answered: list[bool] = []
 
     def probe() -> None:
-        host_and_port = (address.hostname or "", address.port or 443)
-        with contextlib.suppress(OSError), socket.create_connection(host_and_port):
+        with contextlib.suppress(OSError, ValueError), socket.create_connection(_first_address(url)):
             answered.append(True)
 
     # Name resolution obeys no timeout, and a connection's is one an address, so the probe runs where it can be left behind.

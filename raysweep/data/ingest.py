@@ -32,6 +32,7 @@ PART_ROWS = 2**16
 PART_CHARACTERS = 2**24  # after which a part ends early
 _DIGEST_BYTES = 16
 _KEY_BYTES = 8
+_NUM_LABELS_SHOWN = 100  # of a conflicting text
 _NUM_SHOWN = 5  # conflicting texts that a worker tells of each split
 
 Chunk = Mapping[str, npt.NDArray[Any]]
@@ -312,10 +313,10 @@ class ConflictWorker:
 
 
 def _conflict(partition: _Partition, group: int) -> list[Any]:
-    """Where a group stands first, and the keys of its labels."""
+    """Where a group stands first, and the keys of its first labels."""
     start = int(partition.starts[group])
     keys = np.unique(partition.label_keys[start : start + int(partition.sizes[group])])
-    return [int(partition.rows[start]), keys.tolist()]
+    return [int(partition.rows[start]), keys[:_NUM_LABELS_SHOWN].tolist()]
 
 
 class DuplicateWorker:

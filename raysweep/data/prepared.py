@@ -65,8 +65,12 @@ class Prepared:
     @classmethod
     def open(cls, path: str | Path) -> "Prepared":
         """Read what ``raysweep prepare`` left: the file it names, or its URI. InputError when it or an artifact is gone."""
-        file = open_folder(location.parent(location.absolute(str(path))))
-        fetched = file.fetch(location.name_of(location.absolute(str(path))))
+        try:
+            place = location.absolute(str(path))
+        except ValueError as error:
+            raise InputError(f"{path}: {error}") from None
+        file = open_folder(location.parent(place))
+        fetched = file.fetch(location.name_of(place))
         if not fetched.is_file():
             raise InputError(f"{path}: not a file that raysweep prepare wrote")
         opened = cls.read(fetched, file.location)

@@ -18,6 +18,7 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 
 from raysweep.errors import InputError
+from raysweep.storage.location import expanded
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
@@ -110,6 +111,8 @@ def list_files(source: str) -> list[SourceFile]:
         raise InputError(f"{source}: no such file")
     base = _locate(glob.base)
     matching = [file for file in _listed(base, is_deep=glob.is_deep) if glob.matches(file.relative)]
+    if "**" in glob.pattern and "://" not in base.name:
+        matching = list(_of_each_folder_once(matching))
     return _sorted(matching, f"{source}: no file matches")
 
 
@@ -156,7 +159,7 @@ def _compare(file: SourceFile) -> None:
 def stored(name: str) -> Iterator[Any]:
     """The file's bytes as stored: a readable, seekable binary stream. Raises OSError, InputError for an odd scheme."""
     if "://" not in name:
-        with Path(name).expanduser().open("rb") as stream:
+        with expanded(name).open("rb") as stream:
             yield stream
         return
     place = _locate(name)
@@ -189,7 +192,7 @@ def _locate(name: str) -> _Place:
     import pyarrow.fs
 
     if "://" not in name:
-        return _Place(name, pyarrow.fs.LocalFileSystem(), str(Path(name).expanduser()))
+        return _Place(name, pyarrow.fs.LocalFileSystem(), str(expanded(name)))
     plain, options = _split_options(name)
     scheme, _, rest = plain.partition("://")
     if scheme in _BUCKET_SCHEMES:
@@ -239,6 +242,15 @@ def _listed(folder: _Place, *, is_deep: bool) -> list[_Listed]:
             relative = info.path[len(folder.path.rstrip("/")) :].lstrip("/")
             found.append(_Listed(relative, _join(folder, relative), info, folder))
     return found
+
+
+def _of_each_folder_once(listed: list[_Listed]) -> Iterator[_Listed]:
+    """What lies in local folders, without what a symbolic link to one of them shows again."""
+    shown: dict[str, str] = {}  # the shortest path of each folder
+    for file in sorted(listed, key=lambda file: (file.relative.count("/"), file.relative)):
+        above = file.info.path.rpartition("/")[0]
+        if shown.setdefault(os.path.realpath(above), above) == above:
+            yield file
 
 
 def _join(folder: _Place, relative: str) -> str:
@@ -313,7 +325,10 @@ def _glob(source: str) -> _Glob | None:
 def _expression(pattern: str) -> re.Pattern[str]:
     """A glob as a regular expression: ``**`` goes through folders, ``*``, ``?`` and ``[...]`` stay within a name."""
     tokens = re.findall(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]|.", pattern, re.DOTALL)
-    return re.compile("".join(map(_translated, tokens)), re.DOTALL)
+    try:
+        return re.compile("".join(map(_translated, tokens)), re.DOTALL)
+    except re.error:
+        raise InputError(f"{pattern}: the characters in its brackets are none, such as [z-a]; allowed: [a-z]") from None
 
 
 def _translated(token: str) -> str:

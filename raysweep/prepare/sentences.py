@@ -441,12 +441,15 @@ def _tell_nobody(num_rows: int) -> None:
     """On a cluster the shards that are stored tell how far reading has come."""
 
 
+_MOST_DIGITS = 4000  # of a number, that Python reads
+
+
 def _natural(name: str) -> tuple[bool, float, list[str | int], str]:
     """Sort key: numbers by value and first, names with their runs of digits by value."""
     if re.fullmatch(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", name):
         return False, float(name), [], name
     parts = re.split(r"(\d+)", name.casefold())
-    return True, 0.0, [int(part) if i % 2 else part for i, part in enumerate(parts)], name
+    return True, 0.0, [int(part[:_MOST_DIGITS]) if i % 2 else part for i, part in enumerate(parts)], name
 
 
 def _count_labels(rows: _Rows, split: Split, label_names: Sequence[str]) -> dict[str, int]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from raysweep.errors import InputError
-from raysweep.storage.location import is_address, is_region, split
+from raysweep.storage.location import is_address, is_region, join, split
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -137,7 +137,7 @@ class Bucket:
             except AlreadyExistsError:
                 there = self.read_version(name)
                 if there.content != content:
-                    raise FileExistsError(errno.EEXIST, "exists already", f"{self.uri}/{name}") from None
+                    raise FileExistsError(errno.EEXIST, "exists already", join(self.uri, name)) from None
                 return there.tag
 
         return self._persist_writing(put)
@@ -193,7 +193,7 @@ class Bucket:
         self._persist_writing(lambda: self._store.put(name, path))
         arrived: int = self._persist(lambda: self._store.head(name))["size"]
         if arrived < num_bytes:  # a log may have grown
-            raise StorageError(errno.EIO, f"{arrived} of {num_bytes} bytes arrived", f"{self.uri}/{name}")
+            raise StorageError(errno.EIO, f"{arrived} of {num_bytes} bytes arrived", join(self.uri, name))
 
     def download(self, name: str, path: Path, num_bytes: int) -> None:
         """Write an object's content, of so many bytes, to a file, whose folder is made where it is not there."""

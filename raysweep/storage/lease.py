@@ -25,7 +25,14 @@ CLOCK_SECONDS = 2.0  # by which times of a store may be off: they are rounded to
 
 
 def _holder() -> str:
-    return f"{getpass.getuser()} on {socket.gethostname()}, process {os.getpid()}"
+    return f"{_user()} on {socket.gethostname()}, process {os.getpid()}"
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container whose user has no name
+        return f"user {os.getuid()}"
 
 
 @dataclass

@@ -238,7 +238,7 @@ class LineObjects:
         except FileExistsError:
             # It is no line of this process's, nor is it replaced: more of that other process may follow it.
             reason = "another process, which had this run before, has written one in its place"
-            raise StorageError(errno.EEXIST, reason, f"{self._folder.location}/{name}") from None
+            raise StorageError(errno.EEXIST, reason, location.join(self._folder.bucket.uri, name)) from None
         self._ensure_held()  # nor does anything follow from a line that came after somebody took the log
 
     def set_aside(self, unfinished: bytes, offset: int, number: int) -> None:

@@ -37,7 +37,7 @@ def absolute(location: str) -> str:
     if not is_uri(location):
         if location.partition(":/")[0] in SCHEMES:
             raise ValueError(f"{location!r} lacks a slash; a URI is s3://BUCKET/PREFIX")
-        return str(Path(location).expanduser().absolute())
+        return str(expanded(location).absolute())
     try:
         parts = urlsplit(location)
     except ValueError:  # of a bracket in the bucket's place
@@ -90,6 +90,14 @@ def is_address(endpoint: str) -> bool:
 def is_region(name: str) -> bool:
     """Whether a region of a store may have this name."""
     return _REGION.fullmatch(name) is not None
+
+
+def expanded(name: str | Path) -> Path:
+    """The path with the home folder that its ``~`` stands for, or as it is where there is no such user."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        return Path(name)
 
 
 def without_null(name: str) -> str:

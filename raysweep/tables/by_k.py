@@ -107,6 +107,8 @@ def rows_of(frame: "pd.DataFrame", path: Path) -> list[ScoresAtK]:
 
 
 def _rows_of(frame: "pd.DataFrame") -> list[ScoresAtK]:
+    if frame.empty:
+        raise InputError("holds no rows")
     for column in ("model", "rank_weights", "polarity", "similarity"):
         check_column(frame, column)
     numbers = {name: number_column(frame, name) for name in ("k", "polarity", "similarity")}

@@ -76,6 +76,8 @@ def _checked(frame: "pd.DataFrame") -> tuple[PointRows, "pd.DataFrame"]:
     """The points of trials, and those of no trial, all with the columns ``model``, ``dataset``, ``kind`` and ``split``."""
     import pandas as pd
 
+    if frame.empty:
+        raise InputError("holds no rows")
     for column in ("polarity", "similarity"):
         check_column(frame, column)
     for column, default in _DEFAULTS.items():
@@ -92,8 +94,8 @@ def _checked(frame: "pd.DataFrame") -> tuple[PointRows, "pd.DataFrame"]:
     points = frame[frame["kind"] == "plain"]
     if points.empty:
         raise InputError("no row has kind 'plain', the tuned encoder as it is")
-    numbers = number_column(points, budget) if budget in points else 1.0
-    rows = PointRows(points.assign(**{budget: numbers}), budget)
+    numbers = {name: number_column(points, name) for name in (budget, "seconds") if name in points}
+    rows = PointRows(points.assign(**{budget: 1.0, **numbers}), budget)
     for check in CHECKS:
         check(rows)
     baselines = frame[frame["kind"].isin(OF_NO_TRIAL)]
@@ -112,8 +114,8 @@ def _parameters(cells: Mapping[Any, Any]) -> dict[str, Any]:
     """Under raysweep's names, without what is empty."""
     values = {str(name): plain(value) for name, value in cells.items() if value is not None}
     del values["model"], values["dataset"]
-    if "num_examples" in values:
-        values.setdefault(NUM_EXAMPLES, values.pop("num_examples"))
+    if NUM_EXAMPLES not in values and "num_examples" in values:
+        values[NUM_EXAMPLES] = values.pop("num_examples")
     if "loss" in values:
         values["loss"] = loss_name(values["loss"])
     return values

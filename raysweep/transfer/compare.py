@@ -12,7 +12,7 @@ from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders.locate import locate
 from raysweep.encoders.provenance import Provenance
 from raysweep.errors import InputError
-from raysweep.storage.location import is_uri
+from raysweep.storage.location import expanded, is_uri
 from raysweep.terminal import Advance, Display
 from raysweep.transfer import shared_sentences, tasks
 from raysweep.transfer.classification import Classifier, Predicted, Rows
@@ -184,7 +184,7 @@ def _is_elsewhere(source: str) -> bool:
 
 def _absolute(source: str) -> str:
     is_path = source != "demo" and not _is_elsewhere(source)
-    return str(Path(source).expanduser().absolute()) if is_path else source
+    return str(expanded(source).absolute()) if is_path else source
 
 
 def _overlaps(found: Sequence[Task], data: Sequence[TunedOn], display: Display) -> dict[str, list[Overlap]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from raysweep.data import sources
+from raysweep.data.dataset import HUB_SPLITS
 from raysweep.data.source_files import format_of, without_options
 from raysweep.errors import InputError
 from raysweep.transfer import scored_pairs
@@ -21,6 +22,7 @@ _NAMED = re.compile(r"(?P<name>[\w .+-]+)=(?P<parts>.+)", re.DOTALL)
 
 
 _PARTS = {1: ("all",), 2: ("train", "test"), 3: ("train", "dev", "test")}
+_SPLITS = {"all": "train"} | {str(part): split for part, split in HUB_SPLITS.items()}
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def _read(spelled: str, columns: Columns, num_folds: int) -> Task:
 
 def _pieces(source: str, part: str) -> list[sources.Piece]:
     """What a source is made of. One with splits of its own is asked for that of the part."""
-    return sources.pieces(source, split="test" if part == "test" else "train")
+    return sources.pieces(source, split=_SPLITS[part])
 
 
 def _name_of(source: str) -> str:

@@ -46,6 +46,31 @@ def test_overrides_may_be_yaml_text_or_values() -> None:
     assert as_text.space == as_value.space
 
 
+@pytest.mark.parametrize("name", ["/data/x #1.csv", "/data/a: b.csv", "/data/2024", "/data/\U0001f600.csv"])
+def test_a_path_is_taken_as_it_is(name: str) -> None:
+    assert raysweep.load_sweep("smoke", {"data.train": Path(name)}).config.data.train == name
+    assert raysweep.load_sweep("smoke", {"data.train": [name, "/data/y.csv"]}).config.data.train == [
+        name,
+        "/data/y.csv",
+    ]
+
+
+def test_what_is_prepared_in_this_process_tells_warnings(tmp_path: Path, tiny_encoder: str) -> None:
+    rows = [f"sentence {number},{number % 2}" for number in range(40)]
+    (tmp_path / "train.csv").write_text("\n".join(["text,label", *rows, "torn,0", "torn,1"]))
+    overrides = {
+        "data.train": tmp_path / "train.csv",
+        "model": tiny_encoder,
+        "storage.runs": tmp_path,
+        "evaluation.k": 2,
+    }
+    sweep = raysweep.load_sweep("smoke", overrides | {"space.freezing": "none"})
+    told: list[raysweep.Progress] = []
+    raysweep.prepare_sweep(sweep, in_process=True, on_progress=told.append)
+    warned = [progress.text for progress in told if progress.kind == "warning"]
+    assert any("1 texts carry different labels; their 2 rows are dropped" in text for text in warned)
+
+
 @pytest.mark.parametrize(
     ("space", "overrides", "said"),
     [
@@ -74,5 +99,8 @@ def test_what_is_no_run_or_no_prepared_file_is_refused(tmp_path: Path) -> None:
         raysweep.export_point(tmp_path, tmp_path / "model")
     with pytest.raises(raysweep.InputError, match="not a file that raysweep prepare wrote"):
         raysweep.open_prepared(tmp_path / "missing.json")
+    for place in ("", "ftp://host/prepared.json"):
+        with pytest.raises(raysweep.InputError):
+            raysweep.open_prepared(place)
     with pytest.raises(raysweep.InputError, match="cannot be resumed"):
         raysweep.resume_run(tmp_path)

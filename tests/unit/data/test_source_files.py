@@ -1,6 +1,7 @@
 """What files a source names, and files that are not what was listed."""
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,6 +71,31 @@ def test_files_folders_and_globs_are_listed_by_name(tree: Path, source: str, fou
         memory.rm("/tree", recursive=True)
     memory.put(str(tree), "/tree", recursive=True)
     assert names(f"memory://tree{source}", "memory://tree") == found
+
+
+def test_links_to_folders_are_followed_and_show_no_file_twice(tmp_path: Path) -> None:
+    for name in ("base/a.csv", "base/deep/d.csv", "elsewhere/e.csv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    base = tmp_path / "base"
+    for link, target in (("loop", base), ("deep/loop", base / "deep"), ("link", tmp_path / "elsewhere")):
+        (base / link).symlink_to(target)
+    assert names(f"{base}/**/*.csv", base) == ["a.csv", "deep/d.csv", "link/e.csv"]
+    assert names(f"{base}/*/*.csv", base) == ["deep/d.csv", "link/e.csv", "loop/a.csv"]
+
+
+def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ok.csv").write_text("text,label\nx,0\n")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.csv")).write_text("text,label\nx,0\n")
+    with pytest.raises(InputError, match="cannot be read"):
+        sources.pieces(str(tmp_path))
+
+
+@pytest.mark.parametrize("source", ["x[z-a].csv", "~nobody-of-this-name/x.csv"])
+def test_odd_spellings_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=re.escape(source)):
+        sources.pieces(source)
 
 
 def test_names_with_spaces_are_read_from_a_folder_by_uri(tmp_path: Path) -> None:

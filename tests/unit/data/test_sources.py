@@ -245,6 +245,7 @@ def test_the_same_labels_are_the_same_in_every_format(tmp_path):
             '{"text": "a", "label": 1}\n{"text": "\\ud83d", "label": 1}',
             "row 2: column 'text' holds '\\ud83d'",
         ),
+        ("t.jsonl", '{"text": "a", "label": "\\ud83d"}', "row 1: column 'label' holds '\\ud83d', half a character"),
         ("t.jsonl", '{"text": "a", "label": null}', "row 1: column 'label' is None"),
         ("t.jsonl", '{"text": "a", "label": NaN}', "row 1: column 'label' is nan"),
         ("t.jsonl", '{"text": "a", "label": [1]}', "row 1: column 'label' is [1]"),
@@ -352,6 +353,32 @@ def test_a_hub_that_cannot_be_reached_is_named_in_time(monkeypatch):
     assert time.monotonic() - began < 30
     assert message.startswith("hub:nobody/nothing: the hub cannot be reached and the local cache does not help")
     hub.reachable.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("environment", "url", "asked"),
+    [
+        ({}, "https://huggingface.co", ("huggingface.co", 443)),
+        ({}, "http://mirror", ("mirror", 80)),
+        ({}, "http://mirror:8080", ("mirror", 8080)),
+        ({"https_proxy": "http://proxy:3128"}, "https://huggingface.co", ("proxy", 3128)),
+        ({"https_proxy": "proxy:3128"}, "https://huggingface.co", ("proxy", 3128)),
+        ({"https_proxy": "http://proxy"}, "https://huggingface.co", ("proxy", 80)),
+        (
+            {"https_proxy": "proxy:3128", "no_proxy": "huggingface.co"},
+            "https://huggingface.co",
+            ("huggingface.co", 443),
+        ),
+        ({"http_proxy": "proxy:3128"}, "https://huggingface.co", ("huggingface.co", 443)),
+    ],
+)
+def test_whether_the_hub_answers_is_asked_where_requests_go(monkeypatch, environment, url, asked):
+    for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert hub._first_address(url) == asked
 
 
 def test_hub_datasets_are_read_with_their_label_names(tmp_path, monkeypatch):

@@ -230,3 +230,13 @@ def test_preparing_without_ray_builds_what_is_missing_once(tmp_path: Path, tiny_
     assert {path.name.split("-")[0] for path in built} == {"sentences", "encoded", "neighbours", "examples"}
     assert prepare_here(*sweep) == prepared
     assert {path: path.stat().st_mtime_ns for path in built} == built
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", "{"])
+def test_a_damaged_manifest_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "encoded-1").mkdir()
+    (tmp_path / "encoded-1" / "artifact.json").write_text(content)
+    with pytest.raises(
+        InputError, match=r"encoded-1/artifact.json: is damaged; remove the folder .*/encoded-1, and prepare"
+    ):
+        _ = Artifact(str(tmp_path), "encoded-1").summary

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -174,3 +175,11 @@ def test_a_renewal_whose_answer_is_lost_loses_nothing(bucket: Bucket) -> None:
     assert bucket.read("lease.json") != before
     lease.ensure(pytest.fail)
     lease.release()
+
+
+def test_a_holder_without_a_name_is_named_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container may run as any user."""
+    for name in ("USER", "LOGNAME", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    assert lease_module._holder().startswith("user 54321 on ")

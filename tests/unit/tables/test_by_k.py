@@ -50,6 +50,7 @@ def test_its_csv_file_is_read_back() -> None:
     ("text", "message"),
     [
         ("model,k,polarity,similarity\nm,4,60,40\n", "no column 'rank_weights'"),
+        ("model,rank_weights,k,polarity,similarity\n", "holds no rows"),
         ("model,rank_weights,k,polarity,similarity\nm,uniform,4,x,40\n", "row 1: polarity is x, not a finite number"),
         (
             "model,rank_weights,k,polarity,similarity\nm,uniform,4.5,60,40\n",

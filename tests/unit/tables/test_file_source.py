@@ -63,6 +63,13 @@ def test_rows_that_repeat_a_point_are_their_mean() -> None:
     assert scores.similarity_std is None
 
 
+def test_examples_of_a_rung_do_not_take_the_place_of_examples_in_all() -> None:
+    """A recorded table may have both; raysweep's own name for the second is another."""
+    both = frame().assign(kind="plain", model="m", examples_per_rung=50, num_examples=[50, 100, 50, 100], epoch=1)
+    (recording,) = recordings(both)
+    assert sorted(each.values["num_examples"] for each in recording.configurations) == [50, 50, 100]
+
+
 def test_rows_of_no_trial_are_baselines_of_their_model_or_of_all() -> None:
     reference = frame()[:1].assign(kind="reference", polarity=63.0, loss=None, margin=None)
     setfit = frame()[:1].assign(kind="setfit", polarity=78.0, loss=None, margin=None, model=None)
@@ -110,7 +117,8 @@ def test_a_runs_table_says_what_the_run_says(tmp_path: Path) -> None:
         (frame().assign(epoch=[1, 0.5, 1, 1]), "row 2: epoch is 0.5, not a whole number above 0"),
         (frame().assign(split="train"), "no row has split 'dev' or 'test'"),
         (frame().assign(kind="concat"), "no row has kind 'plain'"),
-        (frame()[:0], "no row"),
+        (frame()[:0], "holds no rows"),
+        (frame().assign(seconds=["1.5s", "2", "3", "4"]), "row 1: seconds is 1.5s, not a finite number"),
         (
             pd.concat(
                 [frame().assign(kind="plain"), frame()[:1].assign(kind="probe", value="much")], ignore_index=True

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from raysweep.data import hub
 from raysweep.errors import InputError
 from raysweep.transfer import tasks
 from raysweep.transfer.scored_pairs import PairColumns, ScoredPairs
@@ -74,6 +75,16 @@ def test_the_columns_say_which_kind_a_task_is(tmp_path: Path) -> None:
     assert isinstance(task, ScoredPairs)
     with pytest.raises(InputError, match=r"both.csv: has both the columns of labelled sentences \('text', 'label'\)"):
         read(str(both), columns=Columns(pairs=PairColumns("gold", "p", "q")))
+
+
+@pytest.mark.parametrize(
+    ("part", "split"), [("train", "train"), ("dev", "validation"), ("test", "test"), ("all", "train")]
+)
+def test_a_hub_source_is_asked_for_the_split_of_the_part(part: str, split: str) -> None:
+    (piece,) = tasks._pieces("hub:stanfordnlp/sst2", part)
+    assert piece.split == split
+    (piece,) = tasks._pieces("hub:stanfordnlp/sst2:other", part)
+    assert hub.parse(piece.name, piece.split)[-1] == "other"
 
 
 @pytest.mark.parametrize("spelled", ["a.csv,", "x=,a.csv", "a,b,c,d"])
