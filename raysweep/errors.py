@@ -16,6 +16,17 @@ class ReplayError(Exception):
     """A ledger whose trials the sampler of today does not propose again."""
 
 
+def exception_line(text: str) -> str:
+    """Of a traceback, as text, the exception with the first line of its message; of another text the last line.
+
+    What follows that line may be advice, as of CUDA's errors.
+    """
+    lines = text.rstrip().splitlines()
+    of_frames = [place for place, line in enumerate(lines) if line.startswith("  File ")]
+    after = lines[of_frames[-1] + 1 :] if of_frames else lines[-1:]
+    return next((line.strip() for line in after if line[:1].strip()), text.strip())
+
+
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """In parentheses, the one of the names that is nearest to this one, or what it maps to; empty where none is near."""
     close = difflib.get_close_matches(name, names, n=1)

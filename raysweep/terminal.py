@@ -114,7 +114,7 @@ class ConsoleDisplay(Display):
     def line(self, text: str) -> None:
         # What it is redirected to may be full. The work goes on without the line, and the ledger has what matters.
         with contextlib.suppress(OSError):
-            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self.console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     def status(self, text: str, fraction: float = 0.0) -> None:
         if self._live is not None:
@@ -182,7 +182,20 @@ def _flush() -> None:
     """What the standard streams hold goes where they lead, as far as there is room."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):
-            stream.flush()
+            if stream is not None:  # as it is where it was closed when the process began
+                stream.flush()
+
+
+def _open_closed_streams() -> None:
+    """Standard output and standard error lead nowhere where the process began without them, as daemons may."""
+    for descriptor in (1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            if nowhere != descriptor:
+                os.dup2(nowhere, descriptor)
+                os.close(nowhere)
 
 
 @contextlib.contextmanager
@@ -191,6 +204,7 @@ def quiet() -> Iterator[tuple[Display, Log]]:
 
     The file descriptors are redirected, not only ``sys.stderr``: Ray and tokenizers also print from C++ and Rust.
     """
+    _open_closed_streams()
     stdout, stderr = os.dup(1), os.dup(2)
     handle, name = tempfile.mkstemp(prefix="raysweep-", suffix=".log")
     os.close(handle)
@@ -199,7 +213,7 @@ def quiet() -> Iterator[tuple[Display, Log]]:
     options: dict[str, Any] = {} if os.isatty(stderr) else {"width": 200, "force_terminal": False}
     log = Log(temporary, stdout, stderr)
     try:
-        yield ConsoleDisplay(_LastingConsole(file=stream, **options)), log
+        yield ConsoleDisplay(_LastingConsole(file=stream, emoji=False, **options)), log
     finally:
         log.close()
         with contextlib.suppress(OSError):  # of lines that found no room

@@ -808,7 +808,7 @@ def _scores_table(results: Sequence[Mapping[str, Any]]) -> "rich.table.Table":
 def _print_table(table: "rich.table.Table") -> None:
     from rich.console import Console
 
-    Console().print(table)
+    Console(emoji=False).print(table)
 
 
 def _print_json(value: object) -> None:

@@ -12,10 +12,10 @@ def print_widest(tables: Iterable["rich.table.Table"]) -> None:
     from rich.console import Console
     from rich.measure import Measurement
 
-    console = Console()
+    console = Console(emoji=False)
     unlimited = console.options.update(max_width=10_000)
     for table in tables:
         needed = Measurement.get(console, unlimited, table).maximum
         if needed <= console.width:
             break
-    Console(width=max(needed, console.width)).print(table)
+    Console(width=max(needed, console.width), emoji=False).print(table)

@@ -1,5 +1,6 @@
 """What front members are also measured by: evaluators of sentence-transformers, over files that a sweep names."""
 
+import hashlib
 import re
 from collections.abc import Iterable
 from typing import Annotated, Literal
@@ -42,6 +43,12 @@ class GuardConfig(Frozen):
     at_least: float | None = Field(
         None, ge=-1, le=1, description="what a member has to reach to be the knee or the best; no limit if not given"
     )
+
+    @property
+    def files_digest(self) -> str:
+        """Changes with the kind and with the names of the files, not with what is in them."""
+        named = [self.kind, *(getattr(self, name) for name in NEEDED[self.kind])]
+        return hashlib.sha256("\0".join(named).encode()).hexdigest()[:16]
 
     @model_validator(mode="after")
     def _check_files(self) -> "GuardConfig":

@@ -79,6 +79,10 @@ def check_driver(run: Folder) -> None:
         raise InputError(no_driver(load(run)))
 
 
+_MORE = {"budget": " --budget.KEY TOTAL", "plateau": " --early_stopping.plateau null"}
+"""What a sweep of this status needs to go on."""
+
+
 def no_driver(results: Results) -> str:
     """Why a run has no driver, and how it gets one."""
     run = shlex.quote(results.folder)
@@ -89,8 +93,8 @@ def no_driver(results: Results) -> str:
         return f"{results.folder}: no driver is running: {plain(results.reason)}; for more: {_resumed(run)} --trials N"
     how = "it was killed" if results.status == "running" else f"the sweep ended: {results.status}"
     reason = f" ({plain(results.reason)})" if results.reason else ""
-    more_budget = " --budget.KEY TOTAL" if results.status == "budget" else ""
-    return f"{results.folder}: no driver is running: {how}{reason}; to go on: {_resumed(run)}{more_budget}"
+    more = _MORE.get(results.status, "")
+    return f"{results.folder}: no driver is running: {how}{reason}; to go on: {_resumed(run)}{more}"
 
 
 def _resumed(run: str) -> str:

@@ -32,7 +32,7 @@ class Guard:
     def open(cls, name: str, config: GuardConfig) -> "Guard":
         """Read its files. InputError names file, row and what is wrong."""
         if config.kind == "retrieval":
-            return cls(name, config, _retrieval(name, config))
+            return cls(name, config, _retrieval(config))
         pairs = _read_pairs(name, config)
         return cls(name, config, _sts(pairs), _without_score(pairs))
 
@@ -40,8 +40,7 @@ class Guard:
         """The metric's name and the model's score."""
         evaluator = self.evaluator()
         metrics = evaluator(model)
-        metric = evaluator.primary_metric.removeprefix(f"{self.name}_")
-        return metric, float(metrics[f"{self.name}_{metric}"])
+        return evaluator.primary_metric, float(metrics[evaluator.primary_metric])
 
 
 def check(guards: Mapping[str, GuardConfig], warn: Callable[[str], None]) -> None:
@@ -93,6 +92,7 @@ def measure(
                 metric=metric,
                 score=score,
                 at_least=guard.config.at_least,
+                files=guard.config.files_digest,
             )
 
 
@@ -122,10 +122,10 @@ def _sts(pairs: ScoredPairs) -> Callable[[], Any]:
     from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
     gold = pairs.gold.tolist()
-    return partial(EmbeddingSimilarityEvaluator, pairs.first, pairs.second, gold, name=pairs.name, write_csv=False)
+    return partial(EmbeddingSimilarityEvaluator, pairs.first, pairs.second, gold, write_csv=False)
 
 
-def _retrieval(name: str, config: GuardConfig) -> Callable[[], Any]:
+def _retrieval(config: GuardConfig) -> Callable[[], Any]:
     from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
     queries, corpus, relevant = (getattr(config, key) for key in NEEDED["retrieval"])
@@ -137,7 +137,7 @@ def _retrieval(name: str, config: GuardConfig) -> Callable[[], Any]:
                 raise InputError(f"{relevant}: row {row} names {key!r}, which is no id in {where}")
         documents.setdefault(query, set()).add(document)
     evaluator: Any = InformationRetrievalEvaluator
-    return partial(evaluator, texts_of_queries, texts_of_corpus, documents, name=name, write_csv=False)
+    return partial(evaluator, texts_of_queries, texts_of_corpus, documents, write_csv=False)
 
 
 def _texts(file: str) -> dict[str, str]:

@@ -71,8 +71,8 @@ class Objective:
         """The best augmented Tchebycheff value (ParEGO, Knowles 2006) of the points, with ``weight`` on P; 1 at most.
 
         Scores are scaled first: P from the reference point's to 1, S from the reference point's to twice it, which is the
-        reference encoder's own, or to 1 where the reference point's is 0. Below 0, by what it misses, where no point is
-        feasible.
+        reference encoder's own; to one more than the reference point's where that leaves no room. Below 0, by what it
+        misses, where no point is feasible.
         """
         violation = self.violation(self.best_point(points))
         if violation:
@@ -81,7 +81,7 @@ class Objective:
 
     def _tchebycheff_of(self, point: Pair, weight: float) -> float:
         min_polarity, min_similarity = self.reference_point
-        polarity = (point[0] - min_polarity) / (1 - min_polarity)
+        polarity = (point[0] - min_polarity) / ((1 - min_polarity) or 1.0)
         similarity = (point[1] - min_similarity) / (min_similarity or 1.0)
         shortfalls = (weight * (1 - polarity), (1 - weight) * (1 - similarity))
         return 1 - max(shortfalls) - 0.05 * sum(shortfalls)

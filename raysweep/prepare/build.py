@@ -60,6 +60,7 @@ def prepare_here(config: SweepConfig, space: Space, display: Display | None = No
         coordinator.build(stage)
         if stage.kind == "sentences":
             plan.check_k()
+    plan.check_k()
     plan.check_freezing()
     if display is not None:
         _warn(plan.prepared, config.examples.target, display)

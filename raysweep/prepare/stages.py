@@ -345,7 +345,8 @@ def input_error(error: BaseException) -> InputError | None:
     if isinstance(cause, InputError):
         return cause
     if isinstance(cause, OSError):  # a full disk
-        return StorageError(cause.errno, str(cause.strerror), cause.filename or "prepare")
+        reason = cause.strerror or " ".join(str(cause).split())
+        return StorageError(cause.errno or errno.EIO, reason, cause.filename or "prepare")
     if messages := re.findall(rf"{InputError.__module__}\.{InputError.__name__}: (.+)", str(error)):
         return InputError(messages[-1])
     if messages := re.findall(rf"{StorageError.__module__}\.{StorageError.__name__}: (.+)", str(error)):

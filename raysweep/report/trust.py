@@ -82,12 +82,13 @@ def _short(name: PointName) -> str:
 
 
 def _drop_sentence(score: str, drop: Drop) -> str:
+    within = f" (90% interval: {_less_within(drop.total_interval)})" if drop.total_interval.is_finite else ""
     text = (
-        f"{score} of the front's members is {_less(drop.total)} on test than on dev in the mean (90% interval: "
-        f"{_less_within(drop.total_interval)}). That they were chosen on dev makes it {_less(drop.selection)}; the rest, "
-        f"{_less(drop.shift)}, is a shift between the splits, or chance, that the same encoders show."
+        f"{score} of the front's members is {_less(drop.total)} on test than on dev in the mean{within}. That they were "
+        f"chosen on dev makes it {_less(drop.selection)}; the rest, {_less(drop.shift)}, is a shift between the splits, or "
+        "chance, that the same encoders show."
     )
-    if drop.reference is not None:
+    if drop.reference is not None and drop.reference.is_finite:
         text += f" {score} of R, which nobody chose, is {_less_within(drop.reference)} on test than on dev."
     return text
 

@@ -87,7 +87,7 @@ def results_of(events: Iterable[Event], run: Folder, has_driver: bool | None = N
         nodes=tuple(tables.nodes.values()),
         is_paused=tables.is_paused,
         workers=tables.workers,
-        guards=tuple(tables.guards.values()),
+        guards=tables.guards_of(tables.info),
         calibrations=tuple(tables.calibrations.values()),
         labelled=tuple(tables.labelled),
         stage=tables.stage,
@@ -160,6 +160,9 @@ class _Tables:
             self.status, self.reason = "running", ""
 
     def _add_session(self, event: SessionStarted) -> None:
+        if self.info is not None:
+            removed = self.info.guards.keys() - event.info.guards.keys()
+            self.guards = {key: score for key, score in self.guards.items() if score.guard not in removed}
         self.info = event.info
         self.config_digests.append(event.config_digest)
 
@@ -187,6 +190,12 @@ class _Tables:
             return
         for score in event.scores:
             self.guards[score.trial, score.step, score.kind, score.value, score.guard] = score
+
+    def guards_of(self, info: RunInfo) -> tuple[GuardScore, ...]:
+        """The scores with the limits that the last session asks for; older versions noted limits with the scores alone."""
+        scores = self.guards.values()
+        limits = {score.guard: info.guards.get(score.guard, score.at_least) for score in scores}
+        return tuple(dataclasses.replace(score, at_least=limits[score.guard]) for score in scores)
 
     def _add_points(self, event: RungFinished | PointsScored) -> None:
         self.points += event.points

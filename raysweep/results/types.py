@@ -217,9 +217,15 @@ class Mean:
     similarity_spread: float
 
 
+UNKNOWN_FILES = ""  # of a guard, as versions up to 0.1 noted none
+
+
 @dataclass(frozen=True)
 class GuardScore:
-    """A front member's score under a guard of the sweep's; ``at_least`` is what it had to reach, None without a limit."""
+    """A front member's score under a guard of the sweep's; ``at_least`` is what it had to reach, None without a limit.
+
+    ``files`` is a digest of the guard's kind and files: those that a resumed run names may be others.
+    """
 
     trial: int
     step: int
@@ -229,6 +235,7 @@ class GuardScore:
     metric: str
     score: float
     at_least: float | None = None
+    files: str = UNKNOWN_FILES
 
     @property
     def is_met(self) -> bool:

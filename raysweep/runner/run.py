@@ -31,7 +31,7 @@ from raysweep.storage.folder import BucketFolder, Folder, open_folder
 from raysweep.storage.uploader import uploaded
 from raysweep.sweep.resume import Resumed
 from raysweep.sweep.sweep import Sweep
-from raysweep.terminal import Display, Log, in_main_thread, interrupt
+from raysweep.terminal import Display, Log, in_main_thread, interrupt, undisturbed
 from raysweep.trackers import opening
 from raysweep.trackers.tracking import Tracking
 
@@ -163,7 +163,8 @@ def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session
                 session = Session.open(plan, capacity, display, log)
                 sweep = begin(session)
                 sweep.meter = meter
-                sweep.ledger.on_lost = _interrupt_main_thread
+                if in_main_thread():  # elsewhere the next event finds that it is lost
+                    sweep.ledger.on_lost = _interrupt_main_thread
                 tracking = _tracked(sweep, display)
                 growing = ["study.journal", *([log.path.name] if log is not None else [])]
                 uploads.enter_context(uploaded(sweep.run, growing))
@@ -179,22 +180,31 @@ def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session
             ending = INTERRUPTED
             display.line("run: interrupted; the rungs that were finished are reported")
         except Exception as error:
-            failure = None if sweep is None else sweep.ledger.failure
-            if problem := failure or _problem_of_storage(error):
-                raise InputError(problem) from None  # Tune wraps what its callbacks raise
-            raise
+            known = _known_failure(error, sweep)
+            if known is None:
+                raise
+            ending = Ending("failed", str(known))
+            raise known from None
         finally:
-            if sweep is not None:  # Ray is down by now, so no trial writes any more
-                if session is not None and sweep.ledger.failure is None:
-                    session.keep_readings(sweep)
-                sweep.finish(*ending)
-                _tell_costs(sweep)
-            if tracking is not None:
-                tracking.finish()
+            try:
+                if sweep is not None:  # Ray is down by now, so no trial writes any more
+                    with undisturbed():
+                        _wind_up(sweep, session, ending)
+            finally:
+                if tracking is not None:
+                    tracking.finish()
     if ending == INTERRUPTED or sweep.cause is not None:
         more_budget = f" --{sweep.cause.key} TOTAL" if sweep.cause else ""
         display.line(f"run: to go on: raysweep run --resume {sweep.run.location}{more_budget}")
     return RunOutcome(sweep.run, ending)
+
+
+def _wind_up(sweep: Sweep, session: Session | None, ending: Ending) -> None:
+    """Write how the sweep ended, without which it would be taken for one that was killed."""
+    if session is not None and sweep.ledger.failure is None:
+        session.keep_readings(sweep)
+    sweep.finish(*ending)
+    _tell_costs(sweep)
 
 
 def _tracked(sweep: Sweep, display: Display) -> Tracking | None:
@@ -220,6 +230,14 @@ def _interrupt_main_thread() -> None:
     main = threading.main_thread().ident
     if main is not None:
         signal.pthread_kill(main, signal.SIGINT)
+
+
+def _known_failure(error: Exception, sweep: Sweep | None) -> InputError | None:
+    """What its user can mend of what ended a sweep. Tune wraps what its callbacks raise."""
+    failure = None if sweep is None else sweep.ledger.failure
+    if problem := failure or _problem_of_storage(error):
+        return InputError(problem)
+    return error if isinstance(error, InputError) else None
 
 
 def _problem_of_storage(error: Exception) -> str | None:

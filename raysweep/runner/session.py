@@ -27,7 +27,7 @@ from raysweep.results.events import GuardsMeasured, PointsScored, SessionStarted
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
 from raysweep.results.readings import REFERENCE, REFERENCE_FILE
-from raysweep.results.types import Point, Results, RunInfo, ScoredSplit
+from raysweep.results.types import UNKNOWN_FILES, Point, Results, RunInfo, ScoredSplit
 from raysweep.runner.baseline_scores import BaselineScores
 from raysweep.runner.baselines import Baselines, OnScores, limit_points
 from raysweep.search.scheduler import Scheduler, make_scheduler
@@ -161,11 +161,11 @@ class Session:
         """Measure the front's members by those guards that no earlier session has measured them by, in this process."""
         from raysweep.guards.measure import measure
 
-        limits = {name: guard.at_least for name, guard in self.config.guards.items()}
+        files = {name: guard.files_digest for name, guard in self.config.guards.items()}
         stored = {
             (each.trial, each.step, each.kind, each.value, each.guard)
             for each in load(sweep.run).guards
-            if each.at_least == limits.get(each.guard)
+            if each.files in (UNKNOWN_FILES, files.get(each.guard))
         }
         wanted: dict[Point, list[str]] = {}
         for point in sweep.kept_front():
@@ -232,7 +232,9 @@ class Session:
         from raysweep.runner.workers import WorkbenchSpec, measure_memory
 
         bench = WorkbenchSpec(self.prepared, self.config.evaluation, self.request)
-        peak_bytes, total_bytes = measure_memory(bench, self.space.largest())
+        peak_bytes, total_bytes = measure_memory(
+            bench, self.space.largest(), lambda text: self.display.line(f"search: {text}")
+        )
         request = self.request.packed(peak_bytes, total_bytes)
         if limit := self.config.resources.max_concurrent_trials:
             request = dataclasses.replace(request, count=min(request.count, limit))

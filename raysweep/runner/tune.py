@@ -29,7 +29,7 @@ from raysweep.cluster import address_of
 from raysweep.config.sweep import BudgetConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.control.mailbox import Inbox, Mailbox, watched
-from raysweep.errors import InputError
+from raysweep.errors import InputError, exception_line
 from raysweep.evaluation.evaluation_set import TrialDivergedError
 from raysweep.results.ledger import checkpoint_folder, point_folder, point_name
 from raysweep.results.readings import Reading
@@ -418,11 +418,11 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
         job, error = _job(trial.config), self._watch.error_of(trial)
         if isinstance(job, FrontRung):
             if error.is_raised:
-                self._scores.fail(job, error.last_line)
+                self._scores.fail(job, error.exception)
             else:
                 self._scores.lose(job, error.loss)
         elif error.is_raised:
-            self._sweep.rest(job.number, failure=error.last_line, traceback=error.text[-MAX_TRACEBACK_CHARACTERS:])
+            self._sweep.rest(job.number, failure=error.exception, traceback=error.text[-MAX_TRACEBACK_CHARACTERS:])
         else:
             self._sweep.lose(job.number, error.loss)
 
@@ -532,9 +532,9 @@ class _Error:
         return self.text.startswith("ray::")
 
     @property
-    def last_line(self) -> str:
+    def exception(self) -> str:
         """Of what was raised, the exception itself."""
-        return self.text.splitlines()[-1].strip() if self.text else "Ray does not say why"
+        return exception_line(self.text) if self.text.strip() else "Ray does not say why"
 
     @property
     def loss(self) -> Loss:
@@ -547,8 +547,8 @@ class _Error:
             reason = "its node ran low on memory, and its process was killed"
             return Loss(Blame.PROCESS, reason, needs_memory=True)
         if NODE_DIED in self.text:
-            return Loss(Blame.NODE, f"its node went away: {self.last_line}")
-        return Loss(Blame.PROCESS, f"its process died: {self.last_line}")
+            return Loss(Blame.NODE, f"its node went away: {self.exception}")
+        return Loss(Blame.PROCESS, f"its process died: {self.exception}")
 
 
 def _name(trial: TuneTrial) -> str:

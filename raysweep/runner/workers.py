@@ -1,8 +1,9 @@
 """Work on the cluster beside trials: measuring memory, scoring the test split, each process's workbench."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import ray
@@ -11,7 +12,7 @@ from raysweep.cluster import Request
 from raysweep.config.sweep import EvaluationConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.data.prepared import Prepared
-from raysweep.errors import InputError
+from raysweep.errors import InputError, exception_line
 from raysweep.evaluation.operating_points import wanted_labelled
 from raysweep.metrics.retrieval import Scores
 from raysweep.results.ledger import point_folder
@@ -22,6 +23,7 @@ from raysweep.storage.folder import Folder
 from raysweep.sweep.front_scores import FrontRung, ScoredRung
 from raysweep.training.weights import read_point
 from raysweep.training.workbench import Workbench
+from raysweep.waiting import WaitingWatch
 
 
 @dataclass(frozen=True)
@@ -57,17 +59,32 @@ class GpuMemory(NamedTuple):
     total_bytes: int
 
 
-def measure_memory(spec: WorkbenchSpec, trials: Sequence[TrialConfig]) -> GpuMemory:
-    """What the most demanding of ``trials`` takes of one of the cluster's GPUs. InputError when it does not fit."""
+def measure_memory(spec: WorkbenchSpec, trials: Sequence[TrialConfig], say: Callable[[str], None]) -> GpuMemory:
+    """What the most demanding of ``trials`` takes of one of the cluster's GPUs. InputError when it does not fit.
+
+    ``say`` is told what is waited for, where no GPU is free.
+    """
     # Asked for here and not in options(), since only so a task's process ends with it and frees the GPU.
     task = ray.remote(num_cpus=spec.request.cpus, num_gpus=1)(_measure_memory)
+    measured = task.remote(spec, trials)
     try:
-        measured: GpuMemory = ray.get(task.remote(spec, trials))
+        _wait_for(measured, WaitingWatch(say))
+        found: GpuMemory = ray.get(measured)
     except ray.exceptions.RayError as error:
+        raised = exception_line(str(error))
         raise InputError(
-            f"resources.gpus_per_trial: measuring failed: {_last_line(error)}; lower space.batch_size or name a number"
+            f"resources.gpus_per_trial: measuring failed: {raised}; lower space.batch_size or name a number"
         ) from None
-    return measured
+    return found
+
+
+def _wait_for(result: Any, watch: WaitingWatch) -> None:
+    began = time.monotonic()
+    try:
+        while not ray.wait([result], timeout=1)[0]:
+            watch.check(time.monotonic() - began)
+    finally:
+        watch.moved()
 
 
 def _measure_memory(spec: WorkbenchSpec, trials: Sequence[TrialConfig]) -> GpuMemory:
@@ -113,8 +130,3 @@ def score_on_test(bench: Workbench, run: Folder, rung: FrontRung) -> ScoredRung:
         calibration=None if calibration is None else calibration_values(calibration),
         labelled=bench.describe(bench.test, labelled),
     )
-
-
-def _last_line(error: Exception) -> str:
-    """The last line of what went wrong on a worker, which is the exception itself; the traceback stands above."""
-    return str(error).splitlines()[-1]

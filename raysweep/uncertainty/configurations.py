@@ -9,6 +9,7 @@ taken off. Notation, after :mod:`.seeds`: r runs, of which m are scored on the s
     v           v_a / r + (1 - l) v_a (1 / m - 1 / r), the variance by seeds of what is left, which is v_a / r for m = r
 """
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -157,7 +158,7 @@ def _of_point(
     similarity = _of_mean(scores[:, 1], by_seeds[1], level)
     retention = None
     if reference is not None and reference[1].mean():
-        retention = _of_retention(scores[:, 1], reference[1], by_seeds[1], level)
+        retention = _of_retention(scores[:, 1], reference[1], by_seeds[1], level).within(-math.inf, 1)
     return ScoreIntervals(polarity.within(0, 1), similarity.within(-1, 1), retention)
 
 

@@ -19,6 +19,10 @@ class Interval:
     high: float
 
     @property
+    def is_finite(self) -> bool:
+        return math.isfinite(self.high - self.low)
+
+    @property
     def half_width(self) -> float:
         return (self.high - self.low) / 2
 

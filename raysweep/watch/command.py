@@ -67,7 +67,7 @@ def _by_lines(views: Iterator[View], console: Console) -> View:
 
 def console_for_output() -> Console:
     """Standard output, with lines of one width where that is no terminal."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = PIPE_WIDTH
     return console

@@ -3,6 +3,8 @@
 import io
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -64,6 +66,19 @@ def test_what_libraries_print_goes_to_the_log_which_moves_with_what_it_holds(
     assert (tmp_path / "run.log").read_text() == "chatter from C++\nand from Rust\n"
     assert not temporary.exists()
     assert capfd.readouterr() == ("", "a line for people\n")
+
+
+def test_what_looks_like_an_emoji_is_printed_as_it_is() -> None:
+    """A point's name may, and a path."""
+    out = io.StringIO()
+    ConsoleDisplay(Console(file=out, width=80)).line("3:100:concat=0.3 in /data/exp:x:/runs")
+    assert out.getvalue() == "3:100:concat=0.3 in /data/exp:x:/runs\n"
+
+
+def test_streams_that_were_closed_before_the_process_began_lead_nowhere(tmp_path: Path) -> None:
+    code = "from raysweep.terminal import quiet\nwith quiet() as (display, log): display.line('said')\nprint('done')"
+    command = ["bash", "-c", 'exec "$0" -c "$1" >&- 2>&-', sys.executable, code]
+    assert subprocess.run(command, timeout=60, check=False).returncode == 0
 
 
 def test_signals_are_left_alone_outside_the_main_thread() -> None:

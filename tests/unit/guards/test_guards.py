@@ -20,7 +20,7 @@ from raysweep.report.markdown import markdown
 from raysweep.report.notes import notes
 from raysweep.report.summary import summarise
 from raysweep.report.terminal import terminal_tables
-from raysweep.results.events import GuardsMeasured
+from raysweep.results.events import GuardsMeasured, SessionStarted
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
 from raysweep.results.types import GuardScore
@@ -59,6 +59,19 @@ def test_sts_is_spearmans_correlation_under_the_models_own_similarity(tmp_path: 
     assert (metric, score) == ("spearman_cosine", pytest.approx(spearmanr(gold, np.diag(cosines)).statistic))
     model.similarity_fn_name = "dot"  # as of an exported class_concat
     assert guard.score(model)[0] == "spearman_dot"
+
+
+@pytest.mark.parametrize("name", ["spearman", "cosine", "dot"])
+def test_a_guard_may_be_called_as_the_librarys_metrics_are(name: str, tmp_path: Path, tiny_encoder: str) -> None:
+    model = encoder.load(EncoderConfig(name=tiny_encoder))
+    assert Guard.open(name, sts(tmp_path)).score(model)[0] == "spearman_cosine"
+    assert Guard.open(name, retrieval(tmp_path)).score(model)[0] == "cosine_ndcg@10"
+
+
+def test_other_files_are_another_guard_and_another_limit_is_not(tmp_path: Path) -> None:
+    config = sts(tmp_path)
+    assert config.files_digest == config.model_copy(update={"at_least": 0.5}).files_digest
+    assert config.files_digest != config.model_copy(update={"pairs": str(tmp_path / "new.jsonl")}).files_digest
 
 
 def test_retrieval_is_ndcg_at_ten(tmp_path: Path, tiny_encoder: str) -> None:
@@ -289,6 +302,24 @@ def test_a_later_score_replaces_an_earlier_one_and_without_a_limit_none_is_misse
     (stored,) = load(run).guards
     assert stored.is_met
     assert all(member.is_feasible for member in summarise(load(run)).members)
+
+
+def test_a_resumed_run_is_held_to_what_its_last_session_asks_for(run: Path) -> None:
+    def resumed_with(limits: dict[str, float | None]) -> bool:
+        """Whether the first member, which scores 0.8, is feasible then."""
+        ledger = Ledger(run)
+        ledger.append(SessionStarted(info=dataclasses.replace(INFO, guards=limits)))
+        ledger.close()
+        return summarise(load(run)).members[0].is_feasible
+
+    resumed_with({"sts-b": 0.7})
+    measured(run, SCORE)
+    assert resumed_with({"sts-b": 0.7})
+    assert not resumed_with({"sts-b": 0.9})
+    assert resumed_with({"sts-b": None})
+    assert not resumed_with({"sts-b": 0.9})
+    assert resumed_with({})
+    assert load(run).guards == ()
 
 
 def test_a_score_that_is_no_number_is_refused(run: Path) -> None:

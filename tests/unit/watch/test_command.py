@@ -86,6 +86,10 @@ def test_the_front_of_a_finished_run_is_shown_whole(tmp_path: Path) -> None:
             ("budget", "spent"),
             "the sweep ended: budget (spent); to go on: raysweep run --resume RUN --budget.KEY TOTAL",
         ),
+        (
+            ("plateau", "nothing better"),
+            "the sweep ended: plateau (nothing better); to go on: raysweep run --resume RUN --early_stopping.plateau null",
+        ),
     ],
 )
 def test_a_run_that_nobody_drives_says_how_it_goes_on(

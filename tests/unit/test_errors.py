@@ -1,0 +1,46 @@
+"""What of an error is shown in one line."""
+
+import traceback
+
+import pytest
+
+from raysweep.errors import exception_line
+
+
+def raised(message: str) -> str:
+    try:
+        raise ValueError(message)
+    except ValueError:
+        return traceback.format_exc()
+
+
+def of_another(message: str) -> str:
+    try:
+        try:
+            raise KeyError("first")
+        except KeyError:
+            raise RuntimeError(message) from None
+    except RuntimeError:
+        return traceback.format_exc()
+
+
+ADVICE = "CUDA error: an illegal memory access was encountered\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (raised("wrong"), "ValueError: wrong"),
+        (raised(ADVICE), "ValueError: CUDA error: an illegal memory access was encountered"),
+        (of_another(ADVICE), "RuntimeError: CUDA error: an illegal memory access was encountered"),
+        (
+            f"ray::ImplicitFunc.train() (pid=1)\n{raised(ADVICE)[35:]}",
+            "ValueError: CUDA error: an illegal memory access was encountered",
+        ),
+        ("The actor died.\nIts node went away.", "Its node went away."),
+        ("one line", "one line"),
+        ("", ""),
+    ],
+)
+def test_the_exception_of_a_traceback_is_found(text: str, line: str) -> None:
+    assert exception_line(text) == line
