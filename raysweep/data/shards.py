@@ -7,6 +7,7 @@ building was killed reads a file's start and no more.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -60,7 +61,7 @@ class ShardSet:
         return {**report, "num_bytes": len(content)}
 
     def found(self) -> dict[int, Report]:
-        """The reports of the shards that are there, by number."""
+        """The reports of the shards that are there and begin as shards do, by number."""
         store = open_folder(self.artifact.location)
         names = {number: _file(number, self.count) for number in range(self.count)}
         sizes = store.sizes(self.artifact.name)
@@ -70,7 +71,9 @@ class ShardSet:
             some = present[first : first + FILES_AT_ONCE]
             starts = store.read([self._name(number) for number in some], START_BYTES)
             for number, start in zip(some, starts, strict=True):
-                found[number] = {**_report(start), "num_bytes": sizes[names[number]]}
+                # Where a machine lost its power a shard may be there without its content.
+                with suppress(pa.ArrowException, ValueError, KeyError, TypeError):
+                    found[number] = {**_report(start), "num_bytes": sizes[names[number]]}
         return found
 
     def read(self, number: int) -> pa.RecordBatch:

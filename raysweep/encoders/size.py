@@ -20,6 +20,11 @@ class EncoderSize:
     num_layers: int
     width: int
 
+    @property
+    def weights_in_layers(self) -> int:
+        """About how many weights work on each token; 0 where the configuration does not say."""
+        return 12 * self.num_layers * self.width**2
+
     @classmethod
     def of(cls, folder: Path) -> "EncoderSize":
         """The size of the sentence-transformers model in a folder: that of all its safetensors together."""

@@ -47,8 +47,16 @@ from raysweep.prepare.workers import (
     StoringWorker,
 )
 from raysweep.storage.bucket import StorageError
+from raysweep.storage.folder import open_folder
 
 SENTENCES_PER_SHARD = 2048  # of which batches of like length can be made; 256 take 1.4 times as long
+
+# On CPUs a shard takes a quarter of ``resources.stall_seconds`` at most, unless they are slower than most: MiniLM, of 11
+# million weights in its layers, took 0.6 ms a token on one thread of an old server.
+WORK_PER_SHARD = 1.4e12  # tokens times weights in layers
+FEWEST_PER_SHARD = 64
+_BYTES_PER_TOKEN = 4  # of English
+_MOST_TOKENS = 512  # of a sentence, where nothing else is asked for
 
 FEW_ROWS = 4096  # searched and paired in less time than it takes to hand them out; this process does it itself
 
@@ -169,9 +177,15 @@ class Coordinator:
 
     def _encoded(self, stage: EncodedStage) -> list[Report]:
         num_sentences = _num_rows(stage.sentences)
-        request = self._with_memory(self._request_of_encoders(num_sentences), _encoder_bytes(stage))
+        size = _encoder_size(stage)
+        num_per_shard = SENTENCES_PER_SHARD
+        if size is not None and not (self.capacity and self.capacity.gpus):
+            num_per_shard = sentences_per_shard(size, _tokens_per_sentence(stage, num_sentences))
+        request = self._request_of_encoders(-(-num_sentences // num_per_shard))
+        if size is not None:
+            request = self._with_memory(request, encoder_bytes(size.weights_bytes, width=size.width))
         arguments = (stage.sentences, stage.encoder, stage.parameters["encoder"], request)
-        job = ChunkedJob(self.encode_worker, arguments, num_sentences, SENTENCES_PER_SHARD)
+        job = ChunkedJob(self.encode_worker, arguments, num_sentences, num_per_shard)
         return self._stored(stage.artifact, job, request, StageProgress(0, num_sentences, "sentences"))
 
     def _neighbours(self, stage: NeighboursStage) -> tuple[Summary, list[Report]]:
@@ -286,8 +300,7 @@ class Coordinator:
     def _request(self) -> Request:
         return Request(os.cpu_count() or 1, 0, 1) if self.capacity is None else self.capacity.processors()
 
-    def _request_of_encoders(self, num_sentences: int) -> Request:
-        num_chunks = -(-num_sentences // SENTENCES_PER_SHARD)
+    def _request_of_encoders(self, num_chunks: int) -> Request:
         return self._request() if self.capacity is None else self.capacity.encoders(num_chunks)
 
     def _with_memory(self, request: Request, needed_bytes: int) -> Request:
@@ -306,14 +319,26 @@ def _found(into: ShardSet, job: ChunkedJob | SearchJob) -> dict[int, Report]:
     return {number: report for number, report in found.items() if report.get("rows") == job.rows(number)}
 
 
-def _encoder_bytes(stage: EncodedStage) -> int:
-    """The memory that a worker needs which runs the stage's encoder; 0 where this node does not have the encoder."""
+def _encoder_size(stage: EncodedStage) -> EncoderSize | None:
+    """That of the stage's encoder; None where this node does not have it."""
     try:
         source = locate_same(stage.encoder, stage.parameters["encoder"])
     except InputError:
-        return 0
-    size = EncoderSize.of(source.folder)
-    return encoder_bytes(size.weights_bytes, width=size.width)
+        return None
+    return EncoderSize.of(source.folder)
+
+
+def _tokens_per_sentence(stage: EncodedStage, num_sentences: int) -> float:
+    """About how many tokens a sentence has in the mean, by the bytes that it takes in storage."""
+    num_bytes = sum(open_folder(stage.sentences.location).sizes(stage.sentences.name).values())
+    return min(num_bytes / num_sentences / _BYTES_PER_TOKEN, stage.encoder.max_tokens or _MOST_TOKENS)
+
+
+def sentences_per_shard(size: EncoderSize, num_tokens: float) -> int:
+    """How many sentences of so many tokens make a shard on CPUs, which is the least that prepare shows as progress."""
+    work = num_tokens * size.weights_in_layers
+    fitting = int(WORK_PER_SHARD / work) if work else SENTENCES_PER_SHARD
+    return min(SENTENCES_PER_SHARD, max(FEWEST_PER_SHARD, fitting))
 
 
 def _num_rows(sentences: Artifact) -> int:
