@@ -18,4 +18,7 @@ def print_widest(tables: Iterable["rich.table.Table"]) -> None:
         needed = Measurement.get(console, unlimited, table).maximum
         if needed <= console.width:
             break
+    caption, table.caption = table.caption, None  # which would be as narrow as the table
     Console(width=max(needed, console.width), emoji=False).print(table)
+    if caption:
+        console.print(caption, soft_wrap=not console.is_terminal)

@@ -1,5 +1,6 @@
 """From the name or file of a sweep, and overrides, to its configuration and search space."""
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 from raysweep.config import space_parser
 from raysweep.config import sweep as sweep_file
-from raysweep.config.document import Document
+from raysweep.config.document import Document, parse_value
 from raysweep.config.guards import taken_name
 from raysweep.config.preset import PresetError, preset_of
 from raysweep.config.space import Space
@@ -40,7 +41,8 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
     """
     document = Document.read(path)
     for key, value in overrides:
-        document.override(key, value, sweep_file.SHORT_FORMS)
+        text = _source_as_yaml(value) if key in SOURCES else value
+        document.override(key, text, sweep_file.SHORT_FORMS)
     config = sweep_file.parse(document)
     _check_retrieval(document, config)
     space = space_parser.parse(document, config)
@@ -58,6 +60,20 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
             warnings.append(f"first[{index}] stands there before: the sampler completes each of the two")
         first.append(values)
     return LoadedSweep(document, config.model_copy(update={"first": first}), space, tuple(warnings))
+
+
+SOURCES = ("data.train", "data.dev", "data.test")
+NULLS = ("~", "null", "Null", "NULL")  # YAML's
+
+
+def _source_as_yaml(text: str) -> str:
+    """A source as the command line gives it: a path, or a list or null in YAML. Many globs and paths are no YAML text."""
+    try:
+        value = parse_value(text)
+    except InputError:
+        value = None
+    is_yaml = isinstance(value, str | list) or text.strip() in NULLS or text.lstrip().startswith("{")
+    return text if is_yaml else json.dumps(text, ensure_ascii=False)
 
 
 def _check_retrieval(document: Document, config: SweepConfig) -> None:
@@ -110,5 +126,7 @@ def parse_overrides(arguments: Sequence[str]) -> list[Override]:
             if not waiting:
                 raise InputError(f"{flag} needs a value; an override is --KEY VALUE, with the dotted path of a key")
             value = waiting.pop(0)
+            if value.startswith("--"):  # of an unset variable nothing is left
+                raise InputError(f"{flag} needs a value, and {value} follows; an override is --KEY VALUE")
         overrides.append((key, value))
     return overrides

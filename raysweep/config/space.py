@@ -14,6 +14,7 @@ distribution, as Optuna asks.
 """
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -184,6 +185,21 @@ class Space:
     def values(self, name: str) -> list[Any]:
         """Every value that a parameter may take; the two ends of a range."""
         return values_of(self.parameters, name)
+
+
+def num_configurations(parameters: Parameters) -> float:
+    """How many different configurations there are; infinite where a parameter is a range."""
+    return math.prod(map(_num_values, parameters.values()))
+
+
+def _num_values(parameter: Parameter) -> float:
+    match parameter:
+        case Fixed():
+            return 1
+        case Range():
+            return math.inf
+        case Choices():
+            return sum(map(num_configurations, parameter.options.values()))
 
 
 def names_of(parameters: Parameters) -> Iterator[str]:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from raysweep.config.document import Document, KeyPath
 from raysweep.config.losses import LOSSES
-from raysweep.config.space import Space
+from raysweep.config.space import Space, num_configurations
 from raysweep.config.space_parser import possible_values
 from raysweep.config.sweep import HALVING, ExamplesConfig, SweepConfig
 from raysweep.config.trial import TrialConfig, has_classes
@@ -30,6 +30,17 @@ def unused(document: Document, config: SweepConfig, space: Space) -> Iterator[st
         if not is_replaced:
             yield str(document.error(setting, f"has no effect, since {why}"))
     yield from _never_full(document, space)
+    yield from _tried_again(document, config, space)
+
+
+def _tried_again(document: Document, config: SweepConfig, space: Space) -> Iterator[str]:
+    """A space that has fewer configurations than there are to be trials: the same one scores the same again."""
+    num_there, num_trials = num_configurations(space.parameters), config.budget.trials
+    if config.sampler != "grid" and num_there < num_trials:
+        problem = (
+            f"it has {num_there} configurations, fewer than budget.trials ({num_trials}), so some are trained again"
+        )
+        yield str(document.error(("space",), f"{problem}, to the same scores; sampler: grid tries each once"))
 
 
 def _never_full(document: Document, space: Space) -> Iterator[str]:

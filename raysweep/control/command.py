@@ -13,6 +13,7 @@ from raysweep.results.ledger import NAME as LEDGER
 from raysweep.results.ledger import events_of
 from raysweep.results.reader import load
 from raysweep.results.types import Results
+from raysweep.results.views import options_to_go_on
 from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.storage.line_log import is_held
 from raysweep.trial_status import TrialStatus
@@ -79,10 +80,6 @@ def check_driver(run: Folder) -> None:
         raise InputError(no_driver(load(run)))
 
 
-_MORE = {"budget": " --budget.KEY TOTAL", "plateau": " --early_stopping.plateau null"}
-"""What a sweep of this status needs to go on."""
-
-
 def no_driver(results: Results) -> str:
     """Why a run has no driver, and how it gets one."""
     run = shlex.quote(results.folder)
@@ -93,7 +90,7 @@ def no_driver(results: Results) -> str:
         return f"{results.folder}: no driver is running: {plain(results.reason)}; for more: {_resumed(run)} --trials N"
     how = "it was killed" if results.status == "running" else f"the sweep ended: {results.status}"
     reason = f" ({plain(results.reason)})" if results.reason else ""
-    more = _MORE.get(results.status, "")
+    more = options_to_go_on(results)
     return f"{results.folder}: no driver is running: {how}{reason}; to go on: {_resumed(run)}{more}"
 
 

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     import torch
 
 
+IN_NUMPY = {"HierarchicalTokenPooling"}  # modules that compute in NumPy, which has no bf16; exported points have one
 MIN_BF16_GAIN = 1.25  # how many times faster a bf16 matrix product must be, for autocast's conversions to pay
 
 
@@ -19,10 +20,12 @@ def autocast(precision: str, device: str) -> "torch.autocast":
     return torch.autocast(kind, torch.bfloat16, enabled=resolve(precision, kind) == "bf16")
 
 
-def resolve(precision: str, device: str) -> str:
-    """``fp32`` or ``bf16``: what is asked for, and for ``auto`` what is faster on this device."""
+def resolve(precision: str, device: str, model: "torch.nn.Module | None" = None) -> str:
+    """``fp32`` or ``bf16``: what is asked for, and for ``auto`` what is faster on this device, if the model can be in it."""
     if precision != "auto":
         return precision
+    if model is not None and IN_NUMPY.intersection(type(module).__name__ for module in model.modules()):
+        return "fp32"
     gain = bf16_gain(device.split(":")[0])
     return "bf16" if gain >= MIN_BF16_GAIN else "fp32"
 

@@ -14,6 +14,7 @@ PATTERNS = {
     "a token of the hub": re.compile(r"\bhf_[A-Za-z0-9]{20,}"),
     "a token of GitHub": re.compile(r"\bgh[pousr]_[A-Za-z0-9]{30,}"),
     "an authentication token of Ray": re.compile(r"RAY_AUTH_TOKEN=['\"]?[A-Za-z0-9]"),
+    "a key of Weights & Biases": re.compile(r"WANDB_API_KEY=['\"]?[A-Za-z0-9]"),
 }
 KEYS = {
     "aws_credentials",
@@ -22,6 +23,9 @@ KEYS = {
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
     "HF_TOKEN",
+    "WANDB_API_KEY",
+    "aws_secret_access_key",
+    "aws_session_token",
 }
 
 

@@ -125,7 +125,10 @@ class Plan:
         for split in ("dev", "test"):
             if num_queries := num_sentences.get(split, 0):
                 wanted = evaluation.num_pool or 5 * num_queries
-                retrieval.check_k(evaluation.k, min(num_sentences["train"], wanted))
+                try:
+                    retrieval.check_k(evaluation.k, min(num_sentences["train"], wanted))
+                except InputError as error:
+                    raise InputError(f"evaluation.{error}") from None
 
     def check_freezing(self) -> None:
         """InputError when the encoder lacks a freezing level of the space. Its tokens must have been built."""

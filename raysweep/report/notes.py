@@ -6,6 +6,7 @@ from raysweep.report.summary import Summary, missing_intervals
 from raysweep.report.texts import limits_text
 from raysweep.results.query_scores import name_of_point
 from raysweep.results.types import Results, ScoredSplit
+from raysweep.results.views import options_to_go_on
 from raysweep.trial_status import TrialStatus
 
 _ENDINGS = {"interrupted": "was interrupted", "budget": "ended at its budget", "plateau": "ended on a plateau"}
@@ -35,7 +36,8 @@ def ending_notes(results: Results) -> Iterator[str]:
         yield f"The sweep {ending}{reason}."
     held = _count(results, TrialStatus.HELD)
     if held:
-        yield f"{held} of {len(results.trials)} trials are held: raysweep run --resume may go on with them."
+        more = options_to_go_on(results)
+        yield f"{held} of {len(results.trials)} trials are held: raysweep run --resume RUN{more} may go on with them."
 
 
 def running_or_killed(results: Results) -> str:

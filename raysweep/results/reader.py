@@ -37,7 +37,7 @@ from raysweep.results.types import (
     Stage,
     Trial,
 )
-from raysweep.storage.folder import Folder, as_folder
+from raysweep.storage.folder import Folder, LocalFolder, as_folder
 from raysweep.storage.line_log import is_held
 from raysweep.trial_status import TrialStatus
 
@@ -52,8 +52,14 @@ def load(place: Path | Folder, has_driver: bool | None = None) -> Results:
     try:
         events = events_of(run)
     except FileNotFoundError:
-        raise InputError(f"{run.location}: not a run folder (no ledger in it)") from None
+        raise no_run(run) from None
     return results_of(events, run, has_driver)
+
+
+def no_run(run: Folder) -> InputError:
+    """What is said of a folder without a ledger."""
+    is_there = not isinstance(run, LocalFolder) or run.path.exists()
+    return InputError(f"{run.location}: {'not a run folder (no ledger in it)' if is_there else 'no such folder'}")
 
 
 def load_with_driver(run: Folder) -> Results:
@@ -193,9 +199,10 @@ class _Tables:
 
     def guards_of(self, info: RunInfo) -> tuple[GuardScore, ...]:
         """The scores with the limits that the last session asks for; older versions noted limits with the scores alone."""
-        scores = self.guards.values()
-        limits = {score.guard: info.guards.get(score.guard, score.at_least) for score in scores}
-        return tuple(dataclasses.replace(score, at_least=limits[score.guard]) for score in scores)
+        return tuple(
+            dataclasses.replace(score, at_least=info.guards.get(score.guard, score.at_least))
+            for score in self.guards.values()
+        )
 
     def _add_points(self, event: RungFinished | PointsScored) -> None:
         self.points += event.points

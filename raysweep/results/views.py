@@ -12,6 +12,12 @@ from raysweep.results.types import Calibration, Mean, Point, Results, Trial
 from raysweep.trial_status import TrialStatus
 
 
+def options_to_go_on(results: Results) -> str:
+    """What `raysweep run --resume RUN` needs besides, for a sweep that ended as this one did."""
+    more = {"budget": " --budget.KEY TOTAL", "plateau": " --early_stopping.plateau null"}
+    return more.get(results.status, "")
+
+
 def averaged(results: Results) -> list[Point]:
     """A run's points without those of replicates: on dev each is the mean over its configuration's runs."""
     replicates = {trial.trial for trial in results.trials if trial.replicate_of is not None}

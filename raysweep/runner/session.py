@@ -262,7 +262,8 @@ class Session:
         observed = warm_start.gather(older, self.space, reference)
         warm_start.write(run, observed)
         warm_start.apply(scheduler.proposer, observed)
-        self.display.line(f"search: {observed.summary}")
+        tell = self.display.line if observed.observations else self.display.warn
+        tell(f"search: {observed.summary}")
 
     def _replayed(self, resumed: Resumed, *, adopt: bool) -> Sweep:
         """The sweep as its ledger left it; with ``adopt`` old trials count without being proposed again."""

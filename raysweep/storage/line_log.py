@@ -163,7 +163,9 @@ class LineFile:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if is_last:
-                    raise InputError(f"{self.path}: another process is running this sweep") from None
+                    raise InputError(
+                        f"{self.path}: another process is running this sweep; raysweep watch shows it"
+                    ) from None
                 time.sleep(LOCK_PAUSE_SECONDS)  # one that only looks whether there is another has it for a moment
             except OSError:  # a file system without locks
                 return

@@ -1,6 +1,6 @@
 """Which split a table is of, and what its caption says of that and of how scores were measured."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from raysweep.results.types import ScoredSplit
@@ -29,10 +29,21 @@ def choose(recordings: Sequence[Recording], shown: Sequence[SplitScores], wanted
     measured = [_split_text(recordings, split)]
     if num_shown < len(shown):
         measured.append(f"which {num_shown} of {len(shown)} points have")
-    retrieval = {recording.retrieval for recording in recordings if recording.retrieval}
-    if len(retrieval) == 1:
-        measured += retrieval
+    measured += _retrievals(recordings)
     return Choice(split, f"Scores {', '.join(measured)}.")
+
+
+def _retrievals(recordings: Sequence[Recording]) -> Iterator[str]:
+    """How retrieval was measured: of all alike, or else of which; recorded tables may not say."""
+    models: dict[str, list[str]] = {}
+    for recording in recordings:
+        models.setdefault(recording.retrieval, []).append(recording.model)
+    not_said = models.pop("", [])
+    for retrieval, names in models.items():
+        is_of_all = len(models) == 1 and not not_said
+        yield retrieval if is_of_all else f"{retrieval} for {', '.join(dict.fromkeys(names))}"
+    if models and not_said:
+        yield f"which is not recorded for {', '.join(dict.fromkeys(not_said))}"
 
 
 def _split_text(recordings: Sequence[Recording], split: ScoredSplit) -> str:

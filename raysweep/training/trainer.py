@@ -59,7 +59,7 @@ class Training:
             self.average = WeightAverage(self.parameters, config.average_decay)
         self.learning_rates = LearningRates(config, num_rungs)
         self.order = ExampleOrder(bench.prepared, LOSSES[config.loss].example_kind, seed)
-        self.set_precision(precision.resolve(config.precision, self.device.type))
+        self.set_precision(precision.resolve(config.precision, self.device.type, self.model))
         self.idle = IdleRule(config.idle_rungs) if config.idle_rungs else None
         self.progress = Progress()
         self.streams = RandomStreams(bench.dropouts, self.device)

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from raysweep.control.command import no_driver
-from raysweep.errors import InputError
 from raysweep.results.events import Event, SessionStarted
 from raysweep.results.ledger import NAME as LEDGER
 from raysweep.results.ledger import GrowingLedger, events_of
-from raysweep.results.reader import results_of
+from raysweep.results.reader import no_run, results_of
 from raysweep.results.types import Results
 from raysweep.storage.folder import Folder
 from raysweep.storage.line_log import is_held
@@ -87,7 +86,7 @@ def look(run: Folder, ledger: GrowingLedger, clock: Clock) -> Moment:
     except FileNotFoundError:
         if has_driver:
             return Moment(None, has_driver)
-        raise InputError(f"{run.location}: not a run folder (no ledger in it)") from None
+        raise no_run(run) from None
     if has_driver is False:
         events_of(run)  # nothing writes it any more, so it has to hold all that other files of the run depend on
     events = ledger.events

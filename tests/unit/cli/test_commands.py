@@ -23,6 +23,8 @@ EVALUATE = ["evaluate", "--model", "demo", "--train", "a.csv", "--test", "b.csv"
         (["run"], "SPACE is missing: a YAML file or the name of a shipped space, or --resume RUN"),
         (["run", "nowhere"], "nowhere: no such file, and no shipped space of this name; shipped: "),
         (["run", "demo", "--budget.trials"], "--budget.trials needs a value; "),
+        (["run", "demo", "--data.train", "--model", "demo"], "--data.train needs a value, and --model follows; "),
+        (["show", "nowhere"], "nowhere: no such folder"),
         (["run", "--resume", "RUN", "--warm-start", "OTHER"], "--warm-start is for new runs; "),
         (["validate", "demo", "loose"], "unexpected argument 'loose'; an override is --KEY VALUE"),
         ([*EVALUATE[:-1], ""], "--test is empty"),

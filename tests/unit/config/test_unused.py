@@ -57,6 +57,11 @@ def test_what_an_override_replaces_is_not_said(tmp_path: Path) -> None:
             "--examples.same_class_cosine: has no effect, since no loss of the space is cosine_similarity",
         ),
         (
+            {"space": "{loss: softmax, learning_rate: {choices: [1e-5, 1e-4]}}", "budget.trials": "5"},
+            "--space: it has 2 configurations, fewer than budget.trials (5), so some are trained again, to the same "
+            "scores; sampler: grid tries each once",
+        ),
+        (
             {"examples.k": "8", "space.loss": "softmax"},
             "--examples.k: has no effect, since softmax, the space's only loss, mines no examples",
         ),
@@ -92,6 +97,8 @@ def test_what_has_no_effect_is_said(given: dict[str, str], said: str, tmp_path: 
         {"budget.rungs": "3"},
         {"data.max_dev": "50"},
         {"examples.same_class_cosine": "0.9"},
+        {"space": "{loss: softmax, learning_rate: {choices: [1e-5, 1e-4]}}", "budget.trials": "2"},
+        {"space": "{loss: softmax, learning_rate: 1e-5}", "budget.trials": "5", "sampler": "grid"},
         {"examples.k": "8", "space.loss": "{choices: [triplet, softmax]}"},
         {"space.warmup_fraction": "{choices: [0.1, 0.2]}", "space.warmup_steps": "{choices: [null, 10]}"},
         {"space.warmup_fraction": "0.1", "space.warmup_steps": "10"},

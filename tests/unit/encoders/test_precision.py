@@ -18,6 +18,17 @@ def test_auto_takes_what_is_faster(gain: float, taken: str, monkeypatch: pytest.
     assert precision.resolve("auto", "cuda:0") == taken
 
 
+def test_auto_is_fp32_for_a_model_that_computes_in_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sentence_transformers.multi_vector_encoder.modules import HierarchicalTokenPooling
+
+    monkeypatch.setattr(precision, "bf16_gain", lambda device: 2.0)
+    layer = torch.nn.Linear(2, 2)
+    pooled = torch.nn.Sequential(layer, HierarchicalTokenPooling(2))
+    assert precision.resolve("auto", "cpu", layer) == "bf16"
+    assert precision.resolve("auto", "cpu", pooled) == "fp32"
+    assert precision.resolve("bf16", "cpu", pooled) == "bf16"
+
+
 def test_the_gain_is_measured_once() -> None:
     precision.bf16_gain.cache_clear()
     gain = precision.bf16_gain("cpu")

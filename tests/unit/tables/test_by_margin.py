@@ -1,5 +1,6 @@
 """The tables of P and S by loss, margin and model, in every format, against the scores that runs were given."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,9 @@ def test_the_caption_says_how_it_was_measured(recordings: list[Recording], tmp_p
     caption = by_margin(recordings, "polarity").caption
     assert "Scores on dev, k = 16, uniform rank weights." in caption
     assert "ended earlier" not in caption
+    some = [dataclasses.replace(recordings[0], retrieval="", model="published"), *recordings[1:]]
+    said = f"k = 16, uniform rank weights for {recordings[1].model}, which is not recorded for published."
+    assert said in by_margin(some, "polarity").caption
     short = [*grid(), trial("triplet", 5.0, [(0.9, 0.3)], "stopped")]
     recording = recording_of_run(LocalFolder(write_run(tmp_path / "short", short)))
     assert "1 of 5 configurations ended earlier" in by_margin([recording], "polarity").caption

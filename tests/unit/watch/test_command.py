@@ -126,7 +126,7 @@ def test_what_is_no_run_or_a_damaged_one_is_one_line(tmp_path: Path) -> None:
         "damaged": "line 5: it is event 6, where event 5 belongs",
         "empty": "not a run folder (no ledger in it)",
         "zero": "holds no settings; the sweep ended before it began",
-        "nowhere": "not a run folder (no ledger in it)",
+        "nowhere": "no such folder",
     }
     for name, problem in problems.items():
         done = raysweep_here(tmp_path, "watch", str(tmp_path / name))
