@@ -36,7 +36,9 @@ def test_every_status_has_a_sign_of_its_own(tmp_path):
     held = sum(status == "held" for _, status, *_ in trials)
     for name in ("front.md", "report.html"):
         text = (tmp_path / "report" / name).read_text().replace("\N{NO-BREAK SPACE}", " ")
-        assert f"{held} of 40 trials are held: raysweep run --resume RUN --budget.KEY TOTAL may go on with them." in text
+        assert (
+            f"{held} of 40 trials are held: raysweep run --resume RUN --budget.KEY TOTAL may go on with them." in text
+        )
         others = 2 if name == "report.html" else 1  # among the costs, and in the page under early stopping
         assert text.count("■ held") == held + others
     assert summary.account.of("held").num_trials == held
