@@ -96,6 +96,7 @@ def compare_searches(
     table = read(source, where)
     _warn_of_short_trials(table, source, display)
     _warn_of_missing_rungs(table, source, display)
+    _warn_of_several_encoders(table, source, display)
     for sampler in settings.samplers:
         _check_sampler(sampler, table, settings.proposals)
     searches = list(settings.searches())
@@ -132,6 +133,17 @@ def _warn_of_missing_rungs(table: RecordedSweep, source: Path | Folder, display:
         display.warn(
             f"{_name(source)}: every trial has one rung, so this compares samplers and not policies of stopping"
         )
+
+
+def _warn_of_several_encoders(table: RecordedSweep, source: Path | Folder, display: Display) -> None:
+    """Scores of other encoders or data have another scale, and no sweep searches over them."""
+    for column in ("model", "dataset"):
+        values = sorted({str(trial.values[column]) for trial in table.trials if trial.values.get(column) is not None})
+        if len(values) > 1:
+            display.warn(
+                f"{_name(source)}: {column} has {len(values)} values, which are searched as a parameter's; --where "
+                f"{column}=VALUE takes one of {', '.join(values)}"
+            )
 
 
 def _name(source: Path | Folder) -> str:
