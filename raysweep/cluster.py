@@ -319,7 +319,7 @@ def cluster_file() -> Path:
 def _check_cluster_file() -> None:
     """InputError where the environment names one that is not there: without it nothing would be known of nodes to come."""
     named = os.environ.get(CLUSTER_FILE_VARIABLE)
-    if named and not cluster_file().is_file():
+    if named and not cluster_file().exists():
         raise InputError(f"{CLUSTER_FILE_VARIABLE}: {named}: no such file; it names the file of `ray up`")
 
 

@@ -1,6 +1,7 @@
 """The one exception that means "the user can fix this": one clear message, exit code 2, no traceback."""
 
 import difflib
+import itertools
 from collections.abc import Iterable, Mapping
 
 
@@ -16,15 +17,21 @@ class ReplayError(Exception):
     """A ledger whose trials the sampler of today does not propose again."""
 
 
-def exception_line(text: str) -> str:
-    """Of a traceback, as text, the exception with the first line of its message; of another text the last line.
+def exception_line(traceback: str) -> str:
+    """Of a traceback, as text, the exception with the first line of its message; of a text without frames the last line.
 
     What follows that line may be advice, as of CUDA's errors.
     """
-    lines = text.rstrip().splitlines()
+    lines = traceback.rstrip().splitlines()
     of_frames = [place for place, line in enumerate(lines) if line.startswith("  File ")]
-    after = lines[of_frames[-1] + 1 :] if of_frames else lines[-1:]
-    return next((line.strip() for line in after if line[:1].strip()), text.strip())
+    if not of_frames:
+        return lines[-1].strip() if lines else ""
+    after = itertools.dropwhile(lambda line: not line[:1].strip(), lines[of_frames[-1] + 1 :])
+    said = [line.strip() for line in after if line.strip()]
+    if not said:
+        return lines[-1].strip()
+    begins_below = said[0].endswith(":") and len(said) > 1
+    return " ".join(said[:2]) if begins_below else said[0]
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

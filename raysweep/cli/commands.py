@@ -690,8 +690,8 @@ def artifacts(
 ) -> None:
     """List what sweeps have prepared, with size and last use; with --prune remove it.
 
-    A sweep that needs a removed artifact builds it again. A sweep that is running may
-    need what it has read: choose --unused-for accordingly.
+    A sweep that needs a removed artifact builds it again. A sweep that is running may need what it has read: choose
+    --unused-for accordingly.
     """
     from raysweep.data import inventory
 

@@ -62,12 +62,6 @@ class GuardConfig(Frozen):
                     )
         return self
 
-    @model_validator(mode="after")
-    def _check_limit(self) -> "GuardConfig":
-        if self.kind == "retrieval" and self.at_least is not None and self.at_least < 0:
-            raise ValueError(f"at_least is {self.at_least:g}; allowed: 0 to 1, since nDCG is never below 0")
-        return self
-
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 _MOST_CHARACTERS = 40  # of a name

@@ -72,8 +72,9 @@ def _source_as_yaml(text: str) -> str:
         value = parse_value(text)
     except InputError:
         value = None
-    is_yaml = isinstance(value, str | list) or text.strip() in NULLS or text.lstrip().startswith("{")
-    return text if is_yaml else json.dumps(text, ensure_ascii=False)
+    is_quoted = isinstance(value, str) and text.lstrip()[:1] in ("'", '"')
+    is_flow = isinstance(value, list | dict) and text.lstrip()[:1] in ("[", "{")
+    return text if is_quoted or is_flow or text.strip() in NULLS else json.dumps(text, ensure_ascii=False)
 
 
 def _check_retrieval(document: Document, config: SweepConfig) -> None:
@@ -88,6 +89,10 @@ def check_new(loaded: LoadedSweep) -> None:
     config = loaded.config
     if problem := taken_name(config.guards):
         raise loaded.document.error(("guards",), problem)
+    for name, guard in config.guards.items():
+        if guard.kind == "retrieval" and guard.at_least is not None and guard.at_least < 0:
+            problem = f"is {guard.at_least:g}; allowed: 0 to 1, since nDCG is never below 0"
+            raise loaded.document.error(("guards", name, "at_least"), problem)
     for index, values in enumerate(config.first):
         if not values:
             names = ", ".join(sorted(loaded.space.parameters))
@@ -127,6 +132,8 @@ def parse_overrides(arguments: Sequence[str]) -> list[Override]:
                 raise InputError(f"{flag} needs a value; an override is --KEY VALUE, with the dotted path of a key")
             value = waiting.pop(0)
             if value.startswith("--"):  # of an unset variable nothing is left
-                raise InputError(f"{flag} needs a value, and {value} follows; an override is --KEY VALUE")
+                raise InputError(
+                    f"{flag} needs a value, and {value} follows; an override is --KEY VALUE or --KEY=VALUE"
+                )
         overrides.append((key, value))
     return overrides

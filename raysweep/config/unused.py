@@ -10,6 +10,8 @@ from raysweep.config.space_parser import possible_values
 from raysweep.config.sweep import HALVING, ExamplesConfig, SweepConfig
 from raysweep.config.trial import TrialConfig, has_classes
 
+_TARGETS = ("same_class_cosine", "other_class_cosine")  # of scored pairs
+
 
 class _Unused(NamedTuple):
     """A setting, and another that leaves it without effect."""
@@ -37,10 +39,11 @@ def _tried_again(document: Document, config: SweepConfig, space: Space) -> Itera
     """A space that has fewer configurations than there are to be trials: the same one scores the same again."""
     num_there, num_trials = num_configurations(space.parameters), config.budget.trials
     if config.sampler != "grid" and num_there < num_trials:
+        there = "1 configuration" if num_there == 1 else f"{num_there:g} configurations"
         problem = (
-            f"it has {num_there} configurations, fewer than budget.trials ({num_trials}), so some are trained again"
+            f"it has {there}, fewer than budget.trials ({num_trials}), so some are trained again, to the same scores"
         )
-        yield str(document.error(("space",), f"{problem}, to the same scores; sampler: grid tries each once"))
+        yield str(document.error(("space",), f"{problem}; sampler: grid tries each once"))
 
 
 def _never_full(document: Document, space: Space) -> Iterator[str]:
@@ -74,11 +77,10 @@ def _without_effect(config: SweepConfig, space: Space) -> Iterator[_Unused]:
 
 def _unused_of_examples(space: Space) -> Iterator[tuple[str, str]]:
     kinds = {LOSSES[loss].example_kind for loss in space.values("loss")}
-    if "scored_pair" not in kinds:
-        for name in ("same_class_cosine", "other_class_cosine"):
+    for name in ExamplesConfig.model_fields:
+        if name in _TARGETS and "scored_pair" not in kinds:
             yield name, "no loss of the space is cosine_similarity"
-    if kinds == {"labelled_sentence"}:
-        for name in ExamplesConfig.model_fields.keys() - {"same_class_cosine", "other_class_cosine"}:
+        elif kinds == {"labelled_sentence"}:
             yield name, "softmax, the space's only loss, mines no examples"
 
 

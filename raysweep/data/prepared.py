@@ -68,7 +68,7 @@ class Prepared:
         try:
             place = location.absolute(str(path))
         except ValueError as error:
-            raise InputError(f"{path}: {error}") from None
+            raise InputError(str(error)) from None  # which has no key that the path may hold
         file = open_folder(location.parent(place))
         fetched = file.fetch(location.name_of(place))
         if not fetched.is_file():

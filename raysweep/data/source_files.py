@@ -7,7 +7,7 @@ Whoever reads a file compares it with the listing, so that what is read is what 
 import functools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -110,9 +110,7 @@ def list_files(source: str) -> list[SourceFile]:
     if not glob:
         raise InputError(f"{source}: no such file")
     base = _locate(glob.base)
-    matching = [file for file in _listed(base, is_deep=glob.is_deep) if glob.matches(file.relative)]
-    if "**" in glob.pattern and "://" not in base.name:
-        matching = list(_of_each_folder_once(matching))
+    matching = [file for file in _below(base, glob) if glob.matches(file.relative)]
     return _sorted(matching, f"{source}: no file matches")
 
 
@@ -236,21 +234,54 @@ def _listed(folder: _Place, *, is_deep: bool) -> list[_Listed]:
     import pyarrow.fs
 
     selector = pyarrow.fs.FileSelector(folder.path, recursive=is_deep, allow_not_found=True)
+    return _files_of(folder, folder.filesystem.get_file_info(selector))
+
+
+def _below(base: _Place, glob: "_Glob") -> list[_Listed]:
+    """The files that a glob may match. Links of this machine are followed, and lead to no folder again and again."""
+    import pyarrow.fs
+
+    if not isinstance(base.filesystem, pyarrow.fs.LocalFileSystem):
+        return _listed(base, is_deep=glob.is_deep)
+    paths = list(_walk(base.path, None if "**" in glob.pattern else glob.pattern.count("/")))
+    return _files_of(base, base.filesystem.get_file_info(paths))
+
+
+def _walk(base: str, most_folders: int | None) -> Iterator[str]:
+    """The files below a folder, through so many folders at most, or, where that is None, through each folder once."""
+    seen = {os.path.realpath(base)}
+    folders, depth = [base], 0
+    while folders:
+        entries = [entry for folder in folders for entry in _entries(folder)]
+        yield from (entry.path for entry in entries if not entry.is_dir())
+        inside = [entry.path for entry in entries if entry.is_dir()]
+        if most_folders is None:
+            real = {os.path.realpath(path): path for path in reversed(inside)}
+            folders = [path for place, path in real.items() if place not in seen]
+            seen.update(real)
+        else:
+            folders = inside if depth < most_folders else []
+        depth += 1
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    """What lies in a folder, by name; nothing in one that is not there."""
+    try:
+        with os.scandir(folder) as found:
+            return sorted(found, key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _files_of(folder: _Place, infos: Iterable[Any]) -> list[_Listed]:
+    import pyarrow.fs
+
     found = []
-    for info in folder.filesystem.get_file_info(selector):
+    for info in infos:
         if info.type == pyarrow.fs.FileType.File:
             relative = info.path[len(folder.path.rstrip("/")) :].lstrip("/")
             found.append(_Listed(relative, _join(folder, relative), info, folder))
     return found
-
-
-def _of_each_folder_once(listed: list[_Listed]) -> Iterator[_Listed]:
-    """What lies in local folders, without what a symbolic link to one of them shows again."""
-    shown: dict[str, str] = {}  # the shortest path of each folder
-    for file in sorted(listed, key=lambda file: (file.relative.count("/"), file.relative)):
-        above = file.info.path.rpartition("/")[0]
-        if shown.setdefault(os.path.realpath(above), above) == above:
-            yield file
 
 
 def _join(folder: _Place, relative: str) -> str:

@@ -73,8 +73,7 @@ def _what_is_installed(arguments: Sequence[str]) -> Sequence[str]:
 
 def _unpinned(arguments: Sequence[str]) -> Iterator[str]:
     """The packages among the arguments of `pip install` that may come in any version."""
-    short = tuple(option for option in PINS if not option.startswith("--"))
-    if any(argument.partition("=")[0] in PINS or argument.startswith(short) for argument in arguments):
+    if any(argument.partition("=")[0] in PINS or argument.startswith(("-c", "-r")) for argument in arguments):
         return
     for before, argument in itertools.pairwise(["", *arguments]):
         if not argument.startswith("-") and before not in TAKE_VALUES and "==" not in argument:

@@ -59,8 +59,8 @@ def prepare_here(config: SweepConfig, space: Space, display: Display | None = No
     for stage in plan.missing:
         coordinator.build(stage)
         if stage.kind == "sentences":
-            plan.check_k()
-    plan.check_k()
+            plan.check_k()  # before anything costly
+    plan.check_k()  # of sentences that were there
     plan.check_freezing()
     if display is not None:
         _warn(plan.prepared, config.examples.target, display)

@@ -51,8 +51,8 @@ from raysweep.storage.folder import open_folder
 
 SENTENCES_PER_SHARD = 2048  # of which batches of like length can be made; 256 take 1.4 times as long
 
-# On CPUs a shard takes a quarter of ``resources.stall_seconds`` at most, unless they are slower than most: MiniLM, of 11
-# million weights in its layers, took 0.6 ms a token on one thread of an old server.
+# On CPUs a shard takes a quarter of the default of ``resources.stall_seconds``, unless they are slower than most: MiniLM, of
+# 11 million weights in its layers, took 0.6 ms a token on one thread of an old server.
 WORK_PER_SHARD = 1.4e12  # tokens times weights in layers
 FEWEST_PER_SHARD = 64
 _BYTES_PER_TOKEN = 4  # of English

@@ -188,8 +188,7 @@ def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session
         finally:
             try:
                 if sweep is not None:  # Ray is down by now, so no trial writes any more
-                    with undisturbed():
-                        _wind_up(sweep, session, ending)
+                    _wind_up(sweep, session, ending)
             finally:
                 if tracking is not None:
                     tracking.finish()
@@ -201,9 +200,11 @@ def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session
 
 def _wind_up(sweep: Sweep, session: Session | None, ending: Ending) -> None:
     """Write how the sweep ended, without which it would be taken for one that was killed."""
-    if session is not None and sweep.ledger.failure is None:
-        session.keep_readings(sweep)
-    sweep.finish(*ending)
+    with contextlib.suppress(KeyboardInterrupt):  # the report does without what is missing then
+        if session is not None and sweep.ledger.failure is None:
+            session.keep_readings(sweep)
+    with undisturbed():
+        sweep.finish(*ending)
     _tell_costs(sweep)
 
 

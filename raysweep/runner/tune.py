@@ -533,8 +533,10 @@ class _Error:
 
     @property
     def exception(self) -> str:
-        """Of what was raised, the exception itself."""
-        return exception_line(self.text) if self.text.strip() else "Ray does not say why"
+        """Of what the trial raised, the exception itself; of what Ray says the last line, which has the details."""
+        if self.is_raised:
+            return exception_line(self.text)
+        return self.text.rstrip().splitlines()[-1].strip() if self.text.strip() else "Ray does not say why"
 
     @property
     def loss(self) -> Loss:

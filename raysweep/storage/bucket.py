@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from raysweep.errors import InputError
-from raysweep.storage.location import is_address, is_region, join, split
+from raysweep.storage.location import expanded, is_address, is_region, join, split
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -310,7 +310,7 @@ def _profile_credentials() -> Any:
     if "AWS_ACCESS_KEY_ID" in os.environ:
         return None
     is_named = any(name in os.environ for name in _PROFILE_VARIABLES)
-    if not is_named and not Path("~/.aws").expanduser().is_dir():
+    if not is_named and not expanded("~/.aws").is_dir():
         return None
     try:
         from botocore.exceptions import BotoCoreError

@@ -11,11 +11,11 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 OPTIONS = ("endpoint_override", "scheme", "region")
 
 SCHEMES = ("s3", "gs")
-_BUCKET = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+_BUCKET = re.compile(r"\w[\w.-]*", re.ASCII)
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
-_REGION = re.compile(r"[\w-]+", re.ASCII)
+_REGION = re.compile(r"[\w.:-]+", re.ASCII)
 _ADDRESS = re.compile(
-    r"(https?://)?([\w.-]+|\[[\da-f:.]+\])(:(?P<port>\d{1,5}))?(/[\w.~%/-]*)?", re.ASCII | re.IGNORECASE
+    r"(https?://)?([\w.-]+|\[[\da-f:.]+\])(:(?P<port>\d{1,5}))?(/[\w.~%/+:@-]*)?", re.ASCII | re.IGNORECASE
 )
 _LAST_PORT = 65535
 _NAMES_OF_KEYS = ("key", "secret", "token", "signature", "credential", "password")
@@ -37,7 +37,10 @@ def absolute(location: str) -> str:
     if not is_uri(location):
         if location.partition(":/")[0] in SCHEMES:
             raise ValueError(f"{location!r} lacks a slash; a URI is s3://BUCKET/PREFIX")
-        return str(expanded(location).absolute())
+        try:
+            return str(Path(location).expanduser().absolute())
+        except RuntimeError:
+            raise ValueError(f"{location!r} begins with the home of a user that there is not") from None
     try:
         parts = urlsplit(location)
     except ValueError:  # of a bracket in the bucket's place
@@ -74,10 +77,10 @@ def _check_names(bucket: str, prefix: str) -> None:
 def _check_options(given: dict[str, str]) -> None:
     if given.get("scheme", "https") not in ("http", "https"):
         raise ValueError(f"scheme is {given['scheme']!r}; allowed: http, https")
-    endpoint, region = given.get("endpoint_override"), given.get("region")
-    if endpoint is not None and not is_address(endpoint):
+    endpoint, region = given.get("endpoint_override"), given.get("region")  # what is empty counts as not given
+    if endpoint and not is_address(endpoint):
         raise ValueError(f"endpoint_override is {endpoint!r}; allowed: HOST:PORT, http://HOST:PORT, https://HOST:PORT")
-    if region is not None and not is_region(region):
+    if region and not is_region(region):
         raise ValueError(f"region is {region!r}; allowed: a name such as eu-west-1")
 
 

@@ -11,6 +11,7 @@ import uuid
 from pathlib import Path
 
 from raysweep.errors import InputError
+from raysweep.storage.location import expanded
 
 VARIABLE = "RAYSWEEP_CACHE_DIR"
 
@@ -19,9 +20,9 @@ def cache_folder() -> Path:
     """The folder for what can be fetched again: what ``RAYSWEEP_CACHE_DIR`` names, else one in the user's cache."""
     given = os.environ.get(VARIABLE)
     if given:
-        return Path(given).expanduser().absolute()
+        return expanded(given).absolute()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser().absolute() / "raysweep"
+    return expanded(base).absolute() / "raysweep"
 
 
 @functools.cache

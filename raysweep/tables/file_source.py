@@ -90,18 +90,25 @@ def _checked(frame: "pd.DataFrame") -> tuple[PointRows, "pd.DataFrame"]:
     for column in COUNTS:
         if column in frame:
             frame = frame.assign(**{column: optional_count_column(frame, column)})
-    budget = next((column for column in BUDGETS if column in frame), _AFTER_TRAINING)
-    points = frame[frame["kind"] == "plain"]
-    if points.empty:
-        raise InputError("no row has kind 'plain', the tuned encoder as it is")
-    numbers = {name: number_column(points, name) for name in (budget, "seconds") if name in points}
-    rows = PointRows(points.assign(**{budget: 1.0, **numbers}), budget)
-    for check in CHECKS:
-        check(rows)
+    rows = _point_rows(frame[frame["kind"] == "plain"])
     baselines = frame[frame["kind"].isin(OF_NO_TRIAL)]
     if "value" in baselines:
         baselines = baselines.assign(value=optional_number_column(baselines, "value"))
     return rows, baselines
+
+
+def _point_rows(points: "pd.DataFrame") -> PointRows:
+    if points.empty:
+        raise InputError("no row has kind 'plain', the tuned encoder as it is")
+    budget = next((column for column in BUDGETS if column in points), _AFTER_TRAINING)
+    numbers = number_column(points, budget) if budget in points else 1.0
+    points = points.assign(**{budget: numbers})
+    if "seconds" in points:
+        points = points.assign(seconds=optional_number_column(points, "seconds"))
+    rows = PointRows(points, budget)
+    for check in CHECKS:
+        check(rows)
+    return rows
 
 
 def _configurations(points: PointRows) -> Iterator[Configuration]:

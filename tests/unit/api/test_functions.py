@@ -99,8 +99,9 @@ def test_what_is_no_run_or_no_prepared_file_is_refused(tmp_path: Path) -> None:
         raysweep.export_point(tmp_path, tmp_path / "model")
     with pytest.raises(raysweep.InputError, match="not a file that raysweep prepare wrote"):
         raysweep.open_prepared(tmp_path / "missing.json")
-    for place in ("", "ftp://host/prepared.json"):
-        with pytest.raises(raysweep.InputError):
+    for place in ("", "ftp://host/prepared.json", "s3://ID:sEcret@bucket/prepared.json"):
+        with pytest.raises(raysweep.InputError) as refused:
             raysweep.open_prepared(place)
+        assert "sEcret" not in str(refused.value)
     with pytest.raises(raysweep.InputError, match="cannot be resumed"):
         raysweep.resume_run(tmp_path)

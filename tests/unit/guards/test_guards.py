@@ -10,6 +10,8 @@ import pytest
 from scipy.stats import spearmanr
 
 from raysweep.config.guards import GuardConfig
+from raysweep.config.load import check_new
+from raysweep.config.load import load as load_space
 from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import encoder
 from raysweep.errors import InputError
@@ -26,6 +28,7 @@ from raysweep.results.reader import load
 from raysweep.results.types import GuardScore
 from support.consoles import printed
 from support.ledgers import INFO, StoredSweep, StoredTrial, write_ledger
+from support.paths import SPACES
 from support.sentences import SCORED_PAIRS
 
 QUERIES = {"q1": "good food", "q2": "a running dog"}
@@ -160,7 +163,6 @@ def test_names_that_mean_something_else_are_taken_for_new_sweeps_alone(run: Path
     from raysweep.report.choice import candidates_of
     from raysweep.report.tables import front_table
     from raysweep.watch.view import COLUMNS
-    from support.paths import SPACES
 
     summary = summarise(load(run))
     (candidate, *_) = candidates_of(summary, everything=False)
@@ -179,10 +181,6 @@ def test_names_that_mean_something_else_are_taken_for_new_sweeps_alone(run: Path
     ("guards", "message"),
     [
         ("{a: {kind: sts}}", "guards.a: pairs is missing; a guard of kind sts has pairs"),
-        (
-            "{a: {kind: retrieval, queries: q, corpus: c, relevant: r, at_least: -0.5}}",
-            "guards.a: at_least is -0.5; allowed: 0 to 1, since nDCG is never below 0",
-        ),
         ("{a: {kind: sts, pairs: x.tsv, corpus: y}}", "guards.a: corpus is given; a guard of kind sts has pairs"),
         ("{a: {kind: retrieval, queries: x, corpus: y}}", "guards.a: relevant is missing"),
         (
@@ -198,13 +196,19 @@ def test_names_that_mean_something_else_are_taken_for_new_sweeps_alone(run: Path
 def test_settings_that_are_none_are_refused(guards: str, message: str) -> None:
     from raysweep.config import sweep as configuration
     from raysweep.config.document import Document
-    from support.paths import SPACES
 
     document = Document.read(SPACES / "smoke.yaml")
     document.override("guards", guards)
     with pytest.raises(InputError) as caught:
         configuration.parse(document)
     assert message in str(caught.value)
+
+
+def test_a_limit_that_every_score_reaches_is_refused_for_new_sweeps_alone() -> None:
+    guards = "{a: {kind: retrieval, queries: q, corpus: c, relevant: r, at_least: -0.5}}"
+    loaded = load_space(SPACES / "smoke.yaml", [("guards", guards)])
+    with pytest.raises(InputError, match=r"--guards.a.at_least: is -0.5; allowed: 0 to 1, since nDCG is never below 0"):
+        check_new(loaded)
 
 
 FRONT = [(0.6, 0.47), (0.8, 0.46), (0.82, 0.3)]

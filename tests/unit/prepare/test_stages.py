@@ -1,37 +1,34 @@
-"""How much work a shard of embeddings is, and shards that a machine without power left."""
+"""How the work of a stage is spread over a cluster."""
 
-from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 
-from raysweep.data.artifacts import Artifact
-from raysweep.data.shards import Shard, ShardSet
-from raysweep.encoders.size import EncoderSize
-from raysweep.prepare.stages import FEWEST_PER_SHARD, SENTENCES_PER_SHARD, sentences_per_shard
+from raysweep.cluster import Capacity, NodeSize
+from raysweep.data.neighbours import Search
+from raysweep.prepare.neighbour_shards import SearchJob
+from raysweep.prepare.stages import Coordinator
 
-MINILM = EncoderSize(weights_bytes=0, num_layers=6, width=384)
-BASE = EncoderSize(weights_bytes=0, num_layers=12, width=768)
-
-
-@pytest.mark.parametrize(("size", "num_weights"), [(MINILM, 10.6e6), (BASE, 85e6)])
-def test_the_weights_of_layers_are_about_those_of_bert(size: EncoderSize, num_weights: float) -> None:
-    """As counted in BERT's blocks: 10,646,784 and 85,054,464."""
-    assert size.weights_in_layers == pytest.approx(num_weights, rel=0.02)
+GIB = 2**30
+UNUSED: Any = None
 
 
-def test_short_sentences_fill_a_shard_and_long_ones_of_large_encoders_do_not() -> None:
-    assert sentences_per_shard(MINILM, 30) == SENTENCES_PER_SHARD
-    assert 300 < sentences_per_shard(MINILM, 256) < 700
-    assert sentences_per_shard(BASE, 256) == FEWEST_PER_SHARD
-    assert sentences_per_shard(EncoderSize(0, 0, 0), 512) == SENTENCES_PER_SHARD
-
-
-@pytest.mark.parametrize("content", [b"", b"\0" * 4096])
-def test_a_shard_without_its_content_is_not_there(tmp_path: Path, content: bytes) -> None:
-    shards = ShardSet(Artifact(str(tmp_path), "encoded-1"), 2)
-    for number in range(2):
-        shards.write(number, Shard({"row": np.arange(3)}, {}))
-    assert sorted(shards.found()) == [0, 1]
-    next((tmp_path / "encoded-1").glob("00001-*")).write_bytes(content)
-    assert sorted(shards.found()) == [0]
+@pytest.mark.parametrize(
+    ("nodes", "num_rows", "expected"),
+    [
+        ([(32, 64)] * 2, 4_600_000, 8),  # a process for each eight CPUs
+        ([(32, 4)] * 2, 4_600_000, 6),  # 6.6 GiB of vectors in 8 GiB, and what each process takes besides
+        ([(32, 4)] * 2, 1_000_000, 8),
+        ([(32, 4)] * 2, 40_000, 1),
+        ([(32, 0)] * 2, 4_600_000, 8),  # their memory is not known
+        ([(2, 1)], 4_600_000, 1),  # never more than a node has is asked for
+    ],
+)
+def test_there_are_as_many_shards_as_have_the_memory_at_a_time(
+    nodes: list[tuple[int, int]], num_rows: int, expected: int
+) -> None:
+    capacity = Capacity(tuple(NodeSize(cpus, 0, gib * GIB) for cpus, gib in nodes))
+    num_shards, request = Coordinator(UNUSED, capacity)._shards_that_fit(SearchJob(UNUSED, num_rows, Search(8)), 384)
+    assert num_shards == expected
+    assert request.count >= num_shards
+    assert request.memory_bytes * num_shards <= sum(gib for _, gib in nodes) * GIB

@@ -37,6 +37,7 @@ def test_who_is_to_blame(text: str, had_begun: bool, blame: Blame, needs_memory:
     loss = error.loss
     assert (loss.blame, loss.needs_memory) == (blame, needs_memory)
     assert "\n" not in loss.reason
+    assert loss.needs_memory or not had_begun or text.splitlines()[-1] in loss.reason
 
 
 def test_the_reason_for_which_a_process_was_killed_goes_before_what_ray_says() -> None:

@@ -70,6 +70,10 @@ def test_examples_of_a_rung_do_not_take_the_place_of_examples_in_all() -> None:
     assert sorted(each.values["num_examples"] for each in recording.configurations) == [50, 50, 100]
 
 
+def test_seconds_may_be_left_out_of_a_row() -> None:
+    assert recordings(frame().assign(seconds=[12.0, None, 3.0, None]))
+
+
 def test_rows_of_no_trial_are_baselines_of_their_model_or_of_all() -> None:
     reference = frame()[:1].assign(kind="reference", polarity=63.0, loss=None, margin=None)
     setfit = frame()[:1].assign(kind="setfit", polarity=78.0, loss=None, margin=None, model=None)
