@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from raysweep.config.document import Document, KeyPath
 from raysweep.config.sweep import ResourcesConfig
 from raysweep.errors import InputError
+from raysweep.storage.location import expanded
 from raysweep.terminal import in_main_thread, termination_kept, undisturbed
 
 CUDA_CONTEXT_BYTES = 600 << 20  # of GPU memory in each process, which no allocator counts
@@ -313,7 +314,7 @@ def _within(groups: Sequence[NodeGroup], most: int) -> list[NodeGroup]:
 
 def cluster_file() -> Path:
     """The file that says which nodes may come: the head's own copy, or what the environment names."""
-    return Path(os.environ.get(CLUSTER_FILE_VARIABLE) or BOOTSTRAP_FILE).expanduser()
+    return expanded(os.environ.get(CLUSTER_FILE_VARIABLE) or BOOTSTRAP_FILE)
 
 
 def _check_cluster_file() -> None:

@@ -22,16 +22,23 @@ def exception_line(traceback: str) -> str:
 
     What follows that line may be advice, as of CUDA's errors.
     """
-    lines = traceback.rstrip().splitlines()
+    lines = traceback.rstrip().splitlines() or [""]
     of_frames = [place for place, line in enumerate(lines) if line.startswith("  File ")]
+    last_line = lines[-1].strip()
     if not of_frames:
-        return lines[-1].strip() if lines else ""
-    after = itertools.dropwhile(lambda line: not line[:1].strip(), lines[of_frames[-1] + 1 :])
-    said = [line.strip() for line in after if line.strip()]
+        return last_line
+    after = lines[of_frames[-1] + 1 :]
+    raised = itertools.dropwhile(_belongs_to_a_frame, after)
+    said = [line.strip() for line in raised if line.strip()]
     if not said:
-        return lines[-1].strip()
-    begins_below = said[0].endswith(":") and len(said) > 1
-    return " ".join(said[:2]) if begins_below else said[0]
+        return last_line
+    message_begins_below = said[0].endswith(":")
+    return " ".join(said[:2]) if message_begins_below else said[0]
+
+
+def _belongs_to_a_frame(line: str) -> bool:
+    """Whether a traceback's line is empty or indented."""
+    return not line[:1].strip()
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

@@ -16,6 +16,9 @@ from raysweep.config.sweep import SweepConfig
 from raysweep.config.unused import unused
 from raysweep.errors import InputError
 
+_SOURCES = ("data.train", "data.dev", "data.test")
+_NULLS = ("~", "null", "Null", "NULL")  # YAML's
+
 Override = tuple[str, str]
 """A key's dotted path, and the YAML value that takes the place of the file's."""
 
@@ -41,7 +44,7 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
     """
     document = Document.read(path)
     for key, value in overrides:
-        text = _source_as_yaml(value) if key in SOURCES else value
+        text = _source_as_yaml(value) if key in _SOURCES else value
         document.override(key, text, sweep_file.SHORT_FORMS)
     config = sweep_file.parse(document)
     _check_retrieval(document, config)
@@ -62,10 +65,6 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
     return LoadedSweep(document, config.model_copy(update={"first": first}), space, tuple(warnings))
 
 
-SOURCES = ("data.train", "data.dev", "data.test")
-NULLS = ("~", "null", "Null", "NULL")  # YAML's
-
-
 def _source_as_yaml(text: str) -> str:
     """A source as the command line gives it: a path, or a list or null in YAML. Many globs and paths are no YAML text."""
     try:
@@ -74,7 +73,7 @@ def _source_as_yaml(text: str) -> str:
         value = None
     is_quoted = isinstance(value, str) and text.lstrip()[:1] in ("'", '"')
     is_flow = isinstance(value, list | dict) and text.lstrip()[:1] in ("[", "{")
-    return text if is_quoted or is_flow or text.strip() in NULLS else json.dumps(text, ensure_ascii=False)
+    return text if is_quoted or is_flow or text.strip() in _NULLS else json.dumps(text, ensure_ascii=False)
 
 
 def _check_retrieval(document: Document, config: SweepConfig) -> None:

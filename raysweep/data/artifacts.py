@@ -57,15 +57,17 @@ class Artifact:
         try:
             found: dict[str, Any] = json.loads(text)[part]
         except (ValueError, KeyError, TypeError):
-            folder = location.join(self.location, self.name)
-            raise InputError(
-                f"{folder}/{MANIFEST}: is damaged; remove the folder {folder}, and prepare again"
-            ) from None
+            raise damaged(location.join(self.location, name)) from None
         return found
 
     @property
     def exists(self) -> bool:
         return open_folder(self.location).exists(f"{self.name}/{MANIFEST}")
+
+
+def damaged(file: str | Path) -> InputError:
+    """A file of an artifact is not what any worker writes."""
+    return InputError(f"{file}: is damaged; remove the folder {location.parent(str(file))}, and prepare again")
 
 
 @dataclass(frozen=True)

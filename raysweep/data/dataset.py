@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from raysweep.data.shards import OpenShards, damaged, open_npy
+from raysweep.data.artifacts import damaged
+from raysweep.data.shards import OpenShards, open_npy
 
 Split = Literal["train", "dev", "test"]
 

@@ -230,6 +230,29 @@ def folded(text: str) -> str:
     return " ".join(normalize("NFKC", text).casefold().split())
 
 
+def _of_parts(
+    layout: Layout, kind: str, number: int, is_wanted: Callable[[Integers], Any] | None
+) -> Iterator[list[npt.NDArray[Any]]]:
+    """Of each part, what lies in a partition: both halves of digests, rows and the keys of labels, (rows,) each."""
+    columns = (f"{kind}_high", f"{kind}_low", f"{kind}_row", "exact_label_key")
+    for part in layout.parts:
+        batch = layout.digests(part)
+        if columns[0] not in batch.schema.names:  # words, but for train
+            continue
+        highs = batch.column(columns[0]).to_numpy()
+        within = _within(highs, number, layout.num_partitions)
+        high, low, places, keys = (batch.column(name).to_numpy()[within] for name in columns)
+        rows = places.astype(np.int64) + part.first_row
+        some = slice(None) if is_wanted is None else is_wanted(rows)
+        yield [high[some], low[some], rows[some], keys[some]]
+
+
+def _changes(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Whether each value but the first is another one than that before it."""
+    changes: npt.NDArray[np.bool_] = values[1:] != values[:-1]
+    return changes
+
+
 class _Partition:
     """The rows of a partition by their digests, equal ones together: rows, (rows,), ascending where digests are equal."""
 
@@ -237,27 +260,13 @@ class _Partition:
         self, layout: Layout, kind: str, number: int, is_wanted: Callable[[Integers], Any] | None = None
     ) -> None:
         """``is_wanted`` says which of the rows it is given, (rows,), are to be looked at; all of them if it is not given."""
-        columns = (f"{kind}_high", f"{kind}_low", f"{kind}_row", "exact_label_key")
-        found: list[list[npt.NDArray[Any]]] = []
-        for part in layout.parts:
-            batch = layout.digests(part)
-            if columns[0] not in batch.schema.names:  # words, but for train
-                continue
-            highs = batch.column(columns[0]).to_numpy()
-            within = _within(highs, number, layout.num_partitions)
-            high, low, places, keys = (batch.column(name).to_numpy()[within] for name in columns)
-            rows = places.astype(np.int64) + part.first_row
-            some = slice(None) if is_wanted is None else is_wanted(rows)
-            found.append([high[some], low[some], rows[some], keys[some]])
+        found = list(_of_parts(layout, kind, number, is_wanted))
         high, low, rows, keys = (np.concatenate(column) for column in zip(*found, strict=True))
         order = np.lexsort((rows, low, high))
         self.rows = rows[order]
         self.label_keys = keys[order]  # of use for the kind "exact" only
-        high, low = high[order], low[order]
         is_first = np.ones(len(order), bool)
-        differs_in_high = high[1:] != high[:-1]
-        differs_in_low = low[1:] != low[:-1]
-        is_first[1:] = differs_in_high | differs_in_low
+        is_first[1:] = _changes(high[order]) | _changes(low[order])
         self.starts = np.flatnonzero(is_first)
         self.sizes = np.diff(np.append(self.starts, len(order)))
 

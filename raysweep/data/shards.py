@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from raysweep.data.artifacts import Artifact
+from raysweep.data.artifacts import Artifact, damaged
 from raysweep.errors import InputError
 from raysweep.storage.bucket import StorageError
 from raysweep.storage.cache import MANIFEST
@@ -245,11 +245,6 @@ class OpenShards:
         except (KeyError, pa.ArrowException):
             raise damaged(path) from None
         return column
-
-
-def damaged(file: Path) -> InputError:
-    """A file of an artifact is not what any worker writes."""
-    return InputError(f"{file}: is damaged; remove the folder {file.parent}, and prepare again")
 
 
 def _as_numpy(column: pa.Array) -> npt.NDArray[Any]:

@@ -252,23 +252,31 @@ def _walk(base: str, most_folders: int | None) -> Iterator[str]:
     seen = {os.path.realpath(base)}
     folders, depth = [base], 0
     while folders:
-        entries = [entry for folder in folders for entry in _entries(folder)]
-        yield from (entry.path for entry in entries if not entry.is_dir())
-        inside = [entry.path for entry in entries if entry.is_dir()]
-        if most_folders is None:
-            real = {os.path.realpath(path): path for path in reversed(inside)}
-            folders = [path for place, path in real.items() if place not in seen]
-            seen.update(real)
-        else:
-            folders = inside if depth < most_folders else []
+        paths = [path for folder in folders for path in _paths_in(folder)]
+        inside = list(filter(os.path.isdir, paths))
+        yield from set(paths).difference(inside)
+        if depth == most_folders:
+            return
+        folders = _not_seen(inside, seen) if most_folders is None else inside
         depth += 1
 
 
-def _entries(folder: str) -> list[os.DirEntry[str]]:
+def _not_seen(folders: list[str], seen: set[str]) -> list[str]:
+    """Those that were not seen under another name, each once; they count as seen from now on."""
+    new = []
+    for folder in folders:
+        place = os.path.realpath(folder)
+        if place not in seen:
+            seen.add(place)
+            new.append(folder)
+    return new
+
+
+def _paths_in(folder: str) -> list[str]:
     """What lies in a folder, by name; nothing in one that is not there."""
     try:
         with os.scandir(folder) as found:
-            return sorted(found, key=lambda entry: entry.name)
+            return sorted(entry.path for entry in found)
     except (FileNotFoundError, NotADirectoryError):
         return []
 

@@ -40,6 +40,7 @@ def score(config: EncoderConfig, sentences: Sentences, evaluations: Sequence[Eva
         ids = np.concatenate([evaluation.queries, evaluation.pool])
         tokens = encoder_tokens.tokenise(model, sentences.texts(ids), config.prompt)
         embeddings = encoder.embed(model, tokens, np.arange(len(ids)), arithmetic=config.precision)
-        queries, pool = np.split(encoder.finite(embeddings, config), [len(evaluation.queries)])
+        num_queries = len(evaluation.queries)
+        queries, pool = np.split(encoder.finite(embeddings, config), [num_queries])
         by_split[evaluation.split] = evaluation.score(queries, pool)
     return EncoderScores(by_split, encoder.embedding_width(model))

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 SEPARATORS = (";", "&", "|", "(", ")")
-PINS = {"-c", "--constraint", "-r", "--requirement"}
+PINS = ("-c", "--constraint", "-r", "--requirement")  # the file may follow, or be joined to them
 TAKE_VALUES = {"-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-t", "--target"}
 _PIP = re.compile(r"(.*/)?pip[\d.]*")
 VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
@@ -73,7 +73,7 @@ def _what_is_installed(arguments: Sequence[str]) -> Sequence[str]:
 
 def _unpinned(arguments: Sequence[str]) -> Iterator[str]:
     """The packages among the arguments of `pip install` that may come in any version."""
-    if any(argument.partition("=")[0] in PINS or argument.startswith(("-c", "-r")) for argument in arguments):
+    if any(argument.startswith(PINS) for argument in arguments):
         return
     for before, argument in itertools.pairwise(["", *arguments]):
         if not argument.startswith("-") and before not in TAKE_VALUES and "==" not in argument:

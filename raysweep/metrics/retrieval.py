@@ -44,10 +44,12 @@ def rank_weights(kind: RankWeights, k: int) -> npt.NDArray[np.float64]:
     raise InputError(f"rank weights {kind!r}; allowed: uniform, linear")
 
 
-def check_k(k: int, num_pool: int) -> None:
-    """InputError unless 1 <= k <= pool size."""
+def check_k(k: int, num_pool: int, name: str = "k") -> None:
+    """InputError, under the name that k was given by, unless 1 <= k <= pool size."""
     if not 1 <= k <= num_pool:
-        raise InputError(f"k is {k}, but the retrieval pool holds {num_pool} sentences; k must lie in 1..{num_pool}")
+        raise InputError(
+            f"{name} is {k}, but the retrieval pool holds {num_pool} sentences; k must lie in 1..{num_pool}"
+        )
 
 
 def sample_pool(num_train: int, num_queries: int, *, size: int | None = None, seed: int = 42) -> npt.NDArray[np.int64]:

@@ -125,10 +125,7 @@ class Plan:
         for split in ("dev", "test"):
             if num_queries := num_sentences.get(split, 0):
                 wanted = evaluation.num_pool or 5 * num_queries
-                try:
-                    retrieval.check_k(evaluation.k, min(num_sentences["train"], wanted))
-                except InputError as error:
-                    raise InputError(f"evaluation.{error}") from None
+                retrieval.check_k(evaluation.k, min(num_sentences["train"], wanted), "evaluation.k")
 
     def check_freezing(self) -> None:
         """InputError when the encoder lacks a freezing level of the space. Its tokens must have been built."""

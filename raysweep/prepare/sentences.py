@@ -40,6 +40,7 @@ FEW_PIECES = 8
 FOOTERS_AT_ONCE = 16  # of large Parquet files, which say how their rows are grouped
 
 _GATHERED = 2**13  # texts that come back at a time
+_MOST_DIGITS = 4000  # of a number in a name: more than 4,300 Python does not read
 _NUM_SHOWN = 5  # conflicting texts that the summary shows
 
 Integers = npt.NDArray[np.int64]
@@ -439,9 +440,6 @@ class SentencesBuilder:
 
 def _tell_nobody(num_rows: int) -> None:
     """On a cluster the shards that are stored tell how far reading has come."""
-
-
-_MOST_DIGITS = 4000  # of a number, that Python reads
 
 
 def _natural(name: str) -> tuple[bool, float, list[str | int], str]:

@@ -178,8 +178,9 @@ class Coordinator:
     def _encoded(self, stage: EncodedStage) -> list[Report]:
         num_sentences = _num_rows(stage.sentences)
         size = _encoder_size(stage)
+        has_gpus = self.capacity is not None and self.capacity.gpus > 0
         num_per_shard = SENTENCES_PER_SHARD
-        if size is not None and not (self.capacity and self.capacity.gpus):
+        if size is not None and not has_gpus:
             num_per_shard = sentences_per_shard(size, _tokens_per_sentence(stage, num_sentences))
         request = self._request_of_encoders(-(-num_sentences // num_per_shard))
         if size is not None:

@@ -245,14 +245,23 @@ class _Tables:
 
     def close(self, has_driver: bool | None) -> None:
         """Say what follows from all events: what still ran when the sweep ended or was killed was interrupted by that."""
-        if self.status != "running" or has_driver is False:
-            why = "the sweep was killed" if self.status == "running" else "the sweep ended before it"
-            for number, trial in self.trials.items():
-                if trial.status == TrialStatus.RUNNING:
-                    self.trials[number] = dataclasses.replace(trial, status=TrialStatus.INTERRUPTED, reason=why)
+        has_ended = self.status != "running"
+        if has_ended:
+            self._interrupt_trials("the sweep ended before it")
+        elif has_driver is False:
+            self._interrupt_trials("the sweep was killed")
         statuses = {trial.status for trial in self.trials.values()}
-        if self.status == "completed" and statuses == {TrialStatus.FAILED}:
-            self.status, self.reason = "failed", f"none of its {len(self.trials)} trials succeeded"
+        all_failed = statuses == {TrialStatus.FAILED}
+        if self.status == "completed" and all_failed:
+            self.status = "failed"
+            self.reason = f"none of its {len(self.trials)} trials succeeded"
+
+    def _interrupt_trials(self, why: str) -> None:
+        """Of those that run."""
+        for number, trial in self.trials.items():
+            if trial.status == TrialStatus.RUNNING:
+                interrupted = dataclasses.replace(trial, status=TrialStatus.INTERRUPTED, reason=why)
+                self.trials[number] = interrupted
 
     def all_means(self) -> tuple[Mean, ...]:
         """The means of every trial that has replicates, by rising number of the trial."""

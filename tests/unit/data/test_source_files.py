@@ -73,15 +73,19 @@ def test_files_folders_and_globs_are_listed_by_name(tree: Path, source: str, fou
     assert names(f"memory://tree{source}", "memory://tree") == found
 
 
-def test_links_to_folders_are_followed_and_show_no_file_twice(tmp_path: Path) -> None:
+def test_links_to_folders_are_followed_and_show_no_file_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two links to folders around them make a tree without an end."""
     for name in ("base/a.csv", "base/deep/d.csv", "elsewhere/e.csv"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     base = tmp_path / "base"
+    (base / "itself.csv").symlink_to(base / "itself.csv")
+    (base / "dead.csv").symlink_to(base / "gone.csv")
     links = {"loop": base, "another": base, "deep/loop": base / "deep", "link": tmp_path / "elsewhere"}
     for link, target in links.items():
         (base / link).symlink_to(target)
+    monkeypatch.chdir(base)
+    assert [file.name for file in list_files("*.csv")] == ["a.csv"]
     for place in (str(base), f"file://{base}"):
         assert names(f"{place}/**/*.csv", place) == ["a.csv", "deep/d.csv", "link/e.csv"]
         assert names(f"{place}/*/*.csv", place) == ["another/a.csv", "deep/d.csv", "link/e.csv", "loop/a.csv"]
