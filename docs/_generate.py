@@ -165,8 +165,7 @@ def losses_table() -> str:
     rows = ["| `loss` | examples | parameters |", "|---|---|---|"]
     for name, loss in LOSSES.items():
         parameters = (
-            f"`{key}`: above {each.low:g}, at most {each.high:g}; default {each.default:g}"
-            for key, each in loss.parameters.items()
+            f"`{key}`: {parameter.allowed}; default {parameter.default}" for key, parameter in loss.parameters.items()
         )
         rows.append(f"| `{name}` | {loss.example_kind.replace('_', ' ')} | {'; '.join(parameters)} |")
     return "\n".join(rows)

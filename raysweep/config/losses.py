@@ -15,18 +15,42 @@ LossExamples = ExampleKind | Literal["labelled_sentence"]
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """A loss's parameter: a number above ``low`` and at most ``high``. ``keyword`` is what the library calls it."""
+class Number:
+    """A number above ``low`` and at most ``high``, a parameter of a loss. ``keyword`` is the library's name for it."""
 
     low: float
     high: float
     default: float
     keyword: str
 
+    @property
+    def allowed(self) -> str:
+        return f"above {self.low:g}, at most {self.high:g}"
+
     def check(self, name: str, value: float) -> None:
         """Raise InputError, naming the parameter, its value and what is allowed, unless the value is in range."""
-        if not self.low < value <= self.high:  # also refuses NaN
+        if not self.low < value <= self.high:  # also rejects NaN
             raise InputError(f"{name} must be above {self.low:g} and at most {self.high:g}, not {value:g}")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few names, a parameter of a loss that the library does not have."""
+
+    options: tuple[str, ...]
+    default: str
+
+    @property
+    def allowed(self) -> str:
+        return " or ".join(self.options)
+
+    def check(self, name: str, value: str) -> None:
+        """Raise InputError, naming the parameter, its value and what is allowed, unless the value is an option."""
+        if value not in self.options:
+            raise InputError(f"{name} is {value!r}; allowed: {', '.join(self.options)}")
+
+
+Parameter = Number | Choice
 
 
 @dataclass(frozen=True)
@@ -47,6 +71,10 @@ class Loss:
 _SIAMESE_COSINE = "SiameseDistanceMetric.COSINE_DISTANCE"
 
 
+NEGATIVES = ("all", "other_class")
+"""The positives of a batch's other examples that ``multiple_negatives`` takes as an anchor's negatives."""
+
+
 LOSSES: Mapping[str, Loss] = MappingProxyType(
     {
         # Cosine distances differ by at most 2, so a margin above 2 never lets a triplet go; published ones reach 10.
@@ -54,17 +82,20 @@ LOSSES: Mapping[str, Loss] = MappingProxyType(
             "triplet",
             "TripletLoss",
             "TripletDistanceMetric.COSINE",
-            {"margin": Parameter(0, 10, 0.1, "triplet_margin")},
+            {"margin": Number(0, 10, 0.1, "triplet_margin")},
         ),
         "contrastive": Loss(
-            "labelled_pair", "ContrastiveLoss", _SIAMESE_COSINE, {"margin": Parameter(0, 2, 0.5, "margin")}
+            "labelled_pair", "ContrastiveLoss", _SIAMESE_COSINE, {"margin": Number(0, 2, 0.5, "margin")}
         ),
         "online_contrastive": Loss(
-            "labelled_pair", "OnlineContrastiveLoss", _SIAMESE_COSINE, {"margin": Parameter(0, 2, 0.5, "margin")}
+            "labelled_pair", "OnlineContrastiveLoss", _SIAMESE_COSINE, {"margin": Number(0, 2, 0.5, "margin")}
         ),
         # The scale is the inverse of the softmax temperature.
         "multiple_negatives": Loss(
-            "positive_pair", "MultipleNegativesRankingLoss", None, {"scale": Parameter(0, 1000, 20, "scale")}
+            "positive_pair",
+            "MultipleNegativesRankingLoss",
+            None,
+            {"scale": Number(0, 1000, 20, "scale"), "negatives": Choice(NEGATIVES, "all")},
         ),
         "cosine_similarity": Loss("scored_pair", "CosineSimilarityLoss"),
         "softmax": Loss("labelled_sentence", None),

@@ -180,7 +180,7 @@ def _only(document: Document, path: KeyPath, value: Mapping[str, Any], allowed: 
 def _checked(document: Document, path: KeyPath, name: str, value: Any) -> Any:
     """The value, if a trial may have it under this name on its own; how parameters fit together is checked later."""
     if value is None and name in LOSS_PARAMETERS:
-        raise document.error(path, "must be a number, not null")
+        raise document.error(path, "needs a value, not null")
     field = TrialConfig.model_fields[name]
     annotation: Any = field.annotation
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)

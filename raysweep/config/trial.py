@@ -23,6 +23,8 @@ LATER_PARAMETERS: Mapping[str, Any] = MappingProxyType(
         "consistency_weight": 0.0,
         "layer_decay": 1.0,
         "average_decay": None,
+        "negatives": "all",
+        "no_duplicates": False,
     }
 )
 
@@ -55,6 +57,11 @@ class TrialConfig(Frozen):
     scale: float | None = Field(
         None,
         description="factor of cosines in multiple_negatives, an inverse temperature; the loss's own default if not given",
+    )
+    negatives: Literal["all", "other_class"] | None = Field(
+        None,
+        description="in multiple_negatives, the positives of the batch's other examples that an anchor is pushed away from: "
+        "all, or only those of another class; the loss's own default if not given",
     )
     retention_weight: float = Field(
         0.0, ge=0, description="weight of the mean squared distance of tuned from reference cosines, added to the loss"
@@ -102,6 +109,9 @@ class TrialConfig(Frozen):
     )
     frozen_dropout: bool = Field(False, description="dropout in the frozen part too, which can then not be cached")
     batch_size: int = Field(64, ge=2, le=65536, description="examples per batch")
+    no_duplicates: bool = Field(
+        False, description="no sentence occurs twice in a batch, as long as the examples allow it"
+    )
     accumulation_steps: int = Field(1, ge=1, description="batches per optimizer step")
     examples_per_rung: int = Field(2048, ge=1, description="examples that a trial sees from one evaluation to the next")
     schedule: str = Field("linear", description=f"course of the learning rate after warm-up: {', '.join(SCHEDULES)}")
@@ -186,9 +196,13 @@ class TrialConfig(Frozen):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The values that make this configuration another than others; those that came later only where they differ."""
+        """The values that distinguish this configuration; later parameters only if they are set and change something."""
         values = self.model_dump(mode="json")
-        return {key: value for key, value in values.items() if LATER_PARAMETERS.get(key, ...) != value}
+        return {
+            key: value
+            for key, value in values.items()
+            if key not in LATER_PARAMETERS or value not in (None, LATER_PARAMETERS[key])
+        }
 
     @property
     def peak_learning_rate(self) -> float:

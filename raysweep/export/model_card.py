@@ -15,7 +15,7 @@ from sentence_transformers.base.model_card import generate_model_card
 from sentence_transformers.sentence_transformer import losses
 from sentence_transformers.sentence_transformer.model_card import SentenceTransformerModelCardData
 
-from raysweep.config.losses import LOSSES
+from raysweep.config.losses import LOSSES, Number
 from raysweep.config.sweep import DataConfig
 from raysweep.config.trial import TrialConfig
 from raysweep.evaluation.operating_points import LABELLED
@@ -215,10 +215,16 @@ def _named_source(source: str) -> dict[str, str]:
     return {"name": source.rstrip("/").rpartition("/")[2]}
 
 
+_OWN_LOSSES = {
+    "softmax": "softmax (cross-entropy of a head on unit embeddings)",
+    "multiple_negatives": "multiple_negatives (MultipleNegativesRankingLoss without negatives of the anchor's class)",
+}
+
+
 def _library_class(facts: CardFacts) -> type[Any] | None:
     """The library's class of the trial's loss, None where raysweep has its own."""
     loss = LOSSES.get(str(facts.trial.config.get("loss")))
-    if loss is None or loss.library_class is None:
+    if loss is None or loss.library_class is None or facts.trial.config.get("negatives") == "other_class":
         return None
     found: type[Any] = getattr(losses, loss.library_class)
     return found
@@ -228,10 +234,12 @@ def _described_loss(facts: CardFacts) -> dict[str, str]:
     name = str(facts.trial.config.get("loss"))
     library_class = _library_class(facts)
     if library_class is None:
-        return {
-            "fullname": f"{name} (cross-entropy of a head on unit embeddings)" if name == "softmax" else _plain(name)
-        }
-    parameters = {parameter.keyword: facts.trial.config.get(key) for key, parameter in LOSSES[name].parameters.items()}
+        return {"fullname": _OWN_LOSSES.get(name, _plain(name))}
+    parameters = {
+        parameter.keyword: facts.trial.config.get(key)
+        for key, parameter in LOSSES[name].parameters.items()
+        if isinstance(parameter, Number)
+    }
     described = {"fullname": f"{library_class.__module__}.{library_class.__name__}"}
     if parameters:
         described["config_code"] = f"  ```json\n  {json.dumps(parameters)}\n  ```"

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from raysweep.config.losses import LOSSES
+from raysweep.config.losses import LOSSES, Number
 
 
 class EmbeddingLoss(Protocol):
@@ -55,6 +55,33 @@ class SoftmaxLoss(nn.Module):
         return by_class.sum(dim=-1).mean() / 2
 
 
+class OtherClassNegativesLoss(nn.Module):
+    """The library's ``MultipleNegativesRankingLoss`` without the negatives of the anchor's own class.
+
+    Each anchor's cross-entropy is over its own positive and the positives of the batch's examples of other classes.
+    An anchor without any has loss 0.
+    """
+
+    def __init__(self, model: nn.Module, scale: float) -> None:
+        super().__init__()
+        self.model = model
+        self.scale = scale
+
+    def forward(self, sentence_features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
+        embeddings = [self.model(features)["sentence_embedding"] for features in sentence_features]
+        return self.compute_loss_from_embeddings(embeddings, labels)
+
+    def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor | None) -> Tensor:
+        """Return the loss of (batch, width) anchors and positives; ``labels`` (batch,) are the anchors' classes."""
+        assert labels is not None
+        anchors, positives = (nn.functional.normalize(column, dim=-1) for column in embeddings)
+        scores = self.scale * anchors @ positives.T
+        is_same_class = labels[:, None] == labels
+        is_masked = is_same_class.fill_diagonal_(False)
+        own_positives = torch.arange(len(scores), device=scores.device)
+        return nn.functional.cross_entropy(scores.masked_fill(is_masked, -torch.inf), own_positives)
+
+
 def logits(head: nn.Linear, embeddings: Tensor) -> Tensor:
     """What a softmax turns into class probabilities, (batch, classes), of embeddings (batch, width) of any length."""
     scaled = nn.functional.normalize(embeddings, dim=-1) * head.in_features**0.5
@@ -79,7 +106,10 @@ def build(
     for key, parameter in loss.parameters.items():
         value = parameters[key]
         parameter.check(f"{key} of the loss {name}", value)
-        arguments[parameter.keyword] = value
+        if isinstance(parameter, Number):
+            arguments[parameter.keyword] = value
+    if parameters.get("negatives") == "other_class":
+        return OtherClassNegativesLoss(model, parameters["scale"])
     if loss.distance:
         class_name, function_name = loss.distance.split(".")
         distances = getattr(library, class_name)

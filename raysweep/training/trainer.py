@@ -58,7 +58,9 @@ class Training:
         if config.average_decay is not None:
             self.average = WeightAverage(self.parameters, config.average_decay)
         self.learning_rates = LearningRates(config, num_rungs)
-        self.order = ExampleOrder(bench.prepared, LOSSES[config.loss].example_kind, seed)
+        self.order = ExampleOrder(
+            bench.prepared, LOSSES[config.loss].example_kind, seed, no_duplicates=config.no_duplicates
+        )
         self.set_precision(precision.resolve(config.precision, self.device.type, self.model))
         self.idle = IdleRule(config.idle_rungs) if config.idle_rungs else None
         self.progress = Progress()
@@ -203,11 +205,17 @@ class Training:
         return loss
 
     def _loss_of(self, columns: list[Tensor], ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None) -> Tensor:
-        labels = None if targets is None else self._on_device(targets)
+        labels = self._loss_labels(ids, targets)
         loss: Tensor = self.loss.compute_loss_from_embeddings(columns, labels)
         if self.config.retention_weight:
             loss = loss + self.config.retention_weight * self._retention_term(ids, columns)
         return loss
+
+    def _loss_labels(self, ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None) -> Tensor | None:
+        """Return what the loss reads besides embeddings, (batch,): targets, the anchors' classes, or nothing."""
+        if self.config.negatives == "other_class":
+            targets = np.asarray(self.bench.prepared.sentences.labels[ids[:, 0]])
+        return None if targets is None else self._on_device(targets)
 
     def _retention_term(self, ids: npt.NDArray[np.integer], columns: list[Tensor]) -> Tensor:
         vectors = np.asarray(self.bench.prepared.reference_embeddings[ids])
@@ -302,7 +310,7 @@ class Training:
     def _validation_loss(self, examples: ValidationExamples, encoded: Encoded) -> float:
         embeddings = self._on_device(encoded.queries)
         columns = [embeddings[self._on_device(rows)] for rows in examples.rows.T]
-        labels = None if examples.targets is None else self._on_device(examples.targets)
+        labels = self._loss_labels(self.bench.dev.queries[examples.rows], examples.targets)
         with torch.no_grad():
             return float(self.loss.compute_loss_from_embeddings(columns, labels))
 

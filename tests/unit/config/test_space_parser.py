@@ -80,6 +80,16 @@ def test_every_shipped_space_is_drawn_from_as_it_is_written(path: Path) -> None:
     assert declared.drawn == declared.all_choices(), "every choice is drawn"
 
 
+def test_negatives_are_searched_under_their_loss(tmp_path: Path) -> None:
+    both = "{choices: {triplet: {}, multiple_negatives: {negatives: {choices: [all, other_class]}}}}"
+    assert read(tmp_path, MINIMAL, space__loss=both)[1].values("negatives") == ["all", "other_class"]
+    wrong = "{choices: {triplet: {}, multiple_negatives: {negatives: {choices: [all, same_class]}}}}"
+    with pytest.raises(InputError, match=r"space\.loss\.choices\.multiple_negatives\.negatives.*'same_class'"):
+        read(tmp_path, MINIMAL, space__loss=wrong)
+    with pytest.raises(InputError, match=r"space\.negatives: the loss triplet has no negatives"):
+        read(tmp_path, MINIMAL, space__loss="triplet", space__negatives="all")
+
+
 def test_the_required_spaces_are_shipped() -> None:
     assert {"demo", "polarity", "published_grid", "adiabatic", "smoke"} <= {path.stem for path in SHIPPED}
 
@@ -97,6 +107,7 @@ def test_published_grid_is_the_17_published_configurations(name: str) -> None:
     published |= {(loss, m) for loss in ("contrastive", "online_contrastive") for m in (0.1, 0.25, 0.5, 0.75, 1.0)}
     published |= {("multiple_negatives", None)}
     assert {(trial.loss, trial.margin) for trial in trials} == published
+    assert {trial.negatives for trial in trials if trial.loss == "multiple_negatives"} == {"all"}
     assert len(trials) == 17
 
 

@@ -74,7 +74,7 @@ REFUSED = [
     ("  train: train.csv", "  train: [a.csv, b.csv, ./a.csv]", r"data\.train: names '.*a\.csv' more than once"),
     ("model: demo", "model: &a [*a]", r"an alias refers to what it is a part of"),
     ("  examples_per_rung: 2048", "  examples_per_rung: {low: 512, high: 2048}", r"a range meets no milestone"),
-    ("contrastive: {margin: 0.5}", "contrastive: {margin: null}", r"margin: must be a number, not null"),
+    ("contrastive: {margin: 0.5}", "contrastive: {margin: null}", r"margin: needs a value, not null"),
     ("  learning_rate: {low: 1e-6, high: 1e-4, log: true}\n", "", r"learning_rate is required, also where"),
     (
         "model: demo",

@@ -40,6 +40,23 @@ def test_options_outside_their_range_are_refused_by_name(name: str, wrong: float
         trial_config({"loss": "softmax", "learning_rate": 1e-5, name: wrong})
 
 
+def test_negatives_are_a_choice_of_multiple_negatives() -> None:
+    values = {"loss": "multiple_negatives", "learning_rate": 1e-5}
+    assert trial_config({**values, "negatives": "other_class"}).negatives == "other_class"
+    assert trial_config({"loss": "triplet", "learning_rate": 1e-5}).negatives is None
+    with pytest.raises(InputError, match="negatives is given, but the loss triplet has none"):
+        trial_config({"loss": "triplet", "learning_rate": 1e-5, "negatives": "all"})
+    with pytest.raises(InputError, match=r"negatives.*'other_class', not 'none'"):
+        trial_config({**values, "negatives": "none"})
+
+
+def test_negatives_of_all_classes_leave_the_identity_of_older_trials() -> None:
+    values = {"loss": "multiple_negatives", "learning_rate": 1e-5, "negatives": "all"}
+    assert "negatives" not in trial_config(values).identity
+    assert "negatives" not in trial_config({"loss": "triplet", "learning_rate": 1e-5}).identity
+    assert trial_config({**values, "negatives": "other_class"}).identity["negatives"] == "other_class"
+
+
 def test_options_that_are_off_leave_the_identity_of_older_trials() -> None:
     plain = trial_config({"loss": "softmax", "learning_rate": 1e-5})
     off = {"label_smoothing": 0.0, "consistency_weight": 0.0, "layer_decay": 1.0, "average_decay": None}

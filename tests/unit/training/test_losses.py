@@ -6,7 +6,7 @@ import scipy.special
 import scipy.stats
 import torch
 
-from raysweep.config.losses import LOSSES
+from raysweep.config.losses import LOSSES, Choice
 from raysweep.data.examples import KINDS
 from raysweep.errors import InputError
 from raysweep.training.losses import build
@@ -15,7 +15,7 @@ NUM_COLUMNS = {"triplet": 3, "labelled_pair": 2, "positive_pair": 2, "scored_pai
 LABELS = {
     "triplet": None,
     "labelled_pair": np.array([1, 1, 0, 0, 0, 1]),
-    "positive_pair": None,
+    "positive_pair": np.array([0, 1, 1, 0, 2, 1]),  # classes of the anchors
     "scored_pair": np.array([1.0, 0.0, 0.7, 0.2, 1.0, -0.5]),
     "labelled_sentence": np.array([0, 2, 1, 1, 0, 2]),
 }
@@ -55,11 +55,20 @@ def online_contrastive(columns, labels, margin):
     return total
 
 
-def multiple_negatives(columns, labels, scale):
-    """Henderson et al. 2017, equation 4: cross-entropy of each anchor's own positive among those of the batch."""
-    anchor, positive = columns
-    logits = scale * cosines(anchor[:, None], positive[None, :])
-    return -(np.diag(logits) - np.log(np.exp(logits).sum(axis=1))).mean()
+def multiple_negatives(columns, labels, scale, negatives):
+    """Henderson et al. 2017, equation 4: cross-entropy of each anchor's own positive among those of the batch.
+
+    With ``other_class``, among its own and those of other classes."""
+    total = 0.0
+    for row, anchor in enumerate(columns[0]):
+        candidates = [
+            positive
+            for other, positive in enumerate(columns[1])
+            if negatives == "all" or other == row or labels[other] != labels[row]
+        ]
+        logits = scale * cosines(anchor, np.array(candidates))
+        total -= scale * cosines(anchor, columns[1][row]) - scipy.special.logsumexp(logits)
+    return total / len(columns[0])
 
 
 def cosine_similarity(columns, labels):
@@ -79,7 +88,14 @@ GOLDEN = {
     "triplet": (triplet, [({"margin": 0.1}, 0.049148), ({"margin": 5.0}, 4.658430)]),
     "contrastive": (contrastive, [({"margin": 0.5}, 0.182706), ({"margin": 1.0}, 0.198231)]),
     "online_contrastive": (online_contrastive, [({"margin": 0.5}, 2.033756), ({"margin": 1.5}, 3.310900)]),
-    "multiple_negatives": (multiple_negatives, [({"scale": 20.0}, 7.083681), ({"scale": 1.0}, 1.737470)]),
+    "multiple_negatives": (
+        multiple_negatives,
+        [
+            ({"scale": 20.0, "negatives": "all"}, 7.083681),
+            ({"scale": 1.0, "negatives": "all"}, 1.737470),
+            ({"scale": 20.0, "negatives": "other_class"}, 6.457827),
+        ],
+    ),
     "cosine_similarity": (cosine_similarity, [({}, 0.597634)]),
     "softmax": (softmax, [({}, 0.784497)]),
 }
@@ -124,7 +140,7 @@ def test_sign(name):
     far = near[[1, 0]]
     good, bad, labels = {
         "triplet": ((anchors, near, far), (anchors, far, near), None),
-        "positive_pair": ((anchors, near), (anchors, far), None),
+        "positive_pair": ((anchors, near), (anchors, far), np.array([0, 1])),
     }.get(kind, ((anchors, near[[0, 0]]), (anchors, near[[1, 1]]), np.array([1, 0])))
     assert value(name, parameters, good, labels) < value(name, parameters, bad, labels)
 
@@ -182,11 +198,45 @@ def test_triplet_distance_is_cosine_distance_of_the_right_sign():
     assert value("triplet", {"margin": 1.0}, (anchor, negative, positive), None) == pytest.approx(2)
 
 
+def leaves():
+    rng = np.random.default_rng(5)
+    return [torch.from_numpy(rng.normal(size=(8, 5))).requires_grad_() for _ in range(2)]
+
+
+def test_negatives_of_other_classes_are_all_if_classes_differ():
+    """Value and gradient are those of the library's loss if every anchor has a class of its own."""
+    losses = [
+        build("multiple_negatives", {"scale": 20.0, "negatives": negatives}, torch.nn.Identity())
+        for negatives in ("all", "other_class")
+    ]
+    values, gradients = [], []
+    for loss in losses:
+        columns = leaves()
+        loss.compute_loss_from_embeddings(columns, torch.arange(8)).backward()
+        values.append(float(loss.compute_loss_from_embeddings(columns, torch.arange(8)).detach()))
+        gradients.append([column.grad for column in columns])
+    assert values[0] == pytest.approx(values[1], rel=1e-9)
+    torch.testing.assert_close(*gradients, rtol=1e-7, atol=1e-9)
+
+
+def test_a_batch_of_one_class_has_neither_loss_nor_gradient():
+    loss = build("multiple_negatives", {"scale": 20.0, "negatives": "other_class"}, torch.nn.Identity())
+    columns = leaves()
+    value = loss.compute_loss_from_embeddings(columns, torch.zeros(8))
+    value.backward()
+    assert float(value.detach()) == pytest.approx(0, abs=1e-12)
+    assert all(float(column.grad.abs().max()) < 1e-12 for column in columns)
+
+
 def test_table():
     for name, loss in LOSSES.items():
         assert (loss.example_kind in KINDS) == (loss.library_class is not None)
         for key, parameter in loss.parameters.items():
             parameter.check(key, parameter.default)
+            if isinstance(parameter, Choice):
+                with pytest.raises(InputError, match=f"{key} is 'none'; allowed: {', '.join(parameter.options)}"):
+                    parameter.check(key, "none")
+                continue
             parameter.check(key, parameter.high)
             for wrong in (parameter.low, -1.0, parameter.high * 1.01, float("nan"), float("inf")):
                 with pytest.raises(InputError, match=f"{key} .*above {parameter.low:g} and at most {parameter.high:g}"):

@@ -53,6 +53,15 @@ class Recorded(Training):
         return self
 
 
+def _labels(ours: Recorded, ids: np.ndarray, name: str) -> dict[str, Any]:
+    """The label column of the batches, where the loss reads one."""
+    if ours.config.negatives == "other_class":
+        return {"label": np.asarray(ours.bench.prepared.sentences.labels[ids[:, 0]])}
+    if ours.batches[0][1] is not None:
+        return {name: np.concatenate([targets for _, targets in ours.batches])}
+    return {}
+
+
 def stock(
     ours: Recorded, head: dict[str, torch.Tensor], folder: Path, optimizer: Any = None
 ) -> tuple[list[float], Any]:
@@ -80,8 +89,7 @@ def stock(
     columns: dict[str, Any] = {
         name: prepared.sentences.texts(column) for name, column in zip(names, ids.T, strict=False)
     }
-    if ours.batches[0][1] is not None:
-        columns[names[-1]] = np.concatenate([targets for _, targets in ours.batches])
+    columns |= _labels(ours, ids, names[-1])
     losses: list[float] = []
 
     class Stock(SentenceTransformerTrainer):
@@ -158,6 +166,11 @@ def exact(**values: object) -> TrialConfig:
 @pytest.mark.parametrize("loss", LOSSES)
 def test_losses_are_the_stock_trainers(loss: str, freezing: str, tiny_bench: Workbench, tmp_path: Path) -> None:
     check(exact(loss=loss, freezing=freezing, examples_per_rung=400), tiny_bench, tmp_path, steps=50)
+
+
+@pytest.mark.parametrize("negatives", ["all", "other_class"])
+def test_negatives_are_the_stock_trainers(negatives: str, tiny_bench: Workbench, tmp_path: Path) -> None:
+    check(exact(loss="multiple_negatives", negatives=negatives, no_duplicates=True), tiny_bench, tmp_path, steps=12)
 
 
 def test_losses_are_the_stock_trainers_with_the_real_encoder(demo_bench: Workbench, tmp_path: Path) -> None:
