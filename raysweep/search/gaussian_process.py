@@ -171,7 +171,7 @@ def matern(scaled: Float64Array, out: Float64Array) -> None:
     out += 1
     out *= scaled
     out += 1
-    np.negative(scaled, out=scaled)
+    np.multiply(scaled, -1.0, out=scaled)  # np.negative of NumPy 2.2 to 2.4 is wrong in place at a stride of 64 bytes
     np.exp(scaled, out=scaled)
     out *= scaled
 
@@ -213,8 +213,7 @@ class TrainingSet:
     def distances(self) -> Float64Array:
         """Distances (axes, pairs) of the trials from each other."""
         first, second = np.triu_indices(len(self.codes))
-        along_axes = np.ascontiguousarray(self.codes.T)
-        differences: Float64Array = along_axes[:, first] - along_axes[:, second]
+        differences: Float64Array = np.ascontiguousarray((self.codes[first] - self.codes[second]).T)
         for along_axis, is_categorical in zip(differences, self.categorical, strict=True):
             make_distances(along_axis, is_categorical)
         return differences
@@ -494,12 +493,14 @@ def _ascended(start: Posterior, training: TrainingSet, num_steps: int) -> Poster
     """The most probable of what steps along the gradient come to.
 
     The steps are those of Rprop (Riedmiller and Braun, 1993): the signs of the gradient tell where each parameter goes, and
-    how far changes with whether its sign has.
+    how far changes with whether its sign has. A gradient that is not finite ends the ascent.
     """
     best = now = start
     size = np.full(len(start.gradient), FIRST_STEP)
     before = np.zeros_like(size)
     for _ in range(num_steps):
+        if not np.isfinite(now.gradient).all():
+            break
         agreement = np.sign(now.gradient * before)
         size = np.clip(size * np.choose(agreement.astype(int) + 1, (0.5, 1.0, 1.2)), SMALLEST_STEP, LARGEST_STEP)
         before = np.where(agreement < 0, 0.0, now.gradient)  # where the sign has changed, that parameter waits

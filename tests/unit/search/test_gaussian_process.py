@@ -1,6 +1,7 @@
 """The Gaussian process against the closed form of the joint normal distribution."""
 
 import math
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.gaussian_process.kernels import Matern
 
+from raysweep.search import gaussian_process
 from raysweep.search.gaussian_process import (
     KernelFitter,
     KernelParams,
@@ -15,6 +17,7 @@ from raysweep.search.gaussian_process import (
     Queries,
     TrainingSet,
     inverse_of_lower,
+    matern,
     predict,
     singles_of,
 )
@@ -91,15 +94,19 @@ def log_density(
     return float(data_fit - 0.5 * log_determinant + params.log_prior)
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 10**6))
-def test_the_gradient_is_that_of_the_density(seed: int) -> None:
-    """By central differences of the closed form, in which what is added to the diagonal stays, as the gradient has it."""
-    random = np.random.default_rng(seed)
-    params = KernelParams.draw(random, 2)
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("num_axes", range(1, 17))
+def test_the_gradient_is_that_of_the_density(num_axes: int, order: Literal["C", "F"]) -> None:
+    """Compare with central differences of the closed form, for codes in either memory order.
+
+    The jitter on the diagonal is constant, as it is for the gradient.
+    """
+    random = np.random.default_rng(num_axes)
+    params = KernelParams.draw(random, num_axes)
     index, doublings = np.array([0, 0, 1, 2, 3, 3]), np.array([0.0, 2.0, 0.0, 1.5, 0.0, 1.0])
-    codes = np.column_stack([random.random(4), random.integers(2, size=4)])
-    training = TrainingSet(codes, np.array([False, True]), index, doublings, max_doublings=2.5)
+    categorical = np.arange(num_axes) % 2 == 1
+    codes = np.where(categorical, random.integers(2, size=(4, num_axes)), random.random((4, num_axes)))
+    training = TrainingSet(np.asarray(codes, order=order), categorical, index, doublings, max_doublings=2.5)
     values = random.normal(size=(6, 2))
     posterior = Posterior(params, training, values)
     at = [(codes[i], r) for i, r in zip(index, doublings, strict=True)]
@@ -112,6 +119,29 @@ def test_the_gradient_is_that_of_the_density(seed: int) -> None:
         above, below = (log_density(at, index, values, params.moved(sign * by), jitter) for sign in (1, -1))
         differences.append((above - below) / 2e-5)
     assert posterior.gradient == pytest.approx(differences, rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("num_axes", range(1, 17))
+def test_the_kernel_is_the_same_at_every_stride(num_axes: int, order: Literal["C", "F"]) -> None:
+    distances = np.random.default_rng(0).random((num_axes, 100))
+    scaled = np.array(distances, order=order)
+    single = np.empty(100)
+    for distance, along_axis in zip(distances, scaled, strict=True):
+        matern(along_axis, out=single)
+        assert single == pytest.approx((1 + distance + distance**2 / 3) * np.exp(-distance), rel=1e-12)
+
+
+def test_a_gradient_that_is_not_finite_ends_the_ascent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fit keeps the most probable of the draws."""
+    random = np.random.default_rng(0)
+    training = TrainingSet(random.random((9, 3)), np.zeros(3, dtype=bool), np.arange(9), np.zeros(9), max_doublings=0.0)
+    values = random.normal(size=(9, 1))
+    drawn = KernelParams.draw(np.random.default_rng(1), 3)
+    monkeypatch.setattr(gaussian_process, "NUM_DRAWN", 1)
+    monkeypatch.setattr(gaussian_process, "relative_gradient_by_length", lambda scaled: np.full_like(scaled, np.nan))
+    best = KernelFitter(3).fit(training, values, np.random.default_rng(1))[0]
+    assert best.log_density == Posterior(drawn, training, values).log_density
 
 
 def test_a_fit_finds_about_as_probable_parameters_as_a_long_search() -> None:
