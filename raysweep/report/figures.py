@@ -10,7 +10,7 @@ import numpy as np
 from raysweep.metrics.objective import Pair
 from raysweep.report.statuses import STATUS_STYLES, standing
 from raysweep.report.style import FAINT, INK, PALETTE, STYLE, add_legend, png
-from raysweep.report.summary import Member, Summary, TrialSummary
+from raysweep.report.summary import Member, Summary, TrialSummary, front_on
 from raysweep.report.tables import kind_name
 from raysweep.results.types import Point, ScoredSplit
 
@@ -53,15 +53,16 @@ TITLES: Mapping[ScoredSplit, str] = {
 
 
 def front_figure(summary: Summary) -> bytes:
-    """P against S: every point and the front on dev, and beside it the front's scores on test where they were read."""
+    """P against S: every point and the front on dev, and next to it the front on test if all members are scored there."""
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE):
-        width = 9.6 if summary.has_test else 7.6
+        splits = summary.complete_splits
+        width = 9.6 if len(splits) > 1 else 7.6
         figure = Figure(figsize=(width, 5.4), layout="constrained")
-        axes = figure.subplots(1, len(summary.splits), sharex=True, sharey=True, squeeze=False)[0]
-        for axis, split in zip(axes, summary.splits, strict=True):
+        axes = figure.subplots(1, len(splits), sharex=True, sharey=True, squeeze=False)[0]
+        for axis, split in zip(axes, splits, strict=True):
             axis.set_title(_title(summary, split), fontsize=9.5)
             axis.set_xlabel("similarity S (x100)")
             _draw_limits(axis, summary, split)
@@ -73,7 +74,7 @@ def front_figure(summary: Summary) -> bytes:
             colours = _loss_colours(summary)
             _draw_all_points(dev_axis, summary, colours)
             _draw_trajectories(dev_axis, summary, colours)
-            for axis, split in zip(axes, summary.splits, strict=True):
+            for axis, split in zip(axes, splits, strict=True):
                 _draw_front(axis, summary, split, colours)
         else:
             _say_that_it_is_empty(dev_axis)
@@ -152,8 +153,7 @@ def _draw_limits(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
 
 def _draw_labelled(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
     """The front of points that are told the pool's labels, which is none of the front's."""
-    points = [point for member in summary.labelled if (point := member.on(split))]
-    axis.plot(*_xy(points), zorder=2.3, **LABELLED)
+    axis.plot(*_xy(front_on(summary.labelled, split)), zorder=2.3, **LABELLED)
 
 
 def _draw_baselines(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:

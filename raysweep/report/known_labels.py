@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from raysweep.report.summary import SPLITS, Summary
+from raysweep.report.summary import SPLITS, Summary, why_partial
 from raysweep.report.tables import ABSENT, TextTable, kind_name, show, show_area, show_share
 from raysweep.results.types import Point
 
@@ -41,3 +41,5 @@ def known_labels_lines(summary: Summary) -> Iterator[str]:
     for split, area in summary.labelled_areas.items():
         shared = "" if area.share is None else f", {show_share(area.share)} of the oracle's"
         yield f"with the pool's labels known, hypervolume on {split}: {show_area(area.front)}{shared}"
+    if why := why_partial(summary.labelled, "test"):
+        yield f"with the pool's labels known, no hypervolume on test: {why}"

@@ -73,18 +73,23 @@ def _on_constraints(summary: Summary) -> Iterator[str]:
 
 
 def _on_test_scores(summary: Summary) -> Iterator[str]:
-    num_members = len(summary.members)
-    num_scored = sum(member.test is not None for member in summary.members)
-    if not num_members:
+    if not summary.members:
         yield "No rung finished, so there is no front."
-    elif not num_scored:
+    elif "test" not in summary.splits:
         yield "The test split was not scored: every score here is on dev, on which the front was also chosen."
-    elif num_scored < num_members:
-        yield f"Only {num_scored} of the {num_members} front members were scored on test."
+    elif why := summary.why_partial("test"):
+        yield _partial_note(summary.results, why)
+
+
+def _partial_note(results: Results, why: str) -> str:
+    text = f"{why[0].upper()}{why[1:]}, so the front has no hypervolume, floor or comparison there"
+    if results.status == "running" and results.has_driver is not False:
+        return f"{text} yet."
+    return f"{text}: raysweep run --resume RUN scores the members that are missing and whose weights are stored."
 
 
 def _on_what_the_front_is_compared_with(summary: Summary) -> Iterator[str]:
-    for split in summary.splits:
+    for split in summary.complete_splits:
         if split not in summary.references:
             yield f"The reference encoder's scores on {split} are not stored, so there is no hypervolume on {split}."
         if not summary.oracles[split]:
@@ -92,7 +97,7 @@ def _on_what_the_front_is_compared_with(summary: Summary) -> Iterator[str]:
 
 
 def _on_intervals(summary: Summary) -> Iterator[str]:
-    for split in summary.splits if summary.members else ():
+    for split in summary.complete_splits if summary.members else ():
         why = why_no_intervals(summary, split)
         if why and missing_intervals(split) not in summary.damage:  # of which there is a note
             yield f"There are no intervals on {split}: {why}."
@@ -104,6 +109,8 @@ def why_no_intervals(summary: Summary, split: ScoredSplit) -> str:
         return ""
     if missing_intervals(split) in summary.damage:
         return summary.damage[missing_intervals(split)]
+    if why := summary.why_partial(split):
+        return why
     stored = summary.scores.get(split)
     if stored is None:
         return "the run has not stored the scores of each query"

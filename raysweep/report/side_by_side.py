@@ -1,6 +1,6 @@
 """Several runs side by side: hypervolumes above one reference point, who dominates whom, what was configured otherwise."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any
@@ -11,7 +11,7 @@ from raysweep.metrics.pareto import hypervolume
 from raysweep.report.area_difference import MOST_DIFFERENCE, AreaDifference, Front, difference
 from raysweep.report.baselines import dominates
 from raysweep.report.notes import running_or_killed
-from raysweep.report.summary import SPLITS, Member, Summary
+from raysweep.report.summary import SPLITS, Summary
 from raysweep.results.types import Point, RunInfo, ScoredSplit
 from raysweep.results.views import parameter_value
 from raysweep.uncertainty.interval import LEVEL
@@ -24,10 +24,6 @@ class Side:
     label: str
     summary: Summary
     settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def members_on(self, split: ScoredSplit) -> list[Member]:
-        """Those of the front that were scored there."""
-        return [member for member in self.summary.members if member.on(split)]
 
     def front_on(self, split: ScoredSplit) -> list[Point]:
         return self.summary.front_on(split)
@@ -168,7 +164,8 @@ def _why_incomparable(sides: Sequence[Side], split: ScoredSplit) -> str:
     with_front = [side for side in sides if side.summary.members]
     for side in with_front:
         if not side.front_on(split):
-            return f"the front of {side.label} was not scored on {split}"
+            why = side.summary.why_partial(split)
+            return f"{why} in {side.label}" if why else f"the front of {side.label} was not scored on {split}"
     first = with_front[0]
     for side in with_front[1:]:
         why = _why_other_data(side, first, split) or _why_other_reference(side, first, split)
@@ -220,7 +217,8 @@ def _counting(sides: Sequence[Side]) -> _Counting:
     """Those that meet the constraints, where all runs have the same; else all of them."""
 
     def feasible(side: Side, split: ScoredSplit) -> list[Point]:
-        return [point for member in side.members_on(split) if member.is_feasible and (point := member.on(split))]
+        members = zip(side.summary.members, side.front_on(split), strict=True)
+        return [point for member, point in members if member.is_feasible]
 
     return feasible if _have_same_constraints(sides) else Side.front_on
 
@@ -265,14 +263,10 @@ def _differences(fronts: Mapping[ScoredSplit, Sequence[Front]]) -> Iterator[Area
 def _dominations(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> Iterator[Domination]:
     for split in splits:
         for side, other in permutations(sides, 2):
-            front, theirs = side.front_on(split), other.members_on(split)
+            front, theirs = side.front_on(split), other.front_on(split)
             if front and theirs:
-                dominated = [member.dev.name for member in theirs if _is_dominated(member.on(split), front)]
+                dominated = [point.name for point in theirs if any(dominates(mine, point) for mine in front)]
                 yield Domination(split, side.label, other.label, tuple(dominated), len(theirs))
-
-
-def _is_dominated(point: Point | None, front: Iterable[Point]) -> bool:
-    return point is not None and any(dominates(mine, point) for mine in front)
 
 
 _INFO = ("model", "polarity_weight", "similarity", "constraints", "num_trials", "seed", "version")

@@ -114,18 +114,40 @@ class Summary:
         front = self.uncertainty.get(point.split)
         return None if front is None else front.of(name_of_point(point))
 
-    @property
-    def has_test(self) -> bool:
-        return any(member.test for member in self.members)
-
     def front_on(self, split: ScoredSplit) -> list[Point]:
-        """The members' points on a split, of those that were scored there."""
-        return _scored_on(self.members, split)
+        """Return the members' points on a split, see :func:`front_on`."""
+        return front_on(self.members, split)
+
+    def why_partial(self, split: ScoredSplit) -> str:
+        """Return how many members are scored on a split if some are missing; empty if all or none are scored."""
+        return why_partial(self.members, split)
 
     @property
     def splits(self) -> tuple[ScoredSplit, ...]:
-        """Those on which the front was scored."""
-        return SPLITS if self.has_test else ("dev",)
+        """The splits on which at least one member is scored."""
+        return SPLITS if any(member.test for member in self.members) else ("dev",)
+
+    @property
+    def complete_splits(self) -> tuple[ScoredSplit, ...]:
+        """The splits on which all members are scored."""
+        return SPLITS if self.front_on("test") else ("dev",)
+
+
+def front_on(members: Sequence[Member], split: ScoredSplit) -> list[Point]:
+    """Return the points of a front on a split; empty unless all its members are scored there.
+
+    Part of a front says nothing about the front: its hypervolume, its intervals, what it dominates.
+    """
+    points = [point for member in members if (point := member.on(split))]
+    return points if len(points) == len(members) else []
+
+
+def why_partial(members: Sequence[Member], split: ScoredSplit) -> str:
+    """Return how many members of a front are scored on a split if some are missing; empty if all or none are scored."""
+    num_scored = sum(member.on(split) is not None for member in members)
+    if num_scored in (0, len(members)):
+        return ""
+    return f"only {num_scored} of {len(members)} front members {'is' if num_scored == 1 else 'are'} scored on {split}"
 
 
 def missing_intervals(split: ScoredSplit) -> str:
@@ -265,10 +287,10 @@ def _areas(
 ) -> dict[ScoredSplit, Area]:
     areas = {}
     for split, objective in criterion.objectives_by_split.items():
-        scored = [(member, point) for member in members if (point := member.on(split))]
-        if not scored:
+        points = front_on(members, split)
+        if not points:
             continue
-        front = [point for member, point in scored if member.is_feasible]
+        front = [point for member, point in zip(members, points, strict=True) if member.is_feasible]
         oracle = oracles[split]
         areas[split] = Area(
             reference_point=objective.reference_point,
@@ -294,7 +316,7 @@ def _probes(
     best = max(probes, key=lambda points: criterion.rank(points["dev"]))
     comparisons = {}
     for split, objective in criterion.objectives_by_split.items():
-        front = _scored_on(members, split)
+        front = front_on(members, split)
         if not front or split not in best:
             continue
         points = [probe[split] for probe in probes if split in probe]
@@ -302,10 +324,6 @@ def _probes(
         area = _hypervolume(feasible, objective)
         comparisons[split] = compare(points, best[split], front, criterion.info.objective, area)
     return comparisons
-
-
-def _scored_on(members: Iterable[Member], split: ScoredSplit) -> list[Point]:
-    return [point for member in members if (point := member.on(split))]
 
 
 def _hypervolume(points: Iterable[Point], objective: Objective) -> float:

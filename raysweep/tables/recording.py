@@ -87,6 +87,7 @@ class Recording:
     empty where that is not known. ``names_split`` is false of a recorded table without a column of it. ``setting`` is
     everything beside the configuration that scores depend on, empty where that is not known: recordings that differ in it
     are never put into one column. ``baselines``, by name: the encoders that no trial made, the reference first.
+    ``why_no_test`` says why test scores that the run has are left out.
     """
 
     model: str
@@ -99,6 +100,7 @@ class Recording:
     retrieval: str = ""
     setting: str = ""
     names_split: bool = True
+    why_no_test: str = ""
 
 
 def configurations_of(recordings: Iterable[Recording]) -> list[Configuration]:

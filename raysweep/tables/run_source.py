@@ -1,11 +1,12 @@
 """Recordings from runs."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from raysweep.errors import InputError
 from raysweep.replay.table_checks import plain
+from raysweep.report.summary import summarise
 from raysweep.results.reader import load
 from raysweep.results.settings_file import read_settings
 from raysweep.results.types import BASELINES, Point, Results, RunInfo, ScoredSplit, key_name
@@ -19,10 +20,11 @@ OF_NO_TRIAL = ("reference", *BASELINES)
 def recording_of_run(run: Folder) -> Recording:
     """What the run in a folder has measured; of a configuration with replicates the means over its runs, on dev.
 
-    InputError where it holds no run, or no rung is done.
+    Test scores of a front that is scored there in part are left out. InputError where it holds no run, or no rung is done.
     """
     results = load(run)
-    configurations = without_repeats(_configurations(results))
+    summary = summarise(results)
+    configurations = without_repeats(_configurations(results, summary.complete_splits))
     if not configurations:
         raise InputError(f"{run.location}: no rung is done, so there is nothing to show")
     info = results.info
@@ -36,14 +38,15 @@ def recording_of_run(run: Folder) -> Recording:
         reference=last_part(info.reference),
         retrieval=f"k = {info.k}, {info.rank_weights} rank weights",
         setting=_setting(run, results),
+        why_no_test=summary.why_partial("test"),
     )
 
 
-def _configurations(results: Results) -> list[Configuration]:
-    """Those of trials that have done a rung."""
+def _configurations(results: Results, splits: Collection[ScoredSplit]) -> list[Configuration]:
+    """Those of trials that have done a rung, with their scores on these splits."""
     rungs_by_trial: dict[int, dict[int, dict[ScoredSplit, Scores]]] = defaultdict(lambda: defaultdict(dict))
     for point in averaged(results):
-        if point.trial is not None and point.step is not None and point.kind == "plain":
+        if point.split in splits and point.trial is not None and point.step is not None and point.kind == "plain":
             rungs_by_trial[point.trial][point.step][point.split] = _scores(point, results.info)
     configurations = []
     for trial in results.trials:

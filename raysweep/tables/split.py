@@ -25,7 +25,8 @@ def choose(recordings: Sequence[Recording], shown: Sequence[SplitScores], wanted
     split: ScoredSplit = wanted or ("test" if num_on_test == len(shown) else "dev")
     num_shown = sum(split in scores for scores in shown)
     if not num_shown:
-        raise NoTableError(f"nothing that it would show has scores on {split}")
+        reasons = [f"; {each.why_no_test} in {each.origin}" for each in recordings if each.why_no_test]
+        raise NoTableError(f"nothing that it would show has scores on {split}{''.join(reasons)}")
     measured = [_split_text(recordings, split)]
     if num_shown < len(shown):
         measured.append(f"which {num_shown} of {len(shown)} points have")

@@ -24,7 +24,7 @@ def page_data(summary: Summary, readings: Readings | None = None) -> Json:
         "run": _run(summary),
         "palette": {"light": PALETTE, "dark": DARK_PALETTE},
         "statuses": statuses(),
-        "splits": list(summary.splits),
+        "splits": list(summary.complete_splits),
         "parameters": parameters(trials),
         "common": common_values(trials),
         "points": shown.columns(),

@@ -66,6 +66,7 @@ def test_they_have_a_front_and_an_area_of_their_own(tmp_path: Path) -> None:
     assert f"With the pool's labels known, {line}." in known
     shown = " ".join(printed(narrow(summary), width=100).split())
     assert f"with the pool's labels known, {line}" in shown
+    assert "with the pool's labels known, no hypervolume on test: only 1 of 2 front members is scored on test" in shown
     assert "labelled(2)" in (report / "report.html").read_text()
     assert [row["kind"] for row in json.loads((report / "points.json").read_text())] == ["reference", "oracle", "plain"]
     rows = json.loads((report / "labelled.json").read_text())

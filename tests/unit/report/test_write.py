@@ -113,7 +113,7 @@ def test_interrupted_sweep_says_that_test_was_not_scored(tmp_path):
     trials = [each._replace(status="interrupted", reason="Ctrl-C") for each in random_trials(5)]
     write_ledger(tmp_path, trials, StoredSweep(finish=("interrupted", "Ctrl-C")))
     summary = write.write(tmp_path).summary
-    assert summary.members and not summary.has_test and set(summary.areas) == {"dev"}
+    assert summary.members and summary.splits == ("dev",) and set(summary.areas) == {"dev"}
     for name in ("report.html", "front.md"):
         text = (tmp_path / "report" / name).read_text()
         assert "The sweep was interrupted: Ctrl-C." in text and "test split was not scored" in text

@@ -11,7 +11,7 @@ from raysweep.tables.by_margin import Score, by_margin
 from raysweep.tables.recording import Recording
 from raysweep.tables.run_source import recording_of_run
 from raysweep.tables.table import NoTableError
-from support.ledgers import point
+from support.ledgers import dev_front, point
 from support.tables import GRID, csv_rows, grid, latex_rows, markdown_rows, trial, write_run
 
 
@@ -109,9 +109,10 @@ def test_a_parameter_that_only_some_have_tells_them_apart(tmp_path: Path) -> Non
 
 def test_the_split_is_test_where_every_point_is_on_test(tmp_path: Path) -> None:
     last = [point(number, 2, *scores[-1]) for number, scores in enumerate(GRID.values())]
-    every, some = (
+    front = dev_front(grid())
+    every, some, partial = (
         recording_of_run(LocalFolder(write_run(tmp_path / name, grid(), test_of=tested)))
-        for name, tested in (("every", last), ("some", last[:1]))
+        for name, tested in (("every", [*last, *front]), ("some", front), ("partial", front[1:]))
     )
     table = by_margin([every], "polarity")
     assert "Scores on test, k = 16" in table.caption
@@ -119,8 +120,10 @@ def test_the_split_is_test_where_every_point_is_on_test(tmp_path: Path) -> None:
     assert "Scores on dev," in by_margin([every], "polarity", "dev").caption
     assert "Scores on dev," in by_margin([some], "polarity").caption
     partly = by_margin([some], "polarity", "test")
-    assert "Scores on test, which 1 of 4 points have" in partly.caption
-    assert [row["loss"] for row in csv_rows(markup.csv_text(partly))] == ["reference", "triplet"]
+    assert "Scores on test, which 2 of 4 points have" in partly.caption
+    assert [row["loss"] for row in csv_rows(markup.csv_text(partly))] == ["reference", "triplet", "triplet"]
+    with pytest.raises(NoTableError, match="only 4 of 5 front members are scored on test in partial"):
+        by_margin([partial], "polarity", "test")
 
 
 def test_what_cannot_be_shown(recordings: list[Recording], tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from raysweep.storage.folder import LocalFolder
 from raysweep.tables.recording import Counts, Recording, Scores
 from raysweep.tables.run_source import recording_of_run
 from raysweep.trial_status import TrialStatus
-from support.ledgers import REFERENCE, point
+from support.ledgers import REFERENCE, dev_front, point
 from support.tables import grid, trial, write_run
 
 ON_DEV = Counts(900, 16)
@@ -39,9 +39,9 @@ def test_a_run_is_its_trials_plain_points_and_its_reference(tmp_path: Path) -> N
 
 
 def test_test_scores_stand_beside_those_on_dev(tmp_path: Path) -> None:
-    found = recording(write_run(tmp_path / "run", grid(), test_of=[point(0, 2, 0.81, 0.36)]))
+    found = recording(write_run(tmp_path / "run", grid(), test_of=dev_front(grid())))
     assert found.configurations[0].last_scores["test"] == Scores(0.81 - 0.02, 0.36 - 0.01, 0.25, 0.08, Counts(400, 16))
-    assert set(found.configurations[1].last_scores) == {"dev"}
+    assert set(found.configurations[2].last_scores) == {"dev"}, "not on the front"
     assert set(found.baselines["reference"]) == {"dev", "test"}
 
 
