@@ -12,14 +12,10 @@ from raysweep.api.functions import load_sweep
 from raysweep.config.load import load
 from raysweep.config.preset import PresetError, preset_of
 from raysweep.config.space import Choices, Fixed, Range, Space
-from raysweep.config.trial import trial_config
 from raysweep.errors import InputError
-from raysweep.evaluation.published_scores import TABLES
-from raysweep.search.scheduler import make_scheduler
 from support.landscape import MIXED, RANGES
 from support.paths import SPACES
 from support.sweep_files import MINIMAL, read
-from support.sweeps import REFERENCE
 
 SPACE = Space(
     {
@@ -145,16 +141,9 @@ def test_what_is_named_twice_in_part_is_warned_of_and_nothing_is_refused(tmp_pat
         load_sweep(path)
 
 
-def test_polarity_begins_with_a_baseline() -> None:
-    """Whose margin is that of the published configuration with the best mean of P and S on SST-2."""
-    loaded = load(SPACES / "polarity.yaml")
-    trial = make_scheduler(loaded.config, loaded.space, REFERENCE).ask()
-    assert trial is not None
-    config = trial_config(dict(trial.values))
-    best = max(TABLES["sst2"].points("test"), key=lambda point: point.polarity + point.similarity)
-    assert best.label == "all-MiniLM-L6-v2, triplet 0.1"
-    assert (trial.number, config.loss, config.margin, config.freezing) == (0, "triplet", 0.1, "none")
-    assert (config.learning_rate, config.batch_size, config.warmup_fraction) == (3e-5, 64, 0.1)
+@pytest.mark.parametrize("path", sorted(SPACES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_shipped_spaces_leave_every_trial_to_the_sampler(path: Path) -> None:
+    assert load(path).config.first == []
 
 
 def test_an_override_is_named_as_one(tmp_path: Path) -> None:
