@@ -199,7 +199,8 @@ def commands_page() -> str:
         "path: `--budget.trials 40`, `--data.train reviews.csv`, "
         "`--space.learning_rate '{low: 1e-6, high: 1e-4, log: true}'`.",
         "`raysweep --version` prints the version, and `raysweep COMMAND --help` what this page says of a command. Bad input "
-        "ends with one message and exit code 2, Ctrl-C with 130.",
+        "ends with one message and exit code 2, Ctrl-C with 130; [Exit codes](../guides/resume.md#exit-codes) has those of "
+        "`raysweep run`.",
     ]
     for name, command in group.commands.items():
         arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]

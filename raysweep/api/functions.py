@@ -71,6 +71,7 @@ def run_sweep(
     ``on_progress`` takes a :class:`raysweep.Progress` for each line and each change of the status; ``print`` will do.
     ``warm_start`` names folders of older runs, also over other data or models, that the sampler learns from. A
     KeyboardInterrupt ends the search; the rungs that were finished are in the results, and :func:`resume_run` goes on.
+    If too many trials fail, the results' ``status`` is ``failed``.
     Raises InputError for what the sweep's file, data or encoder get wrong.
     """
     from raysweep.api.progress import CallbackDisplay

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from raysweep.config.load import LoadedSweep
     from raysweep.data.inventory import StoredArtifact
     from raysweep.evaluation.score_files import FileScores
+    from raysweep.report.summary import Summary
     from raysweep.storage.folder import Folder
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -100,7 +101,8 @@ def run(  # noqa: PLR0913 (the options of a command)
         typer.Option(
             "--resume-or-start",
             help="Begin the run NAME of storage.runs, or go on with it where it has begun, so that the same command may "
-            "be given again and again. NAME is the key name of the file, or --name NAME.",
+            "be given again and again. NAME is the key name of the file, or --name NAME. A run that failed for good is only "
+            "reported.",
         ),
     ] = False,
 ) -> None:
@@ -108,6 +110,9 @@ def run(  # noqa: PLR0913 (the options of a command)
 
     What was prepared before for the same data, encoder and mining is reused. Ctrl-C ends the search and still reports.
     A resumed run may be given more budget, and a SPACE that only adds to its own.
+
+    The exit code is 0 when the search is complete, has reached its budget or a plateau; 1 when the sweep failed or no trial
+    finished a rung; 2 for bad input or storage that fails; 130 after Ctrl-C or SIGTERM.
     """
     from raysweep.config.load import find_space, parse_overrides
     from raysweep.terminal import undisturbed, working
@@ -150,23 +155,32 @@ def run(  # noqa: PLR0913 (the options of a command)
             place=place,
         )
     with undisturbed(outcome.interrupted):
-        found = _report(outcome.run)
+        summary = _report(outcome.run)
     if outcome.interrupted:
         raise typer.Exit(130)
-    if not found:
+    if summary.results.status == "failed" or not summary.members:
         raise typer.Exit(1)
 
 
 def _named_run(space: str, arguments: list[str]) -> tuple[str, bool]:
-    """Where the run lies that bears the sweep's own name, and whether it has begun."""
+    """Return where the run with the sweep's own name is stored, and whether it has begun.
+
+    A run that failed for good is reported again, and the command ends with exit code 1.
+    """
     from raysweep.api.functions import load_sweep
     from raysweep.config.load import parse_overrides
     from raysweep.storage import location
-    from raysweep.sweep.resume import can_go_on
+    from raysweep.sweep.resume import read_state
 
     config = load_sweep(space, parse_overrides(arguments)).config
     place = location.join(config.storage.runs, config.name)
-    return place, can_go_on(place)
+    state = read_state(place)
+    if state.failure is not None:
+        _report(run_folder("--resume-or-start", place))
+        typer.echo(f"run: not started again, since it failed for good ({state.failure})")
+        typer.echo(f"run: to resume it anyway: raysweep run --resume {shlex.quote(place)}")
+        raise typer.Exit(1)
+    return place, state.has_begun
 
 
 @app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
@@ -778,8 +792,8 @@ def _report_until_the_end(run: "Folder", seconds: float, to: Path | None) -> Non
         typer.echo(f"written: {View(moment).line}")
 
 
-def _report(run: "Folder", to: Path | None = None) -> bool:
-    """Write and show the report; whether there is a front."""
+def _report(run: "Folder", to: Path | None = None) -> "Summary":
+    """Write and show the report, and return what it summarizes."""
     from raysweep.report import write as reports
     from raysweep.report.notes import notes
     from raysweep.report.terminal import terminal_tables
@@ -793,7 +807,7 @@ def _report(run: "Folder", to: Path | None = None) -> bool:
     typer.echo(f"report: {location.join(written.location, 'report.html')}")
     if location.is_uri(written.location):  # which no browser opens
         typer.echo(f"to read it: raysweep report {shlex.quote(run.location)} --to FOLDER")
-    return bool(written.summary.members)
+    return written.summary
 
 
 def _scores_table(results: Sequence[Mapping[str, Any]]) -> "rich.table.Table":

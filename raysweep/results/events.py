@@ -343,13 +343,17 @@ class SweepSteered(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class SessionFinished(Event):
-    """The sweep ended. ``status`` is completed, interrupted, budget, plateau or failed."""
+    """The sweep ended. ``status`` is completed, interrupted, budget, plateau or failed.
+
+    ``is_final`` is True if it failed for good: too many trials failed, so the same command is not worth a retry.
+    """
 
     kind = "finish"
 
     status: str
     reason: str
     seconds: float
+    is_final: bool | None = None
 
 
 StatusChange = TrialHeld | TrialRevived | TrialInterrupted | TrialContinued | TrialEnded

@@ -89,6 +89,7 @@ def results_of(events: Iterable[Event], run: Folder, has_driver: bool | None = N
         status=tables.status,
         reason=tables.reason,
         seconds=tables.seconds,
+        has_failed_for_good=tables.has_failed_for_good,
         means=tables.all_means(),
         nodes=tuple(tables.nodes.values()),
         is_paused=tables.is_paused,
@@ -120,6 +121,7 @@ class _Tables:
     status: str = "running"
     reason: str = ""
     seconds: float = 0.0
+    has_failed_for_good: bool = False
     is_paused: bool = False
     workers: int | None = None
 
@@ -162,8 +164,9 @@ class _Tables:
         """Of the latest session: one that goes on after one that finished has not."""
         if isinstance(event, SessionFinished):
             self.status, self.reason, self.seconds = event.status, event.reason, event.seconds
+            self.has_failed_for_good = event.is_final is True
         if isinstance(event, SessionStarted | TrialStarted | StatusChange):
-            self.status, self.reason = "running", ""
+            self.status, self.reason, self.has_failed_for_good = "running", "", False
 
     def _add_session(self, event: SessionStarted) -> None:
         if self.info is not None:
@@ -255,6 +258,7 @@ class _Tables:
         if self.status == "completed" and all_failed:
             self.status = "failed"
             self.reason = f"none of its {len(self.trials)} trials succeeded"
+            self.has_failed_for_good = True
 
     def _interrupt_trials(self, why: str) -> None:
         """Of those that run."""

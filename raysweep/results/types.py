@@ -284,6 +284,7 @@ class Results:
     status: str  # running, or as :class:`raysweep.results.events.SessionFinished` has it; failed where every trial has
     reason: str
     seconds: float
+    has_failed_for_good: bool = False  # too many of its trials failed, or all of them
     means: tuple[Mean, ...] = ()  # of trials that have replicates
     nodes: tuple[NodeTime, ...] = ()  # by type and price, where the sweep had prices
     is_paused: bool = False  # by a person: no trial is begun

@@ -37,10 +37,11 @@ from raysweep.trackers.tracking import Tracking
 
 
 class Ending(NamedTuple):
-    """How a session of a sweep ended: the status that its ledger keeps, and why."""
+    """How a session of a sweep ended: the status that its ledger keeps, why, and whether it failed for good."""
 
     status: str
     reason: str
+    is_final: bool = False
 
 
 COMPLETED = Ending("completed", "all trials are done")
@@ -253,7 +254,7 @@ def _problem_of_storage(error: Exception) -> str | None:
 def ending_of(sweep: Sweep) -> Ending:
     """How a sweep ended that handed out all it wanted to."""
     if sweep.given_up is not None:
-        return Ending("failed", sweep.given_up)
+        return Ending("failed", sweep.given_up, is_final=True)
     if sweep.cause is not None and not sweep.is_done:
         return Ending("budget", sweep.cause.reason)
     scheduler = sweep.scheduler

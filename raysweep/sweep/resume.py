@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from raysweep.config.document import Document
 from raysweep.config.guards import taken_name
@@ -175,14 +175,24 @@ def has_begun(events: Iterable[Event]) -> bool:
     return any(isinstance(event, PointsScored) for event in events)
 
 
-def can_go_on(place: str) -> bool:
-    """Whether there is a run at a place that has begun. Nothing is taken; InputError for a ledger that was changed."""
+class RunState(NamedTuple):
+    """Whether a run has begun, and the reason if it failed for good."""
+
+    has_begun: bool
+    failure: str | None = None
+
+
+def read_state(place: str) -> RunState:
+    """Return the state of the run at a place, if there is one. Takes nothing; InputError for a ledger that was changed."""
     run = open_folder(place)
     try:
         events = list(events_of(run))
     except FileNotFoundError:
-        return False
-    return has_begun(events)
+        return RunState(has_begun=False)
+    if not has_begun(events):
+        return RunState(has_begun=False)
+    results = results_of(events, run)
+    return RunState(True, results.reason if results.has_failed_for_good else None)
 
 
 def check_changes(before: SweepConfig, after: SweepConfig, run: str) -> None:

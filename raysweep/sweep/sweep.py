@@ -461,8 +461,10 @@ class Sweep:
             self._stop_at_rest(number)
         self._stop_or_start_clock()
 
-    def finish(self, status: str, reason: str) -> None:
+    def finish(self, status: str, reason: str, is_final: bool = False) -> None:
         """The sweep's last event, at least of this session. Unless all trials are done, what a resume needs stays.
+
+        ``is_final`` is as in :class:`SessionFinished`.
 
         Where an event could not be written nothing changes any more.
         """
@@ -481,7 +483,7 @@ class Sweep:
             if status not in ("interrupted", "failed"):  # which may have to be over soon
                 self._scores.pack(self.display.warn)
             self.count_nodes(at_once=True)
-            self._log(SessionFinished(status=status, reason=reason, seconds=self.seconds))
+            self._log(SessionFinished(status=status, reason=reason, seconds=self.seconds, is_final=is_final or None))
         finally:
             self.ledger.close()
 

@@ -65,6 +65,7 @@ class StoredSweep:
     baselines: Sequence[Point] = field(default=())  # see :func:`baseline`
     test_of: Sequence[Point] = field(default=())  # dev points that were scored on test too, each a little worse there
     finish: tuple[str, str] | None = ("completed", "")  # status and reason; None where it was killed
+    is_final: bool = False  # whether it failed for good
     gpus: float = 0.5  # of each trial
     price: float = 3.0  # of an hour
     settings: bytes | None = None  # of config.yaml, whose digest the ledger has; older runs have neither
@@ -91,7 +92,7 @@ def write_ledger(folder: Path, trials: Iterable[StoredTrial], sweep: StoredSweep
         ledger.append(PointsScored(points=tuple(tested)))
     if sweep.finish:
         status, reason = sweep.finish
-        ledger.append(SessionFinished(status=status, reason=reason, seconds=321.0))
+        ledger.append(SessionFinished(status=status, reason=reason, seconds=321.0, is_final=sweep.is_final or None))
     ledger.close()
 
 

@@ -83,6 +83,10 @@ EXAMPLES: list[tuple[Event, list[str]]] = [
     (SweepSteered(request="1", action="stop-trial", trial=0, at=9.0), ["event", "request", "action", "trial", "at"]),
     (SweepSteered(request="1", action="try", config={"loss": "a"}, at=9.0), ["event", "request", "action", "config", "at"]),
     (SessionFinished(status="budget", reason="", seconds=9.0, at=9.0), ["event", "status", "reason", "seconds", "at"]),
+    (
+        SessionFinished(status="failed", reason="", seconds=9.0, is_final=True, at=9.0),
+        ["event", "status", "reason", "seconds", "is_final", "at"],
+    ),
 ]  # fmt: skip
 
 

@@ -53,7 +53,8 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     for name, stand_in in (("connected", _nothing), ("metered", _metered), ("Session", _Session)):
         monkeypatch.setattr(run, name, stand_in)
 
-    def end(**behaviour: Any) -> str:
+    def end(given_up: str | None = None, **behaviour: Any) -> str:
+        sweep.given_up = given_up
         for name, action in behaviour.items():
             monkeypatch.setattr(_Session, name, staticmethod(action))
         plan: Any = SimpleNamespace(config=sweep.config)
@@ -75,3 +76,10 @@ def test_what_its_user_can_mend_is_the_reason_in_the_ledger_too(ended: Any, tmp_
         ended(after_search=refuse)
     results = load(tmp_path)
     assert (results.status, results.reason) == ("failed", "the scores could not be stored")
+    assert not results.has_failed_for_good
+
+
+def test_a_sweep_that_is_given_up_has_failed_for_good(ended: Any, tmp_path: Path) -> None:
+    assert ended(given_up="3 of 3 trials failed") == "failed"
+    results = load(tmp_path)
+    assert (results.reason, results.has_failed_for_good) == ("3 of 3 trials failed", True)

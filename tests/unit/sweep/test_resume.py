@@ -14,12 +14,12 @@ from raysweep.config.sweep import BaselinesConfig
 from raysweep.data.artifacts import Artifact
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
-from raysweep.results.events import PointsScored, SessionStarted, TrialStarted
+from raysweep.results.events import PointsScored, SessionFinished, SessionStarted, TrialStarted
 from raysweep.results.ledger import Ledger, events_of, read_positions, write_dependence
 from raysweep.results.reader import load
 from raysweep.results.settings_file import check_settings, read_settings
 from raysweep.storage.folder import LocalFolder, open_folder
-from raysweep.sweep.resume import Resumed, can_go_on, check_space, load_resumed
+from raysweep.sweep.resume import Resumed, RunState, check_space, load_resumed, read_state
 from support.ledgers import INFO
 from support.s3_server import S3Server
 from support.sweep_files import MINIMAL
@@ -310,14 +310,32 @@ def test_code_that_only_the_run_names_is_not_imported(tmp_path: Path, monkeypatc
     resumed.ledger.close()
 
 
-def test_a_run_can_go_on_once_it_has_begun(tmp_path: Path) -> None:
-    assert not can_go_on(str(tmp_path / "nothing"))
+def test_a_run_can_be_resumed_once_it_has_begun(tmp_path: Path) -> None:
+    assert read_state(str(tmp_path / "nothing")) == RunState(has_begun=False)
     run = tmp_path / "run"
     run.mkdir()
     ledger = Ledger(run)
-    assert not can_go_on(str(run))
+    assert read_state(str(run)) == RunState(has_begun=False)
     ledger.append(SessionStarted(info=INFO))
-    assert not can_go_on(str(run))
+    assert read_state(str(run)) == RunState(has_begun=False)
     ledger.append(PointsScored(points=()))
-    assert can_go_on(str(run))
+    assert read_state(str(run)) == RunState(has_begun=True)
+    ledger.close()
+
+
+def test_only_the_latest_session_can_have_failed_for_good(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    for event, failure in (
+        (SessionStarted(info=INFO), None),
+        (PointsScored(points=()), None),
+        (SessionFinished(status="failed", reason="the bucket is gone", seconds=1.0), None),
+        (
+            SessionFinished(status="failed", reason="3 of 3 trials failed", seconds=1.0, is_final=True),
+            "3 of 3 trials failed",
+        ),
+        (SessionStarted(info=INFO), None),
+        (SessionFinished(status="interrupted", reason="Ctrl-C", seconds=2.0), None),
+    ):
+        ledger.append(event)
+        assert read_state(str(tmp_path)).failure == failure
     ledger.close()
