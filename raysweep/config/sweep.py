@@ -364,10 +364,10 @@ class ResourcesConfig(Frozen):
     cpus_per_trial: float | None = Field(
         None, gt=0, description="CPUs that a trial holds; derived from the cluster if not given"
     )
-    gpus_per_trial: float | Literal["measured"] | None = Field(
+    gpus_per_trial: Annotated[float, Field(ge=0, le=1)] | Literal["measured"] | None = Field(
         None,
-        description="GPUs that a trial holds: below 1 packs several trials on one GPU, measured packs as many as its "
-        "memory holds; one GPU if the cluster has any and this is not given",
+        description="share of a GPU that a trial holds: below 1 packs several trials on one GPU, measured packs as many "
+        "as its memory holds; one GPU if the cluster has any and this is not given",
     )
     max_concurrent_trials: int | None = Field(
         None, ge=1, description="most trials that run at once; as many as the cluster holds if not given"
@@ -413,12 +413,10 @@ class ResourcesConfig(Frozen):
     @field_validator("gpus_per_trial", mode="before")
     @classmethod
     def _check_gpus(cls, value: Any) -> Any:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value in (None, "measured") or (number and (0 <= value <= 1 or (value > 1 and float(value).is_integer()))):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value in (None, "measured") or (is_number and 0 <= value <= 1):
             return value
-        raise ValueError(
-            f"must lie in [0, 1], or be a whole number, or measured, not {value}: Ray shares out one GPU, not several"
-        )
+        raise ValueError(f"must be in [0, 1], or measured, not {value}: a trial uses one GPU at most")
 
 
 class StorageConfig(Frozen):

@@ -229,7 +229,7 @@ def test_what_an_autoscaler_may_bring_counts_as_what_is_there() -> None:
     assert Capacity(on_cpus).trials(ResourcesConfig(gpus_per_trial=0, cpus_per_trial=8)).count == 4 + 16
 
 
-@pytest.mark.parametrize(("cpus", "gpus"), [(1, 2), (9, 1), (65, 0)])
+@pytest.mark.parametrize(("cpus", "gpus"), [(9, 1), (65, 0)])
 def test_what_no_node_type_can_serve_is_refused_at_once(cpus: float, gpus: float) -> None:
     asked = ResourcesConfig(cpus_per_trial=cpus, gpus_per_trial=gpus)
     there = Capacity(worker_nodes([], asked, [HEAD, SPOT, CPUS]))

@@ -35,8 +35,8 @@ def test_overrides_go_by_dotted_path_and_are_named_when_wrong(tmp_path: Path) ->
         read(tmp_path, MINIMAL, budget="5")
     with pytest.raises(InputError, match=r"--model\.name: must name an encoder|--model: must name an encoder"):
         read(tmp_path, MINIMAL, model="''")
-    for value in ("1.5", "-1", "many"):
-        allowed = r"must lie in \[0, 1\], or be a whole number, or measured"
+    for value in ("2", "1.5", "-1", "many"):
+        allowed = r"must be in \[0, 1\], or measured"
         with pytest.raises(InputError, match=rf"--resources\.gpus_per_trial: {allowed}, not {value}"):
             read(tmp_path, MINIMAL, resources__gpus_per_trial=value)
     with pytest.raises(InputError, match=r"--storage\.max_gib: should be a finite number, not inf"):
@@ -51,6 +51,16 @@ def test_overrides_go_by_dotted_path_and_are_named_when_wrong(tmp_path: Path) ->
         read(tmp_path, MINIMAL, trails="3")
     with pytest.raises(InputError, match=r"--text_colum: unknown key \(did you mean data\.text_column\?\)"):
         read(tmp_path, MINIMAL, text_colum="sentence")
+
+
+def test_a_trial_holds_one_gpu_at_most(tmp_path: Path) -> None:
+    for value in (0, 0.25, 1, "measured", None):
+        text = "null" if value is None else str(value)
+        config, _ = read(tmp_path, f"{MINIMAL}resources:\n  gpus_per_trial: {text}\n")
+        assert config.resources.gpus_per_trial == value
+    line = len(MINIMAL.splitlines()) + 2
+    with pytest.raises(InputError, match=rf"sweep\.yaml: line {line}: resources\.gpus_per_trial: .*, not 2: "):
+        read(tmp_path, f"{MINIMAL}resources:\n  gpus_per_trial: 2\n")
 
 
 def test_an_override_within_a_short_form_makes_the_long_one(tmp_path: Path) -> None:

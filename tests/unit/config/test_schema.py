@@ -74,6 +74,7 @@ def test_what_the_models_accept_is_valid(old: str, new: str) -> None:
         ("model: demo", "model: demo\nseed: one", "seed"),
         ("model: demo", "model: demo\nevaluation: {k: 0}", "evaluation.k"),
         ("model: demo", "model: demo\nbudget: {trials: 2.5}", "budget.trials"),
+        ("model: demo", "model: demo\nresources: {gpus_per_trial: 2}", "resources.gpus_per_trial"),
         ("model: demo", "model: demo\nearly_stopping: {policy: median_rule}", "early_stopping.policy"),
         ("  loss:", "  optimizer:", "space"),
         ("      contrastive:", "      contrastiv:", "space.loss"),
