@@ -1,11 +1,15 @@
-"""What a run says that it stood on."""
+"""What a run says that it stood on, and the versions that it may stand on."""
 
 import platform
+import re
+import tomllib
 
 import ray
 import torch
+from packaging.requirements import Requirement
 
 from raysweep.version import installed
+from support.paths import ROOT
 
 
 def test_the_versions_are_those_that_are_installed():
@@ -14,3 +18,13 @@ def test_the_versions_are_those_that_are_installed():
     assert found["torch"] == torch.__version__
     assert found["ray"] == ray.__version__
     assert any(name.startswith("faiss") for name in found)
+
+
+def test_the_pinned_ray_is_in_the_range_that_installs_allow() -> None:
+    """Ray 2.58.1 lacks a function for tokens that raysweep imports; later versions than the pinned one are not tested."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    requirements = map(Requirement, project["dependencies"])
+    allowed = next(requirement.specifier for requirement in requirements if requirement.name == "ray")
+    (pinned,) = re.findall(r"^ray==(.*)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    versions = ["2.52.0", "2.58.1", "2.59.0", pinned, "2.61.0"]
+    assert [allowed.contains(version) for version in versions] == [False, False, True, True, False]
