@@ -193,10 +193,8 @@ def prepare(context: typer.Context, space: SpaceFile) -> None:
     from raysweep.terminal import working
 
     loaded = _load(space, context.args)
-    config = loaded.config
     with working() as (display, _):
-        runner.check_writable(config.storage.artifacts_key, config.storage.artifacts_location, display)
-        path = runner.prepare_only(config, loaded.space, display)
+        path = runner.prepare_only(loaded.config, loaded.space, display)
     typer.echo(path)
 
 

@@ -1,6 +1,6 @@
 """The table of losses: which examples each one takes, and its parameters. :mod:`raysweep.training.losses` builds them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
@@ -101,3 +101,9 @@ LOSSES: Mapping[str, Loss] = MappingProxyType(
         "softmax": Loss("labelled_sentence", None),
     }
 )
+
+
+def mined_kinds(losses: Iterable[object]) -> list[str]:
+    """Return the kinds of example that these losses need and that are drawn from neighbors."""
+    kinds = {LOSSES[str(loss)].example_kind for loss in losses}
+    return sorted(kinds - {"labelled_sentence"})

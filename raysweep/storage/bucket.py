@@ -316,6 +316,9 @@ def _profile_credentials() -> Any:
         from botocore.exceptions import BotoCoreError
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError:  # no boto3
+        if is_named:
+            names = " or ".join(name for name in _PROFILE_VARIABLES if name in os.environ)
+            raise InputError(f"{names}: needs the package boto3: pip install 'raysweep[s3]'") from None
         return None
     try:
         # A life of 0: boto3, which alone knows when they expire, is asked at each request.

@@ -1,12 +1,12 @@
 """From the trackers that a sweep's file names to clients: what is missing is said before anything begins."""
 
-import importlib.util
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from raysweep.config import packages
 from raysweep.config.trackers import (
     MLflowConfig,
     TensorBoardConfig,
@@ -35,9 +35,7 @@ class Destination:
 
 def check(config: TrackersConfig, runs: str) -> None:
     """InputError where a tracker's extra is not installed, or needs to be told where to write as runs lie in a bucket."""
-    for name in config.named:
-        if importlib.util.find_spec(name) is None:  # each tracker's package has its name, and so has its extra
-            raise InputError(f"trackers.{name}: its client is not installed: pip install 'raysweep[{name}]'")
+    packages.check(packages.needs_of_trackers(config))
     if not location.is_uri(runs):
         return
     if config.tensorboard is not None and config.tensorboard.folder is None:

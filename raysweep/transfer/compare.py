@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from raysweep.config import packages
 from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders.locate import locate
 from raysweep.encoders.provenance import Provenance
@@ -103,6 +104,7 @@ def compare(
     where a task, a source or a model cannot be read, before anything is embedded.
     """
     configs = _configs(models, settings)
+    _check_packages(configs, spelled, tuned_on)
     folders = {name: locate(config).folder for name, config in configs.items()}
     found = tasks.read(spelled, settings.columns, settings.num_folds)
     for task in found:
@@ -116,6 +118,14 @@ def compare(
         for each in results:
             each.outcomes[name] = _outcome(name, embedded, each.task, settings, display)
     return Comparison(settings, list(models), data, results)
+
+
+def _check_packages(configs: Mapping[str, EncoderConfig], spelled: Sequence[str], tuned_on: Sequence[str]) -> None:
+    needs = [need for config in configs.values() for need in packages.needs_of_encoder("MODEL", config)]
+    task_sources = [source for each in spelled for source in tasks.sources_of(each)]
+    needs += packages.needs_of_sources("--tasks", task_sources)
+    needs += packages.needs_of_sources("--tuned-on", tuned_on)
+    packages.check(needs)
 
 
 def _configs(models: Sequence[str], settings: Settings) -> dict[str, EncoderConfig]:

@@ -75,9 +75,15 @@ def read(spelled: Sequence[str], columns: Columns, num_folds: int) -> list[Task]
     return found
 
 
+def sources_of(spelled: str) -> list[str]:
+    """Return the sources that a task names, without its own name."""
+    match = _NAMED.fullmatch(spelled)
+    return (match["parts"] if match else spelled).split(",")
+
+
 def _read(spelled: str, columns: Columns, num_folds: int) -> Task:
     match = _NAMED.fullmatch(spelled)
-    listed = (match["parts"] if match else spelled).split(",")
+    listed = sources_of(spelled)
     if len(listed) not in _PARTS or "" in listed:
         raise InputError(
             f"--tasks: {spelled!r} is none; allowed: [NAME=]FILE, [NAME=]TRAIN,TEST and [NAME=]TRAIN,DEV,TEST"

@@ -3,6 +3,7 @@
 import re
 import shlex
 import string
+import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import yaml
 from raysweep.api.functions import load_sweep
 from raysweep.cli.commands import app
 from raysweep.cli.options import with_trials
+from raysweep.config import packages
 from raysweep.config.load import parse_overrides
 from raysweep.config.sweep import SweepConfig
 from support.paths import ROOT
@@ -114,7 +116,8 @@ def test_commands_are_found_in_all_forms() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: f"{command.file} {command.name}")
-def test_a_clusters_command_is_valid_without_the_demo(command: Command) -> None:
+def test_a_clusters_command_is_valid_without_the_demo(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, packages.DEMO_PACKAGE, None)
     group: Any = typer.main.get_command(app)
     context = group.commands[command.name].make_context(command.name, list(command.arguments))
     overrides = parse_overrides(with_trials(context.args, context.params.get("trials")))
@@ -122,6 +125,5 @@ def test_a_clusters_command_is_valid_without_the_demo(command: Command) -> None:
     words = {*command.arguments, *(value for _, value in overrides)}
     if "--resume" in command.arguments or any(PLACEHOLDER.fullmatch(word) for word in words):
         return
-    config = load_sweep(context.params["space"], overrides).config
-    encoders = {config.model.name, config.reference_encoder.name, config.mining_encoder.name}
-    assert "demo" not in encoders
+    sweep = load_sweep(context.params["space"], overrides)
+    packages.check(packages.needs_of_sweep(sweep.config, sweep.space))

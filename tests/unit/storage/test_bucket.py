@@ -1,3 +1,4 @@
+import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -181,6 +182,16 @@ def test_credentials_of_a_file_that_the_environment_names_are_found(
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
     bucket.write("one", b"1")
     assert server.last_key() == "key-of-a-file"
+
+
+@pytest.mark.usefixtures("server")
+def test_a_profile_that_the_environment_names_needs_boto3(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("botocore.exceptions", "obstore.auth.boto3"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("AWS_PROFILE", "night")
+    with pytest.raises(InputError, match=r"AWS_PROFILE: needs the package boto3: pip install 'raysweep\[s3\]'"):
+        bucket.write("one", b"1")
 
 
 def test_whom_nobody_answers_for_is_named(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:

