@@ -431,8 +431,9 @@ class StorageConfig(Frozen):
     max_gib: float = Field(
         20,
         gt=0,
-        description="limit in GiB of a run's weights, checkpoints and per-query scores; beyond it, the weights that the "
-        "front needs least are dropped",
+        description="limit in GiB of the front's weights, paused trials' checkpoints and per-query scores; beyond it, the "
+        "worst paused trials end, then the weights that the front needs least are removed. Checkpoints of running trials "
+        "come on top",
     )
 
     @property

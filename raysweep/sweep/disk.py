@@ -1,10 +1,10 @@
 """Which weights stay stored: those of the front's members, within a bound."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from raysweep.metrics.pareto import hypervolume
-from raysweep.results.ledger import point_name
+from raysweep.results.ledger import checkpoint_folder, point_name
 from raysweep.results.types import Point
 from raysweep.storage.folder import Folder, as_folder
 
@@ -15,7 +15,7 @@ CHECKPOINTS = "checkpoints"
 class WeightStore:
     """The folders of a run's points, one a rung, that hold weights.
 
-    ``limit`` bytes bound them, the checkpoints, and what else the run keeps, which callers name as ``others``, in bytes.
+    ``limit`` bytes bound them and what else the run keeps, which callers pass as ``others``, in bytes.
     """
 
     def __init__(self, run: Path | Folder, limit: int) -> None:
@@ -38,7 +38,7 @@ class WeightStore:
             self._run.remove(f"{POINTS}/{name}")
 
     def is_full(self, front: Sequence[Point], others: int = 0) -> bool:
-        """Whether the front's weights, the checkpoints and the others take more than the bound."""
+        """Return whether the front's weights and the others take more than the bound."""
         return self._num_bytes(self._present(front)) + others > self._limit
 
     def shrink(self, front: Sequence[Point], others: int = 0) -> list[Point]:
@@ -59,18 +59,23 @@ class WeightStore:
             lost.append(next(point for point in front if _folder_name(point) == least))
         return lost
 
+    def checkpoint_bytes(self, trials: Collection[int]) -> int:
+        """Return what the checkpoints of these trials take."""
+        if not trials:
+            return 0
+        folders = {Path(checkpoint_folder(number)).name for number in trials}
+        sizes = self._run.sizes(CHECKPOINTS)
+        return sum(size for name, size in sizes.items() if name.partition("/")[0] in folders)
+
     def _present(self, front: Sequence[Point]) -> set[str]:
         """The names of the front's folders that are stored."""
         return {_folder_name(point) for point in front} & self._run.names(POINTS)
 
     def _num_bytes(self, names: set[str]) -> int:
-        """What these folders and the checkpoints take."""
+        """Return what these folders take."""
         for name in names - self._sizes.keys():  # written once, never changed but by test scores
-            self._sizes[name] = self._num_bytes_in(f"{POINTS}/{name}")
-        return sum(self._sizes[name] for name in names) + self._num_bytes_in(CHECKPOINTS)
-
-    def _num_bytes_in(self, name: str) -> int:
-        return sum(self._run.sizes(name).values())
+            self._sizes[name] = sum(self._run.sizes(f"{POINTS}/{name}").values())
+        return sum(self._sizes[name] for name in names)
 
 
 def _folder_name(point: Point) -> str:

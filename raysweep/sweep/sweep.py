@@ -478,7 +478,7 @@ class Sweep:
                 self._pay(number)
                 self._interrupt(number, reason)
             self._weights.keep_only(self.front)  # all others, also a rung cut off between its weights and its report
-            self._weights.shrink(self.front, self._scores.num_bytes)
+            self._remove_beyond_bound()
             self._scores.tidy()
             if status not in ("interrupted", "failed"):  # which may have to be over soon
                 self._scores.pack(self.display.warn)
@@ -516,20 +516,30 @@ class Sweep:
             self.display.warn(warning)
 
     def _bound_disk(self, points: Sequence[Point]) -> None:
-        """Remove weights of ``points`` that the front does without.
+        """Remove weights of ``points`` that the front does without, and what is beyond the bound."""
+        self._weights.keep_only(self.front, among=points)
+        self._remove_beyond_bound()
 
-        Beyond the bound first the checkpoints of held trials go, the worst first, and then weights of the front.
+    def _remove_beyond_bound(self) -> None:
+        """End paused trials, the worst first, and then remove weights of the front, until ``storage.max_gib`` holds.
+
+        Checkpoints of running and interrupted trials are needed and do not count: otherwise many large ones would cost the
+        front its weights.
         """
         reached = f"storage.max_gib, {self.config.storage.max_gib:g}, is reached"
-        self._weights.keep_only(self.front, among=points)
-        others = self._scores.num_bytes
-        held = self._held_from_the_worst() if self._weights.is_full(self.front, others) else []
-        while held and self._weights.is_full(self.front, others):
+        held = self.progress.held
+        if self._weights.is_full(self.front, self._other_bytes(held)):
+            held = self._held_from_the_worst()
+        while held and self._weights.is_full(self.front, self._other_bytes(held)):
             self._end(held.pop(0), Verdict(TrialStatus.STOPPED, f"{reached}, and it was the worst held trial"))
-        for point in self._weights.shrink(self.front, others):
+        for point in self._weights.shrink(self.front, self._other_bytes(held)):
             self.display.warn(
                 f"{reached}: the weights of {point.name}, which adds least to the front, are removed; its scores stay"
             )
+
+    def _other_bytes(self, held: Sequence[int]) -> int:
+        """Return what counts in addition to the front's weights: per-query scores and the checkpoints of paused trials."""
+        return self._scores.num_bytes + self._weights.checkpoint_bytes(held)
 
     def _held_from_the_worst(self) -> list[int]:
         trials, objective = self.scheduler.trials, self.scheduler.objective

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from raysweep.metrics.pareto import hypervolume
-from raysweep.results.ledger import point_name
+from raysweep.results.ledger import checkpoint_folder, point_name
 from raysweep.results.types import Point
 from raysweep.sweep.disk import WeightStore
 
@@ -62,15 +62,21 @@ def test_over_the_bound_the_front_loses_the_least_it_can(room: int, tmp_path: Pa
         assert lost[0].step == max(volumes, key=lambda step: volumes[step])
 
 
-def test_checkpoints_count_and_one_rung_always_stays(tmp_path: Path) -> None:
+def test_what_else_is_stored_counts_and_one_rung_always_stays(tmp_path: Path) -> None:
     folder = fill(tmp_path)
-    place = tmp_path / "checkpoints" / "trial-0007" / "000000064"
-    place.mkdir(parents=True)
-    (place / "tensors").write_bytes(bytes(2000))
-    WeightStore(folder.parent, 4000).shrink(points())
+    WeightStore(folder.parent, 4000).shrink(points(), 2000)
     assert len(steps(folder)) == 2
-    WeightStore(folder.parent, 1).shrink(points())
+    WeightStore(folder.parent, 1).shrink(points(), 2000)
     assert len(steps(folder)) == 1
+
+
+def test_the_checkpoints_of_the_trials_that_are_named_count(tmp_path: Path) -> None:
+    for number, size in ((7, 2000), (70, 300), (10007, 40)):
+        place = tmp_path / checkpoint_folder(number) / "000000064"
+        place.mkdir(parents=True)
+        (place / "tensors").write_bytes(bytes(size))
+    store = WeightStore(tmp_path, 1)
+    assert [store.checkpoint_bytes(trials) for trials in ([], [7], [70, 10007], [8, 70])] == [0, 2000, 340, 300]
 
 
 def test_the_order_of_points_does_not_matter(tmp_path: Path) -> None:

@@ -15,11 +15,12 @@ import pytest
 from raysweep.config.trial import trial_config
 from raysweep.errors import InputError
 from raysweep.results.events import TrialHeld, TrialRevived
-from raysweep.results.ledger import Ledger, point_name, read_events
+from raysweep.results.ledger import Ledger, checkpoint_folder, point_folder, point_name, read_events
 from raysweep.results.reader import load
 from raysweep.results.types import RungProgress
 from raysweep.runner.run import ending_of
 from raysweep.search.scheduler import make_scheduler
+from raysweep.sweep.failures import Blame, Loss
 from raysweep.sweep.sweep import Sweep
 from raysweep.terminal import duration
 from support.paths import TESTS
@@ -312,6 +313,49 @@ def test_weights_beyond_the_bound_are_dropped_and_said(tmp_path: Path) -> None:
     assert len(sweep.front) == 3
     assert len(sweep.kept_front()) == 1
     assert "storage.max_gib, 1e-06, is reached: the weights of 0:" in out.getvalue()
+
+
+def _store(folder: Path, name: str, num_bytes: int) -> None:
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder / name / "tensors").write_bytes(bytes(num_bytes))
+
+
+@pytest.mark.parametrize("end", ["", "interrupted", "budget"])
+def test_checkpoints_of_trials_that_run_cost_the_front_no_weights(end: str, tmp_path: Path) -> None:
+    """Nor do those of trials that a lost node or the sweep's end has cut off, which need them to resume."""
+    sweep, out = make(tmp_path, storage__max_gib=str(9000 / 2**30))
+    running = [sweep.ask() or pytest.fail("nothing proposed") for _ in range(3)]
+    for number, _ in running:
+        _store(tmp_path, checkpoint_folder(number), 10**6)
+    sweep.lose(running[2][0], Loss(Blame.NODE, "its node went away"))
+    number, config = running[0]
+    for step in (1, 2, 3):
+        _store(tmp_path, point_folder(number, step), 1000)
+        sweep.rung(number, rung(config, step))
+    if end:
+        sweep.finish(end, "")
+    assert len(sweep.kept_front()) == len(sweep.front) == 3
+    assert all((tmp_path / checkpoint_folder(number) / "tensors").is_file() for number, _ in running)
+    assert "storage.max_gib" not in out.getvalue()
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+def test_beyond_the_bound_paused_trials_end_before_the_front_loses_weights(at_end: bool, tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path, storage__max_gib=str(9000 / 2**30))
+    while not (held := [trial.trial for trial in load(tmp_path).trials if trial.status == "held"]):
+        number, config = sweep.ask() or pytest.fail("nothing proposed")
+        step = 1
+        while not sweep.rung(number, rung(config, step)):
+            step += 1
+        sweep.rest(number)
+    _store(tmp_path, checkpoint_folder(held[0]), 10**6)
+    number, config = sweep.ask() or pytest.fail("nothing proposed")
+    assert number not in held
+    _store(tmp_path, point_folder(number, 1), 1000)
+    sweep.finish("budget", "") if at_end else sweep.rung(number, rung(config, 1))
+    (ended,) = [trial for trial in load(tmp_path).trials if trial.trial == held[0]]
+    assert (ended.status, "storage.max_gib" in ended.reason) == ("stopped", True)
+    assert not (tmp_path / checkpoint_folder(held[0])).exists()
 
 
 def test_a_paused_sweep_goes_on_as_if_it_had_never_stopped(tmp_path: Path) -> None:
