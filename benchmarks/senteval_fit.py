@@ -29,6 +29,7 @@ from sklearn.model_selection import StratifiedKFold
 from benchmarks import measure, sst2
 from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import encoder
+from raysweep.encoders.locate import locate
 
 PENALTIES = tuple(10.0**power for power in range(-5, -1))
 NUM_FOLDS = 3
@@ -265,9 +266,10 @@ def _arguments() -> argparse.Namespace:
 
 
 def _embedder(name: str) -> Callable[[list[str]], npt.NDArray[np.float32]]:
-    model = encoder.load(EncoderConfig(name=name), device=encoder.best_device())
-    prompt = encoder.default_prompt(model)
-    return lambda texts: encoder.embed_texts(model, texts, prompt, unit=False)
+    config = EncoderConfig(name=name)
+    source = locate(config)
+    model = encoder.load(config, device=encoder.best_device(), source=source)
+    return lambda texts: encoder.embed_texts(model, texts, source.own_prompt, unit=False)
 
 
 def _figures(task: Task, embeddings: npt.NDArray[np.float32], seeds: Sequence[int]) -> dict[str, Any]:

@@ -214,7 +214,12 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
     pool_seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed with which the pool is sampled.")] = 42,
     text_column: Annotated[str, typer.Option(help="Column of the sentence.")] = "text",
     label_column: Annotated[str, typer.Option(help="Column of the class.")] = "label",
-    prompt: Annotated[str, typer.Option(help="Text put before every sentence, such as 'query: '.")] = "",
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            help="Text put before every sentence, such as 'query: ', '' for none; each model's own if not given."
+        ),
+    ] = None,
     precision: Annotated[
         str, typer.Option(help="Arithmetic of the scored encoder: fp32, or bf16 (autocast).")
     ] = "fp32",
@@ -302,7 +307,7 @@ def transfer(  # noqa: PLR0913 (the options of a command)
         str, typer.Option(metavar="FIRST,SECOND", help="Columns of a pair's sentences.")
     ] = "sentence1,sentence2",
     prompt: Annotated[
-        str | None, typer.Option(help="Text put before every sentence; each model's own if not given.")
+        str | None, typer.Option(help="Text put before every sentence, or '' for none; each model's own if not given.")
     ] = None,
     precision: Annotated[str, typer.Option(help="Arithmetic of the encoders: fp32, or bf16 (autocast).")] = "fp32",
     format: Annotated[str, typer.Option(help="table, json or csv.")] = "table",

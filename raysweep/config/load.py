@@ -17,6 +17,7 @@ from raysweep.config.unused import unused
 from raysweep.errors import InputError
 
 _SOURCES = ("data.train", "data.dev", "data.test")
+_PROMPTS = ("model.prompt", "reference.prompt", "examples.encoder.prompt", "baselines.setfit.prompt")
 _NULLS = ("~", "null", "Null", "NULL")  # YAML's
 
 Override = tuple[str, str]
@@ -44,8 +45,7 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
     """
     document = Document.read(path)
     for key, value in overrides:
-        text = _source_as_yaml(value) if key in _SOURCES else value
-        document.override(key, text, sweep_file.SHORT_FORMS)
+        document.override(key, _as_yaml(key, value), sweep_file.SHORT_FORMS)
     config = sweep_file.parse(document)
     _check_retrieval(document, config)
     space = space_parser.parse(document, config)
@@ -65,15 +65,20 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
     return LoadedSweep(document, config.model_copy(update={"first": first}), space, tuple(warnings))
 
 
-def _source_as_yaml(text: str) -> str:
-    """A source as the command line gives it: a path, or a list or null in YAML. Many globs and paths are no YAML text."""
+def _as_yaml(key: str, text: str) -> str:
+    """Return the YAML of an override's value. Sources and prompts may be given as they are, which often is not YAML.
+
+    A source may also be a list in YAML. Both may be quoted text or null.
+    """
+    if key not in (*_SOURCES, *_PROMPTS) or text.strip() in _NULLS:
+        return text
     try:
         value = parse_value(text)
     except InputError:
         value = None
     is_quoted = isinstance(value, str) and text.lstrip()[:1] in ("'", '"')
-    is_flow = isinstance(value, list | dict) and text.lstrip()[:1] in ("[", "{")
-    return text if is_quoted or is_flow or text.strip() in _NULLS else json.dumps(text, ensure_ascii=False)
+    is_flow = key in _SOURCES and isinstance(value, list | dict) and text.lstrip()[:1] in ("[", "{")
+    return text if is_quoted or is_flow else json.dumps(text, ensure_ascii=False)
 
 
 def _check_retrieval(document: Document, config: SweepConfig) -> None:

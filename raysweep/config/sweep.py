@@ -106,7 +106,11 @@ class EncoderConfig(Frozen):
         description="demo, a folder, or a name on the hub, such as sentence-transformers/all-MiniLM-L6-v2"
     )
     revision: str | None = Field(None, description="branch, tag or commit on the hub; its default branch if not given")
-    prompt: str = Field("", description="text put before every sentence, such as 'query: ' for e5")
+    prompt: str | None = Field(
+        None,
+        description="text put before every sentence, such as 'query: ' for e5, or '' for none; the model's own default "
+        "prompt if not given",
+    )
     max_tokens: int | None = Field(
         None, ge=2, description="longer sentences are cut to so many tokens; the model's own limit if not given"
     )

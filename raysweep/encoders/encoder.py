@@ -22,6 +22,17 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
+PROBES = (
+    "A WARM Room, in Zürich: 21.5 °C!",
+    "cold soup",
+    "It was the third evening in a row that nobody had lit the stove, so they sat in their coats and told stories.",
+)
+"""Sentences of different lengths by which two ways to embed are compared."""
+
+MOST_APART = 1e-3  # between two ways to embed, in lengths of a vector: rounding stays far below, and settings far above
+SHORTEST = 1e-12
+
+
 def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | None = None) -> "SentenceTransformer":
     """Load an encoder in fp32, in evaluation mode. InputError when it is unknown or is no text encoder.
 
@@ -33,7 +44,7 @@ def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | No
 
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
     try:
-        with _without_progress_bars():
+        with without_progress_bars():
             model = SentenceTransformer(
                 str(source.folder),
                 device=device,
@@ -42,16 +53,41 @@ def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | No
             )
     except Exception as error:  # a damaged or foreign folder fails in any layer below, each with errors of its own
         raise InputError(f"model {config.name!r} cannot be loaded: {_reason(error)}") from None
-    if model.tokenizer is None:
-        raise InputError(f"model {config.name!r} has no tokenizer, so it is no text encoder")
-    if not model.preprocess(["a"]).keys() >= {"input_ids", "attention_mask"}:
-        raise InputError(f"model {config.name!r} is no transformer: its tokens have no attention mask")
+    _check_text_encoder(model, config)
     if config.max_tokens is not None:
         most = _num_positions(model)
         if most is not None and config.max_tokens > most:
             raise InputError(f"model {config.name!r}: max_tokens is {config.max_tokens}; allowed: at most {most}")
         model.max_seq_length = config.max_tokens
+    _check_agreement(model, config, source.prompt_of(config))
     return model.eval()
+
+
+def _check_text_encoder(model: "SentenceTransformer", config: EncoderConfig) -> None:
+    if model.tokenizer is None:
+        raise InputError(f"model {config.name!r} has no tokenizer, so it is no text encoder")
+    if not model.preprocess(["a"]).keys() >= {"input_ids", "attention_mask"}:
+        raise InputError(f"model {config.name!r} is no transformer: its tokens have no attention mask")
+
+
+def _check_agreement(model: "SentenceTransformer", config: EncoderConfig, prompt: str) -> None:
+    """InputError if :func:`embed` gives other vectors than the model's own ``encode``.
+
+    Settings that only ``encode`` obeys would do that, such as a chat template or padding that moves positions.
+    """
+    try:
+        embeddings = embed_texts(model, PROBES, prompt, unit=False)
+    except InputError as error:
+        raise InputError(f"model {config.name!r}: {error}") from None
+    own = model.encode(list(PROBES), prompt=prompt, show_progress_bar=False)
+    if not np.isfinite(own).all():
+        return  # which :func:`finite` reports
+    distance = float(np.abs(embeddings - own).max() / np.linalg.norm(own, axis=1).max().clip(min=SHORTEST))
+    if distance > MOST_APART:
+        raise InputError(
+            f"model {config.name!r}: its encode gives other vectors than its modules do on padded batches (apart by "
+            f"{distance:.2g} of their length); allowed: models whose vectors do not depend on padding or a template"
+        )
 
 
 def names_in_memory(folder: Path) -> list[str]:
@@ -88,7 +124,7 @@ def _reason(error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def _without_progress_bars() -> Iterator[None]:
+def without_progress_bars() -> Iterator[None]:
     """Within, transformers shows no bar, such as the one of weights, which is there and gone for each process."""
     from transformers.utils import logging as library
 
@@ -168,7 +204,7 @@ def embed(
         for bucket in buckets(tokens.lengths(ids), most_tokens):
             bucket_ids = ids[bucket]
             context = batch_context(bucket_ids)
-            rows = forward(model, tokens, bucket_ids, context).float()
+            rows = forward(model, tokens, bucket_ids, context).float()[:, :width]  # which truncate_dim may limit
             if unit:
                 rows = torch.nn.functional.normalize(rows, dim=-1)
             embeddings[bucket] = rows.cpu().numpy()
@@ -204,12 +240,6 @@ def finite(embeddings: npt.NDArray[np.float32], config: EncoderConfig) -> npt.ND
     if not np.isfinite(embeddings).all():
         raise InputError(f"model {config.name!r}: its embeddings are not finite numbers")
     return embeddings
-
-
-def default_prompt(model: "SentenceTransformer") -> str:
-    """What the model itself puts before a sentence where nothing else is asked for; "" for most models."""
-    name = model.default_prompt_name
-    return "" if name is None else model.prompts[name] or ""
 
 
 def word_table(model: "SentenceTransformer") -> "torch.nn.Embedding | None":

@@ -25,16 +25,18 @@ def import_libraries() -> None:
 
 @dataclass(frozen=True)
 class LoadedEncoder:
-    """An encoder in memory; its prompt and its precision are those of ``config``."""
+    """An encoder in memory. ``prompt`` goes before every sentence; the precision is that of ``config``."""
 
     config: EncoderConfig
     model: "SentenceTransformer"
+    prompt: str
 
     @classmethod
     def load(cls, config: EncoderConfig, identity: str, *, device: str = "cpu") -> "LoadedEncoder":
         """Load the encoder of this identity onto ``device``. InputError when it is not here or is no text encoder."""
         source = locate_same(config, identity)
-        return cls(config, encoder.load(config, device=device, source=source))
+        model = encoder.load(config, device=device, source=source)
+        return cls(config, model, source.prompt_of(config))
 
     @property
     def parameter_names(self) -> list[str]:
@@ -47,7 +49,7 @@ class LoadedEncoder:
 
     def tokenise(self, texts: Sequence[str]) -> Tokens:
         """Token ids of the texts, each behind the prompt."""
-        return encoder_tokens.tokenise(self.model, texts, self.config.prompt)
+        return encoder_tokens.tokenise(self.model, texts, self.prompt)
 
     def embed(self, tokens: Tokens) -> npt.NDArray[np.float32]:
         """Unit embeddings of all the sentences in ``tokens``, (sentences, width). InputError where they are not finite."""

@@ -1,10 +1,12 @@
 """Which encoder a name means: the demo's, a folder, or a model on the hub; and an identity that changes with its weights."""
 
 import hashlib
+import json
 import socket
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from raysweep.config import packages
 from raysweep.config.sweep import EncoderConfig
@@ -14,6 +16,9 @@ from raysweep.storage.location import expanded
 
 _HUB = "hub:"  # begins the identity of an encoder of the hub
 SAFE_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # which sentence-transformers looks for first
+SETTINGS = "config_sentence_transformers.json"
+MODULES = "modules.json"
+MODEL_TYPE = "SentenceTransformer"  # of SETTINGS; those of any other type are not read
 UNUSED_FILES = ["onnx/*", "openvino/*", "*.onnx", "*.h5", "*.msgpack", "*.ot", "*.tflite"]
 
 
@@ -39,6 +44,41 @@ class ModelSource:
             with path.open("rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
         return f"sha256:{digest.hexdigest()}"
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """Return the model's own settings, as sentence-transformers reads them; empty if it ignores or lacks them.
+
+        InputError if the file is not a JSON object.
+        """
+        path = self.folder / SETTINGS
+        if not path.is_file() or not (self.folder / MODULES).is_file():
+            return {}
+        settings = _read_json(path)
+        if not isinstance(settings, dict):
+            raise _damaged(path, "is not a JSON object")
+        return settings if settings.get("model_type", MODEL_TYPE) == MODEL_TYPE else {}
+
+    @cached_property
+    def own_prompt(self) -> str:
+        """Return the model's default prompt, which its ``encode`` puts before every sentence; "" for most models."""
+        name, prompts = self.settings.get("default_prompt_name"), self.settings.get("prompts")
+        prompt = prompts.get(name) if isinstance(prompts, dict) and isinstance(name, str) else None
+        return prompt if isinstance(prompt, str) else ""
+
+    def prompt_of(self, config: EncoderConfig) -> str:
+        """Return the text that goes before every sentence: the configured prompt, or else the model's own."""
+        return self.own_prompt if config.prompt is None else config.prompt
+
+    @cached_property
+    def modules(self) -> list[tuple[Path, str]]:
+        """Return folder and type of each module. A plain transformer has one, without a type."""
+        path = self.folder / MODULES
+        modules = _read_json(path) if path.is_file() else [{"path": "", "type": ""}]
+        try:
+            return [(self.folder / module["path"], str(module["type"])) for module in modules]
+        except (TypeError, KeyError):
+            raise _damaged(path, "is not a list of modules") from None
 
 
 def locate(config: EncoderConfig) -> ModelSource:
@@ -77,8 +117,20 @@ def locate_same(config: EncoderConfig, identity: str) -> ModelSource:
     return source
 
 
+def check_tunable(config: EncoderConfig, source: ModelSource) -> None:
+    """InputError if the encoder cannot be tuned: its settings embed otherwise than its modules that are trained."""
+    if any(kind.rpartition(".")[2] == "Router" for _, kind in source.modules):
+        raise InputError(
+            f"model {config.name!r} cannot be tuned: its Router embeds queries and documents by different modules; "
+            "allowed: models that embed both alike"
+        )
+    if (width := source.settings.get("truncate_dim")) is not None:
+        raise InputError(
+            f"model {config.name!r} cannot be tuned: truncate_dim is {width} in its {SETTINGS}; allowed: a model without it"
+        )
+
+
 def check_formats(folder: Path) -> None:
-    """InputError where one of a model's modules has its weights only in a format that may run code as it is read."""
     for weights in sorted([*folder.glob("pytorch_model*.bin"), *folder.glob("*_*/pytorch_model*.bin")]):
         if not any((weights.parent / name).is_file() for name in SAFE_WEIGHTS):
             name = weights.relative_to(folder)
@@ -88,8 +140,19 @@ def check_formats(folder: Path) -> None:
             )
 
 
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(path, f"cannot be read as JSON: {error}") from None
+
+
+def _damaged(path: Path, problem: str) -> InputError:
+    return InputError(f"model {str(path.parent)!r} cannot be loaded: {path.name}: {problem}")
+
+
 def _local(folder: Path) -> ModelSource:
-    if not (folder / "modules.json").is_file() and not (folder / "config.json").is_file():
+    if not (folder / MODULES).is_file() and not (folder / "config.json").is_file():
         raise InputError(f"model {str(folder)!r}: the folder holds no model (neither modules.json nor config.json)")
     return ModelSource(folder.absolute())
 

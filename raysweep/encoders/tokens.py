@@ -86,8 +86,8 @@ def tokenise(model: "SentenceTransformer", texts: Sequence[str], prompt: str = "
     """
     if prompt and any(getattr(module, "include_prompt", True) is False for module in model.modules()):
         raise InputError(
-            f"prompt {prompt!r}: the model's pooling leaves prompts out (include_prompt is false), which raysweep cannot; "
-            "allowed: no prompt"
+            f"prompt is {prompt!r}, but its pooling leaves prompts out (include_prompt is false), which is not supported; "
+            "allowed: '', no prompt"
         )
     sequences: list[npt.NDArray[np.int32]] = []
     for start in range(0, len(texts), TEXTS_PER_CALL):

@@ -34,11 +34,12 @@ def score(config: EncoderConfig, sentences: Sentences, evaluations: Sequence[Eva
     The encoder comes from its modules' safetensors. What else lies in its folder is not opened: the head of a SetFit model,
     ``model_head.pkl``, is a pickle, which may run code. InputError where the encoder cannot be loaded, or gives no numbers.
     """
-    model = encoder.load(config, device=encoder.best_device())
+    source = locate(config)
+    model = encoder.load(config, device=encoder.best_device(), source=source)
     by_split = {}
     for evaluation in evaluations:
         ids = np.concatenate([evaluation.queries, evaluation.pool])
-        tokens = encoder_tokens.tokenise(model, sentences.texts(ids), config.prompt)
+        tokens = encoder_tokens.tokenise(model, sentences.texts(ids), source.prompt_of(config))
         embeddings = encoder.embed(model, tokens, np.arange(len(ids)), arithmetic=config.precision)
         num_queries = len(evaluation.queries)
         queries, pool = np.split(encoder.finite(embeddings, config), [num_queries])

@@ -78,7 +78,8 @@ def score_files(
     """P and S of retrieval by ``model``, for each k and kind of rank weights.
 
     Retrieval goes by cosine or, where the model's similarity function is ``dot``, by inner product. Similarity is measured
-    under ``reference``, by default the model itself. Rows are taken as they are, duplicates and conflicting labels too, so
+    under ``reference``, by default the model itself. Before each sentence goes the configured prompt, or else each model's
+    own. Rows are taken as they are, duplicates and conflicting labels too, so
     that published values come out. Raises InputError before anything is embedded.
     """
     packages.check(
@@ -209,9 +210,12 @@ def _num_conflicts(rows: _Labelled) -> int:
 def _embed(config: EncoderConfig, name: str, texts: list[str], display: Display, *, unit: bool = False) -> Float32Array:
     """Embeddings whose inner products the model ranks by: unit ones, unless its similarity function is ``dot``."""
     with display.stage(f"evaluate: {name}") as advance:
-        model = encoder.load(config, device=encoder.best_device())
+        source = locate(config)
+        model = encoder.load(config, device=encoder.best_device(), source=source)
         by_cosine = model.similarity_fn_name != "dot"
         embeddings = encoder.embed_texts(
-            model, texts, config.prompt, arithmetic=config.precision, unit=unit or by_cosine, advance=advance
+            model, texts, source.prompt_of(config), arithmetic=config.precision, unit=unit or by_cosine, advance=advance
         )
+    if config.prompt is None and source.own_prompt:
+        display.line(f"evaluate: {name}: prompt {source.own_prompt!r} (the model's own)")
     return encoder.finite(embeddings, config)

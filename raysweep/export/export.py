@@ -84,7 +84,7 @@ def _model(run: Folder, chosen: Point, encoders: RunEncoders) -> "SentenceTransf
         model = _joined_with_reference(encoders, chosen, model, head)
     if chosen.kind not in joined_encoder.BY_PRODUCT:  # whatever the base model says: the point was scored by cosine
         model.similarity_fn_name = "cosine"
-    _set_prompt(model, encoders.model.prompt)
+    _set_prompt(model, encoders.prompt)
     return model
 
 
@@ -168,7 +168,9 @@ def _joined_with_reference(
     if (reference.prompt, reference.max_tokens) != (model.prompt, model.max_tokens):
         raise InputError(f"{chosen.name} cannot be exported: the reference encoder has another prompt or max_tokens")
     frozen = _load(reference, encoders.reference_identity, "it is part of this point")
-    return joined_encoder.build(chosen.key, tuned, frozen, head)
+    joined = joined_encoder.build(chosen.key, tuned, frozen, head)
+    joined.prompts = tuned.prompts
+    return joined
 
 
 def _load(config: EncoderConfig, identity: str, why: str) -> "SentenceTransformer":
@@ -179,11 +181,16 @@ def _load(config: EncoderConfig, identity: str, why: str) -> "SentenceTransforme
 
 
 def _set_prompt(model: "SentenceTransformer", prompt: str) -> None:
-    """Make the prompt of training the model's default, so that it embeds sentences as they were trained."""
-    model.default_prompt_name = None
-    if prompt:
-        model.prompts = {**model.prompts, "raysweep": prompt}
-        model.default_prompt_name = "raysweep"
+    """Let ``encode``, ``encode_query`` and ``encode_document`` put ``prompt`` before sentences and cut them alike.
+
+    Prompts under other names stay those of the base model.
+    """
+    model.prompts = {**model.prompts, "query": prompt, "document": prompt}
+    model.default_prompt_name = "query" if prompt else None
+    for module in model.modules():
+        for name in ("query_expansion", "query_length", "document_length"):  # in this order, as its setters check them
+            if hasattr(module, name):
+                setattr(module, name, None)
 
 
 def _data_config(settings: "Mapping[str, Any]") -> DataConfig | None:

@@ -25,7 +25,7 @@ from raysweep.export.run_encoders import RunEncoders
 from raysweep.report.figures import front_figure
 from raysweep.report.notes import why_no_intervals
 from raysweep.report.summary import Member, Summary
-from raysweep.report.tables import kind_name, with_interval
+from raysweep.report.tables import kind_name, shown_prompt, with_interval
 from raysweep.report.texts import objective_text
 from raysweep.results.types import Calibration, Point, ScoredSplit, Trial
 from raysweep.results.views import calibration_text
@@ -401,6 +401,7 @@ def _source_rows(facts: CardFacts, models: Mapping[str, BaseModel]) -> dict[str,
         "classes": ", ".join(facts.summary.results.info.label_names),
         "data": f"{', '.join(_all_sources(facts.data))}; fingerprint {encoders.data or 'unknown'}",
         "base model": f"{models['base'].shown}, {encoders.model_identity.rpartition('/')[2]}",
+        "prompt": shown_prompt(encoders.prompt),
     }
     if "reference" in models:
         rows["reference encoder"] = models["reference"].shown

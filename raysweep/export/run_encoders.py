@@ -10,7 +10,7 @@ from raysweep.storage.folder import Folder
 
 @dataclass(frozen=True)
 class RunEncoders:
-    """The encoders of a run, and the identities that they had then.
+    """The encoders of a run with the prompts that they were used with, and the identities that they had then.
 
     ``data`` names the artifact of the run's sentences, whose name hashes what they were read from; None where it is not
     known.
@@ -21,6 +21,11 @@ class RunEncoders:
     reference: EncoderConfig
     reference_identity: str
     data: str | None = None
+
+    @property
+    def prompt(self) -> str:
+        """The text that goes before every sentence that the tuned model embeds."""
+        return self.model.prompt or ""
 
     @classmethod
     def of(cls, run: Folder) -> "RunEncoders":

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import safetensors
 
@@ -17,7 +17,7 @@ from raysweep.data.dataset import SPLITS
 from raysweep.data.ingest import Listed
 from raysweep.data.prepared import Prepared
 from raysweep.encoders.encoder import names_in_memory
-from raysweep.encoders.locate import ModelSource, locate
+from raysweep.encoders.locate import ModelSource, check_tunable, locate
 from raysweep.errors import InputError
 from raysweep.metrics import retrieval
 from raysweep.storage import location
@@ -139,30 +139,31 @@ def make_plan(config: SweepConfig, space: Space, *, resumed: Prepared | None = N
     This may take a while: it lists the sources, hashes a source that is one file of this machine, unless it is large and was
     hashed before, hashes the files of each local encoder, and downloads an encoder of the Hugging Face hub that is not in
     the local cache. It writes no artifact and needs no cluster. Raises InputError for a source that cannot be read, an
-    encoder that cannot be found, and, where the encoder's weights are in one safetensors file, a freezing level of the space
-    that it lacks.
+    encoder that cannot be found or that a sweep cannot use, and, where the encoder's weights are in one safetensors file, a
+    freezing level of the space that it lacks.
     """
     listed = ingest.list_pieces(config.data)
     fingerprints = _fingerprints(config.data, listed)
-    names = dict.fromkeys((config.model, config.reference_encoder, config.mining_encoder))
-    encoders = {encoder: locate(encoder) for encoder in names}
-    _check_freezing_of_file(space, encoders[config.model].folder / "model.safetensors")
+    located = _locate_encoders(config)
+    _check_freezing_of_file(space, located[config.model].folder / "model.safetensors")
+    encoders = {encoder: _Encoder.of(encoder, source) for encoder, source in located.items()}
+    model, reference = encoders[config.model], encoders[config.reference_encoder]
 
     store = Store(config.storage.artifacts_location)
     planner = _Planner(config, store, encoders)
     sentences = planner.sentences(listed, fingerprints, resumed)
-    tokens = planner.encoded(sentences, config.model)
-    reference = planner.encoded(sentences, config.reference_encoder)
+    tokens = planner.encoded(sentences, model)
+    embeddings = planner.encoded(sentences, reference)
     examples = planner.examples(sentences, mined_kinds(space.values("loss")))
     prepared = Prepared(
-        model=config.model.model_dump(),
-        model_identity=encoders[config.model].identity,
+        model=model.config.model_dump(),
+        model_identity=model.identity,
         sentences_artifact=sentences,
         tokens_artifact=tokens,
-        reference_artifact=reference,
+        reference_artifact=embeddings,
         examples_artifacts=examples,
-        reference=config.reference_encoder.model_dump(),
-        reference_identity=encoders[config.reference_encoder].identity,
+        reference=reference.config.model_dump(),
+        reference_identity=reference.identity,
     )
     return Plan(config, space, store, tuple(planner.stages.values()), prepared)
 
@@ -175,6 +176,14 @@ def check_freezing(space: Space, parameter_names: Sequence[str]) -> None:
             freezing.frozen_names(parameter_names, level, freeze_output_dense=freeze_output_dense)
     if any(decay != 1.0 for decay in space.values("layer_decay")):
         freezing.heights(parameter_names)
+
+
+def _locate_encoders(config: SweepConfig) -> dict[EncoderConfig, ModelSource]:
+    """Find the encoders of a sweep. InputError for one that a sweep cannot use."""
+    encoders = dict.fromkeys((config.model, config.reference_encoder, config.mining_encoder))
+    located = {encoder: locate(encoder) for encoder in encoders}
+    check_tunable(config.model, located[config.model])
+    return located
 
 
 def _fingerprints(data: DataConfig, listed: Listed) -> dict[str, str]:
@@ -201,6 +210,17 @@ def _check_freezing_of_file(space: Space, weights: Path) -> None:
         check_freezing(space, names_in_memory(weights.parent) or names)
 
 
+class _Encoder(NamedTuple):
+    """An encoder as it is used: its configuration with the prompt that goes before every sentence, and its identity."""
+
+    config: EncoderConfig
+    identity: str
+
+    @classmethod
+    def of(cls, config: EncoderConfig, source: ModelSource) -> "_Encoder":
+        return cls(config.model_copy(update={"prompt": source.prompt_of(config)}), source.identity)
+
+
 class _Planner:
     """Collects stages, each once. An artifact's key hashes its own parameters and the keys of what it reads.
 
@@ -208,7 +228,7 @@ class _Planner:
     older versions built would not be found. What these would build otherwise has a number of its own, such as ``CARVING``.
     """
 
-    def __init__(self, config: SweepConfig, store: Store, encoders: Mapping[EncoderConfig, ModelSource]) -> None:
+    def __init__(self, config: SweepConfig, store: Store, encoders: Mapping[EncoderConfig, _Encoder]) -> None:
         self.config = config
         self.store = store
         self.encoders = encoders
@@ -242,8 +262,8 @@ class _Planner:
             )
         return True
 
-    def encoded(self, sentences: Artifact, encoder: EncoderConfig) -> Artifact:
-        identity = self.encoders[encoder].identity
+    def encoded(self, sentences: Artifact, used: _Encoder) -> Artifact:
+        encoder, identity = used
         parameters = {"encoder": identity, "prompt": encoder.prompt, "max_tokens": encoder.max_tokens}
         if encoder.precision != "fp32":
             parameters["precision"] = encoder.precision
@@ -261,7 +281,7 @@ class _Planner:
         mining = self.config.examples
         if mining.neighbours == "random":
             return self._random_neighbours(sentences)
-        encoded = self.encoded(sentences, self.config.mining_encoder)
+        encoded = self.encoded(sentences, self.encoders[self.config.mining_encoder])
         parameters: dict[str, Any] = {"k": mining.k, "mode": mining.neighbours, "min_similarity": mining.min_similarity}
         if mining.index != "exact":
             parameters |= {"index": mining.index, "seed": self.config.seed, "cells": CELLS}

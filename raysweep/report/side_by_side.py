@@ -269,7 +269,7 @@ def _dominations(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> Iterat
                 yield Domination(split, side.label, other.label, tuple(dominated), len(theirs))
 
 
-_INFO = ("model", "polarity_weight", "similarity", "constraints", "num_trials", "seed", "version")
+_INFO = ("model", "prompt", "polarity_weight", "similarity", "constraints", "num_trials", "seed", "version")
 
 
 def _settings(sides: Sequence[Side]) -> Iterator[SettingDifference]:

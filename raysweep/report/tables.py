@@ -398,7 +398,9 @@ def settings_table(summary: Summary) -> TextTable:
         ("queries", _by_split(info.num_queries)),
         ("retrieval pool", _by_split(info.num_pool)),
         ("model", info.model),
+        ("prompt", shown_prompt(info.prompt)),
         ("reference encoder R", info.reference),
+        ("prompt of R", shown_prompt(info.reference_prompt)),
         ("retrieval", f"k = {info.k}, {info.rank_weights} rank weights"),
         ("objective", objective_formula(info)),
         ("constraints", constraints_text(info) or ABSENT),
@@ -408,6 +410,11 @@ def settings_table(summary: Summary) -> TextTable:
         ("packages", ", ".join(map(" ".join, info.packages.items())) or ABSENT),
     )
     return TextTable(("setting", "value"), rows, frozenset({"setting", "value"}))
+
+
+def shown_prompt(prompt: str) -> str:
+    """Return a prompt as tables show it: in quotes, since it may end with a space."""
+    return repr(prompt) if prompt else "none"
 
 
 def _trials_by_status(summary: Summary) -> str:

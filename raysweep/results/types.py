@@ -43,6 +43,8 @@ class RunInfo:
     constraints: Mapping[str, float] = field(default_factory=dict)  # the least of a point, where they are set
     packages: Mapping[str, str] = field(default_factory=dict)  # their versions on the driver's machine, by name
     guards: Mapping[str, float | None] = field(default_factory=dict)  # by name, the least of a front member, if any
+    prompt: str = ""  # goes before every sentence that the model embeds
+    reference_prompt: str = ""  # the same of the reference encoder
     searched: tuple[str, ...] = ()  # the parameters that have more than one value in the space; older runs do not say
 
     def objective(self, point: "Point") -> float:

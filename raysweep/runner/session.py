@@ -353,6 +353,8 @@ class Session:
             dataset=", ".join(names),
             model=_describe(config.model),
             reference=_describe(config.reference_encoder),
+            prompt=self.prepared.model["prompt"],
+            reference_prompt=self.prepared.reference["prompt"],
             k=config.evaluation.k,
             rank_weights=config.evaluation.rank_weights,
             polarity_weight=objective.polarity_weight,

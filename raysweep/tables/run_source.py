@@ -90,5 +90,6 @@ def _setting(run: Folder, results: Results) -> str:
     info = results.info
     mining = read_settings(run, results).get("examples")  # nothing where an older run has lost its settings
     measured = (info.dataset, info.model, info.reference, info.k, info.rank_weights)
+    prompts = (info.prompt, info.reference_prompt)
     sizes = (sorted(info.num_queries.items()), sorted(info.num_pool.items()), info.label_names)
-    return repr((*measured, *sizes, mining))
+    return repr((*measured, *prompts, *sizes, mining))

@@ -26,7 +26,7 @@ from raysweep.transfer.tasks import Classification, Columns, Task
 
 @dataclass(frozen=True)
 class Settings:
-    """How models are compared. ``prompt`` is put before every sentence; where it is None, each model's own is."""
+    """How models are compared. ``prompt`` goes before every sentence; None stands for each model's own."""
 
     columns: Columns = field(default_factory=Columns)
     num_folds: int = 10
@@ -114,7 +114,7 @@ def compare(
     results = [TaskResults(task, overlaps[task.name], {}) for task in found]
     sentences = _all_sentences(found)
     for name, config in configs.items():
-        embedded = Embedded.of(config, settings.prompt, sentences, display)
+        embedded = Embedded.of(config, sentences, display)
         for each in results:
             each.outcomes[name] = _outcome(name, embedded, each.task, settings, display)
     return Comparison(settings, list(models), data, results)
@@ -133,7 +133,7 @@ def _configs(models: Sequence[str], settings: Settings) -> dict[str, EncoderConf
     for name, count in Counter(models).items():
         if count > 1:
             raise InputError(f"MODEL: {name!r} is named more than once")
-    return {name: EncoderConfig(name=name, precision=settings.precision) for name in models}
+    return {name: EncoderConfig(name=name, prompt=settings.prompt, precision=settings.precision) for name in models}
 
 
 def _all_sentences(found: Sequence[Task]) -> list[str]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import encoder
+from raysweep.encoders.locate import locate
 from raysweep.metrics.arrays import Float32Array
 from raysweep.terminal import Display
 from raysweep.transfer.scores import Values
@@ -24,8 +25,8 @@ class Embedded:
     by_inner_product: bool
 
     @classmethod
-    def of(cls, config: EncoderConfig, prompt: str | None, sentences: Iterable[str], display: Display) -> "Embedded":
-        """Load an encoder and embed each sentence once, behind ``prompt``, or the model's own prompt where it is None.
+    def of(cls, config: EncoderConfig, sentences: Iterable[str], display: Display) -> "Embedded":
+        """Load an encoder and embed each sentence once, after the configured prompt or else the model's own.
 
         Raises InputError where the encoder cannot be loaded, or does not give finite numbers.
         """
@@ -33,12 +34,12 @@ class Embedded:
         for sentence in sentences:
             rows.setdefault(sentence, len(rows))
         with display.stage(f"transfer: {config.name}") as advance:
-            model = encoder.load(config, device=encoder.best_device())
-            own_prompt = encoder.default_prompt(model)
+            source = locate(config)
+            model = encoder.load(config, device=encoder.best_device(), source=source)
             embeddings = encoder.embed_texts(
                 model,
                 list(rows),
-                own_prompt if prompt is None else prompt,
+                source.prompt_of(config),
                 arithmetic=config.precision,
                 unit=False,
                 advance=advance,

@@ -89,3 +89,23 @@ def sentence_encoder(backbone: Any, folder: Path, tokenizer_of: Path) -> str:
     modules = [transformer, Pooling(transformer.get_embedding_dimension()), Normalize()]
     SentenceTransformer(modules=modules, device="cpu").save(str(folder / "encoder"))
     return str(folder / "encoder")
+
+
+PROMPTED: dict[str, tuple[dict[str, str], str | None]] = {
+    "default": ({"query": "query: ", "document": "", "sts": "compare: "}, "query"),
+    "query and document": ({"query": "query: ", "document": "passage: "}, None),
+    "none": ({}, None),
+}
+"""Prompts that a model may have, and the name of its default one."""
+
+
+def with_prompts(encoder: str, folder: Path, kind: str) -> str:
+    """Write a copy of an encoder with the prompts of a kind in PROMPTED; its folder."""
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(encoder, device="cpu")
+    prompts, default = PROMPTED[kind]
+    model.prompts = {**model.prompts, **prompts}
+    model.default_prompt_name = default
+    model.save(str(folder), create_model_card=False)
+    return str(folder)

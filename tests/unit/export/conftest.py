@@ -1,7 +1,7 @@
 """A run with a point of every kind, for the tests that export it."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -29,7 +29,7 @@ from raysweep.storage.folder import LocalFolder
 from raysweep.training import trial as engine
 from raysweep.training import workbench
 from raysweep.training.weights import save_point
-from support.encoders import sentence_encoder
+from support.encoders import PROMPTED, sentence_encoder, with_prompts
 from support.paths import SPACES
 
 
@@ -56,16 +56,40 @@ def run(tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType) -> t
     The weights of the softmax trial are averages over its steps.
     """
     folder = tmp_path_factory.mktemp("run")
+    return _write_run(folder, _varied_encoder(folder, demo_package))
+
+
+def _varied_encoder(folder: Path, demo_package: ModuleType) -> str:
+    """Weights that are large enough for sentences to lie well apart, and each kind of point to retrieve others."""
+    torch.manual_seed(0)
+    tiny = BertConfig(
+        hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, initializer_range=0.3
+    )
+    return sentence_encoder(BertModel(tiny), folder, demo_package.get_model_path())
+
+
+@pytest.fixture(scope="package", params=PROMPTED)
+def prompted_run(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, demo_package: ModuleType
+) -> tuple[Path, Prepared, EvaluationSet]:
+    """The same of an encoder with prompts of its own, of each kind in PROMPTED; the sweep sets none."""
+    folder = tmp_path_factory.mktemp("prompted")
+    encoder = with_prompts(_varied_encoder(folder, demo_package), folder / "prompted", request.param)
+    return _write_run(folder, encoder)
+
+
+@pytest.fixture
+def write_run() -> Callable[[Path, str], tuple[Path, Prepared, EvaluationSet]]:
+    return _write_run
+
+
+def _write_run(folder: Path, encoder: str) -> tuple[Path, Prepared, EvaluationSet]:
+    """Prepare, train and score what :func:`run` has, of an encoder."""
     (folder / "points").mkdir()
     document = Document.read(SPACES / "smoke.yaml")
     document.override("data.train", str(with_three_classes(folder)))
     document.override("storage.runs", str(folder))
-    torch.manual_seed(0)
-    # Weights that are large enough for sentences to lie well apart, and each kind of point to retrieve others.
-    tiny = BertConfig(
-        hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, initializer_range=0.3
-    )
-    document.override("model", sentence_encoder(BertModel(tiny), folder, demo_package.get_model_path()))
+    document.override("model", encoder)
     document.override("space.freezing", "none")
     document.override("space.loss", "{choices: {softmax: {}, triplet: {margin: 0.2}}}")
     document.override(

@@ -23,6 +23,7 @@ from raysweep.transfer.classification import STRENGTHS
 from raysweep.transfer.compare import Comparison, Settings, compare
 from support.command_line import raysweep_here
 from support.displays import ListDisplay
+from support.encoders import PROMPTED, with_prompts
 from support.regression import searched, stratified
 
 NUM_FOLDS = 3
@@ -186,6 +187,17 @@ def test_a_prompt_is_put_before_every_sentence(tiny_encoder: str, other_encoder:
     np.testing.assert_allclose(own, same, rtol=1e-5)
     assert np.abs(own - none).max() > 1e-3
     np.testing.assert_allclose(similarities(tiny_encoder, None), similarities(tiny_encoder, ""), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", PROMPTED)
+def test_a_models_own_prompt_is_that_of_its_encode(tiny_encoder: str, folder: Path, tmp_path: Path, kind: str) -> None:
+    model = with_prompts(tiny_encoder, tmp_path / "model", kind)
+    (outcome,) = outcomes(compare([model], [str(folder / "pairs.tsv")], [], Settings(), ListDisplay()), "pairs")
+    library = SentenceTransformer(model, device="cpu")
+    lines = [line.split("\t") for line in (folder / "pairs.tsv").read_text().splitlines()]
+    first, second = (library.encode([line[column] for line in lines if line[0]]) for column in (1, 2))
+    expected = library.similarity_pairwise(first, second).numpy()
+    np.testing.assert_allclose(outcome.similarities, expected, atol=1e-5)
 
 
 def test_a_model_says_what_it_was_tuned_on(tiny_encoder: str, folder: Path, tmp_path: Path) -> None:

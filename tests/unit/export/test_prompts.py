@@ -1,0 +1,57 @@
+"""An export embeds sentences after the prompt that its point was scored with, by each of its methods."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+
+from raysweep.data.prepared import Prepared
+from raysweep.evaluation.evaluation_set import EvaluationSet
+from raysweep.export.export import export
+from raysweep.results.ledger import point_name
+from support.encoders import with_prompts
+
+Run = tuple[Path, Prepared, EvaluationSet]
+
+TEXTS = ["a warm room", "Cold soup, and a spoon of it for everybody who had come late"]
+
+
+@pytest.mark.parametrize("point", ["0:1", "0:1:class_concat=0.1", "1:1:concat=0.3", "1:1:interpolate=0.4"])
+def test_all_methods_put_the_prompt_of_the_sweep(
+    prompted_run: Run, tmp_path: Path, all_on_the_front: None, point: str
+) -> None:
+    """The base model's default prompt, if it has one, whatever it has for queries and documents."""
+    folder, prepared, _ = prompted_run
+    base = SentenceTransformer(prepared.model["name"], device="cpu")
+    prompt = base.prompts[base.default_prompt_name] if base.default_prompt_name else ""
+    export(folder, point, tmp_path / "model")
+    model = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    expected = model.encode([prompt + text for text in TEXTS], prompt="")
+    for method in (model.encode, model.encode_query, model.encode_document):
+        np.testing.assert_allclose(method(TEXTS), expected, atol=1e-5)
+    assert model.prompts.get("sts") == base.prompts.get("sts"), "prompts of other names are kept"
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert f"| prompt | {repr(prompt) if prompt else 'none'} |" in card
+    if point == "0:1":
+        trained = load_file(folder / "points" / point_name(0, 1) / "trained.safetensors")
+        base.load_state_dict({**base.state_dict(), **trained})
+        np.testing.assert_allclose(model.encode(TEXTS), base.encode(TEXTS), atol=1e-5)
+
+
+def test_lengths_by_task_are_not_exported(
+    tmp_path: Path, tiny_encoder: str, write_run: Callable[[Path, str], Run], all_on_the_front: None
+) -> None:
+    """``encode_query`` would cut sentences that the sweep scored whole."""
+    model = SentenceTransformer(with_prompts(tiny_encoder, tmp_path / "prompted", "default"), device="cpu")
+    model[0].query_length, model[0].document_length = 3, 5
+    model.save(str(tmp_path / "model"), create_model_card=False)
+    (tmp_path / "run").mkdir()
+    folder, *_ = write_run(tmp_path / "run", str(tmp_path / "model"))
+    export(folder, "1:1", tmp_path / "exported")
+    exported = SentenceTransformer(str(tmp_path / "exported"), device="cpu")
+    expected = exported.encode(TEXTS)
+    for method in (exported.encode_query, exported.encode_document):
+        np.testing.assert_allclose(method(TEXTS), expected, atol=1e-5)
