@@ -12,7 +12,7 @@ import numpy.typing as npt
 from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders import precision
 from raysweep.encoders.buckets import buckets, tokens_per_batch
-from raysweep.encoders.locate import ModelSource, check_formats, locate
+from raysweep.encoders.locate import ModelSource, check_loadable, locate
 from raysweep.encoders.tokens import Tokens, tokenise
 from raysweep.errors import InputError
 from raysweep.terminal import Advance
@@ -39,7 +39,7 @@ def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | No
     Weights come from safetensors only: the other formats may run code as they are read.
     """
     source = source or locate(config)
-    check_formats(source.folder)
+    check_loadable(config, source)
     from sentence_transformers import SentenceTransformer
 
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
@@ -87,6 +87,17 @@ def _check_agreement(model: "SentenceTransformer", config: EncoderConfig, prompt
         raise InputError(
             f"model {config.name!r}: its encode gives other vectors than its modules do on padded batches (apart by "
             f"{distance:.2g} of their length); allowed: models whose vectors do not depend on padding or a template"
+        )
+
+
+def check_no_adapter(model: "SentenceTransformer", config: EncoderConfig) -> None:
+    """InputError if a PEFT adapter is loaded into the model: training would change its base, and saving leave that out."""
+    if any(
+        getattr(module, "_hf_peft_config_loaded", False) or hasattr(module, "peft_config") for module in model.modules()
+    ):
+        raise InputError(
+            f"model {config.name!r} has a PEFT adapter loaded, which a sweep does not support; allowed: the adapter merged "
+            "into its base model (merge_and_unload)"
         )
 
 

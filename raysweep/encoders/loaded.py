@@ -36,6 +36,7 @@ class LoadedEncoder:
         """Load the encoder of this identity onto ``device``. InputError when it is not here or is no text encoder."""
         source = locate_same(config, identity)
         model = encoder.load(config, device=device, source=source)
+        encoder.check_no_adapter(model, config)
         return cls(config, model, source.prompt_of(config))
 
     @property

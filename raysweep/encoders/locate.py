@@ -18,6 +18,7 @@ _HUB = "hub:"  # begins the identity of an encoder of the hub
 SAFE_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # which sentence-transformers looks for first
 SETTINGS = "config_sentence_transformers.json"
 MODULES = "modules.json"
+ADAPTER = "adapter_config.json"
 MODEL_TYPE = "SentenceTransformer"  # of SETTINGS; those of any other type are not read
 UNUSED_FILES = ["onnx/*", "openvino/*", "*.onnx", "*.h5", "*.msgpack", "*.ot", "*.tflite"]
 
@@ -80,6 +81,11 @@ class ModelSource:
         except (TypeError, KeyError):
             raise _damaged(path, "is not a list of modules") from None
 
+    @property
+    def has_adapter(self) -> bool:
+        """Whether one of the modules is a PEFT adapter, such as LoRA, on a base model that is stored elsewhere."""
+        return any((folder / ADAPTER).is_file() for folder, _ in [(self.folder, ""), *self.modules])
+
 
 def locate(config: EncoderConfig) -> ModelSource:
     """Find an encoder, downloading it from the hub where the name asks for that.
@@ -117,6 +123,15 @@ def locate_same(config: EncoderConfig, identity: str) -> ModelSource:
     return source
 
 
+def check_sweepable(config: EncoderConfig, source: ModelSource) -> None:
+    """InputError if a sweep cannot use the encoder: a PEFT adapter, whose base model is no part of its identity."""
+    if source.has_adapter:
+        raise InputError(
+            f"model {config.name!r} is a PEFT adapter ({ADAPTER}), which a sweep does not support; allowed: a model with "
+            "all its weights, such as the adapter merged into its base model (merge_and_unload)"
+        )
+
+
 def check_tunable(config: EncoderConfig, source: ModelSource) -> None:
     """InputError if the encoder cannot be tuned: its settings embed otherwise than its modules that are trained."""
     if any(kind.rpartition(".")[2] == "Router" for _, kind in source.modules):
@@ -130,7 +145,14 @@ def check_tunable(config: EncoderConfig, source: ModelSource) -> None:
         )
 
 
-def check_formats(folder: Path) -> None:
+def check_loadable(config: EncoderConfig, source: ModelSource) -> None:
+    """InputError if weights are only in a format that may run code as it is read, or if a PEFT adapter lacks peft."""
+    _check_formats(source.folder)
+    if source.has_adapter and importlib.util.find_spec("peft") is None:
+        raise InputError(f"model {config.name!r} is a PEFT adapter, which needs the package peft: pip install peft")
+
+
+def _check_formats(folder: Path) -> None:
     for weights in sorted([*folder.glob("pytorch_model*.bin"), *folder.glob("*_*/pytorch_model*.bin")]):
         if not any((weights.parent / name).is_file() for name in SAFE_WEIGHTS):
             name = weights.relative_to(folder)

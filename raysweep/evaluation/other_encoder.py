@@ -9,7 +9,7 @@ from raysweep.config.sweep import EncoderConfig
 from raysweep.data.dataset import Sentences
 from raysweep.encoders import encoder
 from raysweep.encoders import tokens as encoder_tokens
-from raysweep.encoders.locate import check_formats, locate
+from raysweep.encoders.locate import check_loadable, locate
 from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.metrics.retrieval import Scores
 from raysweep.results.types import ScoredSplit
@@ -25,7 +25,7 @@ class EncoderScores:
 
 def check(config: EncoderConfig) -> None:
     """InputError where there is no such encoder, or its weights are only in a format that may run code as it is read."""
-    check_formats(locate(config).folder)
+    check_loadable(config, locate(config))
 
 
 def score(config: EncoderConfig, sentences: Sentences, evaluations: Sequence[EvaluationSet]) -> EncoderScores:

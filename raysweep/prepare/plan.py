@@ -17,7 +17,7 @@ from raysweep.data.dataset import SPLITS
 from raysweep.data.ingest import Listed
 from raysweep.data.prepared import Prepared
 from raysweep.encoders.encoder import names_in_memory
-from raysweep.encoders.locate import ModelSource, check_tunable, locate
+from raysweep.encoders.locate import ModelSource, check_sweepable, check_tunable, locate
 from raysweep.errors import InputError
 from raysweep.metrics import retrieval
 from raysweep.storage import location
@@ -182,6 +182,8 @@ def _locate_encoders(config: SweepConfig) -> dict[EncoderConfig, ModelSource]:
     """Find the encoders of a sweep. InputError for one that a sweep cannot use."""
     encoders = dict.fromkeys((config.model, config.reference_encoder, config.mining_encoder))
     located = {encoder: locate(encoder) for encoder in encoders}
+    for encoder, source in located.items():
+        check_sweepable(encoder, source)
     check_tunable(config.model, located[config.model])
     return located
 

@@ -81,6 +81,7 @@ class Workbench:
         config = EncoderConfig(**self.prepared.model)
         source = locate_same(config, self.prepared.model_identity)
         self.model = encoder.load(config, device=self.device, source=source)
+        encoder.check_no_adapter(self.model, config)
         self.dropouts = Dropouts(self.model, self.model.device.type)
         self.initial = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
         self.tokens = Tokens.open(self.prepared.tokens_artifact.folder)

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from raysweep.config.sweep import EncoderConfig
 from raysweep.data.prepared import Prepared
 from raysweep.encoders import encoder
-from raysweep.encoders.locate import SETTINGS
+from raysweep.encoders.locate import ADAPTER, SETTINGS
 from raysweep.encoders.tokens import Tokens
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare_here
-from support.encoders import PROMPTED, with_prompts
+from raysweep.prepare.plan import make_plan
+from support.encoders import PROMPTED, tiny_bert, with_prompts
 from support.sweep_files import read
 
 ROWS = "text,label\n" + "".join(f"sentence {number},{number % 2}\n" for number in range(20))
@@ -60,6 +62,67 @@ def test_artifacts_are_those_of_the_prompt_that_is_used(tiny_encoder: str, tmp_p
     assert own == same
     assert own.tokens_artifact != without.tokens_artifact
     assert own.examples_artifacts != without.examples_artifacts
+
+
+@pytest.mark.parametrize("key", ["model", "reference", "examples.encoder"])
+def test_an_adapter_is_rejected_before_anything_is_prepared(tiny_encoder: str, tmp_path: Path, key: str) -> None:
+    """In the model's folder or in that of a module, next to a base model's weights or without them."""
+    adapted = shutil.copytree(tiny_encoder, tmp_path / "lora")
+    (adapted / ADAPTER).write_text(json.dumps({"peft_type": "LORA", "base_model_name_or_path": "base"}))
+    (tmp_path / "train.csv").write_text(ROWS)
+    overrides = {
+        "data__train": str(tmp_path / "train.csv"),
+        "storage__runs": str(tmp_path / "runs"),
+        "model": tiny_encoder,
+    }
+    overrides[key.replace(".", "__")] = str(adapted)
+    with pytest.raises(InputError, match=r"lora' is a PEFT adapter \(adapter_config.json\), .*; allowed: "):
+        prepare_here(*read(tmp_path, SWEEP, **overrides))
+    modules = json.loads((adapted / "modules.json").read_text())
+    modules[0]["path"] = "0_Transformer"
+    (adapted / "modules.json").write_text(json.dumps(modules))
+    (adapted / "0_Transformer").mkdir()
+    (adapted / ADAPTER).rename(adapted / "0_Transformer" / ADAPTER)
+    with pytest.raises(InputError, match="is a PEFT adapter"):
+        make_plan(*read(tmp_path, SWEEP, **overrides))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_loaded_adapter_is_rejected(tiny_encoder: str) -> None:
+    config = EncoderConfig(name=tiny_encoder)
+    model = encoder.load(config)
+    encoder.check_no_adapter(model, config)
+    model[0].auto_model._hf_peft_config_loaded = True  # as transformers marks it
+    with pytest.raises(InputError, match="has a PEFT adapter loaded"):
+        encoder.check_no_adapter(model, config)
+
+
+def test_an_adapter_without_its_package_is_reported(
+    tiny_encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    adapted = shutil.copytree(tiny_encoder, tmp_path / "lora")
+    (adapted / ADAPTER).write_text("{}")
+    with pytest.raises(InputError, match=r"needs the package peft: pip install peft$"):
+        encoder.load(EncoderConfig(name=str(adapted)))
+
+
+def test_an_adapter_is_applied_where_it_is_not_tuned(demo_package: object, tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    base = tiny_bert(tmp_path, demo_package.get_model_path(), num_blocks=1)  # type: ignore[attr-defined]
+    model = SentenceTransformer(base, device="cpu")
+    model.add_adapter(
+        peft.LoraConfig(r=4, lora_alpha=320, target_modules=["query", "value", "dense"], init_lora_weights=False)
+    )
+    model.save(str(tmp_path / "lora"), create_model_card=False)
+    texts = ["a warm room", "cold soup"]
+    config = EncoderConfig(name=str(tmp_path / "lora"))
+    loaded = encoder.load(config)
+    found = encoder.embed_texts(loaded, texts, "", unit=False)
+    np.testing.assert_allclose(found, model.encode(texts), atol=1e-5)
+    assert np.abs(found - SentenceTransformer(base, device="cpu").encode(texts)).max() > 1e-3
+    with pytest.raises(InputError, match="has a PEFT adapter loaded"):
+        encoder.check_no_adapter(loaded, config)
 
 
 def test_what_cannot_be_tuned_is_rejected_and_can_be_a_reference(tiny_encoder: str, tmp_path: Path) -> None:
