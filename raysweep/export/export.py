@@ -3,8 +3,10 @@
 import contextlib
 import os
 import shutil
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
@@ -14,7 +16,7 @@ from raysweep.encoders.locate import locate
 from raysweep.encoders.provenance import Provenance
 from raysweep.errors import InputError
 from raysweep.evaluation.operating_points import LABELLED, Head
-from raysweep.export import joined_encoder, model_card
+from raysweep.export import joined_encoder, model_card, saved_model
 from raysweep.export.model_card import CARD, CardFacts
 from raysweep.export.run_encoders import RunEncoders
 from raysweep.report.summary import Member, Summary, summary_of
@@ -39,8 +41,10 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
     """Write the model of a point of a run's front, ``knee``, ``best`` or a point's name, to the new folder ``to``.
 
     It loads with ``SentenceTransformer(to)``, without this package. Its card says how, or under which ``hub_name`` it will
-    be. Returns what was written, and which guards the point misses or is not measured by. InputError when there is no such
-    point, ``to`` exists, two encoders cannot be made one model, or the run's settings are not those that it was begun with.
+    be. Returns what was written, and which guards the point misses or is not measured by. The saved model is loaded again
+    and compared before it gets its name. InputError when there is no such point, ``to`` exists, two encoders cannot be made
+    one model, the saved model gives other vectors, or the run's settings are not those that it was begun with; then nothing
+    is left behind.
     """
     if to.exists():
         raise InputError(f"{to}: exists already; export writes a new folder")
@@ -50,7 +54,7 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
     chosen = member.dev
     settings = read_settings(run, summary.results)
     encoders = RunEncoders.of(run)
-    model = _model(run, chosen, encoders)
+    model, embed = _build(run, chosen, encoders)
     data = _data_config(settings)
     facts = CardFacts(
         summary,
@@ -62,7 +66,9 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
         pool_seed=_pool_seed(settings),
         unmeasured=tuple(name for name in _mapping(settings, "guards") if name not in member.guards),
     )
-    _write(model, _provenance(run, chosen, encoders, data), facts, to)
+    sentences = saved_model.sample_sentences(run)
+    expected = saved_model.Expected(sentences, embed(sentences), _similarity(chosen))
+    _write(model, expected, _provenance(run, chosen, encoders, data), facts, to)
     written = (
         f"{chosen.name} (dev P {100 * chosen.polarity:.2f}, S {100 * chosen.similarity:.2f}, width {chosen.width}) "
         f"written to {to}"
@@ -74,18 +80,29 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
 
 def model_of(run: Folder, chosen: Point) -> "SentenceTransformer":
     """The model that would be exported of a point. InputError as of :func:`export`."""
-    return _model(run, chosen, RunEncoders.of(run))
+    return _build(run, chosen, RunEncoders.of(run)).model
 
 
-def _model(run: Folder, chosen: Point, encoders: RunEncoders) -> "SentenceTransformer":
+class _PointModel(NamedTuple):
+    """A point's model. ``embed`` gives the vectors of sentences under the encoders that the point was scored with."""
+
+    model: "SentenceTransformer"
+    embed: Callable[[Sequence[str]], saved_model.Embeddings]
+
+
+def _build(run: Folder, chosen: Point, encoders: RunEncoders) -> _PointModel:
     weights, head = _read_weights(run, chosen)
-    model = _tuned(encoders, chosen, weights)
+    model = tuned = _tuned(encoders, chosen, weights)
+    prompt = encoders.prompt
+    embed = partial(saved_model.embed_tuned, tuned, prompt)
     if chosen.kind in joined_encoder.KINDS:
-        model = _joined_with_reference(encoders, chosen, model, head)
-    if chosen.kind not in joined_encoder.BY_PRODUCT:  # whatever the base model says: the point was scored by cosine
-        model.similarity_fn_name = "cosine"
-    _set_prompt(model, encoders.prompt)
-    return model
+        reference = _load_reference(encoders, chosen)
+        embed = partial(saved_model.embed_joined, chosen.key, (tuned, reference), head, prompt)
+        model = joined_encoder.build(chosen.key, tuned, reference, head)
+        model.prompts = tuned.prompts
+    model.similarity_fn_name = _similarity(chosen)  # whatever the base model says
+    _set_prompt(model, prompt)
+    return _PointModel(model, embed)
 
 
 def _choose(run: Folder, summary: Summary, point: str) -> Member:
@@ -160,17 +177,12 @@ def _check_fit(weights: "Mapping[str, torch.Tensor]", base: "Mapping[str, torch.
             )
 
 
-def _joined_with_reference(
-    encoders: RunEncoders, chosen: Point, tuned: "SentenceTransformer", head: Head | None
-) -> "SentenceTransformer":
-    """One model of the tuned encoder and the reference encoder."""
+def _load_reference(encoders: RunEncoders, chosen: Point) -> "SentenceTransformer":
+    """Load the reference encoder, for a point that it is part of."""
     model, reference = encoders.model, encoders.reference
     if (reference.prompt, reference.max_tokens) != (model.prompt, model.max_tokens):
         raise InputError(f"{chosen.name} cannot be exported: the reference encoder has another prompt or max_tokens")
-    frozen = _load(reference, encoders.reference_identity, "it is part of this point")
-    joined = joined_encoder.build(chosen.key, tuned, frozen, head)
-    joined.prompts = tuned.prompts
-    return joined
+    return _load(reference, encoders.reference_identity, "it is part of this point")
 
 
 def _load(config: EncoderConfig, identity: str, why: str) -> "SentenceTransformer":
@@ -178,6 +190,11 @@ def _load(config: EncoderConfig, identity: str, why: str) -> "SentenceTransforme
     if source.identity != identity:
         raise InputError(f"model {config.name!r} has changed since the run, and {why}")
     return encoder.load(config, source=source)
+
+
+def _similarity(chosen: Point) -> Literal["cosine", "dot"]:
+    """Return how the point compares vectors."""
+    return "dot" if chosen.kind in joined_encoder.BY_PRODUCT else "cosine"
 
 
 def _set_prompt(model: "SentenceTransformer", prompt: str) -> None:
@@ -226,15 +243,31 @@ def _provenance(run: Folder, chosen: Point, encoders: RunEncoders, data: DataCon
     return Provenance(run.location, chosen.name, encoders.model.name, sources, data.subset, data.text_column)
 
 
-def _write(model: "SentenceTransformer", provenance: Provenance, facts: CardFacts, to: Path) -> None:
-    """Save the model and its card, whole or not at all."""
+def _write(
+    model: "SentenceTransformer", expected: saved_model.Expected, provenance: Provenance, facts: CardFacts, to: Path
+) -> None:
+    """Save the model and its card under a temporary name, check that folder, and rename it."""
     temporary = to.with_name(f".{to.name}.{os.getpid()}")
     try:
-        model.save(str(temporary), create_model_card=False)
-        provenance.write(temporary)
-        model_card.write(model, facts, temporary, to.name)
-        temporary.rename(to)
+        with _removed_on_failure(temporary):
+            model.save(str(temporary), create_model_card=False)
+            saved_model.check(temporary, expected, to)
+            provenance.write(temporary)
+            model_card.write(model, facts, temporary, to.name)
+            temporary.rename(to)
     except OSError as error:
         raise InputError(f"{to}: cannot be written: {error.strerror or error}") from None
-    finally:
+
+
+@contextlib.contextmanager
+def _removed_on_failure(temporary: Path) -> Iterator[None]:
+    """Within, what is written to ``temporary`` and the folders above it that were not there are removed on failure."""
+    missing = [parent for parent in temporary.parents if not parent.exists()]
+    try:
+        yield
+    except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
+        for parent in missing:
+            with contextlib.suppress(OSError):  # it was not made, or holds something of somebody else by now
+                parent.rmdir()
+        raise
