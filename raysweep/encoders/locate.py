@@ -1,6 +1,7 @@
 """Which encoder a name means: the demo's, a folder, or a model on the hub; and an identity that changes with its weights."""
 
 import hashlib
+import importlib.util
 import json
 import socket
 from dataclasses import dataclass
