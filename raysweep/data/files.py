@@ -170,9 +170,12 @@ def _csv(source: str, suffix: str, compression: str, columns: tuple[str, ...]) -
                 if not header:
                     header = record
                     places = positions(source, header, columns)
+                    names = list(map(_cell_name, header))
                     continue
                 number += 1
                 problem = _wrong_length(record, header) if len(record) != len(header) else ""
+                if _is_header(record, names, places):
+                    problem = "repeats the header, as in files joined into one; remove it, or list the files one by one"
                 if delimiter == "\t" and any(map(_BREAKS.search, record)):
                     problem = problem or _SWALLOWED
                 if problem:
@@ -182,6 +185,26 @@ def _csv(source: str, suffix: str, compression: str, columns: tuple[str, ...]) -
             raise InputError(f"{source}: row {number + 1}: {_bad_quotes(str(error))}") from None
         if not header:
             raise InputError(f"{source}: is empty; the first line has to name the columns")
+
+
+def _is_header(record: Sequence[str], names: Sequence[str], places: Sequence[int]) -> bool:
+    """Return whether a row names the columns again: all of them in any order, or those that are read.
+
+    A text that happens to be its column's name is a row like any other.
+    """
+    if len(record) != len(names) or _cell_name(record[places[-1]]) not in names:
+        return False
+    cells = list(map(_cell_name, record))
+    has_read_names = len(places) > 1 and all(cells[place] == names[place] for place in places)
+    return has_read_names or sorted(cells) == sorted(names)
+
+
+def _cell_name(cell: str) -> str:
+    """Return a cell as a column's name, without the byte order mark that joined files have in their middle.
+
+    Behind one, quotes are not read as such.
+    """
+    return cell.strip('\ufeff" \t\xa0')
 
 
 def _bad_quotes(said: str) -> str:

@@ -105,6 +105,37 @@ def test_texts_that_begin_with_a_quote_swallow_no_rows(tmp_path, name, lines, sa
     assert said in refusal(put(tmp_path, "\n".join([header, *lines]), name))
 
 
+HEADERS = {
+    "same": "text,label",
+    "byte order mark": "\ufefftext,label",
+    "mark and quotes": '\ufeff"text","label"',
+    "other order": "label,text",
+    "spaces": " text , label ",
+    "quotes": '"text","label"',
+}
+
+
+@pytest.mark.parametrize("again", HEADERS.values(), ids=HEADERS)
+@pytest.mark.parametrize(("name", "delimiter"), [("t.csv", ","), ("t.tsv", "\t"), ("t.csv.gz", ",")])
+def test_a_repeated_header_is_rejected(tmp_path, again, name, delimiter):
+    content = "text,label\na,1\nb,0\n" + again + "\nc,1\n"
+    data = content.replace(",", delimiter).encode()
+    path = put(tmp_path, gzip.compress(data) if name.endswith(".gz") else data, name)
+    assert refusal(path).startswith(f"{path}: row 3 (up to line 4) repeats the header")
+
+
+def test_a_repeated_header_under_other_names_is_rejected(tmp_path):
+    path = put(tmp_path, "id,sentence,class,note\n1,a,x,\n2,b,y,\nnumber,sentence,class,comment\n1,c,x,\n")
+    assert "row 3 (up to line 4) repeats the header" in refusal(path, "sentence", "class")
+
+
+def test_texts_that_name_a_column_are_texts(tmp_path):
+    path = put(tmp_path, "text,label,id\ntext,1,id\nlabel,text,7\ntext,0,label\nlabel,1,text\n")
+    assert rows(path) == (["text", "label", "text", "label"], ["1", "text", "0", "1"])
+    (piece,) = sources.pieces(str(path))
+    assert list(sources.read_values(piece, ("text",))) == [(["text", "label", "text", "label"],)]
+
+
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(TEXTS, st.sampled_from("ab")), min_size=1), st.sampled_from([",", "\t"]), st.booleans())
 def test_csv_reads_back_whatever_was_written(tmp_path_factory, written, delimiter, quote_all):
