@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -38,6 +39,7 @@ MAX_BLOCK = 2**26  # the same of all rows of a block
 MAX_COLUMN = 2**30  # bytes of a column in a row group, which Parquet has in memory at once
 
 
+_NARROW_FLOATS = {pa.float16(): np.float16, pa.float32(): np.float32}
 _BREAKS = re.compile(r"[\t\n\r]")
 _SWALLOWED = (
     "has quotes around a line break or a tab, as happens by chance in a file that quotes nothing, where a text begins with "
@@ -341,10 +343,19 @@ def _values(source: str, first_row: int, name: str, column: Any) -> list[Any]:
     values = []
     for row, value in enumerate(column, first_row):
         try:
-            values.append(value.as_py())
+            values.append(plain_value(value))
         except UnicodeDecodeError as error:
             raise InputError(f"{source}: row {row}: column {name!r} is not UTF-8: {error.object[:40]!r}") from None
     return values
+
+
+def plain_value(scalar: Any) -> Any:
+    """Return an Arrow value as Python has it; a narrow float is the shortest decimal that reads as it, such as 0.1."""
+    value = scalar.as_py()
+    kind = scalar.type.value_type if pa.types.is_dictionary(scalar.type) else scalar.type
+    if value is None or kind not in _NARROW_FLOATS:
+        return value
+    return float(str(_NARROW_FLOATS[kind](value)))
 
 
 def _not_utf8(source: str, compression: str) -> InputError:

@@ -52,7 +52,7 @@ def read(source: str, columns: tuple[str, ...], subset: str | None, split: str) 
     selected = dataset.select_columns(list(columns))
     tables = selected.with_format("arrow")
     for table in tables.iter(files.BLOCK_ROWS):
-        values = {column: table.column(column).to_pylist() for column in columns}
+        values = {column: list(map(files.plain_value, table.column(column))) for column in columns}
         for column, names in class_names.items():
             values[column] = _class_names(values[column], names)
         yield tuple(values[column] for column in columns)

@@ -167,25 +167,28 @@ class ReadWorker:
 
 
 class _LabelTable:
-    """The labels of a piece: their names and keys, how many rows have each, and the first of these, from 1."""
+    """The labels of a piece by spelling: names and keys, how many rows have each, and the first of these, from 1."""
 
     def __init__(self) -> None:
+        self._names: dict[str, str] = {}
         self._keys: dict[str, int] = {}
         self._counts: dict[str, int] = {}
         self._first_rows: dict[str, int] = {}
 
     def keys(self, batch: sources.Batch) -> npt.NDArray[np.uint64]:
         """The keys of a batch's labels, which are counted."""
-        for row, label in enumerate(batch.labels, batch.first_row):
-            if label not in self._keys:
-                self._keys[label] = label_key(label)
-                self._first_rows[label] = row
-            self._counts[label] = self._counts.get(label, 0) + 1
-        return np.array([self._keys[label] for label in batch.labels], np.uint64)
+        for row, (label, spelling) in enumerate(zip(batch.labels, batch.spellings, strict=True), batch.first_row):
+            if spelling not in self._keys:
+                self._names[spelling] = label
+                self._keys[spelling] = label_key(label)
+                self._first_rows[spelling] = row
+            self._counts[spelling] = self._counts.get(spelling, 0) + 1
+        return np.array([self._keys[spelling] for spelling in batch.spellings], np.uint64)
 
     def columns(self) -> dict[str, Any]:
         return {
-            "name": pa.array(list(self._keys), pa.string()),
+            "spelling": pa.array(list(self._names), pa.string()),
+            "name": pa.array(list(self._names.values()), pa.string()),
             "label_key": np.array(list(self._keys.values()), np.uint64),
             "count": np.array(list(self._counts.values()), np.int64),
             "first_row": np.array(list(self._first_rows.values()), np.int64),

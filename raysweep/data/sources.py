@@ -7,8 +7,10 @@ A source is a string, or a list of such strings, which are read one after the ot
 a path or a URI         tables in a file, in a folder or in what a glob matches, see :mod:`raysweep.data.source_files`
 
 Rows count from 1 in each file, without the header and without blank lines. Texts come through verbatim: a CSV cell ``NA``
-or ``null`` is a text like any other. Labels become strings, and whole numbers and truth values are one label in every
-format: ``1``, ``+1`` and ``1.0`` are "1", ``True`` is "true". Surrounding space does not count.
+or ``null`` is a text like any other. Labels become strings in the Unicode form NFC, without surrounding space, and numbers
+and truth values are one label in every format: ``1``, ``+1``, ``1.0`` and ``1e0`` are "1", ``-0.0`` is "0", ``True`` is
+"true", and a float32 of 0.1 is "0.1". Leading zeros (``007``) and trailing ones of a fraction (``2.50``) stay: they may be
+part of a name.
 """
 
 import errno
@@ -18,12 +20,15 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
+from unicodedata import normalize
 
+import numpy as np
 import pyarrow as pa
 
 from raysweep.data import demo, files, hub
@@ -40,6 +45,10 @@ LARGE_BYTES = 2**26  # of a file of this machine that is not read at every start
 SETTLED_SECONDS = 10.0  # after its last change, within which a file may change again without another size or time
 _DAMAGED = re.compile("inflate failed|decompress failed|Truncated compressed stream")  # an OSError too, of pyarrow's
 _NUM_SHOWN = 3  # entries of a list, in messages
+_SURROUNDING = re.compile(r"^[\s\u200b\ufeff]+|[\s\u200b\ufeff]+$")  # space, also of no width
+_WHOLE = re.compile(r"[+-]?[0-9]+(\.0*)?")
+_DECIMAL = re.compile(r"(?P<sign>[+-]?)(?P<whole>[0-9]*)\.(?P<fraction>[0-9]+)")
+_EXPONENTIAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]+")
 
 
 Source = str | Sequence[str]
@@ -48,12 +57,16 @@ Source = str | Sequence[str]
 
 @dataclass(frozen=True)
 class Batch:
-    """Some thousand consecutive rows of a file. ``first_row`` counts from 1; ``texts`` and ``labels`` have equal length."""
+    """Some thousand consecutive rows of a file. ``first_row`` counts from 1; the lists have equal length.
+
+    ``spellings`` are the labels as the file writes them.
+    """
 
     name: str  # of the file, or of the source where it is none
     first_row: int
     texts: list[str]
     labels: list[str]
+    spellings: list[str]
 
 
 @dataclass(frozen=True)
@@ -339,15 +352,38 @@ def _batch(source: str, first_row: int, texts: list[Any], labels: list[Any], col
     text_column, label_column = columns
     check_texts(source, first_row, texts, text_column)
     names = []
+    label_names: dict[str, str] = {}
     for row, value in enumerate(labels, first_row):
-        name = _label(value)
+        name = _label_once(value, label_names) if isinstance(value, str) else _label(value)
         if not name:
             problem = f"column {label_column!r} is {value!r}"
             allowed = "a label is a string, a number or a truth value, and never empty"
             raise InputError(f"{source}: row {row}: {problem}; {allowed}")
         names.append(name)
     _check_whole_characters(source, first_row, names, label_column)
-    return Batch(source, first_row, texts, names)
+    spellings = [value if isinstance(value, str) else str(value) for value in labels]
+    return Batch(source, first_row, texts, names, spellings)
+
+
+def merged_labels(spelled: Iterable[tuple[str, str]]) -> str:
+    """Return the sentence that reports labels with several spellings, "" if there are none.
+
+    Args:
+        spelled: Labels, each with a spelling that a source has of it.
+    """
+    spellings: dict[str, set[str]] = defaultdict(set)
+    for name, spelling in spelled:
+        spellings[name].add(spelling)
+    merged = {name: some for name, some in spellings.items() if len(some) > 1}
+    if not merged:
+        return ""
+    num_spellings = sum(map(len, merged.values()))
+    names = ", ".join(map(repr, list(merged)[:_NUM_SHOWN]))
+    listed = names if len(merged) <= _NUM_SHOWN else f"{names}, ..."
+    return (
+        f"labels: {num_spellings} spellings are merged into {len(merged)} label{'s' * (len(merged) > 1)} ({listed}); they "
+        "differ in Unicode form, surrounding space or how a number or truth value is written"
+    )
 
 
 def check_texts(source: str, first_row: int, texts: list[Any], text_column: str) -> None:
@@ -378,25 +414,43 @@ def _problem(text: Any) -> str:
     return f"is {text!r}, of type {type(text).__name__} and not a string"
 
 
+def _label_once(spelling: str, label_names: dict[str, str]) -> str:
+    """Return the label of a string. ``label_names`` remembers it: few labels stand in many rows."""
+    if spelling not in label_names:
+        label_names[spelling] = _label_of_string(spelling)
+    return label_names[spelling]
+
+
 def _label(value: Any) -> str:
     """The label's one name, or "" for what is no label: null, NaN, infinity, bytes, lists, objects."""
-    if isinstance(value, str):
-        return _label_of_string(value.strip())
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float | Decimal):
-        if not math.isfinite(value):
-            return ""
-        whole = int(value)
-        return str(whole) if value == whole else str(value)
+        return _label_of_number(value)
     if value is None or isinstance(value, bytes | list | tuple | dict):
         return ""
-    return str(value)
+    return _label_of_string(str(value))
 
 
-def _label_of_string(name: str) -> str:
+def _label_of_number(value: float | Decimal) -> str:
+    if not math.isfinite(value):
+        return ""
+    if value == int(value):
+        return str(int(value))
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    return np.format_float_positional(value, trim="-")
+
+
+def _label_of_string(spelling: str) -> str:
+    name = normalize("NFC", _SURROUNDING.sub("", spelling))
     if name in ("True", "False", "TRUE", "FALSE"):
         return name.lower()
-    if re.fullmatch(r"[+-]?\d+(\.0+)?", name):
-        return name.partition(".")[0].removeprefix("+")
+    if _WHOLE.fullmatch(name):
+        whole = name.partition(".")[0].removeprefix("+")
+        return "0" if whole == "-0" else whole
+    if _EXPONENTIAL.fullmatch(name):
+        return _label_of_number(float(name)) or name  # a number may be too large for a float
+    if decimal := _DECIMAL.fullmatch(name):
+        return f"{decimal['sign'].removeprefix('+')}{decimal['whole'] or 0}.{decimal['fraction']}"
     return name

@@ -1,7 +1,7 @@
 """Scoring an encoder on two files of labelled sentences, with no training and no Ray: the ``evaluate`` command."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypedDict
 
 import numpy as np
@@ -59,10 +59,11 @@ class FileScores(TypedDict):
 
 @dataclass(frozen=True)
 class _Labelled:
-    """Rows of a source."""
+    """Rows of a source. ``spelled`` are its labels, each with its spellings."""
 
     texts: list[str]
     labels: list[str]
+    spelled: set[tuple[str, str]] = field(default_factory=set)
 
     def take(self, rows: npt.NDArray[np.integer]) -> "_Labelled":
         return _Labelled([self.texts[row] for row in rows], [self.labels[row] for row in rows])
@@ -151,6 +152,7 @@ def _read(source: str, split: str, files: LabelledFiles) -> _Labelled:
     for batch in sources.read(source, files.text_column, files.label_column, split=split):
         rows.texts.extend(batch.texts)
         rows.labels.extend(batch.labels)
+        rows.spelled.update(zip(batch.labels, batch.spellings, strict=True))
     return rows
 
 
@@ -172,6 +174,8 @@ def _check_labels(files: LabelledFiles, train: _Labelled, queries: _Labelled, di
     known = sorted(set(train.labels))
     if len(known) == 1:
         raise InputError(f"{files.train}: every row has the label {known[0]!r}; polarity needs at least two classes")
+    if merged := sources.merged_labels(sorted(train.spelled | queries.spelled)):
+        display.warn(merged)
     num_conflicts = _num_conflicts(train)
     if num_conflicts:
         display.warn(

@@ -32,6 +32,12 @@ CARVING = 2
 1 (which keys do not name): dev may stand inside training rows. 2: it is drawn from rows that stand inside no other.
 """
 
+LABELS = 2
+"""How labels are named. It is part of the key of sentences, so that labels that were told apart before are merged.
+
+1 (which keys do not name): Unicode forms, negative zeros and exponents make labels of their own. 2: they do not.
+"""
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -246,7 +252,9 @@ class _Planner:
         parameters["content"] = dict(fingerprints)
         if not data.dev:
             parameters["seed"] = self.config.seed
-            if not self._carved_before(parameters, resumed):
+        if data.dev or not self._carved_before(parameters, resumed):
+            parameters["labels"] = LABELS
+            if not data.dev:
                 parameters["carving"] = CARVING
         artifact, keyed = self._key("sentences", parameters, reads=[])
         return self._add(SentencesStage(artifact, keyed, data, listed))

@@ -122,6 +122,7 @@ class SentencesBuilder:
         conflicts = self._find_conflicts()
         label_names = self._settle_labels()
         shown, warnings = self._report_conflicts(conflicts)
+        warnings += self._report_merged_labels()
         reports = self._write_texts(label_names)
         rows = _Rows(self._labels(), self._first_splits())
         groups = self._groups("folded")
@@ -314,6 +315,14 @@ class SentencesBuilder:
                     f"{sources.shown(self.used[split])}: {problem}, such as {first['text'][:80]!r} ({labels})"
                 )
         return shown[:_NUM_SHOWN], warnings
+
+    def _report_merged_labels(self) -> list[str]:
+        """Return the warning of labels that the sources spell in several ways, if there are any."""
+        spelled = (
+            label for table in self._label_tables for label in zip(table["name"], table["spelling"], strict=True)
+        )
+        merged = sources.merged_labels(spelled)
+        return [merged] if merged else []
 
     def _described(self, split: Split, conflict: _Conflict) -> dict[str, Any]:
         part = next(part for part in self.layout.parts if conflict.row < part.first_row + part.num_rows)

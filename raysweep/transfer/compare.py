@@ -141,9 +141,11 @@ def _all_sentences(found: Sequence[Task]) -> list[str]:
 
 
 def _warn(task: Task, settings: Settings, display: Display) -> None:
-    """Tell of classes that are too small for the folds, and of tested labels that nothing is learnt of."""
+    """Warn of merged labels, of classes that are too small for the folds, and of tested labels that train lacks."""
     if isinstance(task, ScoredPairs):
         return
+    if task.merged:
+        display.warn(f"{task.name}: {task.merged}")
     if not task.is_split:
         counts = Counter(task.tested.labels)
         small = sorted(label for label, count in counts.items() if count < settings.num_folds)

@@ -44,10 +44,14 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Classification:
-    """Labelled sentences: ``train`` and ``test``, perhaps ``dev``, or ``all`` where they are tested by cross-validation."""
+    """Labelled sentences: ``train`` and ``test``, perhaps ``dev``, or ``all`` where they are tested by cross-validation.
+
+    ``merged`` reports labels that are spelled in several ways.
+    """
 
     name: str
     parts: Mapping[str, Labelled]
+    merged: str = ""
 
     @property
     def is_split(self) -> bool:
@@ -92,7 +96,9 @@ def _read(spelled: str, columns: Columns, num_folds: int) -> Task:
     name = match["name"].strip() if match else _name_of(listed[0])
     kinds = {part: _holds_pairs(pieces[part][0], columns) for part in pieces}
     if not any(kinds.values()):
-        task = Classification(name, {part: _labelled(pieces[part], columns) for part in pieces})
+        spellings: set[tuple[str, str]] = set()
+        parts = {part: _labelled(pieces[part], columns, spellings) for part in pieces}
+        task = Classification(name, parts, sources.merged_labels(sorted(spellings)))
         _check(task, num_folds)
         return task
     if len(listed) > 1:
@@ -132,11 +138,13 @@ def _holds_pairs(piece: sources.Piece, columns: Columns) -> bool:
     raise InputError(f"{piece.name}: has {both} {labelled} {joined_by} {pairs}; the columns are {listed}")
 
 
-def _labelled(pieces: Sequence[sources.Piece], columns: Columns) -> Labelled:
+def _labelled(pieces: Sequence[sources.Piece], columns: Columns, spellings: set[tuple[str, str]]) -> Labelled:
+    """Read labelled sentences, and add their labels to ``spellings``, each with its own."""
     rows = Labelled([], [])
     for batch in sources.read_pieces(pieces, columns.text, columns.label):
         rows.texts.extend(batch.texts)
         rows.labels.extend(batch.labels)
+        spellings.update(zip(batch.labels, batch.spellings, strict=True))
     return rows
 
 

@@ -7,8 +7,10 @@ import hashlib
 import io
 import json
 import os
+import re
 import time
 import tracemalloc
+import unicodedata
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -204,6 +206,16 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     [
         ([1, 0, -3], ["1", "0", "-3"]),
         ([1.0, -0.0, 2.5], ["1", "0", "2.5"]),
+        ([1e-5, 0.1, 2.0**60], ["0.00001", "0.1", str(2**60)]),
+        (np.array([0.1, -0.0, 3, 1e-5], np.float32), ["0.1", "0", "3", "0.00001"]),
+        (np.array([0.1, -0.0, 3], np.float16), ["0.1", "0", "3"]),
+        (pd.Categorical(np.array([0.1, 0.2], np.float32)), ["0.1", "0.2"]),
+        (
+            ["1e0", "-0", "-0.0", "1.", ".5", "-.5", "1E-5", "1e999"],
+            ["1", "0", "0", "1", "0.5", "-0.5", "0.00001", "1e999"],
+        ),
+        (["007", "1.10", "e5", "--1"], ["007", "1.10", "e5", "--1"]),
+        (["cafe\u0301", "\u00a0caf\u00e9\u200b", "\ufeffcaf\u00e9 "], ["caf\u00e9"] * 3),
         ([True, False], ["true", "false"]),
         ([" spam ", "True", "2.0", "2.50", "+1", "-1.0", "1+"], ["spam", "true", "2", "2.50", "1", "-1", "1+"]),
         ([Decimal("1.00"), Decimal("0.50")], ["1", "0.50"]),
@@ -215,6 +227,36 @@ def test_labels_of_any_type_become_strings(tmp_path, values, names):
     path = tmp_path / "t.parquet"
     pd.DataFrame({"text": [f"t{i}" for i in range(len(values))], "label": values}).to_parquet(path)
     assert rows(path)[1] == names
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.text(), st.sampled_from(["NFC", "NFD"]), st.sampled_from(["", " ", "\u00a0", "\n"]))
+def test_a_label_has_one_name_in_every_unicode_form(text, form, space):
+    """A label that is written in any form, with space around it, is named as its NFC form is."""
+
+    def label(spelling):
+        return sources._batch("t", 1, ["a"], [spelling], ("text", "label")).labels[0]
+
+    try:
+        name = label(unicodedata.normalize("NFC", text))
+    except InputError:
+        return
+    assert name == unicodedata.normalize("NFC", name) == label(name) == name.strip()
+    assert label(space + unicodedata.normalize(form, text) + space) == name
+
+
+@pytest.mark.parametrize(
+    ("spelled", "numbers"),
+    [
+        ([("a", "a"), ("b", "b"), ("a", "a")], ()),
+        ([("a", "a"), ("a", " a"), ("b", "b")], (2, 1)),
+        ([("0", "0"), ("0", "-0.0"), ("1", "1"), ("0", "0.0"), ("1", "1.0"), ("2", "2")], (5, 2)),
+    ],
+)
+def test_merged_labels_are_counted(spelled, numbers):
+    said = sources.merged_labels(spelled)
+    assert tuple(map(int, re.findall(r"\b(\d+) (?:spellings|labels?)\b", said))) == numbers
+    assert bool(said) == bool(numbers)
 
 
 def test_the_same_labels_are_the_same_in_every_format(tmp_path):
@@ -432,6 +474,11 @@ def test_hub_datasets_are_read_with_their_label_names(tmp_path, monkeypatch):
     assert "column 'text' is missing; the columns are 'sentence', 'label'" in refusal("hub:reviews")
     assert "validation" in refusal("hub:reviews:validation", "sentence")
     assert len(fingerprint("hub:reviews", "sentence")) == 64
+    narrow = datasets.Features({"sentence": datasets.Value("string"), "label": datasets.Value("float32")})
+    table = datasets.Dataset.from_dict({"sentence": ["good", "bad"], "label": [0.1, -0.0]}, features=narrow)
+    (tmp_path / "scores").mkdir()
+    table.to_parquet(str(tmp_path / "scores" / "train.parquet"))
+    assert rows("hub:scores", "sentence")[1] == ["0.1", "0"]
     assert not datasets.config.HF_HUB_OFFLINE
 
 

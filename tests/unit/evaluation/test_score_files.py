@@ -3,6 +3,7 @@
 import io
 import tracemalloc
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 import pandas as pd
@@ -114,6 +115,19 @@ def test_scores_equal_an_independent_computation(files: tuple[Path, Path]) -> No
             got = (row["polarity_mean"], row["polarity_std"], row["similarity_mean"], row["similarity_std"])
             assert got == pytest.approx([100 * value for value in expected], abs=1e-3)
             assert row["accuracy"] == pytest.approx(100 * np.mean(is_right))
+
+
+def test_unicode_forms_of_a_label_are_one_class(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """Scores do not depend on the form that the test file has a label in, and the merging is reported once."""
+    renamed = []
+    for file, form in zip(files, ("NFC", "NFD"), strict=True):
+        frame = pd.read_csv(file)
+        frame["stars"] = frame.stars.map({0: normalize(form, "caf\u00e9"), 1: "bar", 2: "x"})
+        frame.to_csv(tmp_path / file.name, index=False)
+        renamed.append(tmp_path / file.name)
+    out = io.StringIO()
+    assert score((renamed[0], renamed[1]), [3], out) == score(files, [3])
+    assert out.getvalue().count("2 spellings are merged into 1 label") == 1
 
 
 def test_bad_requests_are_refused_before_anything_is_embedded(files: tuple[Path, Path], tmp_path: Path) -> None:

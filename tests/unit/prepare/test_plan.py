@@ -38,14 +38,14 @@ GOLDEN_CARVED_BEFORE = [
 ]
 SENTENCES_CARVED_BEFORE = GOLDEN_CARVED_BEFORE[0]
 GOLDEN = [
-    "sentences-9acb70da55f3e722a70a",
-    "encoded-d4e8b4e798d202799e31",
-    "neighbours-b99384c2db42800b4b43",
-    "examples-25f07b66e4ce5554524c",
-    "examples-c1dc24bafacb88c12ad5",
+    "sentences-6eb8b74868c512d04e83",
+    "encoded-1677ef2b924d24031486",
+    "neighbours-918608e2b96d60b4403a",
+    "examples-f0ed24bf29b792ef1daf",
+    "examples-ef252a7107610a413da0",
 ]
-GOLDEN_BF16 = "encoded-39b47d9e8324c38be48d"
-GOLDEN_WITH_DEV = "sentences-7c72e0510b7bc1e4505d"
+GOLDEN_BF16 = "encoded-c2e571c7e54274628666"
+GOLDEN_WITH_DEV = "sentences-e57234b46601acc34a55"
 
 
 def stored_encoder(folder: Path, model: Any) -> str:

@@ -21,6 +21,7 @@ from raysweep.errors import InputError
 from raysweep.transfer import figures
 from raysweep.transfer.classification import STRENGTHS
 from raysweep.transfer.compare import Comparison, Settings, compare
+from raysweep.transfer.tasks import Classification
 from support.command_line import raysweep_here
 from support.displays import ListDisplay
 from support.encoders import PROMPTED, with_prompts
@@ -235,6 +236,19 @@ def test_classes_that_nothing_is_learnt_of_are_told(tiny_encoder: str, tmp_path:
         "warning: split: 4 rows of test have labels that train lacks, such as 'c'",
     ]
     assert not compared.results[1].outcomes[tiny_encoder].is_right[-4:].any()  # type: ignore[union-attr]
+
+
+def test_merged_labels_of_a_task_are_reported(tiny_encoder: str, tmp_path: Path) -> None:
+    for name, label in (("train", "caf\u00e9"), ("test", "cafe\u0301")):
+        frame = pd.DataFrame({"text": [f"{name} {i}" for i in range(40)], "label": [label, "bar"] * 20})
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    display = ListDisplay()
+    (result,) = compare(
+        [tiny_encoder], [f"split={tmp_path / 'train.csv'},{tmp_path / 'test.csv'}"], [], Settings(), display
+    ).results
+    (warning,) = display.lines
+    assert warning.startswith("warning: split: labels: 2 spellings are merged into 1 label")
+    assert isinstance(result.task, Classification) and set(result.task.tested.labels) == {"caf\u00e9", "bar"}
 
 
 def test_progress_is_told_of_sentences_and_of_fits(tiny_encoder: str, folder: Path) -> None:
