@@ -15,6 +15,9 @@ KeyPath = tuple[str | int, ...]
 
 MAX_VALUES = 100_000  # of a document whose aliases are written out
 MERGE = "tag:yaml.org,2002:merge"
+TEXT = "tag:yaml.org,2002:str"
+CHOICES = "choices"
+"""The key whose mapping has values of a parameter for keys."""
 TOO_DEEP = "nested too deeply, or an alias refers to what it is a part of"
 
 
@@ -31,17 +34,53 @@ _Loader.add_implicit_resolver(
 )
 
 
-def parse_value(text: str) -> Any:
-    """Read one YAML value, as given for a key on the command line. What is empty is an empty text; null is no value."""
+def parse_value(text: str, *, is_choices: bool = False) -> Any:
+    """Read one YAML value, as given for a key on the command line. What is empty is an empty text; null is no value.
+
+    ``is_choices`` says that the value's own keys are choices.
+    """
     if not text:
         return ""
     try:
-        return yaml.load(text, _Loader)
+        return _parse(text, is_choices)
     except RecursionError:
         raise InputError(f"{text[:60]!r} is not a YAML value: it is {TOO_DEEP}") from None
     except (yaml.YAMLError, ValueError) as error:
         problem = error.problem if isinstance(error, yaml.MarkedYAMLError) else None
         raise InputError(f"{text!r} is not a YAML value: {problem or _one_line(error)}") from None
+
+
+def _parse(text: str, is_choices: bool) -> Any:
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _read_keys_as_text(node, is_choices, set())
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _read_keys_as_text(node: yaml.Node, is_choices: bool, seen: set[tuple[int, bool]]) -> None:
+    """Have every key read as it is spelled: `0.5`, `on` or `2024-01-01` name nothing else.
+
+    Choices are values of a parameter, so their keys may be numbers and truth values. ``seen`` are the nodes that aliases
+    need not lead to again, each with whether its keys are choices.
+    """
+    if (id(node), is_choices) in seen:
+        return
+    seen.add((id(node), is_choices))
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _read_keys_as_text(item, is_choices, seen)
+    elif isinstance(node, yaml.MappingNode):
+        for key_node, value_node in node.value:
+            is_merge = key_node.tag == MERGE
+            if isinstance(key_node, yaml.ScalarNode) and not is_merge and not is_choices:
+                key_node.tag = TEXT
+            below_is_choices = is_choices if is_merge else key_node.value == CHOICES
+            _read_keys_as_text(value_node, below_is_choices, seen)
 
 
 @dataclass
@@ -76,6 +115,7 @@ class Document:
                 raise InputError(f"{path}: the file is empty")
             if not isinstance(node, yaml.MappingNode):
                 raise InputError(f"{path}: the top level must be a mapping of keys to values")
+            _read_keys_as_text(node, False, set())
             document._note_lines(loader, node, ())
             document.values = loader.construct_document(node)
         except (RecursionError, yaml.MarkedYAMLError, ValueError) as error:
@@ -146,7 +186,7 @@ class Document:
                 raise InputError(f"--{path}: {key} is {value!r}, not a mapping, so it has no keys")
             target = value
         try:
-            target[_spelled(keys[-1], target)] = parse_value(text)
+            target[_spelled(keys[-1], target)] = parse_value(text, is_choices=keys[-1] == CHOICES)
         except InputError as error:
             raise InputError(f"--{path}: {error}") from None
         self.overridden.add(keys)

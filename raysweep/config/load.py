@@ -15,6 +15,7 @@ from raysweep.config.space import Space
 from raysweep.config.sweep import SweepConfig
 from raysweep.config.unused import unused
 from raysweep.errors import InputError
+from raysweep.storage.location import is_file
 
 _SOURCES = ("data.train", "data.dev", "data.test")
 _PROMPTS = ("model.prompt", "reference.prompt", "examples.encoder.prompt", "baselines.setfit.prompt")
@@ -108,13 +109,13 @@ def find_space(name: str) -> Path:
     path = Path(name)
     if not path.name:
         raise InputError(f"{name!r} is no file; SPACE is a YAML file or the name of a shipped space")
-    if path.is_file() or path.parent != Path():
+    if is_file(path) or path.parent != Path():
         return path
     package = Path(__file__).parents[1]
     folders = (package / "search_spaces", package.parent / "search_spaces")  # installed, or a checkout
     for folder in folders:
         shipped_file = folder / path.with_suffix(".yaml")
-        if shipped_file.is_file():
+        if is_file(shipped_file):
             return shipped_file
         shipped = sorted(file.stem for file in folder.glob("*.yaml"))
         if shipped:

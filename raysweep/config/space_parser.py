@@ -1,6 +1,6 @@
 """Reading the space of a sweep's file: every value checked against what a trial may be told, before anything runs."""
 
-import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -123,8 +123,9 @@ def _range(document: Document, path: KeyPath, name: str, value: dict[str, Any]) 
 
 def _check_range(document: Document, path: KeyPath, name: str, parameter: Range) -> None:
     low, high = parameter.low, parameter.high
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise document.error(path, f"low and high must be finite, not {low} and {high}")
+    for end in (low, high):
+        if not abs(end) <= sys.float_info.max:  # also rejects NaN, and whole numbers that no float holds
+            raise document.error(path, f"low and high must be finite, not {low} and {high}")
     if low >= high:
         raise document.error(path, f"low must be below high, not low {low} and high {high}")
     if parameter.log and low <= 0:
@@ -147,7 +148,7 @@ def _choices(document: Document, path: KeyPath, name: str, value: Any) -> Choice
         return _listed(document, path, name, value)
     options: dict[Scalar, Parameters] = {}
     for option, below in value.items():
-        place = (*path, option)
+        place = (*path, str(option))
         children = _children(document, place, below)
         checked = _checked(document, place, name, option)
         options[checked] = children
@@ -174,7 +175,9 @@ def _listed(document: Document, path: KeyPath, name: str, values: list[Any]) -> 
 def _only(document: Document, path: KeyPath, value: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
     for key in value:
         if key not in allowed:
-            raise document.error((*path, key), unknown_key(key, allowed))
+            is_fraction = key.isdecimal() and value[key] is None  # of a number such as 0,5
+            hint = "; a decimal is written with a point, as in 0.5" if is_fraction else ""
+            raise document.error((*path, key), unknown_key(key, allowed) + hint)
 
 
 def _checked(document: Document, path: KeyPath, name: str, value: Any) -> Any:

@@ -57,7 +57,7 @@ def absolute_model(name: str) -> str:
         raise ValueError("must name an encoder: demo, a folder, or a name on the hub; it is empty")
     location.without_null(name)
     folder = location.expanded(name)
-    return str(folder.absolute()) if name != "demo" and folder.is_dir() else name
+    return str(folder.absolute()) if name != "demo" and location.is_folder(folder) else name
 
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"

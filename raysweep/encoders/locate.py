@@ -13,7 +13,7 @@ from raysweep.config import packages
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data import hub
 from raysweep.errors import InputError
-from raysweep.storage.location import expanded
+from raysweep.storage.location import expanded, is_file, is_folder
 
 _HUB = "hub:"  # begins the identity of an encoder of the hub
 SAFE_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # which sentence-transformers looks for first
@@ -100,10 +100,10 @@ def locate(config: EncoderConfig) -> ModelSource:
 
         return _local(Path(get_model_path()))
     folder = expanded(name)
-    if folder.is_dir():
+    if is_folder(folder):
         return _local(folder)
     names_a_path = folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1
-    if names_a_path or folder.exists():
+    if names_a_path or is_file(folder):
         raise InputError(f"model {name!r}: no such folder")
     return _hub(config)
 

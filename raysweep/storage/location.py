@@ -95,6 +95,22 @@ def is_region(name: str) -> bool:
     return _REGION.fullmatch(name) is not None
 
 
+def is_folder(path: Path) -> bool:
+    """Return whether a folder exists, also for a name that is too long for a file system."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def is_file(path: Path) -> bool:
+    """Return whether a file exists, also for a name that is too long for a file system."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def expanded(name: str | Path) -> Path:
     """The path with the home folder that its ``~`` stands for, or as it is where there is no such user."""
     try:
