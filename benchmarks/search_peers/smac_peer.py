@@ -177,7 +177,7 @@ class Names:
     def _condition(self, each: Flat) -> Any:
         parent = next(other for other in self._parameters if other.name == each.parent)
         child = self.space[self._plain[each.name]]
-        return EqualsCondition(child, self.space[self._plain[parent.name]], parent.options.index(each.option))  # type: ignore[arg-type]
+        return EqualsCondition(child, self.space[self._plain[parent.name]], parent.options.index(each.option))
 
     def configuration(self, table: RecordedSweep, values: Mapping[str, Any]) -> Configuration:
         params = indexed(self._parameters, params_of(table, values))

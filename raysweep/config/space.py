@@ -23,7 +23,7 @@ from raysweep.config.freezing import level_depth
 from raysweep.config.trial import CLASS_PARAMETERS, TrialConfig, has_classes, trial_config
 from raysweep.errors import InputError
 
-Scalar = bool | int | float | str
+Scalar = bool | int | float | str | None
 
 
 class Suggester(Protocol):
@@ -38,7 +38,7 @@ class Suggester(Protocol):
 class Fixed:
     """A parameter that has one value."""
 
-    value: Scalar | None
+    value: Scalar
 
 
 @dataclass(frozen=True)

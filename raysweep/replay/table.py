@@ -16,6 +16,8 @@ from raysweep.metrics.objective import Objective, Pair
 from raysweep.metrics.pareto import hypervolume
 from raysweep.search.encoding import Scale
 
+Values = Mapping[str, Scalar]
+
 # Numbers are choices where they have no more different values than this, each twice or more on average; otherwise a range.
 MAX_CHOICES = 16
 
@@ -41,13 +43,15 @@ class RecordedSweep:
 
     ``reference_point`` is where hypervolumes begin: P of the reference encoder and half its S, or the worst scores
     recorded. ``reference`` are the reference encoder's own scores, where the table has them. The parameters in ``ranges``
-    are searched as ranges of numbers, however few of their values were recorded.
+    are searched as ranges of numbers, however few of their values were recorded. Of those in ``nullable`` null is a value:
+    a trial without one has it, unless another parameter decides which trials have one.
     """
 
     trials: tuple[RecordedTrial, ...]
     reference_point: Pair
     reference: Pair | None = None
     ranges: frozenset[str] = frozenset()
+    nullable: frozenset[str] = frozenset()
 
     @cached_property
     def area(self) -> float:
@@ -58,7 +62,8 @@ class RecordedSweep:
     @cached_property
     def space(self) -> Space:
         """The space that the recorded configurations come from, as far as they tell."""
-        return Space(_parameters([dict(trial.values) for trial in self.trials], self.ranges))
+        rows = [dict(trial.values) for trial in self.trials]
+        return Space(_parameters(_with_nulls(rows, self.nullable), self.ranges))
 
     @property
     def num_rungs(self) -> int:
@@ -141,7 +146,7 @@ class _ChoiceColumn:
 _Column = _NumberColumn | _ChoiceColumn
 
 
-def _column(values: Sequence[Scalar | None]) -> _Column:
+def _column(values: Sequence[Scalar]) -> _Column:
     """One parameter of all recorded trials, None where a trial has no value of it."""
     given = [value for value in values if value is not None]
     scale = _scale(given)
@@ -169,14 +174,24 @@ def _mean_unlikeness(values: Sequence[Any]) -> float:
 
 
 def _scale(values: Sequence[Any]) -> Scale | None:
-    """The range of these values, where they are numbers; None of words, and of nothing."""
-    if any(isinstance(value, bool | str) for value in values) or not values:
+    """The range of these values, where they are numbers; None of words, of nulls, and of nothing."""
+    if any(isinstance(value, bool | str | None) for value in values) or not values:
         return None
     low, high = float(min(values)), float(max(values))
     return Scale(low, high, low > 0 and high / low >= LOG_RATIO)
 
 
-def _parameters(rows: Sequence[Mapping[str, Scalar]], ranges: Set[str]) -> Parameters:
+def _with_nulls(rows: Sequence[Values], nullable: Set[str]) -> list[Values]:
+    """Return the configurations with null for what they lack, if null is a value of it and no other value decides it."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    lacking = [name for name in names if any(name not in row for row in rows)]
+    everywhere = [name for name in names if name not in lacking]
+    parents = [name for name in everywhere if isinstance(_parameter([row[name] for row in rows], False), Choices)]
+    undecided = [name for name in lacking if not any(_decides(rows, parent, name) for parent in parents)]
+    return [{**{name: None for name in undecided if name in nullable}, **row} for row in rows]
+
+
+def _parameters(rows: Sequence[Values], ranges: Set[str]) -> Parameters:
     """The parameters of these configurations; one that only some have stands under the choice that decides it."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     everywhere = [name for name in names if all(name in row for row in rows)]
@@ -199,7 +214,7 @@ def _parameters(rows: Sequence[Mapping[str, Scalar]], ranges: Set[str]) -> Param
     return found
 
 
-def _decides(rows: Iterable[Mapping[str, Scalar]], parent: str, name: str) -> bool:
+def _decides(rows: Iterable[Values], parent: str, name: str) -> bool:
     """Whether the parent's value says if a configuration has the parameter ``name``."""
     presence: dict[Scalar, set[bool]] = {}
     for row in rows:
@@ -207,9 +222,7 @@ def _decides(rows: Iterable[Mapping[str, Scalar]], parent: str, name: str) -> bo
     return all(len(seen) == 1 for seen in presence.values())
 
 
-def _below(
-    rows: Iterable[Mapping[str, Scalar]], parent: str, option: Scalar, children: Sequence[str]
-) -> list[Mapping[str, Scalar]]:
+def _below(rows: Iterable[Values], parent: str, option: Scalar, children: Sequence[str]) -> list[Values]:
     """What the configurations whose parent has this value say of ``children``."""
     chosen = [row for row in rows if row[parent] == option]
     return [{name: row[name] for name in children if name in row} for row in chosen]
@@ -228,5 +241,6 @@ def _parameter(values: Sequence[Scalar], is_range: bool) -> Parameter:
     return Range(scale.low, scale.high, scale.log, is_integer)
 
 
-def _numbers_first(value: Scalar) -> tuple[bool, Scalar]:
-    return isinstance(value, str), value
+def _numbers_first(value: Scalar) -> tuple[bool, bool, Scalar]:
+    """Return a key that sorts nulls first, then numbers, then words."""
+    return value is not None, isinstance(value, str), 0 if value is None else value

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from raysweep.config.trial import LOSS_PARAMETERS, TrialConfig
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Pair
 from raysweep.replay.description import WORST
@@ -20,6 +21,7 @@ from raysweep.replay.table_checks import (
     BUDGETS,
     CHECKS,
     DEVIATIONS,
+    MEASURED,
     PointRows,
     as_objects,
     check_column,
@@ -38,6 +40,11 @@ if TYPE_CHECKING:
 Cells = dict[str, Any]  # of a row, by column
 
 _NO_TRIALS = ("oracle", *BASELINES)  # kinds of points that no search finds and that no trial made
+
+NULLABLE = frozenset(
+    name for name, field in TrialConfig.model_fields.items() if field.default is None and name not in LOSS_PARAMETERS
+)
+"""The parameters of trials of which null is a value."""
 
 MAX_BYTES = 2**28  # a million rows of twenty columns
 
@@ -65,8 +72,8 @@ def read_frame(path: Path) -> "pd.DataFrame":
     import pandas as pd
 
     readers = {
-        ".csv": pd.read_csv,
-        ".tsv": lambda file: pd.read_csv(file, sep="\t"),
+        ".csv": lambda file: _read_text(file, ","),
+        ".tsv": lambda file: _read_text(file, "\t"),
         ".parquet": pd.read_parquet,
     }
     if not path.exists():
@@ -84,6 +91,42 @@ def read_frame(path: Path) -> "pd.DataFrame":
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise InputError(f"{path}: cannot be read: {reason}") from None
     return frame
+
+
+def _read_text(path: Path, delimiter: str) -> "pd.DataFrame":
+    """Return the rows of a CSV or TSV file. InputError for a row that repeats the header.
+
+    In a column of numbers or truth values NA, NaN, None, null and the like are empty cells, as pandas has it. In a column of
+    names they are names, and only an empty cell is empty.
+    """
+    import pandas as pd
+
+    frame = pd.read_csv(path, sep=delimiter, low_memory=False)
+    words = pd.read_csv(path, sep=delimiter, low_memory=False, keep_default_na=False, na_values=[""])
+    for column in frame:
+        has_names = _has_names(frame[column])
+        has_only_words = frame[column].isna().all() and column not in MEASURED
+        if has_names or has_only_words:
+            frame[column] = words[column].array
+    _check_header(frame, path)
+    return frame
+
+
+def _has_names(column: "pd.Series[Any]") -> bool:
+    from pandas.api.types import infer_dtype
+
+    return str(infer_dtype(column, skipna=True)) == "string"
+
+
+def _check_header(frame: "pd.DataFrame", path: Path) -> None:
+    """Raise InputError for a row that repeats the header, which makes names of the numbers in all columns."""
+    if frame.empty or not all(_has_names(frame[column]) for column in frame):
+        return
+    is_name = frame.apply(lambda cells: cells.astype(str).str.strip('\ufeff" ').isin(frame.columns))
+    is_header = is_name.all(axis=1).to_numpy()
+    if is_header.any():
+        row = int(is_header.argmax()) + 1
+        raise InputError(f"{path}: row {row}: repeats the header, as in files joined into one; remove it")
 
 
 def _check_size(path: Path) -> None:
@@ -120,7 +163,9 @@ def _recorded_sweep(frame: "pd.DataFrame", where: Mapping[str, str], begin: Pair
     for check in CHECKS:
         check(points)
     reference = _reference_scores(frame[is_reference])
-    table = RecordedSweep(_trials(points), begin or _reference_point(points, reference), reference)
+    origin = begin or _reference_point(points, reference)
+    nullable = NULLABLE if begin is None else frozenset[str]()  # a described table is not raysweep's
+    table = RecordedSweep(_trials(points), origin, reference, nullable=nullable)
     _check_that_it_can_be_searched(table)
     return table
 

@@ -5,13 +5,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optuna
 import pandas as pd
 import pytest
 
+from raysweep.config.trial import trial_config
 from raysweep.errors import InputError
-from raysweep.replay.table_io import frame_of, from_frame, read
+from raysweep.replay import compare
+from raysweep.replay.table_io import frame_of, from_frame, read, write
 from raysweep.results.reader import load
-from support.ledgers import StoredSweep, baseline, random_trials, write_ledger
+from raysweep.storage.folder import LocalFolder
+from support.displays import ListDisplay
+from support.ledgers import StoredSweep, StoredTrial, baseline, random_trials, write_ledger
+from support.sweep_files import MINIMAL
+from support.sweep_files import read as read_sweep
 
 ROWS = [
     # trial, loss, margin, examples_seen, kind, split, polarity, similarity
@@ -179,6 +186,122 @@ def test_files_that_cannot_be_read(name: str, content: bytes | None, message: st
         (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=f"{name}: {message}"):
         read(tmp_path / name)
+
+
+NULLS = [
+    ("dropout", "{choices: [null, 0.1]}"),
+    ("dropout", "{choices: [null, 0.0, 0.1, 0.2]}"),
+    ("warmup_steps", "{choices: [null, 10]}"),
+    ("average_decay", "{choices: [null, 0.99]}"),
+    ("idle_rungs", "{choices: [null, 2]}"),
+    ("momentum", "{choices: [null, 0.0, 0.9]}"),
+    ("optimizer", "{choices: {sgd: {momentum: {choices: [null, 0.9]}}, adamw: {}}}"),
+    ("schedule", "{choices: {exponential: {decay: {low: 0.5, high: 0.9}}, linear: {}}}"),
+    ("freezing", "{choices: {none: {dropout: {choices: [null, 0.1]}}, emb: {dropout: {low: 0.2, high: 0.5}}}}"),
+]
+"""Parameters that are null in some trials: a value of theirs, or for want of one under another parameter's value."""
+
+
+def stored_trials(folder: Path, num_trials: int, **space: str) -> list[StoredTrial]:
+    """Return trials with random values of a space, of which each fourth failed and each fifth was stopped."""
+    _, parsed = read_sweep(folder, MINIMAL, **space)
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
+    trials = []
+    for number in range(num_trials):
+        config = trial_config(parsed.draw(study.ask())).model_dump(mode="json")
+        scores = [(0.65 + 0.01 * number, 0.46), (0.7 + 0.01 * number, 0.42), (0.75 + 0.01 * number, 0.36)]
+        if number % 4 == 1:
+            trials.append(StoredTrial(config, "failed", "lost", scores[: number % 2]))
+        elif number % 5 == 2:
+            trials.append(StoredTrial(config, "stopped", "idle", scores[:1]))
+        else:
+            trials.append(StoredTrial(config, "completed", "", scores))
+    return trials
+
+
+@pytest.mark.parametrize("num_trials", [1, 2, 3, 20])
+@pytest.mark.parametrize(("name", "values"), NULLS)
+def test_a_run_with_nulls_is_replayed_as_its_tables_are(
+    tmp_path: Path, name: str, values: str, num_trials: int
+) -> None:
+    """Null is a value of a parameter, in a run and in its tables; the space found has every value that was recorded."""
+    trials = stored_trials(tmp_path, num_trials, **{f"space__{name}": values})
+    run = tmp_path / "run"
+    run.mkdir()
+    write_ledger(run, trials)
+    table = compare.read(LocalFolder(run), {})
+    scored = [trial.config for trial in trials if trial.scores]
+    searched = {key for trial in table.trials for key in trial.values}
+    for recorded, config in zip(table.trials, scored, strict=True):
+        assert {key: recorded.values.get(key) for key in searched} == {key: config[key] for key in searched}
+        table.space.suggest_fixed(recorded.values)  # ValueError where it does not lie there
+    for suffix in (".csv", ".parquet"):
+        path = tmp_path / f"table{suffix}"
+        write(load(run), path)
+        assert read(path) == table
+    settings = compare.CompareSettings(["tpe", "mfgp"], ["growth"], "area", 2, 1, 1)
+    figures = compare.compare_searches(LocalFolder(run), {}, settings, ListDisplay()).figures
+    assert [search["hypervolume_share_by_budget_fraction"]["100%"] for search in figures["searches"]] == [1.0, 1.0]
+
+
+def test_null_is_a_value_of_parameters_of_trials_alone(tmp_path: Path) -> None:
+    """An empty cell of a foreign column is missing, and so is one of a table that a description says is foreign."""
+    rows = pd.DataFrame({"dropout": [None, 0.1] * 2, "step": 1, "polarity": [0.6, 0.7, 0.8, 0.9], "similarity": 0.4})
+    rows.loc[0, "similarity"] = 0.3
+    assert from_frame(rows, "t").space.values("dropout") == [None, 0.1]
+    with pytest.raises(InputError, match="column 'rate' is empty in some rows"):
+        from_frame(rows.rename(columns={"dropout": "rate"}), "t")
+    rows.to_csv(tmp_path / "t.csv", index=False)
+    (tmp_path / "t.table.yaml").write_text(
+        "polarity: {column: polarity, direction: maximize, range: [0, 1]}\n"
+        "similarity: {column: similarity, direction: maximize, range: [0, 1]}\n"
+        "parameters: [dropout]\n"
+    )
+    with pytest.raises(InputError, match="column 'dropout' is empty in some rows"):
+        read(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("word", ["NA", "None", "null", "nan", "N/A", "NULL", "<NA>"])
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
+def test_words_for_nothing_are_names_among_names(tmp_path: Path, word: str, suffix: str) -> None:
+    path = tmp_path / f"t{suffix}"
+    named = frame().replace({"loss": "softmax"}, word)
+    if suffix == ".parquet":
+        named.to_parquet(path)
+    else:
+        named.to_csv(path, index=False, sep="\t" if suffix == ".tsv" else ",")
+    table = read(path)
+    assert [trial.values["loss"] for trial in table.trials] == ["triplet", word]
+    assert read(path, {"loss": word}).trials == table.trials[1:]
+
+
+@pytest.mark.parametrize("word", ["NA", "None", "null", "nan"])
+def test_words_for_nothing_are_empty_cells_among_numbers_and_truth_values(tmp_path: Path, word: str) -> None:
+    texts = []
+    for missing in ("", word):
+        made = frame(flag=[True, True, True, True, missing, *[""] * 3], margin=[0.5] * 4 + [missing] + [""] * 3)
+        made.to_csv(tmp_path / "t.csv", index=False)
+        texts.append((tmp_path / "t.csv").read_text())
+        assert [dict(trial.values) for trial in read(tmp_path / "t.csv").trials] == [
+            {"loss": "triplet", "margin": 0.5, "flag": True},
+            {"loss": "softmax"},
+        ]
+    assert texts[0] != texts[1]
+
+
+def test_a_name_for_nothing_may_be_the_only_one(tmp_path: Path) -> None:
+    frame(loss=["NA"] * 4 + ["None"] + [""] * 3).to_csv(tmp_path / "t.csv", index=False)
+    assert [trial.values["loss"] for trial in read(tmp_path / "t.csv").trials] == ["NA", "None"]
+
+
+@pytest.mark.parametrize("again", ["same", "byte order mark", "other order"])
+def test_a_repeated_header_is_rejected_with_its_row(tmp_path: Path, again: str) -> None:
+    """Also where a filter, such as that of split, would leave it out: it makes words of all numbers."""
+    header, *lines = frame().to_csv(index=False).splitlines()
+    names = {"same": header, "byte order mark": "\ufeff" + header, "other order": ",".join(header.split(",")[::-1])}
+    (tmp_path / "t.csv").write_text("\n".join([header, *lines[:4], names[again], *lines[4:]]))
+    with pytest.raises(InputError, match="t.csv: row 5: repeats the header"):
+        read(tmp_path / "t.csv")
 
 
 def test_what_no_trial_made_is_in_no_table_but_the_reference(tmp_path: Path) -> None:
