@@ -31,7 +31,7 @@ def try_request(text: str) -> Request:
     if not isinstance(values, dict):
         raise InputError(f"--try is {text!r}; it is a mapping such as '{{loss: triplet, margin: 0.1}}'")
     for name, value in values.items():
-        if not isinstance(name, str) or not isinstance(value, str | int | float | None):
+        if not isinstance(value, str | int | float | None):
             raise InputError(f"--try: {name}: must be one plain value, not {value!r}")
         if isinstance(value, float) and not math.isfinite(value):
             raise InputError(f"--try: {name}: must be a finite number, not {value}")

@@ -177,7 +177,7 @@ def test_a_ledger_that_grows_is_read_line_by_line(run: Folder) -> None:
         (("--try", "triplet"), "--try is 'triplet'; it is a mapping such as '{loss: triplet, margin: 0.1}'"),
         (("--try", "{loss: [a]}"), "--try: loss: must be one plain value, not ['a']"),
         (("--try", "{margin: .nan}"), "--try: margin: must be a finite number, not nan"),
-        (("--try", "{1: 2}"), "--try: 1: must be one plain value"),
+        (("--try", "{1: [2]}"), "--try: 1: must be one plain value"),
         (("--try", "{a: !!python/object/apply:os.system [x]}"), "is not a YAML value"),
         (("--try", "{loss: 2026-01-01}"), "must be one plain value"),
         (("--pause",), "not a run folder (no ledger in it)"),

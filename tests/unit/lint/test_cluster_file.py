@@ -36,7 +36,7 @@ ON_AWS: list[Variant] = [
     ("    min_workers: 0\n    max_workers: 8\n", "    min_workers: 2\n    max_workers: 8\n", "gpu_spot.min_workers: must be 0, not 2"),
     ("    max_workers: 8\n", "", "gpu_spot.max_workers: this key is required: without it, it is that of the whole cluster"),
     ("    max_workers: 8\n", "    max_workers: 80\n", "gpu_spot.max_workers: must lie between 1 and max_workers of the cluster, 8"),
-    ("InstanceType: m6i.large", "1: m6i.large", "head.node_config[1]: unknown key; allowed: "),
+    ("InstanceType: m6i.large", "1: m6i.large", "head.node_config.1: unknown key; allowed: "),
     ("InstanceType: m6i.large", "InstancType: m6i.large", "node_config.InstancType: unknown key (did you mean InstanceType?)"),
     ("      InstanceType: m6i.large\n", "", "head.node_config.InstanceType: this key is required: it is the machine"),
     ("      InstanceMarketOptions: {", "      InstanceMarketOption: {", "unknown key (did you mean InstanceMarketOptions?)"),
