@@ -1,4 +1,4 @@
-"""Choose a point of a run's front by what you need, and export it as an ordinary sentence-transformers model.
+"""Choose a point on a run's front and export it as an ordinary sentence-transformers model.
 
 python choose_and_export.py RUN
 """
@@ -9,17 +9,17 @@ from sentence_transformers import SentenceTransformer
 
 import raysweep
 
-LEAST_RETENTION = 0.9
+MIN_RETENTION = 0.9
 
 
 def main(run: str) -> None:
     results = raysweep.load_run(run)
     front = results.front
-    similar_enough = front[front.dev_retention >= LEAST_RETENTION]
+    similar_enough = front[front.dev_retention >= MIN_RETENTION]
     chosen = similar_enough.sort_values("dev_polarity").iloc[-1]
     print(raysweep.export_point(results, "chosen-model", chosen.point))
 
-    model = SentenceTransformer("chosen-model", device="cpu")  # from here on nothing of raysweep is needed
+    model = SentenceTransformer("chosen-model", device="cpu")  # raysweep is not needed from here on
     queries = model.encode(["the soup was cold", "I loved the soup"])
     print(f"{model.similarity_fn_name} similarity of two opinions: {model.similarity(queries, queries)[0, 1]:.3f}")
 

@@ -1,4 +1,4 @@
-"""Propose configurations with a sampler of your own: any class of Optuna's kind, named by its import path.
+"""Propose configurations with your own Optuna sampler, given by its import path.
 
 python custom_sampler.py
 """
@@ -11,7 +11,7 @@ import raysweep
 
 
 class CoolingSampler(optuna.samplers.RandomSampler):
-    """Draws learning rates from an ever lower part of their range; all else at random."""
+    """Sample learning rates from a shrinking lower part of their range, and everything else at random."""
 
     def sample_independent(
         self,

@@ -1,4 +1,4 @@
-"""A search space of your own: one YAML file says what is searched, on which data and for how long.
+"""Define a search space: one YAML file with the parameters, the data and the budget.
 
 python custom_space.py
 """
@@ -15,7 +15,7 @@ examples: {k: 8, target: 2000}
 evaluation: {k: 8, num_pool: 200}
 space:
   loss:
-    choices:                      # the parameters of a loss exist only under it
+    choices:                      # parameters of a loss are nested under it
       multiple_negatives: {scale: {choices: [5, 20, 50]}}
       triplet: {margin: {low: 0.05, high: 0.5, log: true}}
   learning_rate: {low: 1e-5, high: 2e-4, log: true}

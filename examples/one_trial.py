@@ -1,4 +1,4 @@
-"""One trial in this process: no Ray and no cluster, so a debugger can step through it.
+"""Run one trial in this process, without Ray, so that a debugger can step through it.
 
 python one_trial.py
 """

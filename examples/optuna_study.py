@@ -1,4 +1,4 @@
-"""Use raysweep's sampler in a study of Optuna's that has nothing to do with raysweep.
+"""Use raysweep's sampler in any Optuna study, independent of raysweep sweeps.
 
 python optuna_study.py
 """
@@ -11,7 +11,7 @@ from raysweep import MultiFidelitySampler
 
 
 def train(trial: optuna.Trial) -> float:
-    """A loss that falls from epoch to epoch: an invented one, in place of a model's."""
+    """Return the final loss of a made-up learning curve that stands in for a model's."""
     optimizer = trial.suggest_categorical("optimizer", ["sgd", "adam"])
     learning_rate = trial.suggest_float("learning_rate", 1e-5, 1.0, log=True)
     momentum = trial.suggest_float("momentum", 0.0, 0.99) if optimizer == "sgd" else 0.9

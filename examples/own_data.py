@@ -1,4 +1,4 @@
-"""A sweep over your own labelled sentences: a column of texts, a column of labels, any number of classes.
+"""Run a sweep on your own labeled sentences: a text column and a label column with any number of classes.
 
 python own_data.py
 """

@@ -1,4 +1,4 @@
-"""Let a new sweep learn from an older run, which may be of other data or of another model.
+"""Let a new sweep learn from an older run, which may have used other data or another model.
 
 python warm_start.py RUN
 """
