@@ -1,8 +1,8 @@
-"""Pages that are made from the code when the site is built, as a hook of mkdocs.
+"""A MkDocs hook that generates pages from the code when the site is built.
 
-The reference of a sweep's file comes from the pydantic models, that of the commands from the command line itself, that of
-the Python API from the names in ``raysweep.__all__``, the shipped spaces from their files. Some files of the repository
-become pages as they are.
+The reference of a sweep's file comes from the pydantic models, the reference of the commands from the command line, the
+reference of the Python API from ``raysweep.__all__``, and the shipped spaces from their files. Some files of the
+repository become pages unchanged.
 """
 
 import inspect
@@ -29,7 +29,7 @@ Schema = Mapping[str, Any]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages (an event of mkdocs)."""
+    """Add the generated pages (MkDocs event)."""
     pages = {
         "reference/configuration.md": configuration_page(),
         "reference/spaces.md": spaces_page(),
@@ -45,12 +45,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Show the docstrings' references, such as ``:class:`Point` ``, as code (an event of mkdocs)."""
+    """Show the references in docstrings, such as ``:class:`Point` ``, as code (MkDocs event)."""
     return re.sub(r":(?:class|func|meth|mod|attr|data):(?=<code)", "", html)
 
 
 def repository_page(path: str) -> str:
-    """A Markdown file of the repository. Links into ``docs`` become links within the site."""
+    """Return a Markdown file of the repository, with links into ``docs`` changed to links within the site."""
     return (ROOT / path).read_text(encoding="utf-8").replace("](docs/", "](")
 
 
@@ -58,12 +58,12 @@ def repository_page(path: str) -> str:
 
 
 def configuration_page() -> str:
-    """Every key of a sweep's file: its type and range, its default, what it means."""
+    """Return the page of all keys of a sweep's file, with type, range, default and meaning."""
     schema = SweepConfig.model_json_schema()
     parts = [
         "# A sweep's file",
-        "Every key of the YAML file. Each can be overridden on the command line by its dotted path, such as "
-        "`--budget.trials 40`. This page is generated from the models that check the file. "
+        "This page lists every key of the YAML file and is generated from the models that validate it. "
+        "Any key can be overridden on the command line by its dotted path, such as `--budget.trials 40`. "
         "[A search space of your own](../guides/custom-space.md) shows how the parts fit together.",
         "## Top level",
         key_table(schema, ""),
@@ -72,21 +72,21 @@ def configuration_page() -> str:
         parts += [f"## {title}", code_spans(model.get("description", "")), key_table(model, title.split(",")[0])]
     parts += [
         "## space",
-        "What a trial may be told. Each parameter is a fixed value, a range `{low, high, log}` or `{choices: ...}`. "
-        "`loss` and `learning_rate` are required.",
+        "The parameters of a trial. Each is a fixed value, a range `{low, high, log}` or `{choices: ...}`. "
+        "`loss` and `learning_rate` are required. [Losses, optimizers, freezing](../guides/training.md) explains them.",
         key_table(TrialConfig.model_json_schema(), ""),
         "### Losses",
-        "A parameter of a loss is given under that loss, and the other losses do not have it.",
+        "Parameters of a loss are nested under it and do not exist for other losses.",
         losses_table(),
         "### Freezing levels",
         ", ".join(f"`{level}`" if " " not in level else f"`{level.split()[0]}` with n ≥ 1" for level in FORMS)
-        + ". [Losses, optimizers, freezing](../guides/training.md#freezing) says what each one freezes.",
+        + ". [Freezing](../guides/training.md#freezing) explains what each level freezes.",
     ]
     return "\n\n".join(parts)
 
 
 def sections(schema: Schema) -> Iterator[tuple[str, Schema]]:
-    """Each model that the schema refers to, once, under the paths of all keys that hold one."""
+    """Yield each model of the schema once, with the paths of all keys that hold it."""
     paths: dict[str, list[str]] = {}
     collect_paths(schema, schema["$defs"], "", paths)
     for name, found in paths.items():
@@ -101,7 +101,7 @@ def collect_paths(model: Schema, definitions: Schema, prefix: str, paths: dict[s
 
 
 def referred_model(value: Schema) -> str | None:
-    """The name of the model that a key holds, None where it holds a plain value."""
+    """Return the name of the model that a key holds, or None for a plain value."""
     by_name = value.get("patternProperties", {})  # of a mapping of names to models
     options = [value, *value.get("anyOf", []), *by_name.values()]
     references = (option["$ref"] for option in options if "$ref" in option)
@@ -109,7 +109,7 @@ def referred_model(value: Schema) -> str | None:
 
 
 def key_table(model: Schema, prefix: str) -> str:
-    """A table of one model's keys; a key that holds another model links to that model's table."""
+    """Return the table of a model's keys; a key that holds another model links to its table."""
     rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
     required = model.get("required", [])
     for key, value in model["properties"].items():
@@ -157,7 +157,7 @@ def shown_default(default: Any) -> str:
 
 
 def code_spans(text: str) -> str:
-    """Docstrings mark code with two backticks or refer to modules; in Markdown one backtick does."""
+    """Convert the double backticks and cross-references of docstrings to Markdown code spans."""
     return re.sub(r":\w+:(?=`)", "", text).replace("``", "`").replace("|", "\\|")
 
 
@@ -175,11 +175,11 @@ def losses_table() -> str:
 
 
 def spaces_page() -> str:
-    """The shipped spaces, each as its file stands."""
+    """Return the page of shipped spaces, with the content of each file."""
     parts = [
         "# Shipped spaces",
-        "`raysweep run NAME` takes any of these, `raysweep validate NAME` shows what it searches. Each is one YAML file in "
-        "`search_spaces/`; [a sweep's file](configuration.md) lists the keys and the defaults of what is not given.",
+        "`raysweep run NAME` runs any of these, and `raysweep validate NAME` prints the space it searches. Each is a YAML "
+        "file in `search_spaces/`. [A sweep's file](configuration.md) lists all keys and the defaults of omitted ones.",
     ]
     for path in sorted((ROOT / "search_spaces").glob("*.yaml")):
         parts.append(f"## {path.stem}\n\n```yaml\n{path.read_text(encoding='utf-8').strip()}\n```")
@@ -190,17 +190,17 @@ def spaces_page() -> str:
 
 
 def commands_page() -> str:
-    """Every command with its arguments and options."""
+    """Return the page of all commands, with their arguments and options."""
     group: Any = typer.main.get_command(app)
     parts = [
         "# Command line",
         group.help,
-        "Where a command takes `--KEY VALUE`, any key of [a sweep's file](configuration.md) can be overridden by its dotted "
+        "If a command accepts `--KEY VALUE`, any key of [a sweep's file](configuration.md) can be overridden by its dotted "
         "path: `--budget.trials 40`, `--data.train reviews.csv`, "
         "`--space.learning_rate '{low: 1e-6, high: 1e-4, log: true}'`.",
-        "`raysweep --version` prints the version, and `raysweep COMMAND --help` what this page says of a command. Bad input "
-        "ends with one message and exit code 2, Ctrl-C with 130; [Exit codes](../guides/resume.md#exit-codes) has those of "
-        "`raysweep run`.",
+        "`raysweep --version` prints the version, and `raysweep COMMAND --help` prints the help of a command. Invalid input "
+        "causes one message and exit code 2, and Ctrl-C exit code 130. `raysweep run` has further "
+        "[exit codes](../guides/resume.md#exit-codes).",
     ]
     for name, command in group.commands.items():
         arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
@@ -231,13 +231,13 @@ def parameter_row(parameter: Any) -> str:
 
 
 def python_page() -> str:
-    """The public API: whatever ``raysweep.__all__`` names, with signatures and docstrings; functions first."""
+    """Return the page of the public API, the names in ``raysweep.__all__``; functions come first."""
     names = [name for name in raysweep.__all__ if name != "__version__"]
     parts = [
         "# Python",
-        "`import raysweep` gives these names and loads what each one needs when it is called, so the import itself is "
-        "light. [Python and notebooks](../guides/python.md) shows them at work. All else in the package is implementation "
-        "and may change.",
+        "The public API consists of these names in `raysweep`. Importing the package is fast, because each function loads "
+        "its dependencies when it is called. [Python and notebooks](../guides/python.md) shows examples. "
+        "Everything else in the package is internal and may change.",
     ]
     for name in sorted(names, key=in_reading_order):
         where = getattr(raysweep, name).__module__
@@ -246,6 +246,6 @@ def python_page() -> str:
 
 
 def in_reading_order(name: str) -> tuple[bool, str, int]:
-    """Functions before classes, each as they stand in their module."""
+    """Return a sort key: functions before classes, each in the order of their module."""
     found = getattr(raysweep, name)
     return inspect.isclass(found), found.__module__, inspect.getsourcelines(found)[1]
