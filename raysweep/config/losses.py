@@ -95,7 +95,7 @@ LOSSES: Mapping[str, Loss] = MappingProxyType(
             "positive_pair",
             "MultipleNegativesRankingLoss",
             None,
-            {"scale": Number(0, 1000, 20, "scale"), "negatives": Choice(NEGATIVES, "all")},
+            {"scale": Number(0, 1000, 20, "scale"), "negatives": Choice(NEGATIVES, "other_class")},
         ),
         "cosine_similarity": Loss("scored_pair", "CosineSimilarityLoss"),
         "softmax": Loss("labelled_sentence", None),
