@@ -1,4 +1,4 @@
-"""A run of many trials that is made and not swept, for benchmarks of its report and of the report's page.
+"""A run of many trials that is made and not swept, for :mod:`benchmarks.report_size`.
 
 Invented scores (:mod:`benchmarks.simulated_scores`) of each rung's operating points, a ledger, and what a run stores beside
 it: the scores of each query, of points near the front, the reference, the oracle and a probe; and what the reference and the
@@ -26,7 +26,6 @@ from raysweep.results.events import (
     SessionFinished,
     SessionStarted,
     TrialEnded,
-    TrialHeld,
     TrialStarted,
 )
 from raysweep.results.ledger import Ledger
@@ -60,13 +59,12 @@ class Scored:
 
 
 class MadeRun:
-    """A run in a folder, with ``trials`` trials of ``rungs`` rungs; a ``held_share`` of them is held after the first one."""
+    """A run in a folder, with ``trials`` trials of ``rungs`` rungs."""
 
-    def __init__(self, folder: Path, trials: int, rungs: int, held_share: float = 0.0) -> None:
+    def __init__(self, folder: Path, trials: int, rungs: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.run = LocalFolder(folder)
         self.trials, self.rungs = trials, rungs
-        self.is_held = np.random.default_rng(1).random(trials) < held_share
         self.rng = np.random.default_rng(0)
         num_points = rungs * len(KEYS)
         true = trial_scores(SETTING, trials, num_points, self.rng)
@@ -140,17 +138,12 @@ class MadeRun:
             config = _config(original or trial)
             ledger.append(TrialStarted(trial=trial, config=config, num_rungs=self.rungs, replicate_of=original))
             scores = self._scores("dev", original or trial)
-            last = 1 if self.is_held[trial] else self.rungs
-            for step in range(1, last + 1):
+            for step in range(1, self.rungs + 1):
                 scored = self._rung("dev", trial, step, scores)
                 ledger.append(_finished(trial, step, scored.points))
                 if near[trial, _columns(step)].any() or is_repeated:
                     kept.append(scored)
-            if self.is_held[trial]:
-                reason = "the front promises to grow more elsewhere"
-                ledger.append(TrialHeld(trial=trial, reason=reason, cost=Cost(10.0)))
-            else:
-                ledger.append(TrialEnded(trial=trial, status=TrialStatus.COMPLETED, reason="", cost=Cost(100.0)))
+            ledger.append(TrialEnded(trial=trial, status=TrialStatus.COMPLETED, reason="", cost=Cost(100.0)))
         return kept
 
     def _scores(self, split: ScoredSplit, trial: int) -> Float64Array:
