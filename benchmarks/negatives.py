@@ -154,7 +154,7 @@ def _gains(rows: list[Row]) -> list[dict[str, Any]]:
                 for task, seed, name in by_key
                 if name == option and task in group and (task, seed, BASELINE) in by_key
             ]
-            for name in ("polarity", "similarity", "objective"):
+            for name in ("polarity", "similarity", "objective") if pairs else ():
                 differences = np.array([getattr(tuned, name) - getattr(base, name) for tuned, base in pairs])
                 gains.append({"option": option, "tasks": " ".join(group), "score": name, **_interval(differences)})
     return gains
