@@ -8,6 +8,7 @@ repository become pages unchanged.
 import inspect
 import re
 from collections.abc import Iterator, Mapping
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,7 @@ def commands_page() -> str:
         "`raysweep --version` prints the version, and `raysweep COMMAND --help` prints the help of a command. Invalid input "
         "causes one message and exit code 2, and Ctrl-C exit code 130. `raysweep run` has further "
         "[exit codes](../guides/resume.md#exit-codes).",
+        "\n".join(["| command | summary |", "|---|---|", *starmap(command_row, group.commands.items())]),
     ]
     for name, command in group.commands.items():
         arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
@@ -214,6 +216,12 @@ def commands_page() -> str:
             rows = ["| argument or option | meaning | default |", "|---|---|---|"]
             parts.append("\n".join([*rows, *map(parameter_row, command.params)]))
     return "\n\n".join(parts)
+
+
+def command_row(name: str, command: Any) -> str:
+    """Return the row of a command in the summary: a link to its section and the first paragraph of its help."""
+    summary = " ".join((command.help or "").partition("\n\n")[0].split())
+    return f"| [`{name}`](#{name}) | {code_spans(summary)} |"
 
 
 def shown_argument(argument: Any) -> str:
