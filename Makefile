@@ -1,4 +1,4 @@
-# `make demo` and `make test` each create or update .venv themselves, and `make gpu` .venv-gpu. PYTHON picks the interpreter (3.11 or 3.12).
+# `make demo` and `make test` create or update .venv, and `make gpu` .venv-gpu. PYTHON selects the interpreter (3.11 or 3.12).
 PYTHON ?= python3
 
 .PHONY: demo test unit gpu docs clean
@@ -24,9 +24,9 @@ docs: .venv/installed
 	.venv/bin/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-# An environment of its own, with faiss on GPUs. Without a GPU nothing is installed.
+# A separate environment with faiss for GPUs. Without a GPU, nothing is installed.
 .venv-gpu/installed: pyproject.toml constraints.txt
-	@command -v nvidia-smi > /dev/null || { echo "make gpu: there is no GPU here (no nvidia-smi); nothing was run" >&2; exit 2; }
+	@command -v nvidia-smi > /dev/null || { echo "make gpu: no GPU was found (no nvidia-smi); nothing was run" >&2; exit 2; }
 	$(PYTHON) -m venv .venv-gpu
 	.venv-gpu/bin/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[gpu,demo,s3,test]'
 	touch $@
