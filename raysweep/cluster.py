@@ -1,8 +1,6 @@
-"""The Ray cluster a sweep runs on: starting or joining it quietly, what one worker of each stage may ask of it, and what
-Ray says of a file that is to start one."""
+"""The Ray cluster that a sweep runs on: start or join it quietly, and size what one worker of each stage may request."""
 
 import contextlib
-import copy
 import logging
 import math
 import os
@@ -19,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from raysweep.config.document import Document, KeyPath
+from raysweep.config.document import Document
 from raysweep.config.sweep import ResourcesConfig
 from raysweep.errors import InputError
 from raysweep.storage.location import expanded
@@ -498,19 +496,3 @@ def _make_token(path: Path) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(secrets.token_hex(TOKEN_BYTES))
-
-
-def launcher_problem(values: dict[str, Any]) -> tuple[KeyPath, str] | None:
-    """What Ray's own validation refuses in a file of its cluster launcher, with the key; None where it accepts it.
-
-    Reaches no cloud and changes nothing.
-    """
-    from ray.autoscaler._private.util import prepare_config, validate_config
-
-    logging.getLogger("ray.autoscaler").setLevel(logging.ERROR)
-    try:
-        validate_config(prepare_config(copy.deepcopy(values)))
-    except Exception as error:  # of many kinds: Ray reads the file before it checks it
-        message = getattr(error, "message", None) or f"{type(error).__name__}: {error}"
-        return tuple(getattr(error, "absolute_path", ())), f"Ray refuses it: {message.splitlines()[0]}"
-    return None

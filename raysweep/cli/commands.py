@@ -474,31 +474,6 @@ def watch(
 
 
 @app.command()
-def lint(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            parser=given_path,
-            metavar="FILE",
-            help="A file of ray up (AWS, Google Cloud), a RayJob of KubeRay or a task of SkyPilot.",
-        ),
-    ],
-) -> None:
-    """Check a file that starts a cluster: what costs money unseen, what is open to strangers, what does not start.
-
-    Reaches no cloud. Each problem is one line, with exit code 2.
-    """
-    from raysweep.lint import cluster_file
-
-    linted = cluster_file.lint(here("FILE", file))
-    for line in linted.lines:
-        typer.echo(f"error: {line}", err=True)
-    if linted.lines:
-        raise typer.Exit(2)
-    typer.echo(f"{file}: sound, {linted.kind.name}; checked: {linted.kind.checked}")
-
-
-@app.command()
 def schema() -> None:
     """Print the JSON schema of a sweep's file, by which editors complete and check YAML."""
     import json

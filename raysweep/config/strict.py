@@ -45,13 +45,13 @@ def _fields(path: KeyPath, model: type[BaseModel]) -> list[str]:
         annotations = [_annotation(each, key) for each in found]
         is_name = any(get_origin(each) is dict for each in annotations)
         found = [inner for each in annotations for inner in _models(each)]
-    return [field.alias or name for each in found for name, field in each.model_fields.items()]
+    return [name for each in found for name in each.model_fields]
 
 
 def _annotation(model: type[BaseModel], key: str) -> Any:
-    """The type of a model's field, by its name or its name in the file."""
-    named = (field.annotation for name, field in model.model_fields.items() if key in (name, field.alias))
-    return next(named, None)
+    """Return the type of a model's field, None if the model has no such field."""
+    field = model.model_fields.get(key)
+    return field and field.annotation
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

@@ -28,6 +28,7 @@ NUM_COMMANDS = {
     "docs/guides/cluster.md": 2,
     "docs/guides/object-storage.md": 2,
 }
+RETRIED = ("clusters/rayjob.yaml", "clusters/skypilot.yaml")  # by KubeRay and SkyPilot, on a new cluster
 COMMAND = re.compile(r"raysweep\s+(?:run|prepare)[\s\\]+[^\s`]")  # with arguments; without any it is only mentioned
 SEPARATORS = set(";&|()")
 PLACEHOLDER = re.compile(r"[A-Z][A-Z0-9_]*")
@@ -127,3 +128,14 @@ def test_a_clusters_command_is_valid_without_the_demo(command: Command, monkeypa
         return
     sweep = load_sweep(context.params["space"], overrides)
     packages.check(packages.needs_of_sweep(sweep.config, sweep.space))
+
+
+@pytest.mark.parametrize(
+    "command", [each for each in COMMANDS if each.file in RETRIED], ids=lambda command: command.file
+)
+def test_a_retry_resumes_the_run_of_the_first_attempt(command: Command) -> None:
+    arguments = command.arguments
+    assert {"--name", "--resume-or-start"} <= set(arguments)
+    assert arguments[arguments.index("--storage.runs") + 1].startswith("s3://"), (
+        "a new cluster has none of the old disks"
+    )

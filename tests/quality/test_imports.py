@@ -28,7 +28,6 @@ ALLOWED: dict[str, set[str]] = {
     "data": {"config"},
     "cluster": {"config"},
     "waiting": {"cluster"},
-    "lint": {"config", "cluster"},
     "results": {"config", "metrics"},
     "uncertainty": {"metrics"},
     "search": {"config", "metrics"},

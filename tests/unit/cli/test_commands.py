@@ -12,7 +12,6 @@ from raysweep import __version__
 from raysweep.cli import commands
 from raysweep.errors import InputError
 from support.ledgers import random_trials, write_ledger
-from support.paths import ROOT
 
 EVALUATE = ["evaluate", "--model", "demo", "--train", "a.csv", "--test", "b.csv"]
 
@@ -46,7 +45,6 @@ EVALUATE = ["evaluate", "--model", "demo", "--train", "a.csv", "--test", "b.csv"
         (["artifacts", "FOLDER", "--prune"], "--prune needs --unused-for DAYS; 0 removes everything"),
         (["artifacts", "FILE"], "FILE: is a file, not a folder"),
         (["artifacts", "nowhere"], "nowhere: no such folder"),
-        (["lint", "nowhere.yaml"], "nowhere.yaml: no such file"),
         (["replay", "table.json"], "table.json: no such file"),
         (["replay", "t.csv", "--policy", "growth,best"], "--policy is 'best'; allowed: growth, expected_growth"),
         (["replay", "t.csv", "--proposals", "all"], "--proposals is 'all'; allowed: front, area"),
@@ -74,7 +72,6 @@ def test_misuse_is_an_input_error(
         [*EVALUATE, "--to", ""],
         ["export", "RUN", ""],
         ["table", "RUN", ""],
-        ["lint", ""],
     ],
 )
 def test_a_place_that_an_unset_variable_leaves_empty_is_not_the_current_folder(
@@ -108,7 +105,6 @@ def test_symbols_that_the_output_lacks_do_not_end_a_command(tmp_path: Path) -> N
         "evaluate",
         "report",
         "validate",
-        "lint",
         "schema",
         "export",
         "table",
@@ -147,18 +143,6 @@ def test_a_shipped_space_is_valid_and_described() -> None:
 def test_a_grid_of_fewer_combinations_than_trials_says_so() -> None:
     done = CliRunner().invoke(commands.app, ["validate", "published_grid", "--trials", "50"])
     assert "sweep published-grid: 17 trials (grid, every combination; budget.trials is 50)" in done.output
-
-
-def test_a_clusters_file_is_sound_or_each_problem_is_a_line(tmp_path: Path) -> None:
-    sound = CliRunner().invoke(commands.app, ["lint", str(ROOT / "cluster.yaml")])
-    assert sound.exit_code == 0
-    assert f"{ROOT / 'cluster.yaml'}: sound, a cluster of ray up; checked: " in sound.output
-    path = tmp_path / "cluster.yaml"
-    path.write_text("provider: {type: aws}\ncluster_name: raysweep\n")
-    broken = CliRunner().invoke(commands.app, ["lint", str(path)])
-    assert broken.exit_code == 2
-    assert len(broken.stderr.splitlines()) > 1
-    assert all(line.startswith(f"error: {path}: ") for line in broken.stderr.splitlines())
 
 
 def test_artifacts_are_listed_and_removed(tmp_path: Path) -> None:

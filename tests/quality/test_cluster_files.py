@@ -1,0 +1,309 @@
+"""The shipped cluster files are safe, cheap when idle, pinned, and valid by the readers that run without a cloud."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from raysweep.cluster import own_resources
+from raysweep.config.sweep import BudgetConfig
+from support.paths import ROOT
+
+RAY_UP = ["cluster.yaml", "clusters/gcp.yaml"]
+RAY_JOB, SKY_TASK, DOCKERFILE = "clusters/rayjob.yaml", "clusters/skypilot.yaml", "clusters/Dockerfile"
+FILES = [*RAY_UP, RAY_JOB, SKY_TASK, DOCKERFILE]
+
+SECRET_TEXT = re.compile(
+    r"\b(AKIA|ASIA)[0-9A-Z]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY|\bhf_\w{20,}|\bgh[pousr]_\w{30,}|[A-Za-z0-9/+]{40}"
+)
+SECRET_KEY = re.compile(
+    r"credential|secret_access|access_key|session_token|auth_token$|hf_token|api_key|password", re.I
+)
+
+OPENS_PORTS = re.compile(
+    r"\b(?:ports|hostPort|nodePort|hostNetwork|security_group|SecurityGroupIds|tags):|^EXPOSE\b", re.MULTILINE
+)
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def load(name: str) -> Any:
+    return yaml.safe_load(read(name))
+
+
+def ray_cluster() -> Any:
+    return load(RAY_JOB)["spec"]["rayClusterSpec"]
+
+
+def entries(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each scalar with the key that holds it; an environment variable of Kubernetes with its name."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from entries(inner, str(value.get("name", name)) if name == "value" else str(name))
+    elif isinstance(value, list):
+        for item in value:
+            yield from entries(item, key)
+    else:
+        yield key, "" if value is None else str(value)
+
+
+def secrets_in(value: Any) -> list[str]:
+    """Return the keys of entries that look like a secret in plain text."""
+    assigned = re.compile(r"(\w+)=(\S*)")
+    found = []
+    for key, text in entries(value):
+        pairs = [(key, text), *assigned.findall(text)]
+        is_secret = any(SECRET_KEY.search(name) and value and value[0] not in "/~$" for name, value in pairs)
+        if is_secret or SECRET_TEXT.search(text):
+            found.append(key)
+    return found
+
+
+def prices(text: str) -> list[dict[str, float]]:
+    """Return every ``--budget.prices`` in a text."""
+    return [yaml.safe_load(found) for found in re.findall(r"--budget\.prices '(\{[^']*\})'", text)]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_node_runs_in_token_mode(name: str) -> None:
+    content = load(name) if name.endswith(".yaml") else None
+    if name in RAY_UP:
+        assert "--env RAY_AUTH_MODE=token" in content["docker"]["run_options"]
+        assert not any("docker" in node_type for node_type in content["available_node_types"].values())
+        (target,) = (path for path, source in content["file_mounts"].items() if source == "~/.ray/auth_token")
+        installed = re.compile(rf"install -D (-o ray )?-m 600 {target} /home/ray/\.ray/auth_token")
+        assert any(installed.search(command) for command in content["setup_commands"])
+    elif name == RAY_JOB:
+        assert ray_cluster()["authOptions"] == {"mode": "token"}
+    elif name == SKY_TASK:
+        assert content["envs"]["RAY_AUTH_MODE"] == "token"
+        assert content["secrets"] == {"RAY_AUTH_TOKEN": None}
+    else:
+        assert re.search(r"^ENV RAY_AUTH_MODE=token\b", read(name), re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_file_holds_a_secret(name: str) -> None:
+    content = load(name) if name.endswith(".yaml") else read(name).splitlines()
+    assert secrets_in(content) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"provider": {"aws_credentials": {"aws_access_key_id": "id"}}},
+        {"env": [{"name": "RAY_AUTH_TOKEN", "value": "0123abcd"}]},
+        {"run_options": ["--env RAY_AUTH_TOKEN=0123abcd"]},
+        {"UserData": f"AKIA{'A' * 16}"},
+        {"setup": f"huggingface-cli login --token hf_{'a' * 30}"},
+    ],
+)
+def test_a_secret_is_found_wherever_it_is(content: Any) -> None:
+    assert len(secrets_in(content)) == 1
+
+
+@pytest.mark.parametrize("name", [*RAY_UP, SKY_TASK])
+def test_the_dashboard_listens_on_the_loopback_and_workers_join_the_port_of_the_head(name: str) -> None:
+    heads = re.findall(r"ray start --head .*", read(name))
+    workers = re.findall(r"ray start --address=\S*?:(\d+)", read(name))
+    assert (len(heads), len(workers)) == (1, 1)
+    assert "--dashboard-host=127.0.0.1" in heads[0]
+    assert f"--port={workers[0]} " in heads[0]
+    assert ("--autoscaling-config=~/ray_bootstrap_config.yaml" in heads[0]) == (name in RAY_UP)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_file_opens_a_port(name: str) -> None:
+    assert OPENS_PORTS.findall(read(name)) == []
+    if name == RAY_JOB:
+        assert ray_cluster()["headGroupSpec"]["serviceType"] == "ClusterIP"
+
+
+@pytest.mark.parametrize("name", RAY_UP)
+def test_the_head_has_no_cpus_and_workers_start_from_nothing(name: str) -> None:
+    content = load(name)
+    types = content["available_node_types"]
+    assert content["head_node_type"] == "head"
+    assert types["head"]["resources"] == {"CPU": 0}
+    for worker in ("gpu_spot", "gpu_on_demand"):
+        assert types[worker]["min_workers"] == 0
+        assert 1 <= types[worker]["max_workers"] <= content["max_workers"]
+    assert 0 < content["idle_timeout_minutes"] <= 60
+    assert content["provider"]["cache_stopped_nodes"] is False, "a stopped node still pays for its disk"
+
+
+def test_the_head_of_the_job_has_no_cpus_and_its_workers_start_from_nothing() -> None:
+    cluster = ray_cluster()
+    assert cluster["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
+    for group in cluster["workerGroupSpecs"]:
+        assert (group["replicas"], group["minReplicas"]) == (0, 0)
+        assert group["maxReplicas"] >= 1
+
+
+def test_jobs_are_retried_and_their_clusters_removed() -> None:
+    spec = load(RAY_JOB)["spec"]
+    assert spec["backoffLimit"] >= 1
+    assert spec["shutdownAfterJobFinishes"] is True
+    resources = load(SKY_TASK)["resources"]
+    assert resources["job_recovery"]["max_restarts_on_errors"] >= 1
+    assert resources["autostop"]["down"] is True
+
+
+@pytest.mark.parametrize("name", RAY_UP)
+def test_spot_comes_first_and_raysweep_can_ask_for_the_type_on_demand(name: str) -> None:
+    types = load(name)["available_node_types"]
+    assert types["gpu_spot"]["priority"] > types["gpu_on_demand"]["priority"]
+    marks = own_resources({type_name: node_type["resources"] for type_name, node_type in types.items()})
+    assert marks == {"gpu_on_demand": "on_demand"}
+    spot = {
+        type_name for type_name, node_type in types.items() if re.search("spot", str(node_type["node_config"]), re.I)
+    }
+    assert spot == {"gpu_spot"}
+
+
+def test_spot_comes_first_in_the_job_and_its_head_is_no_spot_machine() -> None:
+    cluster = ray_cluster()
+    spot, on_demand = cluster["workerGroupSpecs"]
+    assert spot["priority"] > on_demand["priority"]
+    assert "gke-spot" in str(spot["template"])
+    assert "spot" not in str(on_demand["template"]) + str(cluster["headGroupSpec"])
+
+
+def test_spot_comes_first_in_the_task() -> None:
+    assert [choice["use_spot"] for choice in load(SKY_TASK)["resources"]["ordered"]] == [True, False]
+
+
+def test_ray_and_python_are_those_of_the_constraints() -> None:
+    (version,) = re.findall(r"^ray==(.*)$", read("constraints.txt"), re.MULTILINE)
+    for name in FILES:
+        versions = re.findall(r"(?:rayproject/ray:|rayVersion: )(\d[\d.]*)", read(name))
+        assert set(versions) == {version}, name
+        images = re.findall(r"rayproject/ray:\S+", read(name))
+        assert all("-py311-" in image for image in images), name
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_images_and_packages_are_pinned(name: str) -> None:
+    text = read(name).replace("\\\n", " ")
+    images = re.findall(r"(?:image|image_id|worker_image|FROM):? (?:docker:)?([\w./-]*/[\w./-]+(?::\S+)?)", text)
+    assert images or name == DOCKERFILE
+    assert all(":" in image and not image.endswith((":latest", ":nightly")) for image in images)
+    installs = re.findall(r"pip install .*", text)
+    assert installs or name == RAY_JOB
+    assert all("--constraint " in install or "==" in install for install in installs)
+
+
+@pytest.mark.parametrize("name", RAY_UP)
+def test_ray_accepts_the_files_of_ray_up(name: str) -> None:
+    from ray.autoscaler._private.util import prepare_config, validate_config
+
+    validate_config(prepare_config(load(name)))
+
+
+@pytest.mark.parametrize("name", RAY_UP)
+def test_the_autoscaler_finds_images_and_priorities(name: str) -> None:
+    """The autoscaler on the head reads the file in its own way, which no validation covers."""
+    from ray.autoscaler.v2.instance_manager.config import AutoscalingConfig
+
+    config = AutoscalingConfig(load(name), skip_content_hash=True)
+    types = config.get_node_type_configs()
+    images = {each: config.get_docker_config(each)["image"].rpartition("-")[2] for each in types}
+    assert images == {"head": "cpu", "gpu_spot": "gpu", "gpu_on_demand": "gpu"}
+    assert types["gpu_spot"].priority > types["gpu_on_demand"].priority
+    assert [types[each].min_worker_nodes for each in images] == [0, 0, 0]
+
+
+def test_the_autoscaler_reads_the_worker_groups_of_the_job() -> None:
+    from ray.autoscaler._private.kuberay.autoscaling_config import _derive_autoscaling_config_from_ray_cr as derive
+
+    config = derive({"metadata": {"name": "job", "namespace": "default"}, "spec": ray_cluster()})
+    types = config["available_node_types"]
+    assert config["idle_timeout_minutes"] == 5
+    assert types["headgroup"]["resources"]["CPU"] == 0
+    assert types["gpu-spot"]["resources"].items() >= {"CPU": 3, "GPU": 1}.items()
+    assert types["gpu-spot"]["priority"] > types["gpu-on-demand"]["priority"]
+
+
+@pytest.mark.parametrize("name", RAY_UP)
+def test_prices_name_the_types_of_the_nodes(name: str) -> None:
+    (named,) = prices(read(name))
+    assert set(named) == set(load(name)["available_node_types"])
+    assert named["gpu_spot"] < named["gpu_on_demand"]
+
+
+def test_prices_of_the_job_name_its_worker_groups() -> None:
+    spec = load(RAY_JOB)["spec"]
+    groups = {group["groupName"] for group in spec["rayClusterSpec"]["workerGroupSpecs"]}
+    (named,) = prices(spec["entrypoint"])
+    assert set(named) == groups
+    assert BudgetConfig.model_validate({"money": 20.0, "prices": named}).prices == named
+
+
+def test_the_guide_has_the_prices_of_the_file_and_adds_the_bill_up() -> None:
+    guide = read("docs/guides/cluster.md")
+    (named,) = prices(read("cluster.yaml"))
+    assert set(map(str, prices(guide))) == {str(named)}
+    (block,) = re.findall(r"^```yaml\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
+    assert yaml.safe_load(block)["budget"]["prices"] == named
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in guide.partition("## The bill")[2].splitlines()
+    ]
+    bill = [
+        (float(row[1]), float(row[2]), float(row[3]))
+        for row in rows
+        if len(row) == 4 and re.fullmatch(r"[\d.]+", row[1])
+    ]
+    assert len(bill) == 7
+    assert all(hours * price == pytest.approx(cost, abs=0.006) for hours, price, cost in bill)
+    assert f"**{sum(cost for *_, cost in bill):.2f}**" in guide
+
+
+@pytest.fixture
+def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """An account with the two instance profiles that the guide creates. Ray puts its key into a home of the test's."""
+    moto = pytest.importorskip("moto", reason="the extra test is not installed")
+    import boto3
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    with moto.mock_aws():
+        for profile in ("raysweep-head", "raysweep-worker"):
+            boto3.client("iam").create_instance_profile(InstanceProfileName=profile)
+        yield boto3.client("ec2", region_name="us-east-1")
+
+
+def test_ray_starts_nodes_as_the_file_says_and_opens_only_ssh(aws: Any) -> None:
+    """On an emulated AWS: only the calls that Ray makes, and what they open."""
+    from ray.autoscaler._private.aws.config import bootstrap_aws
+    from ray.autoscaler._private.aws.node_provider import AWSNodeProvider
+    from ray.autoscaler._private.util import prepare_config
+
+    cluster = prepare_config(load("cluster.yaml"))
+    cluster = bootstrap_aws(AWSNodeProvider.fillout_available_node_types_resources(cluster))
+    types = cluster["available_node_types"]
+    assert types["head"]["resources"] == {"CPU": 0}
+    assert all(
+        types[name]["resources"].items() >= {"CPU": 4, "GPU": 1}.items() for name in ("gpu_spot", "gpu_on_demand")
+    )
+
+    provider = AWSNodeProvider(cluster["provider"], cluster["cluster_name"])
+    tags = {"ray-node-type": "worker"}
+    nodes = {name: provider.create_node(each["node_config"], tags, 1) for name, each in types.items()}
+    reservations = aws.describe_instances(InstanceIds=[node for made in nodes.values() for node in made])[
+        "Reservations"
+    ]
+    instances = {each["InstanceId"]: each for reservation in reservations for each in reservation["Instances"]}
+    started = {name: instances[next(iter(made))] for name, made in nodes.items()}
+    assert {name for name, each in started.items() if each.get("InstanceLifecycle") == "spot"} == {"gpu_spot"}
+    profiles = {name: each["IamInstanceProfile"]["Arn"].rpartition("/")[2] for name, each in started.items()}
+    assert profiles == {"head": "raysweep-head", "gpu_spot": "raysweep-worker", "gpu_on_demand": "raysweep-worker"}
+
+    (group,) = {each["GroupId"] for instance in started.values() for each in instance["SecurityGroups"]}
+    rules = aws.describe_security_groups(GroupIds=[group])["SecurityGroups"][0]["IpPermissions"]
+    assert [rule["FromPort"] for rule in rules if rule["IpRanges"]] == [22]
