@@ -33,6 +33,7 @@ RAYS_OWN = ("CPU", "GPU", "TPU", "memory", "object_store_memory")  # names of re
 GROUP_LABEL = "ray.io/node-group"  # of a node that an autoscaler has brought
 BOOTSTRAP_FILE = "~/ray_bootstrap_config.yaml"  # where `ray up` puts the cluster's file on its head
 CLUSTER_FILE_VARIABLE = "RAYSWEEP_CLUSTER_FILE"
+JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # set by Ray's job supervisor, and only by it, for the job's command
 CHUNKS_PER_PROCESS = 4  # at least, where encoders have one thread each
 
 # Memory on CPUs: the anonymous memory measured of processes with MiniLM (6 layers of width 384, weights of 87 MiB in fp32).
@@ -112,11 +113,18 @@ class Capacity:
     """The nodes of a cluster that run work, and what workers of each kind may ask of them.
 
     ``nodes`` are those that there may be at a time, of which an autoscaler has yet to bring some. So many are there as
-    ``num_present`` says, where that is known.
+    ``num_present`` says, where that is known. ``num_alive`` also counts nodes that run no work, such as a head without CPUs.
     """
 
     nodes: tuple[NodeSize, ...]
     num_present: int | None = None
+    num_alive: int = 1
+
+    @property
+    def has_several_nodes(self) -> bool:
+        """Whether the cluster has nodes other than the driver's, or an autoscaler may bring some."""
+        may_grow = self.num_present is not None and len(self.nodes) > self.num_present
+        return self.num_alive > 1 or may_grow
 
     @property
     def gpus(self) -> float:
@@ -331,7 +339,7 @@ def _capacity(resources: ResourcesConfig) -> Capacity:
     living = [node for node in ray.nodes() if node["Alive"]]
     of_no_group = [node["Resources"] for node in living if node.get("Labels", {}).get(GROUP_LABEL) not in names]
     num_present = sum(node["Resources"].get("CPU", 0) > 0 for node in living)
-    return Capacity(worker_nodes(of_no_group, resources, groups), num_present)
+    return Capacity(worker_nodes(of_no_group, resources, groups), num_present, len(living))
 
 
 def _nodes_to_come(resources: ResourcesConfig) -> list[NodeSize]:
@@ -459,6 +467,11 @@ def on_this_node() -> Any:
 def address_of(resources: ResourcesConfig) -> str | None:
     """The cluster that is joined; None where a local one is started."""
     return resources.address or os.environ.get("RAY_ADDRESS")
+
+
+def is_ray_job() -> bool:
+    """Return whether this process was started as a Ray job, by `ray job submit` or KubeRay."""
+    return JOB_VARIABLE in os.environ
 
 
 def _check_address(address: str) -> None:

@@ -120,6 +120,7 @@ def run(  # noqa: PLR0913 (the options of a command)
     arguments = with_trials(context.args, trials)
     if space is not None and space.startswith("--"):  # an override, where SPACE was left out
         arguments, space = [space, *arguments], None
+    _warn_of_retries(arguments, resumes=resume is not None or resume_or_start)
     resumed = None
     if take_over and resume is None and not resume_or_start:
         raise InputError("--take-over goes with --resume RUN or --resume-or-start")
@@ -160,6 +161,18 @@ def run(  # noqa: PLR0913 (the options of a command)
         raise typer.Exit(130)
     if summary.results.status == "failed" or not summary.members:
         raise typer.Exit(1)
+
+
+def _warn_of_retries(arguments: list[str], *, resumes: bool) -> None:
+    """Warn if a retry of this command, which is a Ray job, would start another run."""
+    from raysweep.cluster import is_ray_job
+    from raysweep.config.load import parse_overrides
+
+    if resumes or not is_ray_job():
+        return
+    is_named = "name" in dict(parse_overrides(arguments))
+    missing = "--resume-or-start" if is_named else "--name NAME --resume-or-start"
+    _warn(f"if this Ray job is retried, it starts a new run; to resume this one instead, add {missing}")
 
 
 def _named_run(space: str, arguments: list[str]) -> tuple[str, bool]:

@@ -5,13 +5,13 @@ import signal
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
 from typing import NamedTuple
 
-from raysweep.cluster import connected
+from raysweep.cluster import Capacity, connected
 from raysweep.config import packages
 from raysweep.config.space import Space
 from raysweep.config.sweep import SweepConfig
@@ -98,6 +98,8 @@ def prepare_only(config: SweepConfig, space: Space, display: Display) -> str:
     plan = make_plan(config, space)
     if plan.missing:
         with connected(config.resources, show_workers=False) as capacity:
+            place_name = config.storage.artifacts or config.storage.runs
+            warn_of_local_folders({config.storage.artifacts_key: place_name}, capacity, display)
             prepared = prepare(plan, capacity, display)
     else:
         prepared = prepare(plan, None, display)
@@ -165,6 +167,9 @@ def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session
                 connected(plan.config.resources, show_workers=log is not None) as capacity,
                 metered(plan.config.budget) as meter,
             ):
+                storage = plan.config.storage
+                places = {"storage.runs": storage.runs, storage.artifacts_key: storage.artifacts or storage.runs}
+                warn_of_local_folders(places, capacity, display)
                 session = Session.open(plan, capacity, display, log)
                 sweep = begin(session)
                 sweep.meter = meter
@@ -279,6 +284,16 @@ def check_writable(key: str, place_name: str, display: Display) -> None:
             pass
     except OSError as error:
         raise InputError(f"{key}: cannot write to {folder.location}: {error.strerror}") from None
+
+
+def warn_of_local_folders(places: Mapping[str, str], capacity: Capacity, display: Display) -> None:
+    """Warn in one line if nodes other than the driver's may not see a folder. ``places`` has locations by their keys."""
+    local = [f"{key} is {place}" for key, place in places.items() if not location.is_uri(place)]
+    if local and capacity.has_several_nodes:
+        display.warn(
+            f"{' and '.join(local)}, but the cluster has several nodes: every node must mount the same folder at this path "
+            "(NFS, EFS); otherwise name a bucket, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX"
+        )
 
 
 def _check_bucket(key: str, folder: BucketFolder) -> None:

@@ -59,6 +59,22 @@ def test_encoders_have_one_thread_each_where_there_are_chunks_enough_for_all_of_
     assert capacity((8, 1)).encoders(1000).gpus == 1
 
 
+@pytest.mark.parametrize(
+    ("capacity", "expected"),
+    [
+        (Capacity((NodeSize(2, 0),), num_present=1, num_alive=1), False),
+        (Capacity((NodeSize(2, 0),), num_present=1, num_alive=2), True),  # the driver is on a head without CPUs
+        (Capacity((NodeSize(2, 0),) * 3, num_present=3, num_alive=3), True),
+        (Capacity((NodeSize(2, 0),), num_present=0, num_alive=1), True),  # an autoscaler brings the first worker
+        (Capacity((NodeSize(2, 0),)), False),
+    ],
+)
+def test_a_cluster_has_several_nodes_if_work_may_run_elsewhere_than_the_driver(
+    capacity: Capacity, expected: bool
+) -> None:
+    assert capacity.has_several_nodes == expected
+
+
 def test_a_cluster_that_scales_from_nothing_is_told_how_far() -> None:
     head = [{"memory": 1.0}]
     with pytest.raises(InputError, match=r"the cluster has no worker yet: name resources\.max_concurrent_trials"):

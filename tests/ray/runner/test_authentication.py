@@ -303,18 +303,19 @@ def test_a_job_is_submitted_with_the_token_alone(head: Head, tmp_path: Path) -> 
 
     def submit(who: str) -> Done:
         ray = str(Path(sys.executable).with_name("ray"))
-        job = [ray, "job", "submit", "--address", head.dashboard, "--submission-id", who, "--", "echo", "it", "ran"]
+        job = [ray, "job", "submit", "--address", head.dashboard, "--submission-id", who, "--"]
+        job += [sys.executable, "-c", "from raysweep.cluster import is_ray_job; print('is_ray_job:', is_ray_job())"]
         return finished(job, head.client(who), tmp_path)
 
     who = ("with_token", "without_token", "wrong_token")
     with ThreadPoolExecutor(len(who)) as pool:
         done = dict(zip(who, pool.map(submit, who), strict=True))
     assert done["with_token"].returncode == 0, done["with_token"].stderr
-    assert "it ran" in done["with_token"].stdout
+    assert "is_ray_job: True" in done["with_token"].stdout
     for each in ("without_token", "wrong_token"):
         assert done[each].returncode != 0
         assert "Authentication" in done[each].stdout + done[each].stderr
-        assert "it ran" not in done[each].stdout
+        assert "is_ray_job: " not in done[each].stdout
     logs = files_below(head.folder / "ray")
     assert {path.name for path in logs if path.name.startswith("job-driver-")} == {"job-driver-with_token.log"}
     assert [str(file) for file in logs if head.token.encode() in file.read_bytes()] == []

@@ -58,6 +58,7 @@ def test_nodes_come_in_one_round_never_too_many_and_go_again(address: str, tmp_p
         metered(sweep.config.budget) as sweep.meter,
     ):
         assert num_workers() == 0
+        assert capacity.has_several_nodes, "an autoscaler brings workers"
         request = capacity.trials(asked)
         assert (request.cpus, request.gpus, request.count) == (1, 0, 3)
         assert capacity.trials(ResourcesConfig()).count == 2, "two GPUs may come"

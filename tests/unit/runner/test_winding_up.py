@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from raysweep.cluster import Capacity, NodeSize
 from raysweep.errors import InputError
 from raysweep.results.reader import load
 from raysweep.runner import run
@@ -37,8 +38,8 @@ class _Session:
 
 
 @contextmanager
-def _nothing(*_: Any, **__: Any) -> Iterator[None]:
-    yield None
+def _connected(*_: Any, **__: Any) -> Iterator[Capacity]:
+    yield Capacity((NodeSize(1, 0),) * 2, num_present=2, num_alive=2)
 
 
 @contextmanager
@@ -49,8 +50,8 @@ def _metered(budget: Any) -> Iterator[NodeMeter]:
 @pytest.fixture
 def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs a sweep whose session behaves so; its status afterwards."""
-    sweep, _ = make(tmp_path, budget__trials="3")
-    for name, stand_in in (("connected", _nothing), ("metered", _metered), ("Session", _Session)):
+    sweep, out = make(tmp_path, budget__trials="3")
+    for name, stand_in in (("connected", _connected), ("metered", _metered), ("Session", _Session)):
         monkeypatch.setattr(run, name, stand_in)
 
     def end(given_up: str | None = None, **behaviour: Any) -> str:
@@ -61,6 +62,7 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         run._run(plan, sweep.display, None, lambda session: sweep)
         return load(tmp_path).status
 
+    end.printed = out.getvalue  # type: ignore[attr-defined]
     return end
 
 
@@ -83,3 +85,8 @@ def test_a_sweep_that_is_given_up_has_failed_for_good(ended: Any, tmp_path: Path
     assert ended(given_up="3 of 3 trials failed") == "failed"
     results = load(tmp_path)
     assert (results.reason, results.has_failed_for_good) == ("3 of 3 trials failed", True)
+
+
+def test_a_local_folder_on_several_nodes_is_warned_of_once(ended: Any) -> None:
+    ended()
+    assert ended.printed().count("warning: storage.runs is ") == 1
