@@ -177,9 +177,7 @@ def main() -> None:
 
 def _arguments() -> Any:
     parser = measure.parser("benchmarks.stopping_quality", __doc__)
-    parser.add_argument(
-        "--policies", type=lambda text: text.split(","), default=["growth", "expected_growth"], metavar="NAMES"
-    )
+    parser.add_argument("--policies", type=lambda text: text.split(","), default=["growth"], metavar="NAMES")
     parser.add_argument("--seeds", type=int, help="20; with --quick 3")
     parser.add_argument("--first-seed", type=int, default=FIRST_JUDGED_SEED)
     parser.add_argument("--workers", type=int, default=1)

@@ -94,8 +94,6 @@ def entries() -> list[Entry]:
         _own("raysweep", SearchSettings("mfgp", "pareto", "area")),
         _own("raysweep", SearchSettings("tpe", "pareto", "area")),
         _own("raysweep", SearchSettings("mfgp", "growth", "parego")),
-        _own("raysweep", SearchSettings("mfgp", "expected_growth", "front")),
-        _own("raysweep", SearchSettings("mfgp", "expected_growth", "area")),
         *_optuna(),
         *_ray_tune(),
         *_syne_tune(),

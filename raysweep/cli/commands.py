@@ -635,7 +635,7 @@ def replay(  # noqa: PLR0913 (the options of a command)
         str, typer.Option(help="mfgp, tpe, gp, nsga2, random or package:Class; several separated by commas.")
     ] = "mfgp",
     policy: Annotated[
-        str, typer.Option(help="growth, expected_growth, pareto, asha, median or none; several separated by commas.")
+        str, typer.Option(help="growth, pareto, asha, median or none; several separated by commas.")
     ] = "growth",
     proposals: Annotated[
         str, typer.Option(help="What proposals aim at: front, area, combined, parego or both.")

@@ -276,7 +276,7 @@ class ObjectiveConfig(Frozen):
     )
 
 
-Policy = Literal["growth", "expected_growth", "pareto", "asha", "median", "none"]
+Policy = Literal["growth", "pareto", "asha", "median", "none"]
 
 
 class PlateauConfig(Frozen):
@@ -284,7 +284,7 @@ class PlateauConfig(Frozen):
 
     trials: int = Field(
         ge=1,
-        description="how many times in a row trials are held or end; under growth and expected_growth a trial is held often",
+        description="how many times in a row trials are held or end; under growth a trial is held often",
     )
     growth: float = Field(
         0.01, ge=0, description="growth of the hypervolume that counts, relative; 0.01 is one percent"
@@ -300,12 +300,11 @@ class EarlyStoppingConfig(Frozen):
 
     policy: Policy = Field(
         "growth",
-        description="growth: the next rung goes where the front is expected to grow most; expected_growth: the same, over "
-        "all the ways in which learning curves may go on; pareto: successive halving on the front; asha: successive "
-        "halving on the objective; median: the median rule on the objective; none",
+        description="growth: the next rung goes where the front is expected to grow most; pareto: successive "
+        "halving on the front; asha: successive halving on the objective; median: the median rule on the objective; none",
     )
     first_examples: int = Field(
-        2048, ge=1, description="examples seen before a trial may be stopped; growth and expected_growth do not use it"
+        2048, ge=1, description="examples seen before a trial may be stopped; growth does not use it"
     )
     reduction_factor: int = Field(
         2, ge=2, description="one in this many trials goes on at each milestone of the policies pareto and asha"

@@ -17,7 +17,7 @@ from raysweep.trial_status import TrialStatus
 ANY_SAMPLER = ("mfgp", "tpe", "gp", "nsga2", "random", "grid", "optuna.samplers:QMCSampler")
 
 
-POLICIES = ("growth", "expected_growth", "pareto", "asha", "median", "none")
+POLICIES = ("growth", "pareto", "asha", "median", "none")
 
 
 AIMS: tuple[Aim, ...] = ("front", "area", "combined", "parego", "both")

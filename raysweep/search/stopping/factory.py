@@ -3,7 +3,6 @@
 from raysweep.config.sweep import EarlyStoppingConfig
 from raysweep.metrics.objective import Objective, Pair
 from raysweep.search.stopping.base import EarlyStopper, KeepAll
-from raysweep.search.stopping.expected_growth import ExpectedGrowth
 from raysweep.search.stopping.growth import Growth
 from raysweep.search.stopping.halving import ParetoHalving, SuccessiveHalving
 from raysweep.search.stopping.median import Median
@@ -16,8 +15,6 @@ def make_early_stopper(rule: EarlyStoppingConfig, objective: Objective, referenc
     """
     if rule.policy == "growth":
         return Growth(objective.feasible_reference_point, reference, objective.reference_point)
-    if rule.policy == "expected_growth":
-        return ExpectedGrowth(objective.feasible_reference_point, reference, objective.reference_point)
     if rule.policy == "none":
         return KeepAll()
     if rule.policy == "median":

@@ -46,7 +46,7 @@ EVALUATE = ["evaluate", "--model", "demo", "--train", "a.csv", "--test", "b.csv"
         (["artifacts", "FILE"], "FILE: is a file, not a folder"),
         (["artifacts", "nowhere"], "nowhere: no such folder"),
         (["replay", "table.json"], "table.json: no such file"),
-        (["replay", "t.csv", "--policy", "growth,best"], "--policy is 'best'; allowed: growth, expected_growth"),
+        (["replay", "t.csv", "--policy", "growth,best"], "--policy is 'best'; allowed: growth, pareto"),
         (["replay", "t.csv", "--proposals", "all"], "--proposals is 'all'; allowed: front, area"),
         (["replay", "t.csv", "--format", "yaml"], "--format is 'yaml'; allowed: table, json"),
         (["replay", "t.csv", "--where", "model"], "--where is 'model'; it is COLUMN=VALUE"),

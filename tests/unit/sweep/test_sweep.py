@@ -437,7 +437,7 @@ def revivals(sweep: Sweep) -> tuple[int | None, int | None]:
     return early_stopper.next_to_resume(True), early_stopper.next_to_resume(False)
 
 
-@pytest.mark.parametrize("policy", ["growth", "expected_growth", "pareto", "asha", "median"])
+@pytest.mark.parametrize("policy", ["growth", "pareto", "asha", "median"])
 @pytest.mark.parametrize("num_workers", [1, 8])
 @pytest.mark.ray  # takes long
 def test_a_long_sweep_comes_to_the_same_state_from_its_ledger(policy: str, num_workers: int, tmp_path: Path) -> None:
