@@ -1,6 +1,6 @@
 """The sentences of a sweep, each under an integer id, in files that every process memory-maps.
 
-``00000-of-00002.arrow``    shards of the columns ``text`` and ``label``; older versions wrote one ``sentences.arrow``
+``00000-of-00002.arrow``    shards of the columns ``text`` and ``label``
 ``labels.npy``              int32, an index into ``label_names``
 ``splits.npy``              int8, an index into ``SPLITS``, or ``NO_SPLIT``
 ``duplicate_groups.npy``    int32, equal for texts that differ at most in case, spacing and Unicode form (NFKC)
@@ -13,7 +13,7 @@ to no split.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -53,10 +53,9 @@ class Summary:
     num_duplicates: dict[str, int]  # rows whose duplicate group occurred in the same split before
     num_also_in_train: dict[str, int]  # rows whose duplicate group also occurs in train
     warnings: list[str]
-    # What older versions did not count:
-    num_inside_train: dict[str, int] = field(default_factory=dict)  # rows that stand inside longer training rows; of a
+    num_inside_train: dict[str, int]  # rows that stand inside longer training rows; of a
     # split of more than 10,000, how many in a sample of that many
-    num_left_out: int = 0  # training rows that contain rows of the carved dev; they belong to no split
+    num_left_out: int  # training rows that contain rows of the carved dev; they belong to no split
 
 
 class Sentences:
@@ -93,14 +92,7 @@ def _read_summary(file: Path) -> Summary:
 
 
 def open_texts(folder: Path) -> "Texts":
-    """The texts of a dataset as memory maps: its shards, or the one file that older versions wrote."""
-    older = folder / "sentences.arrow"
-    if older.is_file():
-        try:
-            reader = pa.ipc.open_file(pa.memory_map(str(older)))
-            return Texts([reader.get_batch(number).column(0) for number in range(reader.num_record_batches)])
-        except pa.ArrowException:
-            raise damaged(older) from None
+    """Open the texts of a dataset as memory maps."""
     return Texts(OpenShards(folder).columns("text"))
 
 

@@ -85,8 +85,6 @@ class Prepared:
         """The same of a file, whether or not the artifacts are still there. They are looked for ``beside`` it first."""
         try:
             values = json.loads(Path(path).read_text(encoding="utf-8"))
-            if "sentences_folder" in values:
-                values = _of_older_version(values)
             names = (values["sentences"], values["tokens"], values["reference_embeddings"])
             for name in (*names, *values["examples"].values()):
                 if name == ".." or Path(name).name != name:  # which would lie elsewhere than in the folder of artifacts
@@ -139,16 +137,3 @@ class Prepared:
         parameters = self.examples_artifacts[kind].parameters if kind in self.examples_artifacts else {}
         same_class, other_class = parameters.get("cosines", (1.0, 0.0))
         return same_class, other_class
-
-
-def _of_older_version(values: dict[str, Any]) -> dict[str, Any]:
-    """What older versions wrote, paths of folders, as names within the folder that holds them all."""
-    sentences = Path(values["sentences_folder"])
-    return {
-        **values,
-        "artifacts": str(sentences.parent),
-        "sentences": sentences.name,
-        "tokens": Path(values["tokens_folder"]).name,
-        "reference_embeddings": Path(values["reference_folder"]).name,
-        "examples": {kind: Path(folder).name for kind, folder in values["examples_folders"].items()},
-    }

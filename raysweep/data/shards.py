@@ -256,10 +256,7 @@ def _as_numpy(column: pa.Array) -> npt.NDArray[Any]:
 
 
 def open_array(folder: Path, name: str) -> Rows:
-    """A column of an artifact's files, or the one file ``name.npy`` that older versions wrote."""
-    file = folder / f"{name}.npy"
-    if file.is_file():
-        return open_npy(file)
+    """Open a column of an artifact's files."""
     return OpenShards(folder).array(name)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from raysweep.data.shards import OpenShards, Rows, open_npy
+from raysweep.data.shards import OpenShards, Rows
 from raysweep.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ class Tokens:
     @classmethod
     def open(cls, folder: Path) -> "Tokens":
         """The tokens of an artifact: in memory where they are few, so that batches are fast, otherwise as memory maps."""
-        if (folder / "flat.npy").is_file():  # of older versions
-            return cls(open_npy(folder / "flat.npy"), open_npy(folder / "offsets.npy"))
         flat, offsets = OpenShards(folder).lists("tokens")
         if len(flat) <= MOST_TOKENS_IN_MEMORY:
             return cls(np.asarray(flat), offsets)

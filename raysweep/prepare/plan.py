@@ -20,23 +20,15 @@ from raysweep.encoders.encoder import names_in_memory
 from raysweep.encoders.locate import ModelSource, check_sweepable, check_tunable, locate
 from raysweep.errors import InputError
 from raysweep.metrics import retrieval
-from raysweep.storage import location
 
 CELLS = 3
-"""How an inverted file's cells are trained. 1 (which keys do not name): on a sample that grows without a bound;
-2: on at most 81,920 rows; 3: on at most 65,536."""
+"""How an inverted file's cells are trained: on at most 65,536 rows. The key of neighbours contains it."""
 
 CARVING = 2
-"""How dev is carved. It is part of the key of sentences, so that what older versions carved is not taken for the same.
-
-1 (which keys do not name): dev may stand inside training rows. 2: it is drawn from rows that stand inside no other.
-"""
+"""How dev is carved: from rows that stand inside no other. The key of sentences contains it."""
 
 LABELS = 2
-"""How labels are named. It is part of the key of sentences, so that labels that were told apart before are merged.
-
-1 (which keys do not name): Unicode forms, negative zeros and exponents make labels of their own. 2: they do not.
-"""
+"""How labels are normalized: stripped, in NFC, numbers by value. The key of sentences contains it."""
 
 
 @dataclass(frozen=True)
@@ -139,8 +131,8 @@ class Plan:
         check_freezing(self.space, names)
 
 
-def make_plan(config: SweepConfig, space: Space, *, resumed: Prepared | None = None) -> Plan:
-    """The plan of a sweep. Where it is a run that is ``resumed``, what that run read, the dev split stays as it was carved.
+def make_plan(config: SweepConfig, space: Space) -> Plan:
+    """Plan the artifacts of a sweep.
 
     This may take a while: it lists the sources, hashes a source that is one file of this machine, unless it is large and was
     hashed before, hashes the files of each local encoder, and downloads an encoder of the Hugging Face hub that is not in
@@ -157,7 +149,7 @@ def make_plan(config: SweepConfig, space: Space, *, resumed: Prepared | None = N
 
     store = Store(config.storage.artifacts_location)
     planner = _Planner(config, store, encoders)
-    sentences = planner.sentences(listed, fingerprints, resumed)
+    sentences = planner.sentences(listed, fingerprints)
     tokens = planner.encoded(sentences, model)
     embeddings = planner.encoded(sentences, reference)
     examples = planner.examples(sentences, mined_kinds(space.values("loss")))
@@ -230,11 +222,7 @@ class _Encoder(NamedTuple):
 
 
 class _Planner:
-    """Collects stages, each once. An artifact's key hashes its own parameters and the keys of what it reads.
-
-    The parameters are as they have always been, down to which are left out at their defaults: otherwise artifacts that
-    older versions built would not be found. What these would build otherwise has a number of its own, such as ``CARVING``.
-    """
+    """Collects stages, each once. An artifact's key hashes its own parameters and the keys of what it reads."""
 
     def __init__(self, config: SweepConfig, store: Store, encoders: Mapping[EncoderConfig, _Encoder]) -> None:
         self.config = config
@@ -242,7 +230,7 @@ class _Planner:
         self.encoders = encoders
         self.stages: dict[Artifact, Stage] = {}
 
-    def sentences(self, listed: Listed, fingerprints: Mapping[str, str], resumed: Prepared | None) -> Artifact:
+    def sentences(self, listed: Listed, fingerprints: Mapping[str, str]) -> Artifact:
         data = self.config.data
         # Where the same content lies does not matter. What carves a dev split matters only where none is given.
         left_out = {"train", "dev", "test"}
@@ -252,25 +240,10 @@ class _Planner:
         parameters["content"] = dict(fingerprints)
         if not data.dev:
             parameters["seed"] = self.config.seed
-        if data.dev or not self._carved_before(parameters, resumed):
-            parameters["labels"] = LABELS
-            if not data.dev:
-                parameters["carving"] = CARVING
+            parameters["carving"] = CARVING
+        parameters["labels"] = LABELS
         artifact, keyed = self._key("sentences", parameters, reads=[])
         return self._add(SentencesStage(artifact, keyed, data, listed))
-
-    def _carved_before(self, parameters: Mapping[str, Any], resumed: Prepared | None) -> bool:
-        """Whether the resumed run reads sentences of these parameters that an older version carved, and they are there."""
-        artifact, _ = self._key("sentences", parameters, reads=[])
-        if resumed is None or resumed.sentences_artifact.name != artifact.name:
-            return False
-        if not artifact.exists:
-            place = location.join(artifact.location, artifact.name)
-            raise InputError(
-                f"{place}: is gone, and with it this run's dev split, which an older "
-                "version of raysweep carved in another way; start a new run, with --warm-start to learn from this one"
-            )
-        return True
 
     def encoded(self, sentences: Artifact, used: _Encoder) -> Artifact:
         encoder, identity = used

@@ -176,7 +176,7 @@ class Coordinator:
         self._progress = StageProgress(num_rows, 0, "rows")
 
     def _encoded(self, stage: EncodedStage) -> list[Report]:
-        num_sentences = _num_rows(stage.sentences)
+        num_sentences = stage.sentences.summary["num_rows"]
         size = _encoder_size(stage)
         has_gpus = self.capacity is not None and self.capacity.gpus > 0
         num_per_shard = SENTENCES_PER_SHARD
@@ -340,12 +340,6 @@ def sentences_per_shard(size: EncoderSize, num_tokens: float) -> int:
     work = num_tokens * size.weights_in_layers
     fitting = int(WORK_PER_SHARD / work) if work else SENTENCES_PER_SHARD
     return min(SENTENCES_PER_SHARD, max(FEWEST_PER_SHARD, fitting))
-
-
-def _num_rows(sentences: Artifact) -> int:
-    """How many sentences there are, those of no split among them, which older versions did not note."""
-    noted = sentences.summary.get("num_rows")
-    return len(Sentences(sentences.folder)) if noted is None else int(noted)
 
 
 def _train_labels(sentences: Artifact) -> npt.NDArray[np.integer]:

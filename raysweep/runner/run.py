@@ -145,7 +145,7 @@ def run(  # noqa: PLR0913 (one argument for each way in which a run begins)
         if resumed is None:
             Baselines.check(config.baselines)
         older = [load(each) for each in warm_start]
-        plan = make_plan(config, space, resumed=resumed.prepared if resumed else None)
+        plan = make_plan(config, space)
         if resumed is not None:
             resumed.check_data(plan.prepared)  # before anything is prepared anew
         begin = (

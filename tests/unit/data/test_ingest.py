@@ -4,7 +4,6 @@ import json
 import time
 import unicodedata
 from collections import defaultdict
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -187,17 +186,6 @@ def test_a_dev_split_that_is_given_stays_and_what_stands_inside_train_is_counted
         "3 of a sample of 3 dev texts stand inside training texts, word for word",
         "dev has no text of 1 of 2 labels (a): its scores say nothing of them",
     ]
-
-
-def test_a_summary_of_an_older_version_is_read(tmp_path):
-    summary, _ = built(tmp_path, TRAIN, DEV)
-    (folder,) = tmp_path.glob("artifacts/sentences-*")
-    path = folder / "dataset.json"
-    older = json.loads(path.read_text())
-    for name in ("num_inside_train", "num_left_out"):
-        del older[name]
-    path.write_text(json.dumps(older))
-    assert Sentences(folder).summary == replace(summary, num_inside_train={}, num_left_out=0)
 
 
 def test_labels_sort_as_people_sort(tmp_path):

@@ -108,11 +108,6 @@ def test_a_damaged_shard_is_named(store: Store, is_gone: bool) -> None:
         column[:]
 
 
-def test_what_older_versions_wrote_is_read(tmp_path: Path) -> None:
-    np.save(tmp_path / "rows.npy", np.arange(6).reshape(3, 2))
-    assert open_array(tmp_path, "rows")[np.array([2, 0])].tolist() == [[4, 5], [0, 1]]
-
-
 def test_reports_of_shards_in_a_bucket_are_found(server: S3Server) -> None:
     shards = ShardSet(Artifact(server.uri("shards", "artifacts"), "encoded-1"), 2)
     reports = write_all(shards, parts([4, 2], 3))

@@ -1,15 +1,12 @@
 """Which artifacts a sweep needs, and the keys that they have always had."""
 
 import json
-import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from raysweep.data.artifacts import Artifact
-from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.prepare.build import prepare_here
 from raysweep.prepare.plan import Plan, Stage, check_freezing, make_plan
@@ -29,14 +26,6 @@ space:
 
 # Sentences, encoded, neighbours, examples of scored pairs and of triplets, as earlier versions named them; first those
 # of versions that carved dev in another way.
-GOLDEN_CARVED_BEFORE = [
-    "sentences-8a29d37fd39b374803e9",
-    "encoded-f1214d32afbda6a87013",
-    "neighbours-63039dbb3a3171247268",
-    "examples-50ee7b64bcd80949f721",
-    "examples-5d9a630c975f3af8fc7a",
-]
-SENTENCES_CARVED_BEFORE = GOLDEN_CARVED_BEFORE[0]
 GOLDEN = [
     "sentences-6eb8b74868c512d04e83",
     "encoded-1677ef2b924d24031486",
@@ -55,7 +44,7 @@ def stored_encoder(folder: Path, model: Any) -> str:
     return str(folder)
 
 
-def plan(folder: Path, resumed: Prepared | None = None, **overrides: str) -> Plan:
+def plan(folder: Path, **overrides: str) -> Plan:
     """The plan of a sweep over invented rows with an encoder that is only hashed, never loaded."""
     (folder / "encoder").mkdir(exist_ok=True)
     (folder / "encoder" / "modules.json").write_text("[]")
@@ -63,7 +52,7 @@ def plan(folder: Path, resumed: Prepared | None = None, **overrides: str) -> Pla
     (folder / "dev.csv").write_text(ROWS.upper().replace("TEXT,LABEL", "text,label"))
     paths = {"data__train": "train.csv", "model": "encoder", "storage__runs": "runs"}
     given = {key: str(folder / path) for key, path in paths.items()} | overrides
-    return make_plan(*read(folder, SWEEP, **given), resumed=resumed)
+    return make_plan(*read(folder, SWEEP, **given))
 
 
 def test_freezing_is_checked_by_the_names_in_memory_before_anything_is_prepared(tmp_path: Path) -> None:
@@ -114,29 +103,6 @@ def test_keys_are_those_of_every_version_so_that_old_artifacts_are_found(tmp_pat
         GOLDEN_BF16,
         encoded,
     ]
-
-
-def built_by_an_older_version(folder: Path) -> Plan:
-    """The plan of a sweep as a version made it that carved dev in another way, and its sentences, which are there."""
-    found = plan(folder)
-    artifact = Artifact(found.store.location, SENTENCES_CARVED_BEFORE)
-    found.store.root.path.mkdir(parents=True)
-    found.store.finish(artifact, {}, {})
-    return replace(found, prepared=replace(found.prepared, sentences_artifact=artifact))
-
-
-def test_a_run_whose_dev_was_carved_before_keeps_it_and_new_ones_have_their_own(tmp_path: Path) -> None:
-    older = built_by_an_older_version(tmp_path)
-    resumed = plan(tmp_path, resumed=older.prepared)
-    assert keys(resumed) == GOLDEN_CARVED_BEFORE
-    assert resumed.prepared.sentences_artifact == older.prepared.sentences_artifact
-    assert resumed.stages[0] not in resumed.missing
-    assert keys(plan(tmp_path)) == GOLDEN
-    assert keys(plan(tmp_path, resumed=plan(tmp_path).prepared)) == GOLDEN
-    assert keys(plan(tmp_path, resumed=older.prepared, seed="1"))[0] != SENTENCES_CARVED_BEFORE
-    shutil.rmtree(older.prepared.sentences_artifact.folder)
-    with pytest.raises(InputError, match=rf"{SENTENCES_CARVED_BEFORE}: is gone, .*--warm-start"):
-        plan(tmp_path, resumed=older.prepared)
 
 
 def test_only_an_inverted_file_is_part_of_the_key_and_its_seed_with_it(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from raysweep.config.sweep import DataConfig
 from raysweep.data import ingest, sources
-from raysweep.data.dataset import Sentences, open_texts
+from raysweep.data.dataset import Sentences
 from raysweep.errors import InputError
 from raysweep.prepare import sentences
 from raysweep.prepare.stages import Coordinator
@@ -173,11 +173,3 @@ def test_a_bucket_has_the_same_as_a_folder(server: S3Server, tmp_path: Path, mon
     stored = content(build(server.uri("artifacts"), from_bucket).folder)
     assert local.keys() == stored.keys()
     assert all(local[name] == stored[name] for name in local if name != "dataset.json")  # which names the source
-
-
-def test_what_older_versions_wrote_is_read(tmp_path: Path) -> None:
-    batches = [pa.record_batch({"text": pa.array(texts)}) for texts in (["a", "b"], ["c"])]
-    with pa.OSFile(str(tmp_path / "sentences.arrow"), "wb") as file, pa.ipc.new_file(file, batches[0].schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    assert open_texts(tmp_path).take([2, 0, 1, 2]) == ["c", "a", "b", "c"]

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from raysweep.data.dataset import Sentences, open_texts
-from raysweep.data.shards import OpenShards, open_array
-from raysweep.encoders.tokens import Tokens
+from raysweep.data.dataset import Sentences
+from raysweep.data.shards import OpenShards
 from raysweep.errors import InputError
 from raysweep.storage.cache import MANIFEST
 from support.command_line import raysweep_here
@@ -45,13 +44,10 @@ def shard(content: bytes) -> Callable[[Path, Canary], None]:
 Read = Callable[[Path], object]
 
 SPOILT: dict[str, tuple[str, Callable[[Path, Canary], None], Read]] = {
-    "embeddings of objects": ("embeddings.npy", objects, lambda folder: open_array(folder, "embeddings")),
-    "embeddings pickled": ("embeddings.npy", pickled, lambda folder: open_array(folder, "embeddings")),
-    "tokens of objects": ("flat.npy", objects, Tokens.open),
     "labels of objects": ("labels.npy", objects, lambda folder: with_dataset(folder)),
+    "labels pickled": ("labels.npy", pickled, lambda folder: with_dataset(folder)),
     "dataset nested": ("dataset.json", nested, Sentences),
     "dataset of other keys": ("dataset.json", lambda file, _: file.write_text('{"__class__": 1}') and None, Sentences),
-    "texts pickled": ("sentences.arrow", pickled, open_texts),
     "manifest nested": (MANIFEST, nested, OpenShards),
     "manifest pickled": (MANIFEST, pickled, OpenShards),
     "manifest of nothing": (MANIFEST, lambda file, _: file.write_text("[]") and None, OpenShards),
@@ -63,6 +59,7 @@ SPOILT: dict[str, tuple[str, Callable[[Path, Canary], None], Read]] = {
 def with_dataset(folder: Path) -> Sentences:
     summary = {"sources": {}, "label_names": [], "num_sentences": {}, "num_by_label": {}, "num_dropped_conflicting": 0}
     summary |= {"conflicts": [], "num_duplicates": {}, "num_also_in_train": {}, "warnings": []}
+    summary |= {"num_inside_train": {}, "num_left_out": 0}
     (folder / "dataset.json").write_text(json.dumps(summary))
     return Sentences(folder)
 
