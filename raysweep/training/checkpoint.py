@@ -105,8 +105,7 @@ def _read(place: Path) -> "tuple[dict[str, Tensor], dict[str, Any]]":
         tensors = load_file(place / "tensors")
     except SafetensorError as error:
         raise ValueError(error) from None
-    checksum = values.pop("checksum", None)  # older versions kept none
-    if checksum is not None and checksum != _checksum(tensors):
+    if values.pop("checksum", None) != _checksum(tensors):
         raise ValueError("its tensors are not those that were written")
     return tensors, values
 

@@ -56,8 +56,7 @@ def save(training: Training, folder: str | Path | Folder, last: RungResult | Non
 def restore(training: Training, folder: str | Path | Folder) -> RungResult | None:
     """Put the latest checkpoint of ``folder`` into a training that has taken no step; the last rung's result, if any.
 
-    Without a checkpoint nothing happens. InputError when it is of another configuration, seed or number of rungs, or of a
-    version that trained other weights under the same configuration.
+    Without a checkpoint nothing happens. InputError when it is of another configuration, seed or number of rungs.
     """
     found = checkpoint.load(folder)
     if found is None:
@@ -68,12 +67,6 @@ def restore(training: Training, folder: str | Path | Folder) -> RungResult | Non
         raise InputError(
             f"{as_folder(folder).location}: the checkpoint there is of another configuration, seed or number of rungs; give "
             "a new folder"
-        )
-    weights = {name for name in tensors if name.startswith("weight.")}
-    if weights != {f"weight.{name}" for name in training.parameters}:
-        raise InputError(
-            f"{as_folder(folder).location}: the checkpoint there is of a version of raysweep that trains other weights "
-            "under the same configuration; go on with that version"
         )
     with torch.no_grad():
         for name, parameter in training.parameters.items():
@@ -180,7 +173,7 @@ def _last_result(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Ru
         scores = labelled if kind == LABELLED else points
         scores[kind, value] = Scores(*tensors[f"last.{index}"].numpy())
     plain = {name: values[name] for name in _RESULT_VALUES}
-    calibration = values.get("calibration")  # older versions had none
+    calibration = values.get("calibration")
     return RungResult(
         **plain,
         points=points,

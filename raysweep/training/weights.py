@@ -68,8 +68,7 @@ def _read_head(file: Path) -> Head | None:
         return None
     try:
         with np.load(file, allow_pickle=False) as arrays:
-            weight, bias = arrays["weight"], arrays["bias"]
-            temperature = arrays["temperature"] if "temperature" in arrays else np.ones(())  # older versions had none
+            weight, bias, temperature = arrays["weight"], arrays["bias"], arrays["temperature"]
     except (ValueError, KeyError, TypeError, AttributeError, MemoryError, zipfile.BadZipFile) as error:
         raise ValueError(f"{file.name}: {error}") from None
     are_numbers = weight.dtype.kind == bias.dtype.kind == temperature.dtype.kind == "f"

@@ -1,6 +1,5 @@
 """Checkpoints on disk: the latest whole one counts, and a damaged one does not."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -83,16 +82,6 @@ def test_a_checkpoint_that_the_disk_garbles_does_not_replace_the_one_before(
         with pytest.raises(OSError, match="not stored as it was written"):
             checkpoint.save(tmp_path, 4, {"x": torch.zeros(2)}, {"n": 4})
     assert [path.name for path in tmp_path.iterdir()] == ["000000003"]
-    found = checkpoint.load(tmp_path)
-    assert found is not None and found[1]["n"] == 3
-
-
-def test_checkpoints_of_older_versions_have_no_checksum(tmp_path: Path) -> None:
-    checkpoint.save(tmp_path, 3, {"x": torch.zeros(2)}, {"n": 3})
-    path = tmp_path / "000000003" / "values.json"
-    values = json.loads(path.read_text())
-    del values["checksum"]
-    path.write_text(json.dumps(values))
     found = checkpoint.load(tmp_path)
     assert found is not None and found[1]["n"] == 3
 

@@ -193,17 +193,6 @@ def test_the_checkpoint_of_another_trial_is_refused(fresh: Any, tmp_path: Path, 
         training_state.restore(Training(trial(**{"learning_rate": 1e-3, **values}), bench, seed, NUM_RUNGS), tmp_path)
 
 
-def test_the_checkpoint_of_a_version_that_trained_other_weights_is_refused(fresh: Any, tmp_path: Path) -> None:
-    """As freeze_output_dense did, before it left the biases free."""
-    next(iter(play(CONFIGS["triplet, adamw"], fresh(), tmp_path)))
-    tensors, values = checkpoint.load(tmp_path) or pytest.fail("there is none")
-    bias = next(name for name in tensors if name.startswith("weight.") and name.endswith("output.dense.bias"))
-    del tensors[bias]
-    checkpoint.save(tmp_path, 10**6, tensors, values)
-    with pytest.raises(InputError, match="of a version of raysweep that trains other weights"):
-        list(play(CONFIGS["triplet, adamw"], fresh(), tmp_path))
-
-
 def test_one_checkpoint_of_plain_files_remains(fresh: Any, tmp_path: Path) -> None:
     """Nothing of it is a pickle, nor what a killed process left half-written of any use."""
     folder = tmp_path / "trial"

@@ -47,9 +47,6 @@ def test_a_head_comes_back_with_its_temperature(tmp_path: Path) -> None:
     np.testing.assert_array_equal(head.weight, HEAD.weight)
     assert head.temperature == HEAD.temperature
     file = tmp_path / "point" / "head.npz"
-    np.savez(file, weight=HEAD.weight, bias=HEAD.bias)  # as older versions did
-    _, older = read_point(tmp_path / "point")
-    assert older is not None and older.temperature == 1
     np.savez(file, weight=HEAD.weight, bias=HEAD.bias, temperature=np.ones(2))
     with pytest.raises(ValueError, match=r"head.npz: holds no weights .* and a temperature"):
         read_point(tmp_path / "point")
