@@ -31,7 +31,6 @@ def load_sweep(space: str | Path, overrides: Overrides = ()) -> LoadedSweep:
     Raises InputError that names file, line or key, value and what is allowed.
     """
     loaded = load.load(load.find_space(str(space)), _as_texts(overrides))
-    load.check_new(loaded)
     if loaded.config.sampler not in SAMPLERS:  # Optuna takes its time to import
         from raysweep.search.proposer import check_sampler
 

@@ -89,10 +89,7 @@ TAKEN = (*SCORES, *PLACES, *OTHERS)
 
 
 def taken_name(guards: Iterable[str]) -> str:
-    """What is wrong with the first of the guards' names that means something else already; empty where none does.
-
-    Runs of older versions may have such names.
-    """
+    """What is wrong with the first of the guards' names that means something else already; empty where none does."""
     parameters = TrialConfig.model_fields
     taken = {name.lower() for name in (*TAKEN, *parameters)}
     for name in guards:

@@ -49,7 +49,9 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
         document.override(key, _as_yaml(key, value), sweep_file.SHORT_FORMS)
     config = sweep_file.parse(document)
     _check_retrieval(document, config)
+    _check_guards(document, config)
     space = space_parser.parse(document, config)
+    _check_first(document, config, space)
     first: list[dict[str, Any]] = []
     warnings = list(unused(document, config, space))
     for index, values in enumerate(config.first):
@@ -89,19 +91,20 @@ def _check_retrieval(document: Document, config: SweepConfig) -> None:
         raise document.error(("evaluation", "k"), problem)
 
 
-def check_new(loaded: LoadedSweep) -> None:
-    """InputError for what no sweep may begin with, though a run of an older version that goes on may have it."""
-    config = loaded.config
+def _check_guards(document: Document, config: SweepConfig) -> None:
     if problem := taken_name(config.guards):
-        raise loaded.document.error(("guards",), problem)
+        raise document.error(("guards",), problem)
     for name, guard in config.guards.items():
         if guard.kind == "retrieval" and guard.at_least is not None and guard.at_least < 0:
             problem = f"is {guard.at_least:g}; allowed: 0 to 1, since nDCG is never below 0"
-            raise loaded.document.error(("guards", name, "at_least"), problem)
+            raise document.error(("guards", name, "at_least"), problem)
+
+
+def _check_first(document: Document, config: SweepConfig, space: Space) -> None:
     for index, values in enumerate(config.first):
         if not values:
-            names = ", ".join(sorted(loaded.space.parameters))
-            raise loaded.document.error(("first", index), f"names no parameter; allowed: one or more of {names}")
+            names = ", ".join(sorted(space.parameters))
+            raise document.error(("first", index), f"names no parameter; allowed: one or more of {names}")
 
 
 def find_space(name: str) -> Path:

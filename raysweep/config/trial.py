@@ -32,20 +32,6 @@ CLASS_PARAMETERS = ("label_smoothing", "consistency_weight")
 """They go with class probabilities, which only softmax has."""
 
 
-def changed_meanings(values: Mapping[str, Any]) -> list[str]:
-    """Which values of a trial's stored configuration meant something else to the version that ran it."""
-    if values.keys() & LATER_PARAMETERS.keys():  # it was run since
-        return []
-    found = []
-    if values.get("schedule") == "quadratic":
-        found.append("schedule quadratic is 1 - t^2 now, and what it was is called polynomial")
-    if values.get("idle_rungs") is not None:
-        found.append("idle_rungs counts a rung as idle unless loss and errors are both lower")
-    if values.get("freeze_output_dense"):
-        found.append("freeze_output_dense leaves the biases free")
-    return found
-
-
 class TrialConfig(Frozen):
     """One point of the space. A parameter that goes with one loss, optimizer or schedule is None under the others."""
 

@@ -25,7 +25,7 @@ class Scores:
     """Per-query scores of one retrieval: ``polarity`` and ``similarity``, each of shape (queries,).
 
     ``accuracy`` (queries,) is 1 where the retrieved sentences vote for the query's label and else 0; None of what
-    retrieves nothing, such as the oracle, and of what an older version stored. ``retrieved`` (readable queries, k) are
+    retrieves nothing, such as the oracle. ``retrieved`` (readable queries, k) are
     positions in the pool, best first, of the queries that readers may be shown; None where that is not known.
     """
 

@@ -1,7 +1,6 @@
 """What per-query scores say of a front: intervals, what differs from the knee, why dev is better than test, means over runs.
 
-A run of an older version has no per-query scores, and one that such a version began has them of some members only: there is
-nothing to say of a split on which any member lacks them.
+Nothing is said of a split on which any member lacks per-query scores.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

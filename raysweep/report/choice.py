@@ -98,7 +98,7 @@ def choose(summary: Summary, wanted: Wanted) -> Chosen:
     scored = [each for each in meeting if each.fields[by] is not None]
     ranked = sorted(scored, key=lambda each: _rank(each, by))
     if not ranked:
-        raise InputError(f"--best {by}: no point has it; an older version did not measure it")
+        raise InputError(f"--best {by}: no point has it")
     return Chosen(tuple(ranked[: wanted.top or 1]))
 
 

@@ -97,7 +97,7 @@ def constraints_text(info: RunInfo) -> str:
 def limits_text(results: Results) -> str:
     """Constraints as :func:`constraints_text` has them, and what guards ask of a member; empty where nothing is asked."""
     info = results.info
-    measured = {score.guard: score.at_least for score in results.guards}  # all that an older version tells of them
+    measured = {score.guard: score.at_least for score in results.guards}
     guards = {name: least for name, least in {**measured, **info.guards}.items() if least is not None}
     return ", ".join(filter(None, (constraints_text(info), _least_text(guards))))
 

@@ -101,7 +101,7 @@ class SessionStarted(Event):
 class TrialStarted(Event):
     """A configuration was proposed, and its trial starts.
 
-    ``num_rungs`` is how many the trial has if it runs to its end; 0 where an older ledger does not say. A replicate, which
+    ``num_rungs`` is how many the trial has if it runs to its end. A replicate, which
     runs a configuration again with another seed, has ``replicate_of``, the trial it repeats, and ``run``, from 1, which
     its seed derives from. ``wish`` is why a configuration was tried that a person wanted: its place under ``first``, or the
     identity of a request.
@@ -306,7 +306,7 @@ class NodesCounted(Event):
 class StageBegan(Event):
     """The search is over, and so many scores of its front are to come: of rungs on ``test``, or of members by ``guards``.
 
-    It says how far the sweep is, and nothing depends on it: ledgers of older versions have none.
+    It says how far the sweep is, and nothing depends on it.
     """
 
     kind = "stage"

@@ -228,7 +228,6 @@ class GrowingLedger:
 def _read(content: bytes, path: Path | str, after: Position | None = None) -> Iterator[tuple[Event, Position]]:
     """Each event of a ledger's whole lines, and the position with it. They follow ``after``, if that is given."""
     position = after or Position()
-    numbered = False  # lines of older versions have no numbers; a resumed run's newer lines go on from there
     *lines, _ = content.split(b"\n")
     for number, line in enumerate(lines, position.number + 1):
         try:
@@ -238,9 +237,7 @@ def _read(content: bytes, path: Path | str, after: Position | None = None) -> It
             raise InputError(f"{path}: line {number} is no event; the ledger was changed by hand?") from None
         try:
             event = read_event(values)
-            if numbered or "number" in values:
-                _check_place(values, position, numbered)
-                numbered = True
+            _check_place(values, position)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         except ValueError as error:
@@ -249,18 +246,17 @@ def _read(content: bytes, path: Path | str, after: Position | None = None) -> It
         yield event, position
 
 
-def _check_place(values: dict[str, Any], position: Position, numbered: bool) -> None:
+def _check_place(values: dict[str, Any], position: Position) -> None:
     """ValueError where a line is not the one that was written after those above it."""
     number = values.get("number")
     if number is None:
-        raise ValueError("it has no number, and the lines above it have")
+        raise ValueError("it has no number")
     if number != position.number + 1:
         raise ValueError(
             f"it is event {number}, where event {position.number + 1} belongs; lines were removed or moved"
         )
     if values.get("after") != position.digest:
-        changed = f"line {position.number}" if numbered else "a line above it"
-        raise ValueError(f"{changed} was changed after it was written")
+        raise ValueError(f"line {position.number} was changed after it was written")
 
 
 def write_dependence(run: Folder, name: str, position: Position) -> None:

@@ -266,11 +266,11 @@ def kept_names(results: Results) -> set[PointName]:
 
 
 def load_query_scores(run: Folder, results: Results) -> Mapping[ScoredSplit, QueryScores]:
-    """The scores of each split that a run has stored, none of a run of an older version. ``results`` are the run's.
+    """The scores of each split that a run has stored. ``results`` are the run's.
 
     A split's rows are the reference, the oracle by bonus, the probe by value, then the trials' points by name, as far as
-    they are stored: a run that an older version began has only those that came since. On test only members of the front
-    have scores. DamagedError names a file that is damaged, or that holds other scores than the ledger.
+    they are stored. On test only members of the front have scores. DamagedError names a file that is damaged, or that holds
+    other scores than the ledger.
     """
     kept = kept_names(results)
     loaded = {split: _load_split(run, split, results, kept) for split in _SPLITS}

@@ -201,7 +201,7 @@ class _Tables:
             self.guards[score.trial, score.step, score.kind, score.value, score.guard] = score
 
     def guards_of(self, info: RunInfo) -> tuple[GuardScore, ...]:
-        """The scores with the limits that the last session asks for; older versions noted limits with the scores alone."""
+        """The scores with the limits that the last session asks for, or those they were measured under."""
         return tuple(
             dataclasses.replace(score, at_least=info.guards.get(score.guard, score.at_least))
             for score in self.guards.values()

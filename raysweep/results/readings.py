@@ -149,7 +149,7 @@ def reading_file(split: ScoredSplit) -> str:
 def load_readings(run: Folder, results: Results) -> Readings | None:
     """What the reference and the front's members retrieve, as far as it is stored; None before a session has ended.
 
-    None also of a run of an older version. ``results`` are the run's. DamagedError names a file that is damaged.
+    ``results`` are the run's. DamagedError names a file that is damaged.
     """
     readings = stored_readings(run)
     if readings is None:

@@ -45,7 +45,7 @@ class RunInfo:
     guards: Mapping[str, float | None] = field(default_factory=dict)  # by name, the least of a front member, if any
     prompt: str = ""  # goes before every sentence that the model embeds
     reference_prompt: str = ""  # the same of the reference encoder
-    searched: tuple[str, ...] = ()  # the parameters that have more than one value in the space; older runs do not say
+    searched: tuple[str, ...] = ()  # the parameters that have more than one value in the space
 
     def objective(self, point: "Point") -> float:
         """What the sweep judged this point by."""
@@ -199,7 +199,7 @@ class Trial:
     gpu_seconds: float = 0.0
     money: float = 0.0
     replicate_of: int | None = None
-    num_rungs: int = 0  # to its end; 0 where an older ledger does not say
+    num_rungs: int = 0  # to its end
     traceback: str = ""
     stop_was_asked: bool = False  # by a person, of the running sweep
 
@@ -219,9 +219,6 @@ class Mean:
     similarity_spread: float
 
 
-UNKNOWN_FILES = ""  # of a guard, as versions up to 0.1 noted none
-
-
 @dataclass(frozen=True)
 class GuardScore:
     """A front member's score under a guard of the sweep's; ``at_least`` is what it had to reach, None without a limit.
@@ -237,7 +234,7 @@ class GuardScore:
     metric: str
     score: float
     at_least: float | None = None
-    files: str = UNKNOWN_FILES
+    files: str = ""
 
     @property
     def is_met(self) -> bool:
@@ -296,7 +293,7 @@ class Results:
     labelled: tuple[
         Point, ...
     ] = ()  # that are told the pool's labels: no part of the points above, nor of any front of theirs
-    stage: Stage | None = None  # that it is in; None in its search, when it has ended, and in older runs
+    stage: Stage | None = None  # that it is in; None in its search and when it has ended
     has_driver: bool | None = None  # whether a process drives it; None where that was not asked, or cannot be told
     config_digests: tuple[str | None, ...] = ()  # of what each session wrote as the run's settings; None: not noted
 

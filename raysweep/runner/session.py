@@ -27,7 +27,7 @@ from raysweep.results.events import GuardsMeasured, PointsScored, SessionStarted
 from raysweep.results.ledger import Ledger
 from raysweep.results.reader import load
 from raysweep.results.readings import REFERENCE, REFERENCE_FILE
-from raysweep.results.types import UNKNOWN_FILES, Point, Results, RunInfo, ScoredSplit
+from raysweep.results.types import Point, Results, RunInfo, ScoredSplit
 from raysweep.runner.baseline_scores import BaselineScores
 from raysweep.runner.baselines import Baselines, OnScores, limit_points
 from raysweep.search.scheduler import Scheduler, make_scheduler
@@ -165,7 +165,7 @@ class Session:
         stored = {
             (each.trial, each.step, each.kind, each.value, each.guard)
             for each in load(sweep.run).guards
-            if each.files in (UNKNOWN_FILES, files.get(each.guard))
+            if each.files == files.get(each.guard)
         }
         wanted: dict[Point, list[str]] = {}
         for point in sweep.kept_front():
@@ -209,7 +209,7 @@ class Session:
     def _rescore(
         self, points: Sequence[Point], evaluation_sets: Mapping[ScoredSplit, EvaluationSet], on_scores: OnScores
     ) -> None:
-        """Score points of no trial again, of which a run of an older version has no per-query scores."""
+        """Score points of no trial again whose per-query scores are missing or damaged."""
         for split in {point.split for point in points if point.kind != "probe"}:
             for _ in limit_points(evaluation_sets[split], on_scores):
                 pass

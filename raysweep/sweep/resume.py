@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from raysweep.config.document import Document
-from raysweep.config.guards import taken_name
 from raysweep.config.load import LoadedSweep, Override
 from raysweep.config.load import load as load_sweep
 from raysweep.config.space import Choices, Fixed, Parameter, Parameters, Range, Space
 from raysweep.config.sweep import SweepConfig
-from raysweep.config.trial import changed_meanings, trial_config
+from raysweep.config.trial import trial_config
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
 from raysweep.metrics.objective import Pair
@@ -35,10 +33,6 @@ CHANGEABLE = (
     *("replicates", "resources", "storage", "early_stopping.plateau", "baselines", "report", "guards", "trackers"),
 )
 """What a resumed sweep may be given anew. Anything else would make its trials incomparable."""
-
-
-LATER_SETTINGS = {"evaluation.points.calibrate": "false"}
-"""Settings that runs of older versions were begun without, each with the value that says what those runs do."""
 
 
 READ_BY_TRIALS = {
@@ -99,11 +93,6 @@ class Resumed:
                 trial_config(dict(trial.config))
             except InputError as error:
                 raise InputError(f"{name_of(self.run)}: trial {trial.trial}: {error}") from None
-            if changed := changed_meanings(trial.config):
-                raise InputError(
-                    f"{self.location}: an older version began it, and trial {trial.trial} would go on otherwise: "
-                    f"{'; '.join(changed)}. Start a new run, with --warm-start {self.location} to learn from this one"
-                )
         check_dependences(self.run, positions)
         check_settings(self.run, results.config_digests)
         if not has_begun(self.events):
@@ -301,14 +290,9 @@ def _changed(resumed: Resumed, space: Path | None, overrides: Iterable[Override]
     """The run's sweep under the changes. InputError where one of them is not allowed."""
     own_file = resumed.folder / "config.yaml"
     given = list(overrides)
-    older = _later_settings(own_file)
-    before = load_sweep(own_file, older)
-    unstated = [setting for setting in older if setting in _later_settings(space or own_file)]
-    after = load_sweep(space or own_file, [*unstated, *_moved(before.config, resumed.location, given), *given])
+    before = load_sweep(own_file)
+    after = load_sweep(space or own_file, [*_moved(before.config, resumed.location, given), *given])
     check_changes(before.config, after.config, resumed.location)
-    added = [name for name in after.config.guards if name not in before.config.guards]
-    if problem := taken_name(added):
-        raise after.document.error(("guards",), problem)
     if after.config.budget.trials < resumed.num_begun:
         reason = f"is {after.config.budget.trials}, but {resumed.num_begun} have begun; allowed: that many or more"
         raise after.document.error(("budget", "trials"), reason)
@@ -319,20 +303,6 @@ def _changed(resumed: Resumed, space: Path | None, overrides: Iterable[Override]
     if resumed.space_grew:
         check_space(before.space, after.space, resumed.location)
     return after
-
-
-def _later_settings(file: Path) -> list[Override]:
-    """The later settings that a sweep's file does not have."""
-    values = Document.read(file).values
-    return [(key, value) for key, value in LATER_SETTINGS.items() if not _has(values, key)]
-
-
-def _has(values: Any, key: str) -> bool:
-    for name in key.split("."):
-        if not isinstance(values, dict) or name not in values:
-            return False
-        values = values[name]
-    return True
 
 
 def _check_own_sampler(sampler: str, run: str) -> None:

@@ -88,7 +88,7 @@ def baseline_name(kind: str, value: float | None, label: str | None) -> str:
 def _setting(run: Folder, results: Results) -> str:
     """All that scores depend on, beside the configuration and what chance does."""
     info = results.info
-    mining = read_settings(run, results).get("examples")  # nothing where an older run has lost its settings
+    mining = read_settings(run, results).get("examples")
     measured = (info.dataset, info.model, info.reference, info.k, info.rank_weights)
     prompts = (info.prompt, info.reference_prompt)
     sizes = (sorted(info.num_queries.items()), sorted(info.num_pool.items()), info.label_names)

@@ -22,7 +22,7 @@ from raysweep.results.events import (
     TrialInterrupted,
     TrialStarted,
 )
-from raysweep.results.ledger import Ledger
+from raysweep.results.ledger import Ledger, Position
 from raysweep.results.types import Cost, Point, Rung, RunInfo, ScoredSplit
 from raysweep.trial_status import TrialStatus
 
@@ -226,11 +226,17 @@ def _dominates(one: Point, other: Point) -> bool:
 
 
 def read_lines(folder: Path) -> list[dict[str, Any]]:
-    """The events of a ledger as an older version left them in the file: without numbers and digests."""
+    """Return the events of a ledger as JSON objects, without numbers and digests."""
     lines = [json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines()]
     return [{key: value for key, value in line.items() if key not in ("number", "after")} for line in lines]
 
 
 def write_lines(folder: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    """Events as somebody may have left them in the file."""
-    (folder / "ledger.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    """Write events as JSON objects, numbered and chained, whatever else is wrong with them."""
+    position = Position()
+    content = b""
+    for line in lines:
+        text = json.dumps({**line, "number": position.number + 1, "after": position.digest}).encode() + b"\n"
+        position = position.after(text)
+        content += text
+    (folder / "ledger.jsonl").write_bytes(content)

@@ -21,7 +21,7 @@ class Origin:
 
     @classmethod
     def read(cls, run: Folder) -> "Origin":
-        """What there is: a run of an older version, or one that was damaged, may lack either."""
+        """What there is: a damaged run may lack either."""
         return cls(_configuration(run), _identities(run))
 
 

@@ -35,6 +35,7 @@ from raysweep.results.query_scores import PackedScores, load_query_scores, name_
 from raysweep.results.reader import load
 from raysweep.results.types import GuardScore, Point
 from raysweep.storage.folder import LocalFolder
+from support.ledgers import read_lines, write_lines
 from support.paths import SPACES
 
 markdown = pytest.importorskip("markdown", reason="the docs extra is not installed")
@@ -296,12 +297,11 @@ def test_old_runs_have_a_card_too(run: Run, tmp_path: Path, all_on_the_front: No
     old.mkdir()
     for name in ("points", "prepared.json"):
         (old / name).symlink_to(folder / name)
-    events = [json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines()]
+    events = read_lines(folder)
     for event in events:
-        del event["number"], event["after"]
         if event["event"] == "trial":
             event["config"]["unheard_of"] = 1
-    (old / "ledger.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    write_lines(old, events)
     assert load(old).trials
     export(old, "0:1", tmp_path / "model")
     _, page, _ = read(tmp_path / "model")

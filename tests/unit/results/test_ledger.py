@@ -13,7 +13,7 @@ from raysweep.errors import InputError
 from raysweep.results.events import TrialContinued, TrialStarted
 from raysweep.results.ledger import Ledger, check_dependences, events_of, read_events, read_positions, write_dependence
 from raysweep.storage.folder import LocalFolder
-from support.ledgers import random_trials, read_lines, write_ledger, write_lines
+from support.ledgers import random_trials, write_ledger
 
 LAST_BYTES = 2000
 
@@ -135,27 +135,6 @@ def test_a_last_line_that_nothing_depends_on_may_change_unnoticed(
     lines = lines_of(whole)
     write(whole, b"".join(change(lines, len(lines) - 1)))
     list(events_of(whole))
-
-
-def test_an_older_ledger_goes_on_with_numbers(whole: Path) -> None:
-    """Its lines have neither numbers nor digests. The first that has one vouches for those above it."""
-    older = read_lines(whole)
-    write_lines(whole, older)
-    ledger = Ledger(whole)
-    ledger.append(TrialContinued(trial=0))
-    ledger.append(TrialContinued(trial=1))
-    ledger.close()
-    assert len(list(read_events(ledger.path))) == len(older) + 2
-    assert read_positions(ledger.path)[-1] == ledger.position
-    lines = lines_of(whole)
-    assert [json.loads(line).get("number") for line in lines[-3:]] == [None, len(older) + 1, len(older) + 2]
-
-    write(whole, b"".join(edited(lines, 3)))
-    with pytest.raises(InputError, match=f"line {len(older) + 1}: a line above it was changed after it was written"):
-        open_and_close(whole)
-    write(whole, b"".join([*lines, lines[len(older) - 1]]))
-    with pytest.raises(InputError, match=f"line {len(lines) + 1}: it has no number, and the lines above it have"):
-        open_and_close(whole)
 
 
 @pytest.fixture

@@ -136,7 +136,10 @@ class Unmade(optuna.samplers.RandomSampler):
     [
         (f"{__name__}:Refusing", "cannot search this space: KeyError: 'no such thing'"),
         (f"{__name__}:Unmade", "cannot be made: KeyError: 'not today'"),
-        ("optuna.samplers:CmaEsSampler", "cannot search this space: ModuleNotFoundError: No module named 'cmaes': pip install cmaes"),
+        (
+            "optuna.samplers:CmaEsSampler",
+            "cannot search this space: ModuleNotFoundError: No module named 'cmaes': pip install cmaes",
+        ),
         ("optuna.samplers:BruteForceSampler", "cannot search this space: ValueError: "),
         ("../x:Y", "cannot be imported: TypeError: "),
         ("antigravity_of_nobody:X", "cannot be imported: ModuleNotFoundError: "),

@@ -93,7 +93,6 @@ def test_parts_of_copies_go_before_whole_ones_however_new_they_are(store: Bucket
 
 
 def test_a_part_of_a_copy_under_its_name_is_fetched_again(store: BucketFolder, tmp_path: Path) -> None:
-    """As older versions left them when they were killed while they made room."""
     part = leave_part(tmp_path, "encoded-1", 10 * KIB)
     assert cached(store, "encoded-1") == part
     assert (part / "rows.npy").stat().st_size == 40 * KIB

@@ -14,7 +14,7 @@ from raysweep.config.sweep import BaselinesConfig
 from raysweep.data.artifacts import Artifact
 from raysweep.data.prepared import Prepared
 from raysweep.errors import InputError
-from raysweep.results.events import PointsScored, SessionFinished, SessionStarted, TrialStarted
+from raysweep.results.events import PointsScored, SessionFinished, SessionStarted
 from raysweep.results.ledger import Ledger, events_of, read_positions, write_dependence
 from raysweep.results.reader import load
 from raysweep.results.settings_file import check_settings, read_settings
@@ -104,34 +104,6 @@ def test_a_run_of_an_older_version_may_have_any_configuration(tmp_path: Path) ->
     make_run(tmp_path, "seed: 0", digests=False)
     (tmp_path / "config.yaml").write_text("seed: 2")
     Resumed(tmp_path).ledger.close()
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"schedule": "quadratic"}, "trial 0 would go on otherwise: schedule quadratic is 1 - t\\^2 now"),
-        ({"idle_rungs": 2}, "idle_rungs counts a rung as idle"),
-        (
-            {"freeze_output_dense": True},
-            "freeze_output_dense leaves the biases free. Start a new run, with --warm-start",
-        ),
-        ({"schedule": "quadratic", "idle_rungs": 2, "fresh_optimizer": False}, None),
-        ({"schedule": "cosine", "freeze_output_dense": False}, None),
-    ],
-)
-def test_a_run_whose_trials_would_go_on_under_another_formula_is_refused(
-    tmp_path: Path, values: dict[str, object], message: str | None
-) -> None:
-    make_run(tmp_path, "seed: 0")
-    ledger = Ledger(tmp_path)
-    ledger.open()
-    ledger.append(TrialStarted(trial=0, config={"loss": "triplet", "learning_rate": 1e-5, **values}, num_rungs=2))
-    ledger.close()
-    if message is None:
-        Resumed(tmp_path).ledger.close()
-        return
-    with pytest.raises(InputError, match=message):
-        Resumed(tmp_path)
 
 
 def test_a_run_that_is_refused_is_left_to_others(tmp_path: Path) -> None:
@@ -240,30 +212,6 @@ def test_baselines_may_be_named_later_and_a_run_from_before_there_were_any_goes_
     after, resumed = load_resumed(tmp_path, None, changes)
     resumed.ledger.close()
     assert after.config.baselines == BaselinesConfig(probe=[2.0], published="sst2")
-
-
-def test_a_run_from_before_there_were_temperatures_goes_on_without(tmp_path: Path) -> None:
-    """Also where the file that it was begun with, which does not say, is given again."""
-    make_run(tmp_path, MINIMAL)
-    space = tmp_path / "space.yaml"
-    space.write_text(MINIMAL)
-    for file in (None, space):
-        loaded, resumed = load_resumed(tmp_path, file)
-        resumed.ledger.close()
-        assert loaded.config.evaluation.points.calibrate is False
-    space.write_text(f"{MINIMAL}\nevaluation: {{points: {{calibrate: true}}}}")
-    with pytest.raises(InputError, match=r"evaluation.points.calibrate was False and is True"):
-        load_resumed(tmp_path, space)
-
-
-def test_a_run_that_says_so_goes_on_with_temperatures(tmp_path: Path) -> None:
-    make_run(tmp_path, f"{MINIMAL}\nevaluation: {{points: {{calibrate: true}}}}")
-    space = tmp_path / "space.yaml"
-    space.write_text(MINIMAL)
-    for file in (None, space):
-        loaded, resumed = load_resumed(tmp_path, file)
-        resumed.ledger.close()
-        assert loaded.config.evaluation.points.calibrate is True
 
 
 def test_a_change_that_is_refused_leaves_the_run_to_others(tmp_path: Path) -> None:
