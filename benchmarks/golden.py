@@ -114,7 +114,6 @@ def _export_results(run: Path, model: Path) -> dict[str, Any]:
         "--train=demo",
         "--test=demo",
         "--k=4,8",
-        "--num-pool=200",
         "--format=json",
     )
     from sentence_transformers import SentenceTransformer
