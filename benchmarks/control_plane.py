@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks import measure, sst2, workless
 from raysweep import terminal
-from raysweep.cluster import Request, connected
+from raysweep.cluster.resources import Request, connected
 from raysweep.config.sweep import EvaluationConfig, ResourcesConfig
 from raysweep.results.events import RungFinished, TrialEnded, TrialHeld, TrialRevived, TrialStarted
 from raysweep.results.ledger import Ledger, read_events
@@ -142,10 +142,10 @@ def _sweep(folder: Path, num_trials: int, *, num_rungs: int, sampler: str) -> wo
     """A sweep of the real parts, early stopping aside: none."""
     from rich.console import Console
 
+    from raysweep.controller.budget import CostTracker
+    from raysweep.controller.optuna_study import StudyFile
     from raysweep.results.events import SessionStarted
     from raysweep.search.scheduler import make_scheduler
-    from raysweep.sweep.budget import CostTracker
-    from raysweep.sweep.optuna_study import StudyFile
 
     (folder / "points").mkdir(parents=True)
     budget = {"trials": num_trials, "rungs": num_rungs}
@@ -185,8 +185,8 @@ def _search(
     patient: bool,
 ) -> dict[str, float]:
     """Run the sweep's trials, so many at a time: the seconds that took, until the first began, and the share of others."""
-    from raysweep.runner import tune
-    from raysweep.runner.workers import WorkbenchSpec
+    from raysweep.ray_tune import tune
+    from raysweep.ray_tune.workers import WorkbenchSpec
 
     unused: Any = None
     spec = WorkbenchSpec(unused, EvaluationConfig(), Request(cpus=1, gpus=0, count=count))

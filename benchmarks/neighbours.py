@@ -36,7 +36,7 @@ import pyarrow as pa
 
 from benchmarks import measure, peers
 from benchmarks.peers import Peer, Turns
-from raysweep.cluster import Request
+from raysweep.cluster.resources import Request
 from raysweep.data import inverted_file
 from raysweep.data.artifacts import Artifact
 from raysweep.data.neighbours import Search, VectorFile

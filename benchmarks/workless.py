@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmarks import measure
+from raysweep.controller.sweep import Sweep
 from raysweep.metrics.retrieval import Scores
+from raysweep.ray_tune import tune
 from raysweep.results.types import PointKey, RungProgress
-from raysweep.runner import tune
 from raysweep.search.stopping.base import Standing
-from raysweep.sweep.sweep import Sweep
 from raysweep.training.workbench import RungResult
 
 SAMPLE_LEGS = 10  # between two looks at the driver's memory

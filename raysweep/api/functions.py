@@ -55,7 +55,7 @@ def prepare_sweep(
         from raysweep.prepare.build import prepare_here
 
         return prepare_here(sweep.config, sweep.space, display)
-    from raysweep.runner import run
+    from raysweep.ray_tune import run
 
     disable_telemetry()
     path = run.prepare_only(sweep.config, sweep.space, display)
@@ -74,7 +74,7 @@ def run_sweep(
     Raises InputError for what the sweep's file, data or encoder get wrong.
     """
     from raysweep.api.progress import CallbackDisplay
-    from raysweep.runner import run
+    from raysweep.ray_tune import run
 
     disable_telemetry()
     older = [_folder(run) for run in warm_start]
@@ -92,8 +92,8 @@ def resume_run(
     where the folder holds no run, its data or encoder have changed, another process works on it, or too much would change.
     """
     from raysweep.api.progress import CallbackDisplay
-    from raysweep.runner import run
-    from raysweep.sweep.resume import load_resumed
+    from raysweep.controller.resume import load_resumed
+    from raysweep.ray_tune import run
 
     disable_telemetry()
     sweep, resumed = load_resumed(_folder(folder), None, _as_texts(overrides), take_over=take_over)

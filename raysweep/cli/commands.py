@@ -133,7 +133,7 @@ def run(  # noqa: PLR0913 (the options of a command)
     if resume is not None:
         if warm_start and place is None:
             raise InputError("--warm-start is for new runs; a resumed one has what it began with")
-        from raysweep.sweep.resume import load_resumed
+        from raysweep.controller.resume import load_resumed
 
         space_file = None if space is None else find_space(space)
         loaded, resumed = load_resumed(
@@ -143,7 +143,7 @@ def run(  # noqa: PLR0913 (the options of a command)
         raise InputError("SPACE is missing: a YAML file or the name of a shipped space, or --resume RUN")
     else:
         loaded = _load(space, arguments)
-    from raysweep.runner import run as runner
+    from raysweep.ray_tune import run as runner
 
     with working() as (display, log):
         outcome = runner.run(
@@ -165,7 +165,7 @@ def run(  # noqa: PLR0913 (the options of a command)
 
 def _warn_of_retries(arguments: list[str], *, resumes: bool) -> None:
     """Warn if a retry of this command, which is a Ray job, would start another run."""
-    from raysweep.cluster import is_ray_job
+    from raysweep.cluster.resources import is_ray_job
     from raysweep.config.load import parse_overrides
 
     if resumes or not is_ray_job():
@@ -182,8 +182,8 @@ def _named_run(space: str, arguments: list[str]) -> tuple[str, bool]:
     """
     from raysweep.api.functions import load_sweep
     from raysweep.config.load import parse_overrides
+    from raysweep.controller.resume import read_state
     from raysweep.storage import location
-    from raysweep.sweep.resume import read_state
 
     config = load_sweep(space, parse_overrides(arguments)).config
     place = location.join(config.storage.runs, config.name)
@@ -202,7 +202,7 @@ def prepare(context: typer.Context, space: SpaceFile) -> None:
 
     Prints the file that raysweep.open_prepared takes, for running trials in-process from Python.
     """
-    from raysweep.runner import run as runner
+    from raysweep.ray_tune import run as runner
     from raysweep.terminal import working
 
     loaded = _load(space, context.args)
@@ -257,7 +257,7 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
     one_of("--format", format, FORMATS)
     arithmetic: Literal["fp32", "bf16"] = one_of("--precision", precision, ("fp32", "bf16"))
     if to is not None:
-        from raysweep.tables.write import check_writable
+        from raysweep.paper.write import check_writable
 
         check_writable(here("--to", to))
     from raysweep.evaluation import score_files
@@ -280,9 +280,9 @@ def evaluate(  # noqa: PLR0913 (the options of a command)
 
 
 def _write_by_k(model: str, train: str, test: str, results: "Sequence[FileScores]", to: Path) -> None:
-    from raysweep.tables.by_k import ByK, ScoresAtK
-    from raysweep.tables.recording import last_part
-    from raysweep.tables.write import write_by_k
+    from raysweep.paper.by_k import ByK, ScoresAtK
+    from raysweep.paper.recording import last_part
+    from raysweep.paper.write import write_by_k
 
     measured = f"Queries are the rows of {last_part(test)}, the pool is sampled from {last_part(train)}."
     write_by_k(ByK.of([ScoresAtK(last_part(model), **row) for row in results], measured), to)
@@ -340,10 +340,10 @@ def transfer(  # noqa: PLR0913 (the options of a command)
     first, _, second = pair_columns.partition(",")
     if not (first and second) or "," in second:
         raise InputError(f"--pair-columns is {pair_columns!r}; it is FIRST,SECOND")
-    from raysweep.transfer import figures
-    from raysweep.transfer.compare import Settings, compare
-    from raysweep.transfer.scored_pairs import PairColumns
-    from raysweep.transfer.tasks import Columns
+    from raysweep.evaluation.tasks import figures
+    from raysweep.evaluation.tasks.compare import Settings, compare
+    from raysweep.evaluation.tasks.scored_pairs import PairColumns
+    from raysweep.evaluation.tasks.tasks import Columns
 
     columns = Columns(text_column, label_column, PairColumns(score_column, first, second))
     with working() as (display, _):
@@ -474,7 +474,7 @@ def watch(
     Ends when the sweep does, or where no driver is alive, and says how the run goes on. Into a file or another command
     it prints a line for each change, and the whole view at the end. Writes nothing to the run.
     """
-    from raysweep.watch import command
+    from raysweep.report.watch import command
 
     folder, console = run_folder("RUN", run), command.console_for_output()
     try:
@@ -580,9 +580,9 @@ def tables(
     P and S by loss, margin and model; by examples per rung; the best of each loss by rung; and by k, of what evaluate
     wrote. A table that the data cannot give is left out, and a line says why.
     """
+    from raysweep.paper.write import write_tables
     from raysweep.results.types import ScoredSplit
     from raysweep.storage.location import is_uri
-    from raysweep.tables.write import write_tables
 
     splits: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
     wanted = None if split is None else one_of("--split", split, splits)
@@ -775,8 +775,8 @@ def _warn(text: str) -> None:
 def _report_until_the_end(run: "Folder", seconds: float, to: Path | None) -> None:
     """Write the report again wherever the run has changed, until nothing drives it any more."""
     from raysweep.report import write as reports
-    from raysweep.watch.changes import changes
-    from raysweep.watch.view import View
+    from raysweep.report.watch.changes import changes
+    from raysweep.report.watch.view import View
 
     for moment in changes(run, seconds):
         reports.write(run, to)

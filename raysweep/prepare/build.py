@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from raysweep.cluster import Capacity, on_this_node
+from raysweep.cluster.resources import Capacity, on_this_node
+from raysweep.cluster.waiting import WaitingWatch
 from raysweep.config import packages
 from raysweep.config.space import Space
 from raysweep.config.sweep import SweepConfig
@@ -20,7 +21,6 @@ from raysweep.prepare.plan import Plan, Stage, make_plan
 from raysweep.prepare.stages import StageProgress, input_error
 from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.terminal import Advance, Display
-from raysweep.waiting import WaitingWatch
 
 POLL_SECONDS = 0.2
 MOST_DEATHS = 2  # of coordinators within one stage

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from raysweep.cluster import Request
+from raysweep.cluster.resources import Request
 from raysweep.prepare import kept_worker
 from raysweep.prepare.workers import Columns, Worker
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from raysweep.cluster import Capacity, Request
+from raysweep.cluster.resources import Capacity, Request
 from raysweep.data import inverted_file
 from raysweep.data.artifacts import Artifact
 from raysweep.data.dataset import Sentences

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from raysweep.cluster import Capacity, Request, encoder_bytes, shard_bytes
+from raysweep.cluster.resources import Capacity, Request, encoder_bytes, shard_bytes
 from raysweep.data import examples, inverted_file
 from raysweep.data.artifacts import Artifact, Store
 from raysweep.data.dataset import Sentences

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from raysweep.cluster import Request
+from raysweep.cluster.resources import Request
 from raysweep.config.losses import ExampleKind
 from raysweep.config.sweep import EncoderConfig
 from raysweep.data import examples

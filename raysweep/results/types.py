@@ -16,7 +16,7 @@ LOCAL = "local"  # the node type where the cluster names none
 ScoredSplit = Literal["dev", "test"]
 
 BASELINES = ("probe", "setfit", "published")
-"""Kinds of points that no trial made and that a front is compared with: see :mod:`raysweep.runner.baselines`."""
+"""Kinds of points that no trial made and that a front is compared with: see :mod:`raysweep.ray_tune.baselines`."""
 
 PointKey = tuple[str, float | None]  # an operating point's kind and value
 

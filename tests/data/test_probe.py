@@ -12,7 +12,7 @@ from raysweep.config.document import Document
 from raysweep.evaluation.evaluation_set import EvaluationSet
 from raysweep.evaluation.published_scores import TABLES
 from raysweep.prepare.build import prepare_here
-from raysweep.runner.baselines import Baselines
+from raysweep.ray_tune.baselines import Baselines
 from support.paths import DATA, SPACES
 
 

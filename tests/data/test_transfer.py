@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from raysweep.data import sources
-from raysweep.transfer import shared_sentences, tasks
-from raysweep.transfer.compare import Settings, compare
-from raysweep.transfer.scored_pairs import ScoredPairs
-from raysweep.transfer.shared_sentences import TunedOn
+from raysweep.evaluation.tasks import shared_sentences, tasks
+from raysweep.evaluation.tasks.compare import Settings, compare
+from raysweep.evaluation.tasks.scored_pairs import ScoredPairs
+from raysweep.evaluation.tasks.shared_sentences import TunedOn
 from support.displays import ListDisplay
 from support.paths import DATA
 

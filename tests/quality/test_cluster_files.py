@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from raysweep.cluster import own_resources
+from raysweep.cluster.resources import own_resources
 from raysweep.config.sweep import BudgetConfig
 from support.paths import ROOT
 

@@ -27,32 +27,27 @@ ALLOWED: dict[str, set[str]] = {
     "metrics": set(),
     "data": {"config"},
     "cluster": {"config"},
-    "waiting": {"cluster"},
     "results": {"config", "metrics"},
     "uncertainty": {"metrics"},
     "search": {"config", "metrics"},
     "encoders": {"config", "data"},
     "replay": REPLAY,
     "control": {"config", "results"},
-    "sweep": REPLAY | {"control", "data.prepared"},
-    "report": {"metrics", "results", "uncertainty"},
-    "watch": {"control", "report", "results"},
-    "tables": {"config", "replay", "report", "results", "uncertainty"},
-    "guards": {"config", "data", "export", "results", "transfer"},
+    "controller": REPLAY | {"control", "data.prepared"},
+    "report": {"control", "metrics", "results", "uncertainty"},
+    "paper": {"config", "replay", "report", "results", "uncertainty"},
     "trackers": {"config", "metrics", "report", "results"},
     "evaluation": EVALUATION,
-    "transfer": {"config", "data", "encoders", "metrics"},
     "training": TRAINING,
-    "prepare": {"config", "data", "encoders", "metrics", "cluster", "waiting"},
+    "prepare": {"config", "data", "encoders", "metrics", "cluster"},
     "export": {"config", "data", "encoders", "evaluation", "training", "results", "report"},
-    "runner": TRAINING
-    | {"training", "search", "sweep", "prepare", "cluster", "waiting", "control", "guards", "trackers"},
+    "ray_tune": TRAINING | {"training", "search", "controller", "prepare", "cluster", "control", "export", "trackers"},
 }
 EDGE = {"cli", "api", "__init__", "__main__"}  # the commands and the public API may import everything
 
 TORCH = {"torch", "sentence_transformers", "transformers"}
-TORCH_PACKAGES = {"encoders", "evaluation", "training", "export", "guards", "runner"}
-RAY_PACKAGES = {"cluster", "waiting", "prepare", "runner"}
+TORCH_PACKAGES = {"encoders", "evaluation", "training", "export", "ray_tune"}
+RAY_PACKAGES = {"cluster", "prepare", "ray_tune"}
 
 
 def modules() -> list[str]:

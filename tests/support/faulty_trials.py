@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from raysweep.cluster import preemption
 from raysweep.errors import InputError
+from raysweep.ray_tune import tune
 from raysweep.results.types import RungProgress
-from raysweep.runner import preemption, tune
 from raysweep.storage.bucket import StorageError
 from raysweep.training.workbench import RungResult
 from support.sweeps import rung

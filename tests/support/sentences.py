@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from raysweep.cluster import Capacity
+from raysweep.cluster.resources import Capacity
 from raysweep.config.sweep import DataConfig
 from raysweep.data import ingest
 from raysweep.data.artifacts import Artifact, Store

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from raysweep.cluster import Request, connected
+from raysweep.cluster.resources import Request, connected
 from raysweep.config.sweep import EvaluationConfig, ResourcesConfig
+from raysweep.controller.sweep import Sweep
+from raysweep.ray_tune import tune
+from raysweep.ray_tune.workers import WorkbenchSpec
 from raysweep.results.ledger import Ledger, read_events
 from raysweep.results.types import RungProgress
-from raysweep.runner import tune
-from raysweep.runner.workers import WorkbenchSpec
-from raysweep.sweep.sweep import Sweep
 from raysweep.training.workbench import RungResult
 from support.faulty_trials import NUM_RUNGS, FaultyTrials, InventedScores
 from support.sweeps import assemble, make, settings

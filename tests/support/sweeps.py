@@ -12,13 +12,13 @@ from raysweep.config.document import Document
 from raysweep.config.space import Space
 from raysweep.config.sweep import SweepConfig
 from raysweep.config.trial import TrialConfig
+from raysweep.controller.budget import CostTracker
+from raysweep.controller.optuna_study import StudyFile
+from raysweep.controller.sweep import Sweep
 from raysweep.results.events import SessionStarted
 from raysweep.results.ledger import Ledger, point_name
 from raysweep.results.types import RunInfo
 from raysweep.search.scheduler import make_scheduler
-from raysweep.sweep.budget import CostTracker
-from raysweep.sweep.optuna_study import StudyFile
-from raysweep.sweep.sweep import Sweep
 from raysweep.terminal import ConsoleDisplay
 from support.paths import SPACES
 

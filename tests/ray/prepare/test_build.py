@@ -14,7 +14,7 @@ import psutil
 import pytest
 from rich.console import Console
 
-from raysweep.cluster import Capacity, connected
+from raysweep.cluster.resources import Capacity, connected
 from raysweep.config import space_parser
 from raysweep.config import sweep as configuration
 from raysweep.config.document import Document

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from raysweep.cluster import Capacity, Request, connected
+from raysweep.cluster.resources import Capacity, Request, connected
 from raysweep.config.sweep import ResourcesConfig
 from raysweep.data.artifacts import Artifact
 from raysweep.data.neighbours import Search, VectorFile

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from raysweep.cluster import Capacity, NodeSize, connected
+from raysweep.cluster.resources import Capacity, NodeSize, connected
 from raysweep.config.sweep import DataConfig, ResourcesConfig
 from raysweep.errors import InputError
 from raysweep.prepare import sentences

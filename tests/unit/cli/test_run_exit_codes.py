@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from raysweep.ray_tune import run as runner
+from raysweep.ray_tune.run import COMPLETED, FAILED, INTERRUPTED, PLATEAU, Ending, RunOutcome
 from raysweep.results.reader import load
-from raysweep.runner import run as runner
-from raysweep.runner.run import COMPLETED, FAILED, INTERRUPTED, PLATEAU, Ending, RunOutcome
 from raysweep.storage.folder import open_folder
 from support.command_line import Done, raysweep_here
 from support.ledgers import StoredSweep, StoredTrial, random_trials, write_ledger

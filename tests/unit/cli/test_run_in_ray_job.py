@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from raysweep.errors import InputError
-from raysweep.runner import run as runner
+from raysweep.ray_tune import run as runner
 from support.command_line import raysweep_here
 from support.sweep_files import MINIMAL
 

@@ -10,7 +10,7 @@ from raysweep.api.functions import prepare_sweep
 from raysweep.config import packages
 from raysweep.config.load import load
 from raysweep.prepare import build
-from raysweep.runner import run as runner
+from raysweep.ray_tune import run as runner
 from support.command_line import raysweep_here
 from support.paths import ROOT
 from support.sweep_files import MINIMAL

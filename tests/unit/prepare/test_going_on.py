@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from raysweep.cluster import Request
+from raysweep.cluster.resources import Request
 from raysweep.config import space_parser
 from raysweep.config import sweep as configuration
 from raysweep.config.document import Document

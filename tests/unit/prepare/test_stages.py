@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from raysweep.cluster import Capacity, NodeSize
+from raysweep.cluster.resources import Capacity, NodeSize
 from raysweep.data.neighbours import Search
 from raysweep.prepare.neighbour_shards import SearchJob
 from raysweep.prepare.stages import Coordinator

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from raysweep.controller.resume import Resumed
 from raysweep.errors import InputError
 from raysweep.report import write
 from raysweep.results.reader import load
-from raysweep.sweep.resume import Resumed
 from support.ledgers import read_lines, write_lines
 
 

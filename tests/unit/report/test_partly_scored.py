@@ -13,19 +13,19 @@ from rich.console import Console
 
 from raysweep import load_run
 from raysweep.metrics.pareto import hypervolume
+from raysweep.paper.run_source import recording_of_run
 from raysweep.report import write
 from raysweep.report.figures import front_figure
 from raysweep.report.notes import notes
 from raysweep.report.side_by_side import Side, compare_runs
 from raysweep.report.summary import Summary, summarise, summary_of
 from raysweep.report.tables import area_table, baseline_table, front_table
+from raysweep.report.watch.command import watch_once
 from raysweep.results.reader import load
 from raysweep.results.types import Point, ScoredSplit
 from raysweep.storage.folder import LocalFolder
-from raysweep.tables.run_source import recording_of_run
 from raysweep.trackers.sweep_events import SweepEvents
 from raysweep.trackers.tracker import Tracker
-from raysweep.watch.command import watch_once
 from support.consoles import narrow, printed
 from support.ledgers import REFERENCE, StoredSweep, baseline, dev_front, random_trials, write_ledger
 from support.query_scores import write_query_scores

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from raysweep.controller.sweep import Sweep
 from raysweep.report.summary import summarise
 from raysweep.results.account import account_of, sentence
 from raysweep.results.ledger import point_name
 from raysweep.results.reader import load
-from raysweep.sweep.sweep import Sweep
 from support.sweeps import make, rung
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from raysweep.config.preset import preset_of
+from raysweep.controller import warm_start
+from raysweep.controller.warm_start import Observation, WarmStart
 from raysweep.search.scheduler import Scheduler
 from raysweep.search.wishes import Wishes
-from raysweep.sweep import warm_start
-from raysweep.sweep.warm_start import Observation, WarmStart
 from raysweep.trial_status import TrialStatus
 from support.landscape import ANY_SAMPLER, CHOICES, RANGES, Player, make
 

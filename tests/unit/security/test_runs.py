@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from raysweep.controller.resume import load_resumed
 from raysweep.report import figures
-from raysweep.sweep.resume import load_resumed
 from support.command_line import Done, raysweep_here
 from support.hostile import Canary, check_refused
 from support.ledgers import StoredTrial, read_lines, write_ledger, write_lines
@@ -197,7 +197,7 @@ def test_a_report_is_not_written_through_a_link(run: Path, canary: Canary) -> No
 @pytest.mark.parametrize("name", ["run", "run/points"])
 def test_a_run_is_not_begun_through_a_link(name: str, tmp_path: Path, canary: Canary) -> None:
     from raysweep.errors import InputError
-    from raysweep.runner.session import Session
+    from raysweep.ray_tune.session import Session
     from raysweep.terminal import Display
     from support.sweep_files import read
 
@@ -256,8 +256,8 @@ def test_artifacts_that_lie_elsewhere_are_refused(content: str, said: str, run: 
 
 @pytest.mark.parametrize("content", [NESTED.encode(), b"\xff\xfe", b'{"observations": "../x"}', "PICKLE"])
 def test_a_warm_start_that_was_changed_is_refused(content: bytes | str, run: Path, canary: Canary) -> None:
+    from raysweep.controller import warm_start
     from raysweep.errors import InputError
-    from raysweep.sweep import warm_start
 
     (run / "warm_start.json").write_bytes(canary.pickle if isinstance(content, str) else content)
     with pytest.raises(InputError, match="warm_start.json: .*; the file was changed by hand?") as caught:

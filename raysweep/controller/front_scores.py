@@ -1,0 +1,128 @@
+"""The front's scores on the test split: which rungs have none yet, and those that workers give, each stored as it comes."""
+
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from raysweep.controller.failures import Blame, Failures, Loss
+from raysweep.controller.sweep import Sweep
+from raysweep.results.events import PointsScored
+from raysweep.results.ledger import point_folder, write_dependence
+from raysweep.results.types import Calibration, Point, PointKey
+
+
+@dataclass(frozen=True)
+class FrontRung:
+    """A rung with points on the front, and their keys."""
+
+    trial: int
+    step: int
+    keys: list[PointKey] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ScoredRung:
+    """A rung's points on the test split, and the calibration of its head, without the trial and step: plain values.
+
+    ``labelled`` are those of its points that are told the pool's labels.
+    """
+
+    points: Sequence[Mapping[str, Any]]
+    calibration: Mapping[str, Any] | None = None
+    labelled: Sequence[Mapping[str, Any]] = ()
+
+    def event(self, rung: FrontRung) -> PointsScored:
+        """What the ledger stores of it."""
+        where: dict[str, Any] = {"trial": rung.trial, "step": rung.step}
+        points, labelled = (tuple(Point(**where, **values) for values in some) for some in (self.points, self.labelled))
+        calibration = None if self.calibration is None else Calibration(**where, **self.calibration)
+        return PointsScored(points=points, calibration=calibration, labelled=labelled or None)
+
+
+class FrontScores:
+    """Hands out the rungs of a front that does not change any more, and takes their scores.
+
+    A rung whose scores never come, or whose scoring fails, stays without: a resumed sweep hands it out again. Where there is
+    no test split, which ``has_test`` says, there is nothing to hand out.
+    """
+
+    def __init__(self, sweep: Sweep, *, has_test: bool) -> None:
+        self._sweep = sweep
+        self._has_test = has_test
+        self._began: float | None = None  # when the first rung was asked for, by the monotonic clock
+        self._waiting: deque[FrontRung] = deque()
+        self._under_way: list[FrontRung] = []
+        self._num_rungs = 0
+        self._failures = Failures(sweep.config.resources)
+
+    @property
+    def have_begun(self) -> bool:
+        """Whether a rung was asked for, after which the sweep's trials are over."""
+        return self._began is not None
+
+    @property
+    def are_under_way(self) -> bool:
+        """Whether a worker has a rung, which it may lose."""
+        return bool(self._under_way)
+
+    def next(self) -> FrontRung | None:
+        """The next rung to be scored; None when all are handed out, or as many as a person allows at a time."""
+        if self._began is None:
+            self._began = time.monotonic()
+            self._waiting.extend(_untested(self._sweep) if self._has_test else ())
+            self._num_rungs = len(self._waiting)
+            if self._num_rungs:
+                self._sweep.begin_stage("test", self._num_rungs)
+        most = self._sweep.steering.workers
+        is_full = most is not None and len(self._under_way) >= most
+        if is_full or not self._waiting:
+            return None
+        rung = self._waiting.popleft()
+        self._under_way.append(rung)
+        return rung
+
+    def take(self, rung: FrontRung, scored: ScoredRung) -> None:
+        """Store a rung's scores."""
+        self._sweep.ledger.append(scored.event(rung))
+        write_dependence(self._sweep.run, point_folder(rung.trial, rung.step), self._sweep.ledger.position)
+        self._under_way.remove(rung)
+
+    def fail(self, rung: FrontRung, reason: str) -> None:
+        """Warn that a rung could not be scored, once: hours of search are not to end without a report."""
+        if rung in self._under_way:
+            self._under_way.remove(rung)
+            self._sweep.display.warn(f"test: trial {rung.trial} was not scored at its rung {rung.step}: {reason}")
+
+    def lose(self, rung: FrontRung, loss: Loss) -> None:
+        """A rung lost its worker: it is handed out again, unless that has come to nothing too often."""
+        if loss.blame == Blame.STORAGE:
+            self._sweep.pause(loss.reason)
+        if reason := self._failures.lose((rung.trial, rung.step), loss):
+            self.fail(rung, reason)
+        else:
+            self._under_way.remove(rung)
+            self._waiting.append(rung)
+
+    def show(self) -> None:
+        """Bring the status line up to date, as long as something is to be scored."""
+        num_left = len(self._waiting) + len(self._under_way)
+        if num_left and self._began is not None:
+            num_done = self._num_rungs - num_left
+            seconds = time.monotonic() - self._began
+            text = f"test: {num_done} of {self._num_rungs} rungs of the front scored, {seconds:.0f} s"
+            self._sweep.display.status(text, num_done / self._num_rungs)
+
+
+def _untested(sweep: Sweep) -> list[FrontRung]:
+    """The rungs of the front whose points no earlier session has scored on the test split."""
+    rungs: dict[tuple[int, int], FrontRung] = {}
+    for point in sweep.kept_front():
+        trial, step = point.trial, point.step
+        assert trial is not None and step is not None
+        if (trial, step, *point.key) in sweep.tested:
+            continue
+        rung = rungs.setdefault((trial, step), FrontRung(trial, step))
+        rung.keys.append(point.key)
+    return list(rungs.values())

@@ -1,0 +1,106 @@
+"""What a sweep's trials have done: their configurations and rungs, the front, and how many ended.
+
+Rungs come from a worker, through :class:`raysweep.controller.sweep.Sweep`, or from a ledger, through
+:mod:`raysweep.controller.replay_ledger`. Nothing here writes to the ledger.
+"""
+
+from collections.abc import Hashable
+from typing import Any, NamedTuple, cast
+
+from raysweep.config.sweep import BudgetConfig
+from raysweep.config.trial import TrialConfig
+from raysweep.controller.optuna_study import StudyFile
+from raysweep.results.events import RungFinished
+from raysweep.results.query_scores import PointName
+from raysweep.results.types import Point
+from raysweep.results.views import front_members
+from raysweep.search.scheduler import Scheduler, TrialState
+from raysweep.trial_status import TrialStatus
+
+
+class Verdict(NamedTuple):
+    """A trial is to leave its worker, with this status and for this reason."""
+
+    status: TrialStatus
+    reason: str
+
+
+class Progress:
+    """Tells the scheduler and the study how trials fare. Trials are known by number."""
+
+    def __init__(self, budget: BudgetConfig, scheduler: Scheduler, study: StudyFile) -> None:
+        self.configs: dict[int, TrialConfig] = {}  # of the trials that have begun, in their order
+        self.num_rungs: dict[int, int] = {}  # that each trial has if it runs to its end
+        self.front: list[Point] = []
+        self.tested: set[PointName] = set()  # points that an earlier session scored on test
+        self.ended = dict.fromkeys((TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED), 0)
+        self._budget, self._scheduler, self._study = budget, scheduler, study
+        self._steps: dict[int, int] = {}
+
+    def steps_done(self, number: int) -> int:
+        """How many rungs of a trial have counted."""
+        return self._steps.get(number, 0)
+
+    @property
+    def held(self) -> list[int]:
+        """The trials that are stopped for now."""
+        trials = self._scheduler.trials.items()
+        return [number for number, trial in trials if TrialStatus(trial.status) == TrialStatus.HELD]
+
+    def begin(self, trial: TrialState, config: TrialConfig) -> None:
+        """A trial starts."""
+        self.configs[trial.number] = config
+        if trial.replicate_of is None:
+            self.num_rungs[trial.number] = self._budget.rungs_of(config.examples_per_rung)
+        else:  # it is compared at an equal budget, under the schedule of a whole trial
+            self.num_rungs[trial.number] = self.steps_done(trial.replicate_of)
+        self._study.begin(trial)
+
+    def count(self, rung: RungFinished) -> Verdict | None:
+        """Let a rung that is in the ledger count. What it means for its trial; None when the trial goes on."""
+        self._steps[rung.trial] = rung.step
+        self.front = front_members([*self.front, *rung.points])
+        reason_to_hold = self._tell_scheduler(rung)
+        trial, objective = self._scheduler.trials[rung.trial], self._scheduler.objective
+        self._study.rung(rung.trial, rung.examples_seen, trial, objective)
+        if rung.step == self.num_rungs[rung.trial]:
+            return self._verdict_at_last_rung(rung.trial)
+        if rung.stop:
+            return Verdict(TrialStatus.STOPPED, rung.stop)
+        if reason_to_hold:
+            return Verdict(TrialStatus.HELD, reason_to_hold)
+        return None
+
+    def _tell_scheduler(self, rung: RungFinished) -> str | None:
+        """The reason to hold the trial, or None."""
+        pairs = [(point.polarity, point.similarity) for point in rung.points]
+        names: list[Hashable] = [(point.step, *point.key) for point in rung.points]
+        ahead = self._budgets_ahead(rung)
+        return self._scheduler.rung(rung.trial, rung.examples_seen, pairs, ahead, names, rung.may_begin)
+
+    def _budgets_ahead(self, rung: RungFinished) -> list[int]:
+        """The examples that a trial will have seen at its further rungs."""
+        if rung.stop:
+            return []
+        examples_per_rung = self.configs[rung.trial].examples_per_rung
+        further = range(rung.step + 1, self.num_rungs[rung.trial] + 1)
+        return [step * examples_per_rung for step in further]
+
+    def _verdict_at_last_rung(self, number: int) -> Verdict:
+        num_rungs = self.num_rungs[number]
+        if num_rungs < self._budget.rungs_of(self.configs[number].examples_per_rung):
+            original = self._scheduler.trials[number].replicate_of
+            return Verdict(TrialStatus.STOPPED, f"trial {original}, which it repeats, went no further")
+        done = "its only rung is done" if num_rungs == 1 else f"all {num_rungs} rungs are done"
+        return Verdict(TrialStatus.COMPLETED, done)
+
+    def hold(self, number: int, reason: str) -> None:
+        """A trial was stopped for now."""
+        self._scheduler.trials[number].reason = reason
+        self._scheduler.hold(number)
+
+    def end(self, number: int, verdict: Verdict) -> None:
+        """A trial will not go on."""
+        self.ended[verdict.status] += 1
+        self._scheduler.end(number, cast(Any, verdict.status))
+        self._study.end(number, verdict.status, verdict.reason, self._scheduler.trials[number].front)

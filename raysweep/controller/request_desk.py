@@ -1,0 +1,178 @@
+"""Where people's requests to a running sweep arrive: each is checked, done once, and answered. No Ray.
+
+A request comes from a file that anybody who can write to the run may have left. What is none is refused and set aside; what
+cannot be done is refused with the reason; what can is in the ledger before it is done, and before it is answered. Where the
+driver dies in between, the next one finds the request in the ledger and answers that it is done.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from raysweep.config.preset import PresetError, preset_of
+from raysweep.control.mailbox import Letter, Mailbox
+from raysweep.control.request import Answer, Request, plain, read_request
+from raysweep.controller.sweep import Sweep
+from raysweep.errors import InputError
+from raysweep.results.events import SweepSteered
+from raysweep.trial_status import TrialStatus
+
+ENDED = (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED)
+
+
+class RequestDesk:
+    """Serves the ``letters`` of a sweep's mailbox, as they come."""
+
+    def __init__(self, sweep: Sweep, mailbox: Mailbox, letters: Callable[[], Iterable[Letter]]) -> None:
+        self._sweep, self._mailbox, self._letters = sweep, mailbox, letters
+        self._served: set[str] = set()  # letters that this session has answered, by identity
+        self._decided: dict[str, Answer] = {}  # of letters whose answers storage has not taken yet
+        self._has_warned = False
+
+    def serve(self) -> None:
+        """Do what has been asked for since the last time. InputError where the ledger cannot be written."""
+        for letter in self._letters():
+            if letter.identity not in self._served:
+                self._serve(letter)
+
+    def _serve(self, letter: Letter) -> None:
+        try:
+            if letter.problem is not None:
+                raise InputError(letter.problem)
+            request = read_request(letter.content)
+        except InputError as error:
+            self._refuse(letter, str(error))
+            return
+        answer = self._decision(letter.identity, lambda: self._act(letter.identity, request))
+        self._answered(letter.identity, lambda: self._mailbox.answer(letter.identity, answer))
+
+    def _refuse(self, letter: Letter, problem: str) -> None:
+        """Set aside what is no request."""
+        text = plain(f"the request {problem}")
+        self._decision(letter.identity, lambda: Answer(accepted=False, text=text))
+        self._answered(letter.identity, lambda: self._mailbox.refuse(letter, text))
+
+    def _decision(self, identity: str, decide: Callable[[], Answer]) -> Answer:
+        """What comes of a letter: decided and told once, however often the letter comes."""
+        if identity not in self._decided:
+            self._decided[identity] = decide()
+            self._tell(self._decided[identity])
+        return self._decided[identity]
+
+    def _answered(self, identity: str, answer: Callable[[], None]) -> None:
+        """Answer, unless storage fails: the letter comes again then, and what was done is not done again."""
+        try:
+            answer()
+        except (OSError, InputError) as error:
+            if not self._has_warned:
+                self._has_warned = True
+                self._sweep.display.warn(f"control: a request cannot be answered: {error}")
+            return
+        self._served.add(identity)
+        self._decided.pop(identity, None)
+
+    def _tell(self, answer: Answer) -> None:
+        outcome = "" if answer.accepted else "refused: "
+        self._sweep.display.line(f"control: {outcome}{answer.text}")
+
+    def _act(self, identity: str, request: Request) -> Answer:
+        if identity in self._sweep.steering.requests:
+            return Answer(accepted=True, text="it was done before the driver was started again")
+        if problem := self._problem(request):
+            return Answer(accepted=False, text=plain(problem))
+        text = self._outcome(request)
+        event = SweepSteered(
+            request=identity,
+            action=request.action,
+            workers=request.workers,
+            trial=request.trial,
+            config=None if request.config is None else dict(request.config),
+        )
+        self._sweep.steer(event)
+        return Answer(accepted=True, text=text)
+
+    def _outcome(self, request: Request) -> str:
+        """What is about to happen, in words."""
+        num_running = len(self._sweep.assignments)
+        match request.action:
+            case "pause":
+                running = f"; trials that end their rung first: {num_running}" if num_running else ""
+                return f"paused: no trial and no rung begins{running}"
+            case "resume":
+                is_paused = self._sweep.steering.is_paused
+                return (
+                    "trials begin and go on again" if is_paused else "the sweep was not paused, and goes on as it did"
+                )
+            case "workers":
+                return f"trials that run at a time from now on, at most: {request.workers}; running: {num_running}"
+            case "stop-trial":
+                when = "at its next sign of life" if request.trial in self._sweep.assignments else "for good"
+                return f"trial {request.trial} stops {when}"
+            case "try":
+                return f"to be the next new trial: {_described(request)}"
+
+    def _problem(self, request: Request) -> str | None:
+        """Why a request cannot be done, and what is allowed; None where it can."""
+        match request.action:
+            case "workers":
+                return self._problem_of_workers(request.workers or 0)
+            case "stop-trial":
+                return self._problem_of_stop(request.trial or 0)
+            case "try":
+                return self._problem_of_try(request.config or {})
+        return None
+
+    def _problem_of_workers(self, workers: int) -> str | None:
+        most = self._sweep.num_workers
+        if most is None or workers <= most:
+            return None
+        return (
+            f"--workers {workers}: this session runs at most {most} trials at a time, by resources.max_concurrent_trials or "
+            f"what the cluster holds; allowed: 1 to {most}"
+        )
+
+    def _problem_of_stop(self, number: int) -> str | None:
+        trials = self._sweep.scheduler.trials
+        if number not in trials:
+            begun = f"those that have begun are 0 to {len(trials) - 1}" if trials else "none has begun yet"
+            return f"--stop-trial {number}: there is no trial {number}; {begun}"
+        status = trials[number].status
+        if status in ENDED:
+            return f"--stop-trial {number}: trial {number} has ended by now: {status}"
+        if number in self._sweep.steering.stopping:
+            return f"--stop-trial {number}: trial {number} is about to stop"
+        return None
+
+    def _problem_of_try(self, values: Mapping[str, object]) -> str | None:
+        """The configuration lies in the space, is a new one, and there are trials left to begin."""
+        scheduler = self._sweep.scheduler
+        if not values:
+            return "--try: names no parameter; it is a mapping such as {loss: triplet, margin: 0.1}"
+        try:
+            preset = preset_of(scheduler.proposer.space, values)
+        except PresetError as error:
+            return f"--try: {error}"
+        number = scheduler.proposer.trial_with(preset)
+        if number is not None:
+            return f"--try: trial {number} has this very configuration, which would score the same again"
+        if not scheduler.proposer.has_left(preset):
+            return "--try: the grid has no combination with these values left to try"
+        if scheduler.wishes.has(preset):
+            return "--try: this very configuration waits to be tried already"
+        return self._problem_of_one_more()
+
+    def _problem_of_one_more(self) -> str | None:
+        sweep, scheduler = self._sweep, self._sweep.scheduler
+        if sweep.is_over or sweep.cause is not None or sweep.given_up is not None or scheduler.on_plateau:
+            return "--try: the search is over: it begins no trial any more"
+        num_left = scheduler.num_trials - scheduler.num_begun - len(scheduler.wishes)
+        if num_left > 0:
+            return None
+        return (
+            f"--try: budget.trials is {scheduler.num_trials}, of which {scheduler.num_begun} have begun and "
+            f"{len(scheduler.wishes)} are spoken for; for more: "
+            f"raysweep run --resume {sweep.run.location} --budget.trials TOTAL"
+        )
+
+
+def _described(request: Request) -> str:
+    values = ", ".join(f"{name} {value}" for name, value in (request.config or {}).items())
+    return plain(values)

@@ -1,0 +1,131 @@
+"""A logistic regression on frozen embeddings, tested on a split of its own or by cross-validation.
+
+The regression is scikit-learn's, with an L2 penalty. Embeddings are centred by the mean of the rows that it is fitted on,
+and divided by the one number that makes the mean square of their components 1. So its inverse strength of regularisation, C,
+means the same for embeddings of any length; the geometry stays as it is.
+
+C is chosen from ``STRENGTHS`` by accuracy on rows that are not tested: those of a dev split, or the inner folds of the rows
+that are fitted on. SentEval (Conneau and Kiela 2018) does so too, in ``senteval/tools/validation.py``.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
+
+from raysweep.evaluation.tasks.scores import Flags, Score, accuracy
+from raysweep.metrics.arrays import Float32Array
+
+STRENGTHS = tuple(4.0**power for power in range(-6, 1))
+"""The values of C, from the strongest regularisation to the weakest."""
+
+NUM_INNER_FOLDS = 5
+MOST_STEPS = 1000  # of the solver, which takes some dozens
+
+
+Labels = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Embeddings, (rows, width), and the numbers of their classes, (rows,)."""
+
+    embeddings: Float32Array
+    labels: Labels
+
+    def take(self, rows: npt.NDArray[np.integer]) -> "Rows":
+        return Rows(self.embeddings[rows], self.labels[rows])
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Which of the tested rows were classified right, (rows,), and in which fold each was tested, from 0.
+
+    ``strengths`` are the values of C that were chosen, one a fold.
+    """
+
+    is_right: Flags
+    folds: npt.NDArray[np.intp]
+    strengths: tuple[float, ...]
+
+    @property
+    def fold_std(self) -> float | None:
+        """The standard deviation over the folds of their accuracies, None where there is one fold."""
+        if len(self.strengths) == 1:
+            return None
+        shares = [self.is_right[self.folds == fold].mean() for fold in range(len(self.strengths))]
+        return float(np.std(shares))
+
+    def score(self, rows: Flags | None = None) -> Score:
+        """The accuracy over all tested rows, or some of them."""
+        return accuracy(self.is_right if rows is None else self.is_right[rows])
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """Fits and tests regressions: ``num_folds`` are tested in turn, drawn by the seed. ``on_fit`` follows each fit."""
+
+    num_folds: int
+    seed: int
+    on_fit: Callable[[], None] = _nothing
+
+    def num_fits(self, *, is_split: bool, has_dev: bool) -> int:
+        """How many regressions a task takes."""
+        num_tried = len(STRENGTHS) * (1 if has_dev else NUM_INNER_FOLDS)
+        return (num_tried + 1) * (1 if is_split else self.num_folds)
+
+    def cross_validate(self, rows: Rows) -> Predicted:
+        """Test every row once, by a regression that is fitted on the other folds. Folds are stratified by class."""
+        is_right = np.zeros(len(rows.labels), bool)
+        folds = np.zeros(len(rows.labels), np.intp)
+        strengths: list[float] = []
+        for number, (fitted, tested) in enumerate(self._split(rows, self.num_folds)):
+            answers = self.test(rows.take(fitted), None, rows.take(tested))
+            is_right[tested] = answers.is_right
+            folds[tested] = number
+            strengths += answers.strengths
+        return Predicted(is_right, folds, tuple(strengths))
+
+    def test(self, train: Rows, dev: Rows | None, test: Rows) -> Predicted:
+        """Test the rows of ``test`` by a regression that is fitted on ``train``, with the C that does best on ``dev``.
+
+        Without ``dev`` it is the one that does best in the inner folds of ``train``; of several, the least.
+        """
+        strength = self._choose_on_folds(train) if dev is None else self._choose_on_dev(train, dev)
+        (is_right,) = self._answers(train, test, [strength])
+        return Predicted(is_right, np.zeros(len(is_right), np.intp), (strength,))
+
+    def _choose_on_folds(self, train: Rows) -> float:
+        shares = []
+        for fitted, tested in self._split(train, NUM_INNER_FOLDS):
+            answers = self._answers(train.take(fitted), train.take(tested), STRENGTHS)
+            shares.append([is_right.mean() for is_right in answers])
+        means = np.mean(shares, axis=0)
+        return STRENGTHS[int(means.argmax())]
+
+    def _choose_on_dev(self, train: Rows, dev: Rows) -> float:
+        shares = [is_right.mean() for is_right in self._answers(train, dev, STRENGTHS)]
+        return STRENGTHS[int(np.argmax(shares))]
+
+    def _split(self, rows: Rows, num_folds: int) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
+        folds = StratifiedKFold(num_folds, shuffle=True, random_state=self.seed)
+        split: Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]] = folds.split(rows.embeddings, rows.labels)
+        return split
+
+    def _answers(self, train: Rows, test: Rows, strengths: Sequence[float]) -> Iterator[Flags]:
+        """Which rows of ``test`` the regression gets right, for each value of C."""
+        mean = train.embeddings.mean(axis=0)
+        centred = train.embeddings - mean
+        scale = float(centred.std()) or 1.0
+        fitted, tested = centred / scale, (test.embeddings - mean) / scale
+        for strength in strengths:
+            regression = LogisticRegression(C=strength, max_iter=MOST_STEPS).fit(fitted, train.labels)
+            yield regression.predict(tested) == test.labels
+            self.on_fit()

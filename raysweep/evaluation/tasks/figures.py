@@ -1,0 +1,160 @@
+"""A comparison as a table for people, and as JSON and CSV for programs. Scores are x100."""
+
+import csv
+import io
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from raysweep.evaluation.tasks.classification import Predicted
+from raysweep.evaluation.tasks.compare import Comparison, Outcome, Overlap, TaskResults
+from raysweep.evaluation.tasks.scored_pairs import ScoredPairs
+from raysweep.evaluation.tasks.scores import Flags, Score
+
+_CSV_COLUMNS = ("task", "kind", "rows", "model", "num_rows", "score", "low", "high", "fold_std")
+
+
+def title(compared: Comparison) -> str:
+    """What the table holds."""
+    return (
+        f"Accuracy in {compared.settings.num_folds} folds, or on a given test split, and Spearman's correlation; x100, "
+        "with half of a 95% interval"
+    )
+
+
+def table(compared: Comparison) -> Table:
+    """One row a task, and one for its rows that share nothing with data that models were tuned on; a column a model."""
+    models = _short(compared.models)
+    data = _short([each.name for each in compared.data])
+    names = ["task", "score", "rows", *models, *(f"in {name}" for name in data)]
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in names:
+        grid.add_column(_verbatim(name), justify="left" if name in ("task", "score") else "right")
+    for results in compared.results:
+        shared = [_shared(overlap, results) for overlap in results.overlaps]
+        grid.add_row(_verbatim(results.task.name), _kind(results), *_cells(results, None), *shared)
+        for name, overlap in zip(data, results.overlaps, strict=True):
+            if not overlap.is_unseen.all():
+                grid.add_row(_verbatim(f"  not in {name}"), "", *_cells(results, overlap.is_unseen))
+    return grid
+
+
+def _verbatim(text: str) -> Text:
+    """A name as it is, also where it has brackets, and whole, also where it is long."""
+    return Text(text, overflow="fold")
+
+
+def _cells(results: TaskResults, rows: Flags | None) -> list[str]:
+    """The number of rows, and each model's score on them."""
+    scores = [outcome.score(rows) for outcome in results.outcomes.values()]
+    return [f"{scores[0].num_rows:,}", *map(_cell, scores)]
+
+
+def notes(compared: Comparison) -> Iterator[str]:
+    """Which models say what they were tuned on."""
+    for each in compared.data:
+        for model in each.models:
+            yield f"{model} was tuned on {each.name}"
+
+
+def as_json(compared: Comparison) -> dict[str, Any]:
+    """Everything, for :func:`json.dumps`. What is not defined is None."""
+    settings = compared.settings
+    return {
+        "folds": settings.num_folds,
+        "seed": settings.seed,
+        "models": list(compared.models),
+        "tuned_on": [{"data": each.name, "models": list(each.models)} for each in compared.data],
+        "tasks": [_task_as_json(results) for results in compared.results],
+    }
+
+
+def as_csv(compared: Comparison) -> str:
+    """A row for each model on all rows of each task, and on those that share nothing with each of the data."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, _CSV_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for results in compared.results:
+        for model in results.outcomes:
+            writer.writerows(_csv_rows(model, results))
+    return text.getvalue()
+
+
+def _csv_rows(model: str, results: TaskResults) -> Iterator[dict[str, Any]]:
+    outcome = results.outcomes[model]
+    row = {"task": results.task.name, "kind": _kind(results), "model": model}
+    yield {**row, "rows": "all", **_score_as_json(outcome.score()), "fold_std": _fold_std(outcome)}
+    for each in results.overlaps:
+        yield {**row, "rows": f"not in {each.data.name}", **_score_as_json(outcome.score(each.is_unseen))}
+
+
+def _task_as_json(results: TaskResults) -> dict[str, Any]:
+    return {
+        "task": results.task.name,
+        "kind": _kind(results),
+        "sentences": {part: len(sentences) for part, sentences in results.task.sentences.items()},
+        "shared": [{"data": each.data.name, **each.num_shared} for each in results.overlaps],
+        "scores": [_scores_as_json(model, results) for model in results.outcomes],
+    }
+
+
+def _scores_as_json(model: str, results: TaskResults) -> dict[str, Any]:
+    outcome = results.outcomes[model]
+    unseen = {each.data.name: outcome.score(each.is_unseen) for each in results.overlaps}
+    return {
+        "model": model,
+        **_score_as_json(outcome.score()),
+        "fold_std": _fold_std(outcome),
+        "strengths": list(outcome.strengths) if isinstance(outcome, Predicted) else None,
+        "unseen": [{"data": name, **_score_as_json(score)} for name, score in unseen.items()],
+    }
+
+
+def _score_as_json(score: Score) -> dict[str, Any]:
+    return {
+        "num_rows": score.num_rows,
+        "score": _times_100(score.value),
+        "low": _times_100(score.low),
+        "high": _times_100(score.high),
+    }
+
+
+def _fold_std(outcome: Outcome) -> float | None:
+    std = outcome.fold_std if isinstance(outcome, Predicted) else None
+    return None if std is None else _times_100(std)
+
+
+def _times_100(value: float) -> float | None:
+    return 100 * value if math.isfinite(value) else None
+
+
+def _kind(results: TaskResults) -> str:
+    return "spearman" if isinstance(results.task, ScoredPairs) else "accuracy"
+
+
+def _cell(score: Score) -> str:
+    if not math.isfinite(score.value):
+        return "-"
+    if not math.isfinite(score.low):
+        return f"{100 * score.value:.2f}"
+    half = (score.high - score.low) / 2
+    return f"{100 * score.value:.2f} ±{100 * half:.2f}"
+
+
+def _shared(overlap: Overlap, results: TaskResults) -> str:
+    """Of the tested sentences."""
+    sentences = results.task.sentences
+    part = "test" if "test" in sentences else "all"
+    return f"{overlap.num_shared[part]:,} of {len(sentences[part]):,}"
+
+
+def _short(names: Sequence[str]) -> list[str]:
+    """The last parts of paths, where they tell the names apart."""
+    last = [name.rstrip("/").rpartition("/")[2] for name in names]
+    counts = Counter(last)
+    return [short if counts[short] == 1 else name for short, name in zip(last, names, strict=True)]

@@ -1,0 +1,177 @@
+"""Pairs of sentences with a gold score of how similar they are, as the STS tasks of SemEval have them.
+
+Either a ``.tsv`` file without a header, whose lines are gold score, first and second sentence with tabs between, and no
+quoting; or any table with a column of each. A pair with an empty score is not scored, and left out.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from raysweep.data import sources
+from raysweep.data.source_files import format_of
+from raysweep.errors import InputError
+from raysweep.evaluation.tasks.scores import Values
+
+_MOST_CELLS = 4  # of a line, in messages
+_MOST_SHOWN = 30  # characters of a cell, in messages
+_ALLOWED = "allowed: a number, or nothing for a pair that is not scored"
+
+
+@dataclass(frozen=True)
+class PairColumns:
+    """What the columns of scored pairs are called."""
+
+    score: str = "score"
+    first: str = "sentence1"
+    second: str = "sentence2"
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        return self.score, self.first, self.second
+
+
+@dataclass(frozen=True)
+class ScoredPairs:
+    """The scored pairs of a task: their sentences, and the gold scores, float64 (pairs,), of any scale.
+
+    ``num_pairs`` counts those without a score too.
+    """
+
+    name: str
+    first: list[str]
+    second: list[str]
+    gold: Values
+    num_pairs: int
+
+    @property
+    def sentences(self) -> Mapping[str, list[str]]:
+        """All its sentences, those that come first in their pairs before the others."""
+        return {"all": self.first + self.second}
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A row: where it stands, for messages, and what it holds."""
+
+    where: str
+    score: Any
+    first: Any
+    second: Any
+
+
+def is_without_header(piece: sources.Piece) -> bool:
+    """Whether a piece is a ``.tsv`` file whose first line is a pair."""
+    if not _is_tab_separated(piece):
+        return False
+    cells = next(sources.lines(piece), "").split("\t")
+    return len(cells) == 3 and _is_score(cells[0])
+
+
+def _is_tab_separated(piece: sources.Piece) -> bool:
+    if piece.file is None:
+        return False
+    found = format_of(piece.name)
+    return found is not None and found.suffix == ".tsv"
+
+
+def _is_score(cell: str) -> bool:
+    try:
+        return math.isfinite(float(cell or 0))
+    except ValueError:
+        return False
+
+
+def read(name: str, pieces: Sequence[sources.Piece], columns: PairColumns) -> ScoredPairs:
+    """Read the task ``name``. Raises InputError where a row is no pair, or too few are scored to correlate anything."""
+    first, second, gold = [], [], []
+    num_pairs = 0
+    for piece in pieces:
+        pairs = _lines(piece) if is_without_header(piece) else _rows_below_header(piece, columns)
+        for pair in pairs:
+            num_pairs += 1
+            score = _score(pair, columns)
+            if score is None:
+                continue
+            first.append(pair.first)
+            second.append(pair.second)
+            gold.append(score)
+    if not gold:
+        raise InputError(f"{name}: none of its {num_pairs} pairs is scored")
+    if len(set(gold)) == 1:
+        raise InputError(f"{name}: every scored pair has the score {gold[0]:g}; a correlation needs two scores")
+    return ScoredPairs(name, first, second, np.array(gold), num_pairs)
+
+
+def _lines(piece: sources.Piece) -> Iterator[_Pair]:
+    for number, line in enumerate(sources.lines(piece), 1):
+        if not line.strip():
+            continue
+        cells = line.split("\t")
+        where = f"{piece.name}: line {number}"
+        if len(cells) != 3:
+            raise InputError(
+                f"{where} has {len(cells)} cells; a pair has 3, its score and two sentences, with tabs between"
+            )
+        score, first, second = cells
+        sources.check_texts(piece.name, number, [first], "first sentence")
+        sources.check_texts(piece.name, number, [second], "second sentence")
+        yield _Pair(where, score, first, second)
+
+
+def _rows_below_header(piece: sources.Piece, columns: PairColumns) -> Iterator[_Pair]:
+    """The rows of a table. InputError for a ``.tsv`` says that it may have no header, where its first line is none."""
+    num_rows = 0
+    try:
+        for pair in _rows(piece, columns):
+            num_rows += 1
+            yield pair
+    except InputError:
+        if num_rows == 0 and _is_tab_separated(piece) and (problem := _problem_of_first_line(piece, columns)):
+            raise InputError(f"{piece.name}: {problem}") from None
+        raise
+
+
+def _problem_of_first_line(piece: sources.Piece, columns: PairColumns) -> str:
+    """Why the first line of a ``.tsv`` is neither a header nor a pair; empty where it is a header."""
+    names = ", ".join(columns.names)
+    allowed = (
+        f"allowed: columns {names}, or no header and in every line a pair: a score and two sentences, tabs between"
+    )
+    first = next(sources.lines(piece), "")
+    if not first.strip():
+        return f"is empty, or begins with an empty line; {allowed}"
+    cells = [cell.strip().strip('"') for cell in first.split("\t")]
+    if set(columns.names) <= set(cells):
+        return ""
+    shown = ", ".join(repr(cell[:_MOST_SHOWN]) for cell in cells[:_MOST_CELLS])
+    return f"line 1 is {shown}, which is neither a header nor a pair; {allowed}"
+
+
+def _rows(piece: sources.Piece, columns: PairColumns) -> Iterator[_Pair]:
+    first_row = 1
+    for scores, first, second in sources.read_values(piece, columns.names):
+        sources.check_texts(piece.name, first_row, first, columns.first)
+        sources.check_texts(piece.name, first_row, second, columns.second)
+        for row, values in enumerate(zip(scores, first, second, strict=True), first_row):
+            yield _Pair(f"{piece.name}: row {row}", *values)
+        first_row += len(scores)
+
+
+def _score(pair: _Pair, columns: PairColumns) -> float | None:
+    """The gold score, None where there is none. InputError where it is no number."""
+    given = pair.score
+    if given is None or given != given or (isinstance(given, str) and not given.strip()):
+        return None
+    is_number = isinstance(given, str | int | float | Decimal) and not isinstance(given, bool)
+    try:
+        score = float(given) if is_number else math.nan
+    except ValueError:
+        score = math.nan
+    if not math.isfinite(score):
+        raise InputError(f"{pair.where}: {columns.score} is {given!r}; {_ALLOWED}")
+    return score

@@ -1,0 +1,166 @@
+"""Guards: an evaluator of the library over files, and the scores of front members under it."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from raysweep.config.guards import NEEDED, GuardConfig
+from raysweep.data import sources
+from raysweep.errors import InputError
+from raysweep.evaluation.tasks import scored_pairs
+from raysweep.evaluation.tasks.scored_pairs import ScoredPairs
+from raysweep.export.export import model_of
+from raysweep.results.types import GuardScore, Point
+from raysweep.storage.folder import Folder
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A guard whose files are read. ``evaluator`` makes one for each model, since it keeps the first one's similarity.
+
+    ``left_out`` says what of its files is not measured; empty where all is.
+    """
+
+    name: str
+    config: GuardConfig
+    evaluator: Callable[[], Any]
+    left_out: str = ""
+
+    @classmethod
+    def open(cls, name: str, config: GuardConfig) -> "Guard":
+        """Read its files. InputError names file, row and what is wrong."""
+        if config.kind == "retrieval":
+            return cls(name, config, _retrieval(config))
+        pairs = _read_pairs(name, config)
+        return cls(name, config, _sts(pairs), _without_score(pairs))
+
+    def score(self, model: Any) -> tuple[str, float]:
+        """The metric's name and the model's score."""
+        evaluator = self.evaluator()
+        metrics = evaluator(model)
+        return evaluator.primary_metric, float(metrics[evaluator.primary_metric])
+
+
+def check(guards: Mapping[str, GuardConfig], warn: Callable[[str], None]) -> None:
+    """Read all files of the guards, so that what is wrong with one is said before anything takes long."""
+    for name, config in guards.items():
+        try:
+            guard = Guard.open(name, config)
+        except InputError as error:
+            raise InputError(f"guards.{name}: {_without_name(name, error)}") from None
+        if guard.left_out:
+            warn(f"guards.{name}: {guard.left_out}")
+
+
+def measure(
+    run: Folder, guards: Mapping[str, GuardConfig], wanted: Mapping[Point, list[str]]
+) -> Iterator[GuardScore | InputError]:
+    """The scores of points under the guards that are ``wanted`` of each, by its name; an InputError where there is none."""
+    opened: dict[str, Guard] = {}
+    for name, config in guards.items():
+        try:
+            opened[name] = Guard.open(name, config)
+        except InputError as error:
+            yield InputError(f"{name}: {_without_name(name, error)}")
+    for point, names in wanted.items():
+        assert point.trial is not None and point.step is not None
+        try:
+            model = model_of(run, point)
+        except Exception as error:  # whatever goes wrong: the sweep has its results without
+            yield _as_input_error(point.name, error)
+            continue
+        for name in names:
+            if name not in opened:
+                continue
+            guard = opened[name]
+            try:
+                metric, score = guard.score(model)
+            except Exception as error:  # the library may raise anything
+                yield _as_input_error(f"{name} of {point.name}", error)
+                continue
+            if not math.isfinite(score):
+                yield InputError(f"{name} of {point.name}: {metric} is {score}")
+                continue
+            yield GuardScore(
+                trial=point.trial,
+                step=point.step,
+                kind=point.kind,
+                value=point.value,
+                guard=name,
+                metric=metric,
+                score=score,
+                at_least=guard.config.at_least,
+                files=guard.config.files_digest,
+            )
+
+
+def _without_name(name: str, error: InputError) -> str:
+    """What is wrong, without the guard's name where that stands before it."""
+    return str(error).removeprefix(f"{name}: ")
+
+
+def _as_input_error(what: str, error: Exception) -> InputError:
+    return error if isinstance(error, InputError) else InputError(f"{what}: {type(error).__name__}: {error}")
+
+
+def _read_pairs(name: str, config: GuardConfig) -> ScoredPairs:
+    assert config.pairs is not None
+    return scored_pairs.read(name, sources.pieces(config.pairs), scored_pairs.PairColumns())
+
+
+def _without_score(pairs: ScoredPairs) -> str:
+    """How many pairs are left out for want of a gold score, as a sentence."""
+    num_scored = len(pairs.gold)
+    if num_scored == pairs.num_pairs:
+        return ""
+    return f"{num_scored} of {pairs.num_pairs} pairs have a score, and count; the others are left out"
+
+
+def _sts(pairs: ScoredPairs) -> Callable[[], Any]:
+    from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
+
+    gold = pairs.gold.tolist()
+    return partial(EmbeddingSimilarityEvaluator, pairs.first, pairs.second, gold, write_csv=False)
+
+
+def _retrieval(config: GuardConfig) -> Callable[[], Any]:
+    from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
+
+    queries, corpus, relevant = (getattr(config, key) for key in NEEDED["retrieval"])
+    texts_of_queries, texts_of_corpus = _texts(queries), _texts(corpus)
+    documents: dict[str, set[str]] = {}
+    for row, (query, document) in enumerate(_rows(relevant, ("query", "document")), 1):
+        for key, known, where in ((query, texts_of_queries, queries), (document, texts_of_corpus, corpus)):
+            if key not in known:
+                raise InputError(f"{relevant}: row {row} names {key!r}, which is no id in {where}")
+        documents.setdefault(query, set()).add(document)
+    evaluator: Any = InformationRetrievalEvaluator
+    return partial(evaluator, texts_of_queries, texts_of_corpus, documents, write_csv=False)
+
+
+def _texts(file: str) -> dict[str, str]:
+    """Texts by their ids. InputError where an id stands twice."""
+    found: dict[str, str] = {}
+    for row, (key, text) in enumerate(_rows(file, ("id", "text")), 1):
+        if key in found:
+            raise InputError(f"{file}: row {row} has the id {key!r}, which another row has")
+        found[key] = text
+    return found
+
+
+def _rows(file: str, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
+    """The rows of two columns, as texts. InputError where a cell is empty, or there is no row."""
+    num_rows = 0
+    for piece in sources.pieces(file):
+        for block in sources.read_values(piece, columns):
+            for cells in zip(*block, strict=True):
+                num_rows += 1
+                texts = ["" if cell is None or cell != cell else str(cell) for cell in cells]
+                for column, text in zip(columns, texts, strict=True):
+                    if not text.strip():
+                        raise InputError(f"{piece.name}: row {num_rows}: {column} is empty; allowed: a text")
+                yield texts[0], texts[1]
+    if not num_rows:
+        raise InputError(f"{file}: holds no rows")

@@ -1,0 +1,181 @@
+"""Trials whose processes raise, die, freeze and hang on Ray Tune: each is accounted for once, and the others go on."""
+
+import gc
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+
+from raysweep.cluster.preemption import mark_as_draining
+from raysweep.cluster.resources import Request, connected
+from raysweep.config.sweep import EvaluationConfig, ResourcesConfig
+from raysweep.controller.sweep import Sweep
+from raysweep.ray_tune import tune
+from raysweep.ray_tune.workers import WorkbenchSpec
+from raysweep.report.write import write
+from raysweep.results.events import RungFinished, TrialEnded
+from raysweep.results.ledger import read_events
+from raysweep.results.reader import load
+from support.faulty_trials import (
+    NUM_RUNGS,
+    AlwaysRefusing,
+    FaultyTrials,
+    FrozenWhileLoading,
+    KilledWhenIdle,
+    NoRoomForWeights,
+    WatchfulTrials,
+)
+from support.paths import TESTS
+from support.sweeps import make
+
+NUM_TRIALS = 10
+SILENT_SECONDS = 6
+STORE_BYTES = 100 << 20
+
+
+@pytest.fixture(autouse=True)
+def nothing_reserved() -> Iterator[None]:
+    """A search that raised reserves its CPUs until Tune's objects are collected, or until Ray is left, as it is elsewhere."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A head without CPUs and two nodes of one CPU, whose workers find the trials of these tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(TESTS))
+        head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": STORE_BYTES}
+        made = Cluster(initialize_head=True, head_node_args=head)
+        try:
+            for _ in range(2):
+                made.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
+            with connected(ResourcesConfig(address=made.address), show_workers=False):
+                yield made
+        finally:
+            made.shutdown()
+
+
+def search(folder: Path, actor: type[FaultyTrials] = FaultyTrials, **overrides: str) -> tuple[Sweep, str]:
+    """A sweep of faulty trials, two at a time, and what it printed."""
+    settings = {"budget__trials": str(NUM_TRIALS), "early_stopping__policy": "none", **overrides}
+    gc.collect()  # of a search that ended with an error, Tune's actors stay until nothing refers to them
+    sweep, out = make(folder, resources__silent_seconds=str(SILENT_SECONDS), **settings)
+    unused: Any = None
+    spec = WorkbenchSpec(unused, EvaluationConfig(), Request(cpus=1, gpus=0, count=2))
+    tune.search(sweep, spec, actor)
+    return sweep, out.getvalue()
+
+
+def test_every_trial_is_accounted_for_once_whatever_happens_to_its_process(cluster: Cluster, tmp_path: Path) -> None:
+    sweep, printed = search(tmp_path)
+    assert sweep.given_up is None
+    sweep.finish("completed", "all trials are done")
+    results = load(tmp_path)
+    statuses = {trial.trial: str(trial.status) for trial in results.trials}
+    assert statuses == {number: "failed" if number in (1, 3, 7) else "completed" for number in range(NUM_TRIALS)}
+    events = list(read_events(tmp_path / "ledger.jsonl"))
+    ended = Counter(event.trial for event in events if isinstance(event, TrialEnded))
+    assert ended == Counter(range(NUM_TRIALS))
+    rungs = Counter((event.trial, event.step) for event in events if isinstance(event, RungFinished))
+    of_failed = Counter((number, 1) for number in (1, 3, 7))
+    others = [number for number in range(NUM_TRIALS) if number not in (1, 3, 7)]
+    assert rungs == of_failed + Counter((number, step) for number in others for step in range(1, NUM_RUNGS + 1))
+
+    reasons = {trial.trial: trial.reason for trial in results.trials}
+    assert reasons[1] == "ValueError: this trial raises"
+    assert reasons[7] == "this trial cannot be"
+    assert reasons[3].startswith("its process died: ")
+    assert reasons[3].endswith("(lost 3 times without a rung between)")
+    assert "trial 2: its process died: " in printed
+    for number in (4, 5):
+        assert f"trial {number}: it gave no sign of life for " in printed
+    assert printed.count("No space left on device; it goes on from its checkpoint") == 2
+    assert "no trial is handed out for 2 s" in printed
+    attempts = {number: (tmp_path / f"attempts-{number}").stat().st_size for number in range(NUM_TRIALS)}
+    assert attempts == {0: 1, 1: 1, 2: 2, 3: 3, 4: 2, 5: 2, 6: 3, 7: 1, 8: 1, 9: 1}
+
+    traceback = results.trials[1].traceback
+    assert traceback.endswith("ValueError: this trial raises")
+    assert "faulty_trials.py" in traceback
+    report = write(tmp_path)
+    page = (report.folder / "report.html").read_text()
+    assert "faulty_trials.py" in page
+    assert "    ValueError: this trial raises" in (report.folder / "front.md").read_text()
+    assert not (tmp_path / "tune").exists(), "Tune's files lie elsewhere"
+
+
+def test_an_idle_process_that_died_costs_the_next_trial_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    _, printed = search(tmp_path, actor=KilledWhenIdle, budget__trials="1", resources__max_failures="0")
+    (trial,) = load(tmp_path).trials
+    assert str(trial.status) == "completed"
+    assert "trial 0: the process that was to run it had died; it goes on from its checkpoint" in printed
+    assert (tmp_path / "attempts-0").stat().st_size == 2
+
+
+def test_a_trial_whose_weights_find_no_room_goes_on_when_there_is_some(cluster: Cluster, tmp_path: Path) -> None:
+    _, printed = search(tmp_path, actor=NoRoomForWeights, budget__trials="1", resources__max_failures="0")
+    (trial,) = load(tmp_path).trials
+    assert str(trial.status) == "completed"
+    assert "No space left on device; it goes on from its checkpoint" in printed
+    assert (tmp_path / "attempts-0").stat().st_size == 2
+    rungs = [event.step for event in read_events(tmp_path / "ledger.jsonl") if isinstance(event, RungFinished)]
+    assert rungs == list(range(1, NUM_RUNGS + 1))
+
+
+def test_a_process_that_freezes_while_it_loads_is_not_waited_for_as_if_it_loaded(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    _, printed = search(tmp_path, actor=FrozenWhileLoading, budget__trials="1")
+    (trial,) = load(tmp_path).trials
+    assert str(trial.status) == "completed"
+    silence = re.search(r"trial 0: it gave no sign of life for (\d+) s", printed)
+    assert silence is not None
+    assert int(silence[1]) < tune.LOADING_SILENCES * SILENT_SECONDS
+    assert (tmp_path / "attempts-0").stat().st_size == 2
+
+
+def test_what_goes_wrong_in_the_sweep_itself_ends_it_and_no_trial_is_repeated(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Sweep, *_: object) -> None:
+        raise ZeroDivisionError("a defect of the sweep")
+
+    monkeypatch.setattr(Sweep, "_announce", fail)
+    with pytest.raises(ZeroDivisionError, match="a defect of the sweep"):
+        search(tmp_path)
+    attempts = [(path.name, path.stat().st_size) for path in tmp_path.glob("attempts-*")]
+    assert {count for _, count in attempts} == {1}
+
+
+def test_a_sweep_whose_trials_all_fail_ends_with_the_reason(cluster: Cluster, tmp_path: Path) -> None:
+    sweep, _ = search(tmp_path, actor=AlwaysRefusing)
+    assert sweep.given_up is not None
+    assert 3 <= len(load(tmp_path).trials) <= 4
+
+
+def test_trials_leave_a_node_that_is_announced_to_go_away(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last test here, since one node is left afterwards."""
+    nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+    real_rung = Sweep.rung
+
+    def drain_at_first(self: Sweep, *arguments: Any) -> bool:
+        if not self.progress.front:
+            assert mark_as_draining(nodes[0], 600)
+        return real_rung(self, *arguments)
+
+    monkeypatch.setattr(Sweep, "rung", drain_at_first)
+    sweep, printed = search(tmp_path, actor=WatchfulTrials, budget__trials="3")
+    sweep.finish("completed", "all trials are done")
+    assert [str(trial.status) for trial in load(tmp_path).trials] == ["completed"] * 3
+    assert printed.count("its node is about to go away; it goes on from its checkpoint") == 1
+    assert "its process died" not in printed
+    steps = Counter((rung.trial, rung.step) for rung in load(tmp_path).rungs)
+    assert steps == Counter((number, step) for number in range(3) for step in range(1, NUM_RUNGS + 1))

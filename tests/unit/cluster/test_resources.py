@@ -1,0 +1,329 @@
+"""What workers ask of the nodes that are there, or that are to come. No Ray is started."""
+
+import ctypes
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from raysweep.cluster.resources import (
+    Capacity,
+    NodeGroup,
+    NodeSize,
+    connected,
+    encoder_bytes,
+    node_groups,
+    protect_token,
+    shard_bytes,
+    shut_down,
+    trial_bytes,
+    worker_nodes,
+)
+from raysweep.config.sweep import ResourcesConfig
+from raysweep.errors import InputError
+
+
+def capacity(*nodes: tuple[float, float]) -> Capacity:
+    return Capacity(tuple(NodeSize(cpus, gpus) for cpus, gpus in nodes))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "encoders", "trials"),
+    [
+        (((2, 0),), (2, 0, 1), (2, 0, 1)),
+        (((1, 0),), (1, 0, 1), (1, 0, 1)),
+        (((64, 0),), (8, 0, 8), (8, 0, 8)),
+        (((12, 0),), (6, 0, 2), (6, 0, 2)),
+        (((1, 0), (16, 0)), (8, 0, 2), (8, 0, 2)),
+        (((8, 1), (8, 1), (4, 0)), (1, 1, 2), (1, 1, 2)),
+    ],
+)
+def test_requests_fit_the_nodes_that_are_there(
+    nodes: tuple[tuple[float, float], ...], encoders: tuple[float, float, int], trials: tuple[float, float, int]
+) -> None:
+    there = capacity(*nodes)
+    asked = there.encoders()
+    assert (asked.cpus, asked.gpus, asked.count) == encoders
+    asked = there.trials(ResourcesConfig())
+    assert (asked.cpus, asked.gpus, asked.count) == trials
+
+
+def test_encoders_have_one_thread_each_where_there_are_chunks_enough_for_all_of_them() -> None:
+    there = capacity((2, 0), (3.5, 0))
+    assert there.encoders(19) == there.processors()
+    asked = there.encoders(20)
+    assert (asked.cpus, asked.gpus, asked.count) == (1, 0, 5)
+    assert capacity((8, 1)).encoders(1000).gpus == 1
+
+
+@pytest.mark.parametrize(
+    ("capacity", "expected"),
+    [
+        (Capacity((NodeSize(2, 0),), num_present=1, num_alive=1), False),
+        (Capacity((NodeSize(2, 0),), num_present=1, num_alive=2), True),  # the driver is on a head without CPUs
+        (Capacity((NodeSize(2, 0),) * 3, num_present=3, num_alive=3), True),
+        (Capacity((NodeSize(2, 0),), num_present=0, num_alive=1), True),  # an autoscaler brings the first worker
+        (Capacity((NodeSize(2, 0),)), False),
+    ],
+)
+def test_a_cluster_has_several_nodes_if_work_may_run_elsewhere_than_the_driver(
+    capacity: Capacity, expected: bool
+) -> None:
+    assert capacity.has_several_nodes == expected
+
+
+def test_a_cluster_that_scales_from_nothing_is_told_how_far() -> None:
+    head = [{"memory": 1.0}]
+    with pytest.raises(InputError, match=r"the cluster has no worker yet: name resources\.max_concurrent_trials"):
+        worker_nodes(head, ResourcesConfig())
+    asked = Capacity(worker_nodes(head, ResourcesConfig(gpus_per_trial=0.5, max_concurrent_trials=4)))
+    assert (asked.encoders().gpus, asked.encoders().count) == (1, 2)
+    trials = asked.trials(ResourcesConfig(gpus_per_trial=0.5, max_concurrent_trials=4))
+    assert (trials.gpus, trials.count) == (0.5, 4)
+
+
+def test_no_gpu_is_used_when_trials_are_to_have_none() -> None:
+    nodes = worker_nodes([{"CPU": 8, "GPU": 1}], ResourcesConfig(gpus_per_trial=0))
+    assert Capacity(nodes).encoders().gpus == 0
+
+
+def test_trials_without_a_gpu_share_out_the_cpus_of_a_node_that_has_one() -> None:
+    asked = capacity((16, 1)).trials(ResourcesConfig(gpus_per_trial=0))
+    assert (asked.cpus, asked.gpus, asked.count) == (8, 0, 2)
+
+
+def test_several_trials_share_a_gpu_or_a_node_when_told_to() -> None:
+    asked = capacity((8, 2)).trials(ResourcesConfig(gpus_per_trial=0.2, cpus_per_trial=0.8))
+    assert (asked.gpus, asked.count) == (0.2, 10)
+    asked = capacity((2, 0)).trials(ResourcesConfig(cpus_per_trial=1.0))
+    assert (asked.cpus, asked.count) == (1, 2)
+    with pytest.raises(
+        InputError, match="a trial asks for 3 CPUs and 0 GPUs, but the largest node that there may be has 2 and 0"
+    ):
+        capacity((2, 0)).trials(ResourcesConfig(cpus_per_trial=3.0))
+
+
+def test_trials_are_packed_on_a_gpu_by_what_they_take() -> None:
+    one = capacity((16, 1), (16, 1)).trials(ResourcesConfig(gpus_per_trial="measured", cache_gib=1))
+    assert (one.gpus, one.count) == (1, 2)
+    packed = one.packed(peak_bytes=5 << 30, gpu_bytes=80 << 30)
+    # 72 GiB usable, 5 of a trial, 1 of its cache and 0.6 of its context
+    assert round(1 / packed.gpus) == 10
+    assert packed.count == 20
+    assert packed.cpus * 10 == pytest.approx(one.cpus)
+    assert one.packed(peak_bytes=100 << 30, gpu_bytes=80 << 30) == one
+
+
+GIB = 2**30
+
+
+def with_memory(*nodes: tuple[float, float, float]) -> Capacity:
+    """Nodes of so many CPUs, GPUs and GiB."""
+    return Capacity(tuple(NodeSize(cpus, gpus, gib * GIB) for cpus, gpus, gib in nodes))
+
+
+def test_no_more_trials_run_at_a_time_than_have_memory() -> None:
+    there = with_memory((8, 0, 10), (4, 0, 100))
+    trials = there.trials(ResourcesConfig(cpus_per_trial=1))
+    assert (trials.count, trials.memory_bytes) == (12, 0)
+    asked = there.with_memory(trials, 3 * GIB)
+    assert (asked.count, asked.memory_bytes) == (3 + 4, 3 * GIB)
+    assert asked.resources == {"cpu": 1, "gpu": 0, "memory": 3 * GIB}
+    assert "memory" not in trials.resources
+
+
+def test_a_trial_never_asks_for_more_memory_than_a_node_has_that_it_fits_on() -> None:
+    there = with_memory((8, 0, 10), (1, 0, 500))
+    trials = there.trials(ResourcesConfig(cpus_per_trial=2))
+    asked = there.with_memory(trials, 30 * GIB)
+    assert (asked.count, asked.memory_bytes) == (1, 10 * GIB)
+
+
+def test_memory_does_not_stop_a_cluster_from_scaling() -> None:
+    there = with_memory((4, 0, 8))
+    trials = there.trials(ResourcesConfig(cpus_per_trial=2, max_concurrent_trials=16))
+    asked = there.with_memory(trials, 5 * GIB)
+    assert (asked.count, asked.memory_bytes) == (16, 5 * GIB)
+    to_come = Capacity(worker_nodes([], ResourcesConfig(cpus_per_trial=2, max_concurrent_trials=16)))
+    trials = to_come.trials(ResourcesConfig(cpus_per_trial=2, max_concurrent_trials=16))
+    assert to_come.with_memory(trials, 5 * GIB) == trials
+
+
+def test_the_memory_of_a_node_is_what_ray_says() -> None:
+    (node,) = worker_nodes([{"CPU": 8, "GPU": 1, "memory": 5e9}], ResourcesConfig(gpus_per_trial=0))
+    assert node == NodeSize(8, 0, 5e9)
+
+
+@pytest.mark.parametrize(("sentences", "measured_mib"), [(64, 1132), (256, 1643), (512, 2365)])
+def test_what_a_trial_of_minilm_needs_is_what_was_measured(sentences: int, measured_mib: float) -> None:
+    tokens = round(sentences * 17.67)
+    needed = trial_bytes(90_854_912, num_layers=6, width=384, tokens_of_batch=tokens, cache_bytes=0)
+    assert needed / 2**20 == pytest.approx(measured_mib, rel=0.05)
+    cached = trial_bytes(90_854_912, num_layers=6, width=384, tokens_of_batch=tokens, cache_bytes=GIB)
+    assert cached == needed + GIB
+
+
+def test_encoders_and_shards_need_what_was_measured() -> None:
+    assert encoder_bytes(90_854_912, width=384) / 2**20 == pytest.approx(568, rel=0.1)
+    vectors = 200_000 * 384 * 4
+    assert vectors < shard_bytes(200_000, width=384) < vectors + 256 * 2**20
+
+
+def test_the_token_is_never_readable_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    modes = []
+    real_open = os.open
+
+    def noting(path: Path, flags: int, mode: int) -> int:
+        descriptor = real_open(path, flags, mode)
+        modes.append(os.fstat(descriptor).st_mode & 0o777)
+        return descriptor
+
+    monkeypatch.setattr(os, "open", noting)
+    before = os.umask(0)
+    try:
+        protect_token(may_make=False)
+        assert not list(tmp_path.iterdir()), "where a cluster is joined, its own token counts"
+        protect_token(may_make=True)
+    finally:
+        os.umask(before)
+    token = tmp_path / ".ray" / "auth_token"
+    assert modes == [0o600]
+    assert re.fullmatch("[0-9a-f]{64}", token.read_text())
+    content = token.read_text()
+    token.chmod(0o644)
+    protect_token(may_make=False)
+    assert (token.read_text(), token.stat().st_mode & 0o777) == (content, 0o600)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("RAY_AUTH_MODE", "disabled"), ("RAY_AUTH_TOKEN", "t"), ("RAY_AUTH_TOKEN_PATH", "/x")]
+)
+def test_no_token_is_made_where_the_environment_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setenv(name, value)
+    protect_token(may_make=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_ray_client_is_refused_with_the_reason() -> None:
+    with (
+        pytest.raises(InputError, match=r"resources.address: ray://head:10001 is of Ray Client, .*ray job submit"),
+        connected(ResourcesConfig(address="ray://head:10001")),
+    ):
+        pass
+
+
+def test_a_cluster_file_that_is_not_there_is_refused_before_anything_is_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAYSWEEP_CLUSTER_FILE", "clusters/mine.yaml")
+    with (
+        pytest.raises(InputError, match=r"RAYSWEEP_CLUSTER_FILE: clusters/mine.yaml: no such file"),
+        connected(ResourcesConfig(address="127.0.0.1:1")),
+    ):
+        pass
+
+
+SPOT = NodeGroup("spot", NodeSize(8, 1), 4)
+CPUS = NodeGroup("cpus", NodeSize(64, 0), 2)
+HEAD = NodeGroup("head", NodeSize(0, 0), 1)
+
+
+def test_what_an_autoscaler_may_bring_counts_as_what_is_there() -> None:
+    nodes = worker_nodes([{"CPU": 2.0}], ResourcesConfig(), [HEAD, SPOT, CPUS])
+    assert sorted(nodes) == sorted([NodeSize(2, 0), *[NodeSize(8, 1)] * 4, *[NodeSize(64, 0)] * 2])
+    trials = Capacity(nodes).trials(ResourcesConfig())
+    assert (trials.gpus, trials.count) == (1, 4)
+    assert Capacity(nodes).trials(ResourcesConfig(max_concurrent_trials=3)).count == 3
+    on_cpus = worker_nodes([], ResourcesConfig(gpus_per_trial=0), [HEAD, SPOT, CPUS])
+    assert Capacity(on_cpus).trials(ResourcesConfig(gpus_per_trial=0, cpus_per_trial=8)).count == 4 + 16
+
+
+@pytest.mark.parametrize(("cpus", "gpus"), [(9, 1), (65, 0)])
+def test_what_no_node_type_can_serve_is_refused_at_once(cpus: float, gpus: float) -> None:
+    asked = ResourcesConfig(cpus_per_trial=cpus, gpus_per_trial=gpus)
+    there = Capacity(worker_nodes([], asked, [HEAD, SPOT, CPUS]))
+    largest = "8 and 1" if gpus else "64 and 0"
+    message = f"a trial asks for {cpus} CPUs and {gpus} GPUs, but the largest node that there may be has {largest}"
+    with pytest.raises(InputError, match=message):
+        there.trials(asked)
+
+
+def test_node_types_are_read_from_the_file_of_the_head(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    assert node_groups(file) == []
+    file.write_text(
+        "max_workers: 5\nhead_node_type: head\navailable_node_types:\n"
+        "  head: {resources: {CPU: 8}}\n"
+        "  gpu: {resources: {CPU: 8, GPU: 2, memory: 5000}, max_workers: 3}\n"
+        "  any: {resources: {CPU: 1}}\n"
+    )
+    assert node_groups(file) == [NodeGroup("gpu", NodeSize(8, 2, 5000), 3), NodeGroup("any", NodeSize(1, 0), 5)]
+
+
+def test_a_resource_that_one_type_has_alone_marks_it(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "max_workers: 9\nhead_node_type: head\navailable_node_types:\n"
+        "  head: {resources: {CPU: 0, quiet: 1}}\n"
+        "  quiet: {resources: {CPU: 4, quiet: 1, half: 0.5}, max_workers: 2}\n"
+        "  spot: {resources: {CPU: 4, GPU: 1, fast: 1}, max_workers: 2}\n"
+        "  on_demand: {resources: {CPU: 4, GPU: 1, fast: 1, on_demand: 1}, max_workers: 2}\n"
+        "  cpus: {resources: {CPU: 4, memory: 5}, max_workers: 2}\n"
+    )
+    assert {group.name: group.mark for group in node_groups(file)} == {
+        "quiet": None,
+        "spot": None,
+        "on_demand": "on_demand",
+        "cpus": None,
+    }
+
+
+def test_node_groups_of_odd_files(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "max_workers: 5\navailable_node_types: {a: , b: {resources: {}}, c: {max_workers: 0, resources: {CPU: 1}}}\n"
+    )
+    assert node_groups(file) == []
+    file.write_text("max_workers: 5\navailable_node_types:\n")
+    assert node_groups(file) == []
+    for text in (
+        "max_workers:\n",
+        "available_node_types: {a: 5}\n",
+        "available_node_types: {a: {resources: {CPU: x}}}\n",
+    ):
+        file.write_text(text)
+        with pytest.raises(InputError, match=r"cluster\.yaml: is no file of `ray up`"):
+            node_groups(file)
+
+
+def test_sigterm_is_ignored_again_though_ray_resets_it_as_it_shuts_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's core does so to the process behind Python's back, in a thread that is not the main one."""
+    ours = signal.getsignal(signal.SIGTERM)
+    c_library = ctypes.CDLL(None)
+    c_library.signal.restype = ctypes.c_void_p
+
+    def reset_and_go_on() -> None:
+        c_library.signal(signal.SIGTERM.value, None)
+        until = time.monotonic() + 30
+        while not is_ignored(signal.SIGTERM):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+    monkeypatch.setattr("ray.shutdown", reset_and_go_on)
+    shut_down()
+    assert signal.getsignal(signal.SIGTERM) == ours
+    assert not is_ignored(signal.SIGTERM)
+
+
+def is_ignored(number: signal.Signals) -> bool:
+    """Whether the signal has no effect on this process, as its kernel says."""
+    status = Path("/proc/self/status").read_text()
+    mask = int(re.findall(r"SigIgn:\s*([0-9a-f]+)", status)[0], 16)
+    return bool(mask >> (number - 1) & 1)

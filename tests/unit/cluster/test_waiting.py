@@ -1,0 +1,133 @@
+"""What work waits for, and when nodes of another type are asked for. No Ray is started."""
+
+import time
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from raysweep.cluster import waiting as module
+from raysweep.cluster.resources import NodeGroup, NodeSize, Request
+from raysweep.cluster.waiting import Waiting, WaitingWatch, described_waiting, instead
+
+SPOT = NodeGroup("spot", NodeSize(4, 1), 8)
+ON_DEMAND = NodeGroup("on_demand", NodeSize(4, 1), 4, "on_demand")
+CPUS = NodeGroup("cpus", NodeSize(64, 0), 2, "cpus")
+
+
+def status(**values: Any) -> Any:
+    """Three trials that wait."""
+    from ray.autoscaler.v2 import schema
+
+    trials = schema.ResourceRequestByCount({"CPU": 4.0, "GPU": 1.0, "memory": 2.0**31}, 3)
+    demands = schema.ResourceDemandSummary(
+        placement_group_demand=[schema.PlacementGroupResourceDemand([trials], "pending")]
+    )
+    return schema.ClusterStatus(resource_demands=demands, **values)
+
+
+def test_scouts_are_no_work_that_waits() -> None:
+    from ray.autoscaler.v2 import schema
+
+    def waits_for(bundle: dict[str, float]) -> bool:
+        demand = schema.RayTaskActorDemand([schema.ResourceRequestByCount(bundle, 1)])
+        summary = schema.ResourceDemandSummary(ray_task_actor_demand=[demand])
+        return described_waiting(schema.ClusterStatus(resource_demands=summary)) is not None
+
+    assert not waits_for({"on_demand": 1.0})
+    assert waits_for({"CPU": 1.0})
+    assert waits_for({"CPU": 1.0, "on_demand": 1.0})
+    assert waits_for({"bundle_group_1": 0.001})
+
+
+def test_what_is_waited_for_is_said_with_the_nodes_that_are_on_their_way() -> None:
+    from ray.autoscaler.v2 import schema
+
+    assert described_waiting(schema.ClusterStatus()) is None
+    three = (Request(4, 1, 3, memory_bytes=2**31),)
+    asked = "waiting for room: 3 for 4 CPU and 1 GPU and 2.0 GiB of memory"
+    assert described_waiting(status()) == (f"{asked}; nodes on their way: none", False, three, frozenset())
+    launch = schema.LaunchRequest("g6", "spot", 2, schema.LaunchRequest.Status.PENDING, 0)
+    node = schema.NodeInfo("g6", "spot", "i-1", "10.0.0.1")
+    come = described_waiting(status(pending_launches=[launch], pending_nodes=[node]))
+    assert come == (f"{asked}; nodes on their way: 3 of type spot", True, three, frozenset())
+    failed = partial(
+        schema.LaunchRequest, "g6", "spot", 2, schema.LaunchRequest.Status.FAILED, 0, details="no\n capacity"
+    )
+    old, new = failed(failed_ts_s=int(time.time()) - 3600), failed(failed_ts_s=int(time.time()))
+    assert described_waiting(status(failed_launches=[old])) == described_waiting(status())
+    told = described_waiting(status(failed_launches=[old, new]))
+    text = f"{asked}; nodes on their way: none; the last launch of type spot failed: no capacity"
+    assert told == (text, False, three, {"spot"})
+    starting = described_waiting(status(failed_launches=[new], pending_nodes=[node]))
+    assert starting is not None
+    assert not starting.refused, "a node of some type is starting"
+
+
+@pytest.mark.parametrize(
+    ("demands", "groups", "expected"),
+    [
+        ([Request(4, 1, 3)], [SPOT, ON_DEMAND, CPUS], {ON_DEMAND: 3}),
+        ([Request(4, 1, 3), Request(1, 0.25, 7)], [SPOT, ON_DEMAND], {ON_DEMAND: 4}),
+        ([Request(1, 0.25, 7)], [SPOT, ON_DEMAND], {ON_DEMAND: 2}),
+        ([Request(0, 1, 2)], [ON_DEMAND], {ON_DEMAND: 2}),
+        ([Request(1, 0, 70)], [SPOT, ON_DEMAND, CPUS], {CPUS: 2}),
+        ([Request(4, 1, 3, memory_bytes=9)], [SPOT, ON_DEMAND], {ON_DEMAND: 3}),
+        ([Request(4, 1, 3, memory_bytes=9)], [SPOT, ON_DEMAND._replace(size=NodeSize(4, 1, 8))], {}),
+        ([Request(8, 0, 9)], [SPOT, ON_DEMAND, CPUS], {CPUS: 2}),
+        ([Request(8, 1, 1)], [SPOT, ON_DEMAND, CPUS], {}),
+        ([Request(4, 1, 1)], [SPOT], {}),
+        ([Request(4, 1, 1)], [SPOT._replace(mark="spot")], {}),
+    ],
+)
+def test_nodes_of_another_type_are_as_many_as_the_work_needs(
+    demands: list[Request], groups: list[NodeGroup], expected: dict[NodeGroup, int]
+) -> None:
+    assert instead(Waiting("", False, tuple(demands), frozenset({"spot"})), groups) == expected
+
+
+class Sent:
+    """Scouts that only count."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, int]] = []
+        self.num_called_back = 0
+
+    def send(self, group: NodeGroup, count: int) -> None:
+        self.sent.append((group.name, count))
+
+    def call_back(self) -> None:
+        self.num_called_back += 1
+
+
+def test_other_nodes_are_asked_for_after_two_minutes_once_and_again_after_something_moved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [1000.0]
+    sent = Sent()
+    lines: list[str] = []
+    refused = Waiting("waiting for room", False, (Request(4, 1, 3),), frozenset({"spot"}))
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(module, "Scouts", lambda: sent)
+    monkeypatch.setattr(module, "waiting", lambda: refused)
+    monkeypatch.setattr(module, "node_groups", lambda _: [SPOT, ON_DEMAND])
+    watch = WaitingWatch(lines.append)
+
+    def look(quiet_seconds: float) -> None:
+        now[0] += 20
+        assert not watch.check(quiet_seconds)
+
+    look(20)
+    assert not lines
+    look(119)
+    assert (lines, sent.sent) == (["waiting for room"], [])
+    look(120)
+    look(140)
+    assert sent.sent == [("on_demand", 3)]
+    assert lines[1:] == ["no nodes of type spot are to be had; asking for 3 of on_demand"]
+    watch.moved()
+    watch.moved()
+    assert sent.num_called_back == 1
+    look(130)
+    assert sent.sent == [("on_demand", 3)] * 2

@@ -1,0 +1,139 @@
+"""The front's rungs on their way to their scores on the test split."""
+
+from pathlib import Path
+from typing import Any
+
+from raysweep.controller.front_scores import FrontRung, FrontScores, ScoredRung
+from raysweep.controller.sweep import Sweep
+from raysweep.results.ledger import Ledger, read_events
+from raysweep.results.reader import load
+from raysweep.results.types import Calibration, Stage
+from support.sweeps import assemble, make, play, settings
+
+CALIBRATION = {
+    "split": "test",
+    "temperature": 2.9,
+    "cross_entropy_before": 0.377,
+    "cross_entropy": 0.203,
+    "error_before": 0.08,
+    "error": 0.01,
+}
+
+
+def on_test(rung: FrontRung) -> ScoredRung:
+    """Invented scores of a rung's points, and the calibration of its head, as a worker describes them."""
+    scores = {"polarity": 0.7, "polarity_std": 0.1, "similarity": 0.4, "similarity_std": 0.1, "retention": 0.9}
+    points = [{"kind": kind, "value": value, "split": "test", "width": 384, **scores} for kind, value in rung.keys]
+    return ScoredRung(
+        points, CALIBRATION, [{"kind": "labelled", "value": 0.3, "split": "test", "width": 386, **scores}]
+    )
+
+
+def searched(folder: Path) -> Sweep:
+    """A sweep whose trials are over; its front has several rungs."""
+    sweep, _ = make(folder, early_stopping__policy="none")
+    play(sweep, finish=False)
+    assert len(sweep.front) > 2
+    return sweep
+
+
+def resumed(folder: Path) -> Sweep:
+    sweep, _ = assemble(*settings(folder, early_stopping__policy="none"), Ledger(folder))
+    sweep.ledger.open()
+    sweep.replay(list(read_events(folder / "ledger.jsonl")))
+    return sweep
+
+
+def names_of_front(sweep: Sweep) -> list[tuple[Any, ...]]:
+    return sorted((point.trial, point.step, point.kind) for point in sweep.front)
+
+
+def names_on_test(folder: Path) -> list[tuple[Any, ...]]:
+    return sorted((point.trial, point.step, point.kind) for point in load(folder).points if point.split == "test")
+
+
+def test_every_rung_of_the_front_is_handed_out_once(tmp_path: Path) -> None:
+    sweep = searched(tmp_path)
+    scores = FrontScores(sweep, has_test=True)
+    assert not scores.have_begun
+    handed = []
+    while (rung := scores.next()) is not None:
+        handed += [(rung.trial, rung.step, kind) for kind, _ in rung.keys]
+    assert scores.have_begun
+    assert sorted(handed) == names_of_front(sweep)
+    sweep.ledger.close()
+
+
+def test_without_a_test_split_nothing_is(tmp_path: Path) -> None:
+    sweep = searched(tmp_path)
+    scores = FrontScores(sweep, has_test=False)
+    assert scores.next() is None
+    assert scores.have_begun
+    assert load(tmp_path).stage is None
+    sweep.ledger.close()
+
+
+def test_scores_are_stored_as_they_come_and_a_resume_asks_for_the_others(tmp_path: Path) -> None:
+    sweep = searched(tmp_path)
+    front = names_of_front(sweep)
+    scores = FrontScores(sweep, has_test=True)
+    first, second = scores.next(), scores.next()
+    assert first is not None
+    assert second is not None
+    num_rungs = len({(trial, step) for trial, step, _ in front})
+    assert load(tmp_path).stage == Stage("test", num_rungs)
+    scores.take(second, on_test(second))
+    assert load(tmp_path).stage == Stage("test", num_rungs, num_done=1)
+    expected = [(second.trial, second.step, kind) for kind, _ in second.keys]
+    assert names_on_test(tmp_path) == sorted(expected)
+    (labelled,) = load(tmp_path).labelled
+    assert (labelled.trial, labelled.step, labelled.kind) == (second.trial, second.step, "labelled")
+    assert load(tmp_path).calibrations == (Calibration(trial=second.trial, step=second.step, **CALIBRATION),)
+    sweep.ledger.close()  # as a kill does: the first is under way, and the others wait
+
+    sweep = resumed(tmp_path)
+    assert sweep.ask() is None
+    scores = FrontScores(sweep, has_test=True)
+
+    while (rung := scores.next()) is not None:
+        assert load(tmp_path).stage is not None
+        assert (rung.trial, rung.step) != (second.trial, second.step)
+        scores.take(rung, on_test(rung))
+    assert names_on_test(tmp_path) == front
+    sweep.ledger.close()
+    assert FrontScores(resumed(tmp_path), has_test=True).next() is None
+
+
+def test_a_failure_warns_once_and_the_rung_stays_without(tmp_path: Path) -> None:
+    sweep, out = make(tmp_path, early_stopping__policy="none")
+    play(sweep, finish=False)
+    scores = FrontScores(sweep, has_test=True)
+    rung = scores.next()
+    assert rung is not None
+    scores.fail(rung, "its weights are gone")
+    scores.fail(rung, "its process could not be started")  # as Tune's searcher hears of every trial that failed
+    warning = f"warning: test: trial {rung.trial} was not scored at its rung {rung.step}: its weights are gone"
+    assert [line for line in out.getvalue().splitlines() if "was not scored" in line] == [warning]
+    sweep.ledger.close()
+    assert names_on_test(tmp_path) == []
+    assert FrontScores(resumed(tmp_path), has_test=True).next() == rung
+
+
+def test_the_status_counts_what_is_done(tmp_path: Path) -> None:
+    sweep, out = make(tmp_path, early_stopping__policy="none")
+    play(sweep, finish=False)
+    sweep.display.seconds_between_lines = 0.0  # type: ignore[attr-defined]
+    scores = FrontScores(sweep, has_test=True)
+    scores.show()
+    assert "test:" not in out.getvalue()
+    rungs = []
+    while (rung := scores.next()) is not None:
+        rungs.append(rung)
+    for done, rung in enumerate(rungs):
+        scores.show()
+        assert f"test: {done} of {len(rungs)} rungs of the front scored" in out.getvalue().splitlines()[-1]
+        scores.take(rung, on_test(rung))
+    written = out.getvalue()
+    scores.show()
+    assert out.getvalue() == written
+    sweep.ledger.close()

@@ -1,0 +1,289 @@
+"""What a resumed sweep may change about its space, and what of its folder may not have changed."""
+
+import contextlib
+import hashlib
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from raysweep.config.load import LoadedSweep
+from raysweep.config.space import Choices, Fixed, Parameter, Range, Space
+from raysweep.config.sweep import BaselinesConfig
+from raysweep.controller.resume import Resumed, RunState, check_space, load_resumed, read_state
+from raysweep.data.artifacts import Artifact
+from raysweep.data.prepared import Prepared
+from raysweep.errors import InputError
+from raysweep.results.events import PointsScored, SessionFinished, SessionStarted
+from raysweep.results.ledger import Ledger, events_of, read_positions, write_dependence
+from raysweep.results.reader import load
+from raysweep.results.settings_file import check_settings, read_settings
+from raysweep.storage.folder import LocalFolder, open_folder
+from support.ledgers import INFO
+from support.s3_server import S3Server
+from support.sweep_files import MINIMAL
+
+NUMBERS = Choices({0.1: {}, 0.5: {}})
+RANGE = Range(0.1, 1.0, True, False)
+LOSSES = Choices({"a": {"margin": RANGE}, "b": {}})
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (NUMBERS, Choices({0.1: {}, 0.5: {}, 0.9: {}})),
+        (NUMBERS, RANGE),
+        (RANGE, Range(0.01, 2.0, False, False)),
+        (Fixed(0.1), NUMBERS),
+        (Fixed(0.1), RANGE),
+        (LOSSES, Choices({**LOSSES.options, "c": {}})),
+    ],
+)
+def test_a_space_may_be_added_to(before: Parameter, after: Parameter) -> None:
+    check_space(Space({"name": before}), Space({"name": after, "other": Fixed(1)}), Path("run"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "missing"),
+    [
+        (NUMBERS, None, "name is gone"),
+        (NUMBERS, Choices({0.1: {}}), "name lacks 0.5"),
+        (NUMBERS, Range(0.2, 1.0, True, False), "name lacks 0.1"),
+        (NUMBERS, Fixed(0.1), "name was a choice"),
+        (RANGE, Range(0.2, 1.0, True, False), "name was 0.1 to 1 and is 0.2 to 1"),
+        (RANGE, NUMBERS, "name was a range"),
+        (Fixed(0.2), NUMBERS, "name lacks 0.2"),
+        (Fixed("x"), RANGE, "name lacks x"),
+        (LOSSES, Choices({"a": {}}), "name=a.margin is gone; name lacks b"),
+    ],
+)
+def test_what_a_space_lacks_is_named(before: Parameter, after: Parameter | None, missing: str) -> None:
+    parameters = {} if after is None else {"name": after}
+    with pytest.raises(InputError, match=f"its space may only be added to, but: {missing}$"):
+        check_space(Space({"name": before}), Space(parameters), "run")
+
+
+def make_run(folder: Path, *configs: str, digests: bool = True) -> None:
+    """A run with a session of each configuration; its folder has the last one."""
+    ledger = Ledger(folder)
+    for config in configs:
+        (folder / "config.yaml").write_text(config)
+        digest = hashlib.sha256(config.encode()).hexdigest() if digests else None
+        ledger.append(SessionStarted(info=INFO, config_digest=digest))
+        ledger.append(PointsScored(points=()))
+    ledger.close()
+    (folder / "prepared.json").touch()
+
+
+def test_a_file_that_may_be_of_an_older_version_is_taken_after_a_session_that_was_killed_before_it_wrote_its_own(
+    tmp_path: Path,
+) -> None:
+    make_run(tmp_path, "seed: 0", digests=False)
+    with contextlib.closing(Ledger(tmp_path)) as ledger:
+        ledger.append(SessionStarted(info=INFO, config_digest=hashlib.sha256(b"seed: 1").hexdigest()))
+    run = LocalFolder(tmp_path)
+    results = load(run)
+    check_settings(run, results.config_digests)
+    assert read_settings(run, results) == {"seed": 0}
+
+
+def test_a_configuration_that_no_session_had_is_refused(tmp_path: Path) -> None:
+    make_run(tmp_path, "seed: 0", "seed: 1")
+    path = tmp_path / "config.yaml"
+    for content in ("seed: 1", "seed: 0"):  # a crash between a session's first event and its file leaves the one before
+        path.write_text(content)
+        Resumed(tmp_path).ledger.close()
+    for content in ("seed: 2", "seed: 1\n", ""):
+        path.write_text(content)
+        with pytest.raises(InputError, match=r"config.yaml: is not the configuration that this run was started"):
+            Resumed(tmp_path)
+
+
+def test_a_run_of_an_older_version_may_have_any_configuration(tmp_path: Path) -> None:
+    make_run(tmp_path, "seed: 0", digests=False)
+    (tmp_path / "config.yaml").write_text("seed: 2")
+    Resumed(tmp_path).ledger.close()
+
+
+def test_a_run_that_is_refused_is_left_to_others(tmp_path: Path) -> None:
+    make_run(tmp_path, "seed: 0")
+    (tmp_path / "checkpoints" / "trial-0000").mkdir(parents=True)
+    position = read_positions(tmp_path / "ledger.jsonl")[1]
+    write_dependence(LocalFolder(tmp_path), "checkpoints/trial-0000", position)
+    content = (tmp_path / "ledger.jsonl").read_bytes()
+    (tmp_path / "ledger.jsonl").write_bytes(content.splitlines(keepends=True)[0])
+    with pytest.raises(InputError, match="ends after event 1, but .*trial-0000 was written after event 2") as caught:
+        Resumed(tmp_path)
+    (tmp_path / "ledger.jsonl").write_bytes(content)
+    Resumed(tmp_path).ledger.close()
+    assert caught.value  # which would keep the ledger, had it not been closed
+
+
+def test_what_changes_while_a_resume_waits_for_the_run_is_read_afterwards(server: S3Server, tmp_path: Path) -> None:
+    make_run(tmp_path, f"{MINIMAL}\nbudget: {{trials: 10}}\n")
+    place = server.uri("changed-meanwhile")
+    run = open_folder(place)
+    for name in ("config.yaml", "prepared.json"):
+        run.put(name, (tmp_path / name).read_bytes())
+    holder = Ledger(run)
+    for event in events_of(tmp_path):
+        holder.append(event)
+    waiting = threading.Event()
+    resumed: list[tuple[LoadedSweep, Resumed]] = []
+
+    def resume() -> None:
+        resumed.append(load_resumed(open_folder(place), say=lambda text: waiting.set()))
+
+    resuming = threading.Thread(target=resume, daemon=True)
+    resuming.start()
+    assert waiting.wait(60)
+    changed = f"{MINIMAL}\nbudget: {{trials: 20}}\n".encode()
+    holder.append(SessionStarted(info=INFO, config_digest=hashlib.sha256(changed).hexdigest()))
+    run.put("config.yaml", changed)
+    run.put("prepared.json", b"{}")
+    holder.close()
+    resuming.join(60)
+    [(loaded, state)] = resumed
+    state.ledger.close()
+    assert loaded.config.budget.trials == 20
+    assert (state.folder / "prepared.json").read_bytes() == b"{}"
+
+
+def prepared_in(artifacts: Path, data: str = "sentences-1") -> Prepared:
+    sentences, encoded = Artifact(str(artifacts), data), Artifact(str(artifacts), "encoded-1")
+    return Prepared({}, "", sentences, encoded, encoded, {}, reference={}, reference_identity="")
+
+
+def test_a_run_that_was_moved_finds_what_was_prepared_beside_it(tmp_path: Path) -> None:
+    run = tmp_path / "before" / "runs" / "one"
+    run.mkdir(parents=True)
+    make_run(run, f"{MINIMAL}\nstorage: {{runs: {run.parent}}}\n")
+    prepared_in(run.parent / "artifacts").save(run / "prepared.json")
+    (run.parent / "artifacts" / "sentences-1").mkdir(parents=True)
+    shutil.move(tmp_path / "before", tmp_path / "after: #1 \N{SNOWFLAKE}")
+    moved = tmp_path / "after: #1 \N{SNOWFLAKE}" / "runs"
+    loaded, resumed = load_resumed(moved / "one")
+    resumed.ledger.close()
+    assert loaded.config.storage.artifacts_location == str(moved / "artifacts")
+    resumed.check_data(prepared_in(moved / "artifacts"))
+    with pytest.raises(
+        InputError, match=r"the data \(data.train, data.dev or data.test\) have changed since this sweep ran"
+    ):
+        resumed.check_data(prepared_in(moved / "artifacts", data="sentences-2"))
+    (tmp_path / "latest").symlink_to(moved / "one")
+    loaded, resumed = load_resumed(tmp_path / "latest")
+    resumed.ledger.close()
+    assert loaded.config.storage.artifacts_location == str(moved / "artifacts")
+    loaded, resumed = load_resumed(moved / "one", None, [("storage.artifacts", str(tmp_path / "elsewhere"))])
+    resumed.ledger.close()
+    assert loaded.config.storage.artifacts_location == str(tmp_path / "elsewhere")
+
+
+def test_a_run_copied_from_a_bucket_reads_what_is_named_and_not_the_bucket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "nowhere")  # of which any request is refused
+    make_run(tmp_path, f"{MINIMAL}\nstorage: {{runs: s3://bucket/runs}}\n")
+    loaded, resumed = load_resumed(tmp_path, None, [("storage.artifacts", str(tmp_path / "here"))])
+    resumed.ledger.close()
+    assert loaded.config.storage.artifacts_location == str(tmp_path / "here")
+    assert loaded.config.storage.runs == str(tmp_path.parent)
+
+
+def test_a_run_that_was_moved_alone_finds_what_was_prepared_where_it_was(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "one"
+    run.mkdir(parents=True)
+    make_run(run, f"{MINIMAL}\nstorage: {{runs: {run.parent}}}\n")
+    (run.parent / "artifacts" / "sentences-1").mkdir(parents=True)
+    shutil.move(run, tmp_path / "alone")
+    loaded, resumed = load_resumed(tmp_path / "alone")
+    resumed.ledger.close()
+    assert loaded.config.storage.artifacts_location == str(run.parent / "artifacts")
+
+
+def test_baselines_may_be_named_later_and_a_run_from_before_there_were_any_goes_on(tmp_path: Path) -> None:
+    assert "baselines" not in MINIMAL
+    make_run(tmp_path, MINIMAL)
+    before, resumed = load_resumed(tmp_path)
+    resumed.ledger.close()
+    assert before.config.baselines == BaselinesConfig()
+    changes = [("baselines.published", "sst2"), ("baselines.probe", "[2.0]")]
+    after, resumed = load_resumed(tmp_path, None, changes)
+    resumed.ledger.close()
+    assert after.config.baselines == BaselinesConfig(probe=[2.0], published="sst2")
+
+
+def test_a_change_that_is_refused_leaves_the_run_to_others(tmp_path: Path) -> None:
+    make_run(tmp_path, MINIMAL)
+    with pytest.raises(InputError, match="cannot be resumed with another configuration") as caught:
+        load_resumed(tmp_path, None, [("seed", "5")])
+    load_resumed(tmp_path)[1].ledger.close()
+    assert caught.value  # which would keep the ledger, had it not been closed
+
+
+@pytest.mark.parametrize("name", ["points", "checkpoints", "report", "points/trial-0000-rung-01"])
+def test_a_run_whose_folders_lie_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+    run, outside = tmp_path / "run", tmp_path / "outside"
+    run.mkdir()
+    outside.mkdir()
+    make_run(run, "seed: 0")
+    (run / name).parent.mkdir(exist_ok=True)
+    (run / name).symlink_to(outside)
+    with pytest.raises(
+        InputError, match=f"{name}: is a symbolic link; a run's files and folders lie in the run itself"
+    ):
+        Resumed(run)
+
+
+def test_code_that_only_the_run_names_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    canary = tmp_path / "canary"
+    (tmp_path / "hostile.py").write_text(f"open({str(canary)!r}, 'w')\nfrom optuna.samplers import RandomSampler\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    run = tmp_path / "run"
+    run.mkdir()
+    config = f"{MINIMAL}\nsampler: hostile:RandomSampler\n"
+    make_run(run, config)
+    with pytest.raises(
+        InputError, match=r"its sampler is the import path 'hostile:RandomSampler', .* --sampler hostile"
+    ):
+        load_resumed(run)
+    assert not canary.exists()
+    _, resumed = load_resumed(run, None, [("sampler", "hostile:RandomSampler")])
+    resumed.ledger.close()
+    assert canary.exists()
+    (tmp_path / "optunas").mkdir()
+    make_run(tmp_path / "optunas", f"{MINIMAL}\nsampler: optuna.samplers:RandomSampler\n")
+    _, resumed = load_resumed(tmp_path / "optunas")
+    resumed.ledger.close()
+
+
+def test_a_run_can_be_resumed_once_it_has_begun(tmp_path: Path) -> None:
+    assert read_state(str(tmp_path / "nothing")) == RunState(has_begun=False)
+    run = tmp_path / "run"
+    run.mkdir()
+    ledger = Ledger(run)
+    assert read_state(str(run)) == RunState(has_begun=False)
+    ledger.append(SessionStarted(info=INFO))
+    assert read_state(str(run)) == RunState(has_begun=False)
+    ledger.append(PointsScored(points=()))
+    assert read_state(str(run)) == RunState(has_begun=True)
+    ledger.close()
+
+
+def test_only_the_latest_session_can_have_failed_for_good(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    for event, failure in (
+        (SessionStarted(info=INFO), None),
+        (PointsScored(points=()), None),
+        (SessionFinished(status="failed", reason="the bucket is gone", seconds=1.0), None),
+        (
+            SessionFinished(status="failed", reason="3 of 3 trials failed", seconds=1.0, is_final=True),
+            "3 of 3 trials failed",
+        ),
+        (SessionStarted(info=INFO), None),
+        (SessionFinished(status="interrupted", reason="Ctrl-C", seconds=2.0), None),
+    ):
+        ledger.append(event)
+        assert read_state(str(tmp_path)).failure == failure
+    ledger.close()

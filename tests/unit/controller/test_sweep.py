@@ -1,0 +1,640 @@
+"""A sweep's decisions with invented rungs: no Ray, no encoder."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from raysweep.config.trial import trial_config
+from raysweep.controller.failures import Blame, Loss
+from raysweep.controller.sweep import Sweep
+from raysweep.errors import InputError
+from raysweep.ray_tune.run import ending_of
+from raysweep.results.events import TrialHeld, TrialRevived
+from raysweep.results.ledger import Ledger, checkpoint_folder, point_folder, point_name, read_events
+from raysweep.results.reader import load
+from raysweep.results.types import RungProgress
+from raysweep.search.scheduler import make_scheduler
+from raysweep.terminal import duration
+from support.paths import TESTS
+from support.sweeps import REFERENCE, assemble, make, play, rung, settings
+
+
+def test_every_trial_is_in_the_ledger_once_with_its_ending(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path)
+    configs = play(sweep)
+    results = load(tmp_path)
+    assert [trial.trial for trial in results.trials] == list(range(12))
+    assert [trial_config(dict(trial.config)) for trial in results.trials] == configs
+    assert {trial.status for trial in results.trials} == {"completed", "stopped"}
+    for trial in results.trials:
+        steps = [r.step for r in results.rungs if r.trial == trial.trial]
+        assert steps == list(range(1, len(steps) + 1))
+        assert (trial.status == "completed") == (len(steps) == 4)
+        assert "not among the best 1 in 2" in trial.reason or trial.reason == "all 4 rungs are done"
+        assert trial.gpu_seconds == pytest.approx(trial.seconds / 2)
+        assert trial.cpu_seconds == pytest.approx(trial.seconds * 2)
+    assert results.status == "completed"
+
+
+def test_only_the_fronts_weights_are_kept(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path)
+    play(sweep)
+    front = {point_name(p.trial, p.step) for p in sweep.front if p.trial is not None and p.step is not None}
+    assert {path.name for path in (tmp_path / "points").iterdir()} == front
+
+
+def test_same_seed_same_configurations_and_another_seed_others(tmp_path: Path) -> None:
+    runs = [play(make(tmp_path / name, seed=seed)[0]) for name, seed in (("a", "0"), ("b", "0"), ("c", "1"))]
+    assert runs[0] == runs[1]
+    assert runs[0] != runs[2]
+
+
+def test_a_failed_trial_is_told_and_the_sweep_goes_on(tmp_path: Path) -> None:
+    sweep, out = make(tmp_path)
+    number, _ = sweep.ask() or pytest.fail("no trial")
+    sweep.rest(number, failure="the loss became nan within rung 1")
+    play(sweep)
+    results = load(tmp_path)
+    assert (results.trials[0].status, results.trials[0].reason) == ("failed", "the loss became nan within rung 1")
+    assert len(results.trials) == 12
+    assert "trial 0: failed: the loss became nan" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("polarity", float("nan"), "polarity nan, not a finite number"),
+        ("similarity", float("inf"), "similarity inf, not a finite number"),
+        ("polarity", None, "polarity None, not a finite number"),
+        ("retention", "0.5", "retention '0.5', not a finite number"),
+        ("polarity", 63.0, "P 63.0 and S"),
+    ],
+)
+def test_scores_that_are_no_scores_fail_the_trial_and_never_count(
+    tmp_path: Path, key: str, value: object, problem: str
+) -> None:
+    sweep, _ = make(tmp_path)
+    number, config = sweep.ask() or pytest.fail("no trial")
+    bad = rung(config, 1)
+    bad["points"][0][key] = value
+    assert sweep.rung(number, bad)
+    sweep.rest(number)
+    results = load(tmp_path)
+    assert results.rungs == ()
+    assert results.trials[0].status == "failed"
+    assert f"rung 1 gave {problem}" in results.trials[0].reason
+
+
+def test_interrupted_trials_keep_their_rungs(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path)
+    number, config = sweep.ask() or pytest.fail("no trial")
+    sweep.rung(number, rung(config, 1))
+    sweep.finish("interrupted", "Ctrl-C or a signal")
+    results = load(tmp_path)
+    assert (results.status, results.trials[0].status, len(results.rungs)) == ("interrupted", "interrupted", 1)
+
+
+def test_a_line_cut_short_by_a_kill_does_not_count(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path)
+    number, config = sweep.ask() or pytest.fail("no trial")
+    sweep.rung(number, rung(config, 1))
+    whole = load(tmp_path)
+    with (tmp_path / "ledger.jsonl").open("a") as file:
+        file.write(json.dumps({"event": "rung", "trial": number})[:20])
+    assert load(tmp_path) == whole
+
+
+def test_a_trial_whose_checkpoint_is_ahead_of_the_ledger_fails(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path)
+    number, config = sweep.ask() or pytest.fail("no trial")
+    assert not sweep.rung(number, rung(config, 1))
+    assert sweep.rung(number, rung(config, 3))
+    sweep.rest(number)
+    (trial,) = load(tmp_path).trials
+    assert (trial.status, len(load(tmp_path).rungs)) == ("failed", 1)
+    assert trial.reason == "its checkpoint goes on with rung 3, but the ledger ends at its rung 1"
+
+
+def test_when_an_event_cannot_be_written_the_sweep_stops_and_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overrides = {"early_stopping__policy": "none"}
+    sweep, _ = make(tmp_path, **overrides)
+    number, config = sweep.ask() or pytest.fail("no trial")
+    assert not sweep.rung(number, rung(config, 1))
+    (tmp_path / "points" / point_name(number, 7)).mkdir()  # of no rung on the front; the end of a sweep removes it
+
+    def fail(descriptor: int, content: bytes, offset: int) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", fail)
+    with pytest.raises(InputError, match="No space left on device"):
+        sweep.rung(number, rung(config, 2))
+    monkeypatch.undo()
+    sweep.finish("failed", "no room")
+    assert (tmp_path / "points" / point_name(number, 7)).is_dir()
+    again, _ = assemble(*settings(tmp_path, **overrides), Ledger(tmp_path))
+    again.replay(list(read_events(tmp_path / "ledger.jsonl")))
+    assert again.ask() == (number, config)
+    assert not again.rung(number, rung(config, 2))
+
+
+def test_out_of_time_pauses_trials_at_their_next_rung_and_asks_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    sweep, _ = make(tmp_path, budget__minutes="0.001", early_stopping__policy="none")
+    number, config = sweep.ask() or pytest.fail("no trial")
+    now[0] += 60
+    assert sweep.rung(number, rung(config, 1))
+    sweep.rest(number)
+    (trial,) = load(tmp_path).trials
+    assert (trial.status, trial.reason) == ("interrupted", "the budget of 0.001 minutes is spent")
+    assert sweep.ask() is None
+    assert sweep.cause == ("budget.minutes", trial.reason)
+
+
+def test_what_is_measured_after_the_search_costs_it_no_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor the session that goes on with it."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    sweep, _ = make(tmp_path, early_stopping__policy="none")
+    number, config = sweep.ask() or pytest.fail("no trial")
+    now[0] += 60
+    sweep.rung(number, rung(config, 1))
+    with sweep.off_the_clock():
+        now[0] += 1000
+    assert sweep.seconds == 60
+    sweep.finish("budget", "")
+    again, _ = assemble(*settings(tmp_path), Ledger(tmp_path))
+    again.replay(list(read_events(tmp_path / "ledger.jsonl")))
+    assert again.seconds == pytest.approx(60)
+
+
+@pytest.mark.parametrize(
+    ("limit", "minutes"),
+    [
+        ({"budget__minutes": "11"}, 11),
+        ({"budget__cpu_hours": "0.35"}, 10.5),  # a trial holds 2 CPUs
+        ({"budget__gpu_hours": "0.11"}, 13.2),  # and half a GPU
+        (
+            {"budget__money": "0.39", "budget__prices": "{big: 8.0, default: 99.0}"},
+            11.7,
+        ),  # and so a quarter of a big node
+    ],
+)
+def test_each_budget_stops_within_a_rung_and_the_costs_add_up(
+    tmp_path: Path, limit: dict[str, str], minutes: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rung takes a simulated minute, alone on its node."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    sweep, _ = make(tmp_path, budget__trials="99", early_stopping__policy="none", **limit)
+    done = 0
+    while (asked := sweep.ask()) is not None:
+        number, config = asked
+        sweep.place(number)
+        for step in range(1, 5):
+            now[0] += 60
+            done += 1
+            (sweep.folder / "points" / point_name(number, step)).mkdir()
+            if sweep.rung(number, {**rung(config, step), "node": {"type": "big", "cpus": 8, "gpus": 4}}):
+                break
+        sweep.rest(number)
+    assert sweep.cause is not None
+    assert sweep.cause.key.replace(".", "__") in limit
+    sweep.finish("budget", sweep.cause.reason)
+    assert minutes <= done < minutes + 1
+    trials = load(tmp_path).trials
+    assert sum(trial.seconds for trial in trials) == pytest.approx(sweep.costs.total.seconds) == 60 * done
+    assert sum(trial.money for trial in trials) == pytest.approx(sweep.costs.total.money)
+    if "budget__money" in limit:
+        assert sweep.costs.total.money == pytest.approx(done / 60 * 2)
+
+
+@pytest.mark.parametrize(("num_trials", "status"), [(2, "completed"), (3, "budget")])
+def test_a_limit_that_only_the_last_rung_reaches_has_ended_nothing(
+    tmp_path: Path, num_trials: int, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two trials of four rungs, each of a simulated minute on 2 CPUs, spend 16 CPU-minutes."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    sweep, _ = make(
+        tmp_path, budget__trials=str(num_trials), budget__cpu_hours=str(15.9 / 60), early_stopping__policy="none"
+    )
+    while (asked := sweep.ask()) is not None:
+        number, config = asked
+        sweep.place(number)
+        for step in range(1, 5):
+            now[0] += 60
+            sweep.rung(number, rung(config, step))
+        sweep.rest(number)
+    assert sweep.cause is not None and sweep.cause.key == "budget.cpu_hours"
+    assert ending_of(sweep).status == status
+
+
+def test_money_needs_prices(tmp_path: Path) -> None:
+    from raysweep.errors import InputError
+
+    with pytest.raises(InputError, match="budget: money needs prices"):
+        make(tmp_path, budget__money="3")
+
+
+def test_a_grid_is_asked_once_through(tmp_path: Path) -> None:
+    config, space = settings(tmp_path, "published_grid", budget__trials="99")
+    scheduler = make_scheduler(config, space, REFERENCE)
+    assert scheduler.num_trials == 17
+    drawn = [trial_config(dict(scheduler.propose().values)) for _ in range(17)]
+    assert len(set(drawn)) == 17
+
+
+@pytest.mark.parametrize("sampler", ["mfgp", "tpe"])
+def test_samplers_learn_from_what_they_are_told(tmp_path: Path, sampler: str) -> None:
+    sweep, _ = make(tmp_path, budget__trials="60", early_stopping__policy="none", sampler=sampler)
+    configs = play(sweep)
+    late = [abs(_log10(config.learning_rate) + 4) for config in configs[-20:]]
+    early = [abs(_log10(config.learning_rate) + 4) for config in configs[:10]]
+    assert sum(late) / len(late) < sum(early) / len(early) / 2
+
+
+def _log10(value: float) -> float:
+    import math
+
+    return math.log10(value)
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (75, "1:15"), (3600, "1:00:00"), (3725.4, "1:02:05")])
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_a_rung_that_is_repeated_counts_once(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path)
+    number, config = sweep.ask() or pytest.fail("nothing proposed")
+    for step in (1, 1, 2, 1, 2, 3):
+        (sweep.folder / "points" / point_name(number, step)).mkdir(exist_ok=True)
+        sweep.rung(number, rung(config, step))
+    sweep.rest(number)
+    sweep.finish("completed", "")
+    assert [each.step for each in load(tmp_path).rungs] == [1, 2, 3]
+
+
+def test_a_trial_that_stops_itself_is_stopped_for_its_reason_and_leaves_no_checkpoint(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path)
+    number, config = sweep.ask() or pytest.fail("nothing proposed")
+    (sweep.folder / "points" / point_name(number, 1)).mkdir()
+    checkpoint = sweep.folder / "checkpoints" / f"trial-{number:04d}" / "000000064"
+    checkpoint.mkdir(parents=True)
+    assert sweep.rung(number, {**rung(config, 1), "stop": "idle for 2 rungs"})
+    sweep.rest(number)
+    assert not checkpoint.parent.exists()
+    sweep.finish("completed", "")
+    (trial,) = load(tmp_path).trials
+    assert (trial.status, trial.reason) == ("stopped", "idle for 2 rungs")
+
+
+def test_weights_beyond_the_bound_are_dropped_and_said(tmp_path: Path) -> None:
+    sweep, out = make(tmp_path, storage__max_gib="0.000001")
+    number, config = sweep.ask() or pytest.fail("nothing proposed")
+    for step in (1, 2, 3):
+        place = sweep.folder / "points" / point_name(number, step)
+        place.mkdir()
+        (place / "trained.safetensors").write_bytes(bytes(1000))
+        sweep.rung(number, rung(config, step))
+    assert len(sweep.front) == 3
+    assert len(sweep.kept_front()) == 1
+    assert "storage.max_gib, 1e-06, is reached: the weights of 0:" in out.getvalue()
+
+
+def _store(folder: Path, name: str, num_bytes: int) -> None:
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder / name / "tensors").write_bytes(bytes(num_bytes))
+
+
+@pytest.mark.parametrize("end", ["", "interrupted", "budget"])
+def test_checkpoints_of_trials_that_run_cost_the_front_no_weights(end: str, tmp_path: Path) -> None:
+    """Nor do those of trials that a lost node or the sweep's end has cut off, which need them to resume."""
+    sweep, out = make(tmp_path, storage__max_gib=str(9000 / 2**30))
+    running = [sweep.ask() or pytest.fail("nothing proposed") for _ in range(3)]
+    for number, _ in running:
+        _store(tmp_path, checkpoint_folder(number), 10**6)
+    sweep.lose(running[2][0], Loss(Blame.NODE, "its node went away"))
+    number, config = running[0]
+    for step in (1, 2, 3):
+        _store(tmp_path, point_folder(number, step), 1000)
+        sweep.rung(number, rung(config, step))
+    if end:
+        sweep.finish(end, "")
+    assert len(sweep.kept_front()) == len(sweep.front) == 3
+    assert all((tmp_path / checkpoint_folder(number) / "tensors").is_file() for number, _ in running)
+    assert "storage.max_gib" not in out.getvalue()
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+def test_beyond_the_bound_paused_trials_end_before_the_front_loses_weights(at_end: bool, tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path, storage__max_gib=str(9000 / 2**30))
+    while not (held := [trial.trial for trial in load(tmp_path).trials if trial.status == "held"]):
+        number, config = sweep.ask() or pytest.fail("nothing proposed")
+        step = 1
+        while not sweep.rung(number, rung(config, step)):
+            step += 1
+        sweep.rest(number)
+    _store(tmp_path, checkpoint_folder(held[0]), 10**6)
+    number, config = sweep.ask() or pytest.fail("nothing proposed")
+    assert number not in held
+    _store(tmp_path, point_folder(number, 1), 1000)
+    sweep.finish("budget", "") if at_end else sweep.rung(number, rung(config, 1))
+    (ended,) = [trial for trial in load(tmp_path).trials if trial.trial == held[0]]
+    assert (ended.status, "storage.max_gib" in ended.reason) == ("stopped", True)
+    assert not (tmp_path / checkpoint_folder(held[0])).exists()
+
+
+def test_a_paused_sweep_goes_on_as_if_it_had_never_stopped(tmp_path: Path) -> None:
+    whole, _ = make(tmp_path / "whole")
+    expected = play(whole)
+    for cut_after in (1, 3, 7, 12, 20):
+        folder = tmp_path / str(cut_after)
+        sweep, _ = make(folder)
+        _play_some(sweep, cut_after)
+        sweep.ledger.close()  # the driver is gone, with no word of farewell
+        again, _ = assemble(*settings(tmp_path), Ledger(folder))
+        again.replay(list(read_events(folder / "ledger.jsonl")))
+        assert play(again) == expected
+        assert _story(load(folder)) == _story(load(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize("cut_after", [3, 7, 12, 20])
+def test_an_interruption_between_a_verdict_and_the_trials_leaving_undoes_nothing(
+    cut_after: int, tmp_path: Path
+) -> None:
+    """As Ctrl-C does it: every trial that is on a worker is paid for and logged as cut."""
+    whole, _ = make(tmp_path / "whole")
+    expected = play(whole)
+    sweep, _ = make(tmp_path / "run")
+    _play_some(sweep, cut_after, rest=False)
+    sweep.finish("interrupted", "Ctrl-C")
+    again, _ = assemble(*settings(tmp_path), Ledger(tmp_path / "run"))
+    again.replay(list(read_events(tmp_path / "run" / "ledger.jsonl")))
+    assert play(again) == expected
+    assert _story(load(tmp_path / "run")) == _story(load(tmp_path / "whole"))
+
+
+def _play_some(sweep: Sweep, num_rungs: int, *, rest: bool = True) -> None:
+    """So many rungs; without ``rest`` the trial of the last does not leave its worker any more."""
+    while (asked := sweep.ask()) is not None:
+        number, config = asked
+        for step in range(sweep.progress.steps_done(number) + 1, 5):
+            if not num_rungs:
+                return
+            num_rungs -= 1
+            (sweep.folder / "points" / point_name(number, step)).mkdir()
+            if sweep.rung(number, rung(config, step)):
+                break
+        if not num_rungs and not rest:
+            return
+        sweep.rest(number)
+
+
+def _story(results: Any) -> Any:
+    trials = [(t.trial, dict(t.config), t.status, t.reason) for t in results.trials]
+    return trials, sorted((r.trial, r.step, r.examples_seen) for r in results.rungs), set(results.points)
+
+
+def play_among(sweep: Sweep, num_workers: int, folder: Path) -> list[tuple[int, int | None, int | None]]:
+    """Noisy trials on several workers; how long the ledger was before each rung, and what was to be revived then."""
+    noise = np.random.default_rng(7).normal(0, 0.02, (1000, 5, 2))
+    turns = np.random.default_rng(len(sweep.scheduler.trials))
+    running: list[int] = []
+    moments = []
+    while True:
+        while len(running) < num_workers and (asked := sweep.ask()) is not None:
+            running.append(asked[0])
+        if not running:
+            return moments
+        moments.append((sum(1 for _ in read_events(folder / "ledger.jsonl")), *revivals(sweep)))
+        number = running[int(turns.integers(len(running)))]
+        step = sweep.progress.steps_done(number) + 1
+        event = rung(sweep.progress.configs[number], step)
+        for name, value in zip(("polarity", "similarity"), noise[number, step].tolist(), strict=True):
+            event["points"][0][name] += value
+        (folder / "points" / point_name(number, step)).mkdir(exist_ok=True)
+        if sweep.rung(number, event):
+            running.remove(number)
+            sweep.rest(number)
+
+
+def revivals(sweep: Sweep) -> tuple[int | None, int | None]:
+    early_stopper = sweep.scheduler.early_stopper
+    return early_stopper.next_to_resume(True), early_stopper.next_to_resume(False)
+
+
+@pytest.mark.parametrize("policy", ["growth", "pareto", "asha", "median"])
+@pytest.mark.parametrize("num_workers", [1, 8])
+@pytest.mark.ray  # takes long
+def test_a_long_sweep_comes_to_the_same_state_from_its_ledger(policy: str, num_workers: int, tmp_path: Path) -> None:
+    """Wherever the ledger ends; also when the sweep was to have fewer trials than now."""
+    overrides = {"early_stopping__policy": policy, "sampler": "random", "budget__trials": "60"}
+    overrides |= {"space__examples_per_rung": "2048", "early_stopping__first_examples": "2048"}
+    sweep, _ = make(tmp_path, **overrides)
+    told = verdicts(sweep)
+    moments = play_among(sweep, num_workers, tmp_path)
+    sweep.ledger.close()
+    stored = list(read_events(tmp_path / "ledger.jsonl"))
+
+    def replayed(name: str, length: int, num_trials: str = "60") -> tuple[Sweep, list[tuple[int, str | None]]]:
+        folder = tmp_path / name
+        folder.mkdir()
+        again, _ = assemble(*settings(tmp_path, **{**overrides, "budget__trials": num_trials}), Ledger(folder))
+        anew = verdicts(again)
+        again.replay(stored[:length])
+        return again, anew
+
+    for num_trials in ("60", "90"):
+        assert replayed(num_trials, len(stored), num_trials)[1] == told
+    for length, *revived in moments[:: max(1, len(moments) // 12)]:
+        again, anew = replayed(f"first-{length}", length)
+        assert anew == told[: len(anew)]
+        assert list(revivals(again)) == revived
+
+
+def verdicts(sweep: Sweep) -> list[tuple[int, str | None]]:
+    """What is decided from here on after each rung, by trial."""
+    told: list[tuple[int, str | None]] = []
+    rung_of = sweep.scheduler.rung
+
+    def noted(number: int, *rest: Any) -> str | None:
+        told.append((number, rung_of(number, *rest)))
+        return told[-1][1]
+
+    sweep.scheduler.rung = noted  # type: ignore[method-assign]
+    return told
+
+
+def test_more_trials_on_resume_are_those_that_a_longer_sweep_would_have_had(tmp_path: Path) -> None:
+    policy = {"early_stopping__policy": "none"}
+    longer = play(make(tmp_path / "longer", budget__trials="20", **policy)[0])
+    play(make(tmp_path / "run", **policy)[0])
+    again, _ = assemble(*settings(tmp_path, budget__trials="20", **policy), Ledger(tmp_path / "run"))
+    again.replay(list(read_events(tmp_path / "run" / "ledger.jsonl")))
+    assert play(again) == longer
+    assert [trial.trial for trial in load(tmp_path / "run").trials] == list(range(20))
+
+
+def test_a_space_that_grew_keeps_its_trials_and_proposes_from_the_new(tmp_path: Path) -> None:
+    play(make(tmp_path / "run")[0])
+    wider = {"budget__trials": "24", "space__learning_rate": "{low: 5e-7, high: 3e-4, log: true}"}
+    again, _ = assemble(*settings(tmp_path, **wider), Ledger(tmp_path / "run"))
+    before = load(tmp_path / "run")
+    again.replay(list(read_events(tmp_path / "run" / "ledger.jsonl")), adopt=True)
+    configs = play(again)
+    assert [trial_config(dict(trial.config)) for trial in before.trials] == configs[:12]
+    assert len(set(configs)) == 24
+
+
+def test_a_held_trial_may_be_revived_and_goes_on_where_it_stood(tmp_path: Path) -> None:
+    sweep, out = make(tmp_path, space__examples_per_rung="2048", early_stopping__first_examples="2048")
+    play(sweep)
+    stored = list(read_events(tmp_path / "ledger.jsonl"))
+    revivals = [event for event in stored if isinstance(event, TrialRevived)]
+    assert revivals
+    for number in {event.trial for event in revivals}:
+        held = next(i for i, event in enumerate(stored) if isinstance(event, TrialHeld) and event.trial == number)
+        revived = next(i for i, event in enumerate(stored) if event in revivals and event.trial == number)
+        assert held < revived
+        steps = [r.step for r in load(tmp_path).rungs if r.trial == number]
+        assert steps == list(range(1, len(steps) + 1))
+    assert "goes on, since it promises enough by now" in out.getvalue()
+    assert sweep.status().text.endswith(" so far"), "once all are begun, nobody foretells how long held trials go on"
+
+
+def test_a_plateau_ends_the_search(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path, early_stopping__plateau="{trials: 3, growth: 0.5}", budget__trials="99")
+    configs = play(sweep)
+    assert sweep.scheduler.on_plateau
+    assert 4 <= len(configs) < 40
+
+
+def test_there_is_more_as_long_as_a_trial_may_begin_or_be_revived(tmp_path: Path) -> None:
+    """Then a plateau has ended the search; otherwise it has come to its end anyway."""
+    sweep, _ = make(
+        tmp_path, budget__trials="2", space__examples_per_rung="2048", early_stopping__first_examples="2048"
+    )
+    scheduler = sweep.scheduler
+    for number, polarity in enumerate((0.7, 0.9)):
+        assert scheduler.has_more
+        assert (course := scheduler.ask()) is not None and course.number == number
+        assert (scheduler.rung(number, 2048, [(polarity, 0.4)], [4096]) is None) == (number == 1)
+    assert not scheduler.has_more, "the second goes on; of two the first is not the better half"
+    scheduler.hold(0)
+    scheduler.end(1, "failed")
+    assert not scheduler.has_more
+    sweep, _ = make(tmp_path / "other", budget__trials="1", early_stopping__policy="growth")
+    scheduler = sweep.scheduler
+    assert scheduler.ask() is not None
+    scheduler.rung(0, 2048, [(0.7, 0.4)], [4096])
+    scheduler.hold(0)
+    assert scheduler.has_more, "held, and nothing else to run"
+
+
+def test_constraints_steer_what_counts_as_good(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path, objective__constraints="{polarity: 0.7, retention: 0.9}")
+    objective = sweep.scheduler.objective
+    assert objective.min_similarity == pytest.approx(0.9 * REFERENCE[1])
+    assert objective.best_value([(0.69, 0.47), (0.9, 0.3)]) < 0 < objective.best_value([(0.71, 0.43)])
+    assert objective.best_point([(0.69, 0.47), (0.71, 0.43), (0.9, 0.3)]) == (0.71, 0.43)
+    assert objective.area([(0.69, 0.47)]) == pytest.approx(-0.01)
+
+
+def test_the_status_tells_how_far_the_trials_are_within_their_rungs(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path)
+    (one, config), (two, _) = (sweep.ask() or pytest.fail("no trial") for _ in range(2))
+    assert "examples/s" not in sweep.status().text
+    sweep.take_progress(one, RungProgress(1, 1280, 4096, 38.4))
+    assert "rung 1: 1,280 of 4,096, 38 examples/s, 1:13 left" in sweep.status().text
+    sweep.take_progress(two, RungProgress(3, 4000, 4096, 9.6))
+    assert "2 rungs under way, 48 examples/s, the first done in 0:10" in sweep.status().text
+    sweep.rung(one, rung(config, 1))
+    assert "rung 3: 4,000 of 4,096, 9.6 examples/s, 0:10 left" in sweep.status().text
+    sweep.rest(two, failure="it died")
+    assert "examples/s" not in sweep.status().text
+
+
+def test_two_processes_cannot_run_one_sweep(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path)
+    with pytest.raises(InputError, match="another process is running this sweep"):
+        Ledger(tmp_path).open()
+    sweep.ledger.close()
+    Ledger(tmp_path).open()
+
+
+def test_the_study_on_disk_tells_every_trial_as_what_it_is(tmp_path: Path) -> None:
+    import optuna
+
+    play(make(tmp_path)[0])
+    backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "study.journal"))
+    study = optuna.load_study(study_name=None, storage=optuna.storages.JournalStorage(backend))
+    states = {"COMPLETE": "completed", "PRUNED": "stopped", "FAIL": "failed"}
+    assert [states[t.state.name] for t in study.trials] == [t.status for t in load(tmp_path).trials]
+    assert {len(t.intermediate_values) for t in study.trials if t.state.name == "COMPLETE"} == {4}
+
+
+def test_the_study_on_disk_has_the_constraints_as_optuna_and_its_dashboard_read_them(tmp_path: Path) -> None:
+    import optuna
+
+    constraints = {"objective__constraints__polarity": "0.74", "objective__constraints__retention": "0.95"}
+    sweep, _ = make(tmp_path, early_stopping__policy="none", **constraints)
+    play(sweep)
+    backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "study.journal"))
+    study = optuna.load_study(study_name=None, storage=optuna.storages.JournalStorage(backend))
+    results = load(tmp_path)
+    are_feasible = set()
+    for trial in study.trials:
+        points = [point for point in results.points if point.trial == trial.number]
+        # Of the best point: one that misses nothing, or else the one that misses least in all.
+        missed = [(max(0, 0.74 - each.polarity), max(0, 0.95 * REFERENCE[1] - each.similarity)) for each in points]
+        polarity, similarity = trial.system_attrs["constraints"]  # the key that the dashboard reads
+        assert max(0, polarity) + max(0, similarity) == pytest.approx(min(map(sum, missed)))
+        assert list(trial.constraints.values()) == [polarity, similarity]
+        assert trial.user_attrs["constraints on"] == ["P", "S"]
+        are_feasible.add(max(polarity, similarity) <= 0)
+    assert are_feasible == {True, False}
+    feasible = [trial for trial in study.trials if max(trial.system_attrs["constraints"]) <= 0]
+    assert study.best_trial.number in {trial.number for trial in feasible}
+
+
+@pytest.mark.ray
+def test_a_driver_killed_at_five_random_moments_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "support.killed_sweep"]
+    subprocess.run([*command, str(tmp_path / "whole")], check=True, timeout=120, cwd=TESTS)
+    folder = tmp_path / "killed"
+    moments = random.Random(7)
+    for kill in range(5):
+        process = subprocess.Popen([*command, str(folder), "0.02"], cwd=TESTS)
+        before = _num_rungs(folder)
+        wanted = before + moments.randint(1, 8)
+        until = time.monotonic() + 60
+        while _num_rungs(folder) < wanted and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.002)
+        time.sleep(moments.uniform(0, 0.03))  # anywhere within a rung, or in the writing of its event
+        assert process.poll() is None, f"the sweep ended before kill {kill}"
+        process.kill()
+        process.wait()
+    subprocess.run([*command, str(folder)], check=True, timeout=120, cwd=TESTS)
+    whole, killed = load(tmp_path / "whole"), load(folder)
+    assert _story(killed) == _story(whole)
+    assert len(killed.rungs) == len({(r.trial, r.step) for r in killed.rungs}), "each rung once"
+    assert [trial.trial for trial in killed.trials] == list(range(24)), "each trial once"
+
+
+def _num_rungs(folder: Path) -> int:
+    ledger = folder / "ledger.jsonl"
+    return ledger.read_text().count('"event": "rung"') if ledger.is_file() else 0

@@ -1,0 +1,68 @@
+"""What older runs teach a new sweep, kept with it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from raysweep.config.trial import TrialConfig
+from raysweep.controller import warm_start
+from raysweep.errors import InputError
+from raysweep.results.events import PointsScored
+from raysweep.results.ledger import Ledger
+from raysweep.results.reader import load
+from raysweep.results.types import Point
+from support.sweeps import REFERENCE, make, play, settings
+
+
+def store_reference_scores(run: Path) -> None:
+    ledger = Ledger(run)
+    polarity, similarity = REFERENCE
+    scores = Point(None, None, "reference", None, "dev", 384, polarity, 0.1, similarity, 0.1, 1.0)
+    ledger.append(PointsScored(points=(scores,)))
+    ledger.close()
+
+
+@pytest.fixture
+def lesson(tmp_path: Path) -> warm_start.WarmStart:
+    play(make(tmp_path / "run", early_stopping__policy="none")[0])
+    store_reference_scores(tmp_path / "run")
+    return warm_start.gather([load(tmp_path / "run")], settings(tmp_path)[1], REFERENCE)
+
+
+def test_it_is_read_back_as_it_was_written(lesson: warm_start.WarmStart, tmp_path: Path) -> None:
+    assert len(lesson.observations) == 12 and len(lesson.first) == warm_start.NUM_FIRST
+    assert warm_start.read(tmp_path) is None
+    warm_start.write(tmp_path, lesson)
+    assert warm_start.read(tmp_path) == lesson
+
+
+def test_scores_keep_their_place_between_the_reference_and_the_best(
+    lesson: warm_start.WarmStart, tmp_path: Path
+) -> None:
+    better = warm_start.gather([load(tmp_path / "run")], settings(tmp_path)[1], (0.8, 0.94))
+    for before, after in zip(lesson.observations, better.observations, strict=True):
+        for seen, front in before.fronts.items():
+            expected = [(0.8 + (p - 0.6) * 0.5, 2 * s) for p, s in front]
+            assert after.fronts[seen] == tuple(pytest.approx(pair) for pair in expected)
+
+
+def test_trials_that_differ_in_what_the_new_space_leaves_at_its_default_are_left_out(tmp_path: Path) -> None:
+    play(make(tmp_path / "run", early_stopping__policy="none", space__weight_decay="{choices: [0.01, 0.3]}")[0])
+    store_reference_scores(tmp_path / "run")
+    run = load(tmp_path / "run")
+    found = warm_start.gather([run], settings(tmp_path)[1], REFERENCE)
+    alike = [trial for trial in run.trials if trial.config["weight_decay"] == 0.01]
+    assert TrialConfig.model_fields["weight_decay"].default == 0.01 and 0 < len(alike) < 12
+    assert [dict(observation.values) for observation in found.observations] == [dict(trial.config) for trial in alike]
+    assert found.num_left_out == 12 - len(alike)
+
+
+def test_a_file_that_was_changed_is_named(lesson: warm_start.WarmStart, tmp_path: Path) -> None:
+    warm_start.write(tmp_path, lesson)
+    path = tmp_path / warm_start.FILE
+    values = json.loads(path.read_text())
+    values["observations"][1]["status"] = "great"
+    path.write_text(json.dumps(values))
+    with pytest.raises(InputError, match=r"warm_start\.json: observations\.1\.status: input should be 'running'"):
+        warm_start.read(tmp_path)

@@ -1,0 +1,132 @@
+"""How tasks are spelled, which kind they are, and what keeps them from being scored."""
+
+from pathlib import Path
+
+import pytest
+
+from raysweep.data import hub
+from raysweep.errors import InputError
+from raysweep.evaluation.tasks import tasks
+from raysweep.evaluation.tasks.scored_pairs import PairColumns, ScoredPairs
+from raysweep.evaluation.tasks.tasks import Classification, Columns, Labelled, Task
+
+
+def write(path: Path, **counts: int) -> str:
+    """A file of so many rows of each label."""
+    rows = [f"{label} {number},{label}\n" for label, count in counts.items() for number in range(count)]
+    path.write_text("text,label\n" + "".join(rows))
+    return str(path)
+
+
+def read(*spelled: str, columns: Columns | None = None, num_folds: int = 3) -> list[Task]:
+    return tasks.read(spelled, columns or Columns(), num_folds)
+
+
+def test_a_task_is_a_file_or_a_split_and_has_a_name(tmp_path: Path) -> None:
+    train, dev, test = (write(tmp_path / f"{name}.csv", a=12, b=10) for name in ("my.train", "dev", "test"))
+    whole, split, three = read(train, f"A split-2={train},{test}", f"three={train},{dev},{test}")
+    assert [task.name for task in (whole, split, three)] == ["my.train", "A split-2", "three"]
+    for task, parts in ((whole, ["all"]), (split, ["train", "test"]), (three, ["train", "dev", "test"])):
+        assert isinstance(task, Classification)
+        assert list(task.parts) == list(task.sentences) == parts
+        assert task.is_split == (len(parts) > 1)
+        expected = [(f"{label} {number}", label) for label, count in (("a", 12), ("b", 10)) for number in range(count)]
+        assert task.tested == Labelled(*map(list, zip(*expected, strict=True)))
+
+
+def test_the_demo_and_sources_with_splits_are_asked_for_the_split_that_a_part_needs() -> None:
+    whole, split = read("whole=demo", "demo,demo")
+    assert isinstance(whole, Classification) and isinstance(split, Classification)
+    assert (whole.name, split.name) == ("whole", "demo")
+    assert whole.tested == split.parts["train"] != split.tested
+
+
+def test_a_path_may_have_an_equals_sign_after_a_slash(tmp_path: Path) -> None:
+    (tmp_path / "year=2024").mkdir()
+    (task,) = read(write(tmp_path / "year=2024" / "a=b.csv", a=10, b=10))
+    assert task.name == "a=b"
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.CSV", "a.b.jsonl"])
+def test_a_name_is_the_files_without_its_suffixes(name: str, tmp_path: Path) -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame({"text": [f"text {row}" for row in range(20)], "label": ["a", "b"] * 10})
+    if "jsonl" in name:
+        frame.to_json(tmp_path / name, orient="records", lines=True)
+    else:
+        frame.to_csv(tmp_path / name, index=False)
+    (task,) = read(str(tmp_path / name))
+    assert task.name == ("a.b" if "jsonl" in name else "a")
+
+
+def test_the_columns_say_which_kind_a_task_is(tmp_path: Path) -> None:
+    (tmp_path / "2012.OnWN.test.tsv").write_text("1\ta\tb\n2\tc\td\n")
+    (tmp_path / "pairs.csv").write_text("score,sentence1,sentence2\n1,a,b\n2,c,d\n")
+    (tmp_path / "labelled.tsv").write_text("text\tlabel\n" + "a\tx\nb\ty\n" * 10)
+    sts, pairs, labelled = read(*(str(tmp_path / each) for each in ("2012.OnWN.test.tsv", "pairs.csv", "labelled.tsv")))
+    assert isinstance(sts, ScoredPairs) and isinstance(pairs, ScoredPairs) and isinstance(labelled, Classification)
+    assert (sts.name, pairs.gold.tolist()) == ("2012.OnWN.test", [1, 2])
+    both = tmp_path / "both.csv"
+    both.write_text("text,label,gold,p,q\n" + "a,x,1,c,d\nb,y,2,e,f\n" * 10)
+    (task,) = read(str(both))
+    assert isinstance(task, Classification)
+    (task,) = read(str(both), columns=Columns("review", "label", PairColumns("gold", "p", "q")))
+    assert isinstance(task, ScoredPairs)
+    with pytest.raises(InputError, match=r"both.csv: has both the columns of labelled sentences \('text', 'label'\)"):
+        read(str(both), columns=Columns(pairs=PairColumns("gold", "p", "q")))
+
+
+@pytest.mark.parametrize(
+    ("part", "split"), [("train", "train"), ("dev", "validation"), ("test", "test"), ("all", "train")]
+)
+def test_a_hub_source_is_asked_for_the_split_of_the_part(part: str, split: str) -> None:
+    (piece,) = tasks._pieces("hub:stanfordnlp/sst2", part)
+    assert piece.split == split
+    (piece,) = tasks._pieces("hub:stanfordnlp/sst2:other", part)
+    assert hub.parse(piece.name, piece.split)[-1] == "other"
+
+
+@pytest.mark.parametrize("spelled", ["a.csv,", "x=,a.csv", "a,b,c,d"])
+def test_what_is_no_task_is_refused(spelled: str) -> None:
+    with pytest.raises(InputError, match=r"--tasks: '.*' is none; allowed: \[NAME=\]FILE, \[NAME=\]TRAIN,TEST and "):
+        read(spelled)
+
+
+def test_what_cannot_be_scored_is_refused(tmp_path: Path) -> None:
+    def refusal(*spelled: str, num_folds: int = 10) -> str:
+        with pytest.raises(InputError) as refused:
+            read(*spelled, num_folds=num_folds)
+        return str(refused.value).replace(f"{tmp_path}/", "")
+
+    good = write(tmp_path / "good.csv", a=20, b=20)
+    assert refusal(str(tmp_path / "gone.csv")) == "gone.csv: no such file"
+    one = write(tmp_path / "one.csv", a=20)
+    assert refusal(one) == "one: every row has the label 'a'; a classifier needs two classes"
+    assert refusal(f"t={one},{good}") == "t: every row has the label 'a'; a classifier needs two classes"
+    few = write(tmp_path / "few.csv", a=4, b=5)
+    assert refusal(few) == "few: has 9 rows, fewer than the 10 folds"
+    uneven = write(tmp_path / "uneven.csv", a=90, b=11, c=3)
+    assert "two classes need 12 rows each to be put into folds; 'b', the second largest, has 11" in refusal(
+        uneven, num_folds=12
+    )
+    read(uneven, num_folds=11)
+    assert "two classes need 5 rows each to be put into folds; 'a', the second largest, has 4" in refusal(
+        f"t={few},{good}"
+    )
+    read(f"t={few},{good},{good}")  # where C is chosen on dev
+    other = write(tmp_path / "other.csv", c=5)
+    assert refusal(f"t={good},{other}") == "t: no row of test has a label of train: 'c'"
+    assert refusal(good, good) == "--tasks: 2 tasks are called 'good'; give them names, as in NAME=FILE"
+    (tmp_path / "wrong.csv").write_text("sentence,class\na,b\n")
+    assert refusal(str(tmp_path / "wrong.csv")) == (
+        "wrong.csv: has neither the columns of labelled sentences ('text', 'label') nor those of scored pairs ('score', "
+        "'sentence1', 'sentence2'); the columns are 'sentence', 'class'"
+    )
+    (tmp_path / "empty.tsv").write_text("")
+    assert refusal(str(tmp_path / "empty.tsv")) == "empty.tsv: holds no rows"
+    (tmp_path / "sts.tsv").write_text("1\ta\tb\n2\tc\td\n")
+    sts = str(tmp_path / "sts.tsv")
+    assert refusal(f"{sts},{sts}") == (
+        f"--tasks: '{sts},{sts}': scored pairs have no split; give each file as a task of its own"
+    ).replace(f"{tmp_path}/", "")

@@ -1,0 +1,332 @@
+"""Guards: files that are read or refused, scores as of the library's own formulas, and what a missed one means."""
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from raysweep.config.guards import GuardConfig
+from raysweep.config.load import load as load_space
+from raysweep.config.sweep import EncoderConfig
+from raysweep.encoders import encoder
+from raysweep.errors import InputError
+from raysweep.export.guards import Guard, check
+from raysweep.report.choice import Wanted, choose
+from raysweep.report.choice_table import choice_tables, lines_below, rows_as_json
+from raysweep.report.markdown import markdown
+from raysweep.report.notes import notes
+from raysweep.report.summary import summarise
+from raysweep.report.terminal import terminal_tables
+from raysweep.results.events import GuardsMeasured, SessionStarted
+from raysweep.results.ledger import Ledger
+from raysweep.results.reader import load
+from raysweep.results.types import GuardScore
+from support.consoles import printed
+from support.ledgers import INFO, StoredSweep, StoredTrial, write_ledger
+from support.paths import SPACES
+from support.sentences import SCORED_PAIRS
+
+QUERIES = {"q1": "good food", "q2": "a running dog"}
+CORPUS = {"d1": "the meal was great", "d2": "a dog runs in the park", "d3": "shares fell today", "d4": "it rains"}
+RELEVANT = [("q1", "d1"), ("q2", "d2"), ("q2", "d4")]
+
+
+def sts(folder: Path, **others: float) -> GuardConfig:
+    path = folder / "pairs.jsonl"
+    rows = [{"sentence1": first, "sentence2": second, "score": score} for first, second, score in SCORED_PAIRS]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return GuardConfig(kind="sts", pairs=str(path), **others)
+
+
+def retrieval(folder: Path) -> GuardConfig:
+    for name, texts in (("queries", QUERIES), ("corpus", CORPUS)):
+        lines = "".join(f"{json.dumps({'id': key, 'text': text})}\n" for key, text in texts.items())
+        (folder / f"{name}.jsonl").write_text(lines)
+    lines = "".join(f"{json.dumps({'query': query, 'document': document})}\n" for query, document in RELEVANT)
+    (folder / "relevant.jsonl").write_text(lines)
+    paths = {name: str(folder / f"{name}.jsonl") for name in ("queries", "corpus", "relevant")}
+    return GuardConfig(kind="retrieval", **paths)
+
+
+def test_sts_is_spearmans_correlation_under_the_models_own_similarity(tmp_path: Path, tiny_encoder: str) -> None:
+    guard = Guard.open("sts-b", sts(tmp_path))
+    model = encoder.load(EncoderConfig(name=tiny_encoder))
+    gold = [pair[2] for pair in SCORED_PAIRS]
+    cosines = model.encode([pair[0] for pair in SCORED_PAIRS]) @ model.encode([pair[1] for pair in SCORED_PAIRS]).T
+    metric, score = guard.score(model)
+    assert (metric, score) == ("spearman_cosine", pytest.approx(spearmanr(gold, np.diag(cosines)).statistic))
+    model.similarity_fn_name = "dot"  # as of an exported class_concat
+    assert guard.score(model)[0] == "spearman_dot"
+
+
+@pytest.mark.parametrize("name", ["spearman", "cosine", "dot"])
+def test_a_guard_may_be_called_as_the_librarys_metrics_are(name: str, tmp_path: Path, tiny_encoder: str) -> None:
+    model = encoder.load(EncoderConfig(name=tiny_encoder))
+    assert Guard.open(name, sts(tmp_path)).score(model)[0] == "spearman_cosine"
+    assert Guard.open(name, retrieval(tmp_path)).score(model)[0] == "cosine_ndcg@10"
+
+
+def test_other_files_are_another_guard_and_another_limit_is_not(tmp_path: Path) -> None:
+    config = sts(tmp_path)
+    assert config.files_digest == config.model_copy(update={"at_least": 0.5}).files_digest
+    assert config.files_digest != config.model_copy(update={"pairs": str(tmp_path / "new.jsonl")}).files_digest
+
+
+def test_retrieval_is_ndcg_at_ten(tmp_path: Path, tiny_encoder: str) -> None:
+    model = encoder.load(EncoderConfig(name=tiny_encoder))
+    cosines = model.encode(list(QUERIES.values())) @ model.encode(list(CORPUS.values())).T
+    expected = []
+    for query, row in zip(QUERIES, cosines, strict=True):
+        ranked = [list(CORPUS)[index] for index in np.argsort(-row)]
+        gains = [1.0 if (query, document) in RELEVANT else 0.0 for document in ranked]
+        discounts = 1 / np.log2(np.arange(2, len(gains) + 2))
+        ideal = discounts[: int(sum(gains))].sum()
+        expected.append((np.array(gains) * discounts).sum() / ideal)
+    metric, score = Guard.open("nfcorpus", retrieval(tmp_path)).score(model)
+    assert (metric, score) == ("cosine_ndcg@10", pytest.approx(np.mean(expected), abs=1e-6))
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("relevant", {"query": "q1", "document": "d9"}, "row 4 names 'd9', which is no id in "),
+        ("relevant", {"query": "q9", "document": "d1"}, "row 4 names 'q9', which is no id in "),
+        ("corpus", {"id": "d1", "text": "again"}, "row 5 has the id 'd1', which another row has"),
+        ("queries", {"id": "q3", "text": " "}, "row 3: text is empty"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused(file: str, content: dict[str, str], message: str, tmp_path: Path) -> None:
+    config = retrieval(tmp_path)
+    with (tmp_path / f"{file}.jsonl").open("a") as stream:
+        stream.write(json.dumps(content) + "\n")
+    with pytest.raises(InputError, match="guards.mine: ") as caught:
+        check({"mine": config}, pytest.fail)
+    assert message in str(caught.value)
+    assert f"{file}.jsonl" in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="guards.mine: .*nowhere.tsv"):
+        check({"mine": GuardConfig(kind="sts", pairs=str(tmp_path / "nowhere.tsv"))}, pytest.fail)
+
+
+def test_pairs_without_a_score_are_left_out_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.tsv"
+    lines = [f"{score}\t{first}\t{second}\n" for first, second, score in SCORED_PAIRS]
+    path.write_text("".join([*lines, "\tit rains\tit pours\n"]))
+    said: list[str] = []
+    check({"sts-b": GuardConfig(kind="sts", pairs=str(path)), "whole": sts(tmp_path)}, said.append)
+    assert said == ["guards.sts-b: 5 of 6 pairs have a score, and count; the others are left out"]
+
+
+WITHOUT_HEADER = "no header and in every line a pair: a score and two sentences, tabs between"
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (
+            "3.0\ta only\n4.0\tb\tc\n",
+            f"line 1 is '3.0', 'a only', which is neither a header nor a pair; .*{WITHOUT_HEADER}",
+        ),
+        ("x\ta\tb\n4.0\tb\tc\n", f"line 1 is 'x', 'a', 'b', which is neither a header nor a pair; .*{WITHOUT_HEADER}"),
+        ("", f"is empty, .*{WITHOUT_HEADER}"),
+        ("\n", f"is empty, .*{WITHOUT_HEADER}"),
+        ("3.0\ta\tb\n4.0\tb\n", "line 2 has 2 cells; a pair has 3"),
+        ("score\tsentence1\tsentence2\nx\ta\tb\n", "row 1: score is 'x'; allowed: a number"),
+        ('"score"\tsentence1\tsentence2\n1\ta\tb\n2\ta\n', "row 2 "),
+    ],
+)
+def test_a_tsv_whose_first_line_is_no_pair_is_told_of_both_forms(content: str, problem: str, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text(content)
+    with pytest.raises(InputError, match=f"^guards.x: {path}: {problem}"):
+        check({"x": GuardConfig(kind="sts", pairs=str(path))}, pytest.fail)
+
+
+def test_a_guard_is_named_once(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text("\ta\tb\n\tb\tc\n")
+    with pytest.raises(InputError) as caught:
+        check({"x": GuardConfig(kind="sts", pairs=str(path))}, pytest.fail)
+    assert str(caught.value) == "guards.x: none of its 2 pairs is scored"
+
+
+def test_names_that_mean_something_else_are_taken_for_new_sweeps_alone(run: Path) -> None:
+    from raysweep.api.functions import load_sweep
+    from raysweep.config import load as loading
+    from raysweep.report.choice import candidates_of
+    from raysweep.report.tables import front_table
+    from raysweep.report.watch.view import COLUMNS
+
+    summary = summarise(load(run))
+    (candidate, *_) = candidates_of(summary, everything=False)
+    shown = {column for column in (*front_table(summary).columns, *COLUMNS) if re.fullmatch(r"\w+", column)}
+    for name in (*candidate.fields, *shown, "margin", "Trial"):
+        overrides = [("guards", f"{{{name}: {{kind: sts, pairs: x.tsv}}}}")]
+        with pytest.raises(
+            InputError, match=f"^--guards: the name {name} is taken: .*; taken are P, S, polarity, .*margin$"
+        ):
+            load_sweep("smoke", overrides)
+        assert list(loading.load(SPACES / "smoke.yaml", overrides).config.guards) == [name]  # as of a run that goes on
+    assert list(load_sweep("smoke", [("guards", "{sts-p: {kind: sts, pairs: x.tsv}}")]).config.guards) == ["sts-p"]
+
+
+@pytest.mark.parametrize(
+    ("guards", "message"),
+    [
+        ("{a: {kind: sts}}", "guards.a: pairs is missing; a guard of kind sts has pairs"),
+        ("{a: {kind: sts, pairs: x.tsv, corpus: y}}", "guards.a: corpus is given; a guard of kind sts has pairs"),
+        ("{a: {kind: retrieval, queries: x, corpus: y}}", "guards.a: relevant is missing"),
+        (
+            "{a: {kind: sts, pairs: x.tsv, extra: 1}}",
+            "guards.a.extra: unknown key; allowed: at_least, corpus, kind, pairs",
+        ),
+        ("{a: {kind: stss, pairs: x.tsv}}", "guards.a.kind: should be 'sts' or 'retrieval'"),
+        ("{a: {kind: sts, pairs: x.tsv, at_least: 70}}", "guards.a.at_least: should be less than or equal to 1"),
+        ("{'a b': {kind: sts, pairs: x.tsv}}", "--guards: 'a b' cannot be a guard's name; allowed: a letter or digit"),
+        ("[sts]", "guards: should be a valid mapping"),
+    ],
+)
+def test_settings_that_are_none_are_refused(guards: str, message: str) -> None:
+    from raysweep.config import sweep as configuration
+    from raysweep.config.document import Document
+
+    document = Document.read(SPACES / "smoke.yaml")
+    document.override("guards", guards)
+    with pytest.raises(InputError) as caught:
+        configuration.parse(document)
+    assert message in str(caught.value)
+
+
+def test_a_limit_that_every_score_reaches_is_refused() -> None:
+    guards = "{a: {kind: retrieval, queries: q, corpus: c, relevant: r, at_least: -0.5}}"
+    with pytest.raises(InputError, match=r"--guards.a.at_least: is -0.5; allowed: 0 to 1, since nDCG is never below 0"):
+        load_space(SPACES / "smoke.yaml", [("guards", guards)])
+
+
+FRONT = [(0.6, 0.47), (0.8, 0.46), (0.82, 0.3)]
+SCORE = GuardScore(0, 1, "plain", None, "sts-b", "spearman_cosine", 0.8, at_least=0.7)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A front of three members, of which the middle one is the knee."""
+    write_ledger(tmp_path, [StoredTrial({"loss": "triplet"}, "completed", "", FRONT)])
+    return tmp_path
+
+
+def measured(run: Path, *scores: GuardScore) -> None:
+    ledger = Ledger(run)
+    ledger.append(GuardsMeasured(scores=scores))
+    ledger.close()
+
+
+def test_a_member_that_misses_a_guard_is_marked_and_not_chosen(run: Path) -> None:
+    before = summarise(load(run))
+    assert [member.is_knee for member in before.members] == [False, True, False]
+    assert not any(member.guards for member in before.members)
+    measured(
+        run, *(dataclasses.replace(SCORE, step=step, score=score) for step, score in ((1, 0.9), (2, 0.6), (3, 0.75)))
+    )
+    after = summarise(load(run))
+    assert [member.is_feasible for member in after.members] == [True, False, True]
+    assert [member.is_knee or member.is_best for member in after.members] != [False, True, False]
+    assert not (after.members[1].is_knee or after.members[1].is_best)
+    assert [member.guards["sts-b"].score for member in after.members] == [0.9, 0.6, 0.75]
+    page = markdown(after)
+    assert "| sts-b |" in page
+    assert "(60.0)" in page
+    assert "misses" in page
+
+
+def test_members_are_chosen_by_their_guards(run: Path) -> None:
+    scores = ((1, 0.9), (2, 0.6), (3, 0.75))
+    measured(run, *(dataclasses.replace(SCORE, step=step, score=score) for step, score in scores))
+    summary = summarise(load(run))
+    chosen = choose(summary, Wanted(["sts-b >= 0.75"])).candidates
+    assert [each.dev.step for each in chosen] == [1, 3]
+    (best,) = choose(summary, Wanted(["sts-b < 0.9"], by="similarity", everything=True)).candidates
+    assert best.dev.step == 3, "the second misses the guard's limit, and comes after all that do not"
+    assert rows_as_json(summary, chosen, ("dev",))[0]["guards"] == {"sts-b": 0.9}
+    text = printed(next(choice_tables(summary, choose(summary, Wanted()).candidates, ("dev",))))
+    assert "sts-b" in text and "(60.0)" in text
+    none = choose(summary, Wanted(["sts-b >= 0.95"]))
+    assert "sts-b >= 0.95 holds for 0 of 3 (sts-b is from 0.6 to 0.9)" in none.why_none
+    with pytest.raises(
+        InputError, match=r"there is no sts-a \(did you mean sts-b\?\); allowed: polarity, .*, loss, sts-b$"
+    ):
+        choose(summary, Wanted(["sts-a >= 0.5"]))
+
+
+def test_a_guard_with_the_name_of_a_score_or_parameter_does_not_hide_it(run: Path) -> None:
+    measured(run, *(dataclasses.replace(SCORE, guard=name, score=0.1) for name in ("polarity", "loss")))
+    chosen = choose(summarise(load(run)), Wanted(["polarity >= 0.5", "loss = triplet"])).candidates
+    assert len(chosen) == 3
+
+
+def test_a_guard_that_is_not_measured_yet_can_be_asked_for(tmp_path: Path) -> None:
+    info = dataclasses.replace(INFO, guards={"sts-b": 0.7})
+    write_ledger(tmp_path, [StoredTrial({"loss": "triplet"}, "completed", "", FRONT)], StoredSweep(info=info))
+    summary = summarise(load(tmp_path))
+    none = choose(summary, Wanted(["sts-b >= 0.5"]))
+    assert "sts-b >= 0.5 holds for 0 of 3 (none has a sts-b)" in none.why_none
+    measured(tmp_path, SCORE)
+    summary = summarise(load(tmp_path))
+    lines = list(lines_below(summary, choose(summary, Wanted(["sts-b >= 0.5"])).candidates, ("dev",)))
+    assert "2 of the 3 front members have no score of sts-b yet." in lines
+
+
+def test_guards_stand_in_the_terminals_table_where_there_is_room(run: Path) -> None:
+    measured(run, *(dataclasses.replace(SCORE, step=step, score=0.1) for step in (1, 2, 3)))
+    summary = summarise(load(run))
+    wide, small = (printed(table, width=80) for table in terminal_tables(summary))
+    assert "(10.0)" in wide and "(10.0)" not in small
+    assert "misses" in small and "◆ best" in small and "the scores of sts-b" in small
+    assert "asked for: sts-b ≥ 70.0" in wide and "asked for: sts-b ≥ 70.0" in small
+    assert any(note.startswith("No point reaches what is asked for (sts-b ≥ 70.0)") for note in notes(summary))
+
+
+def test_where_all_miss_it_the_front_is_as_before(run: Path) -> None:
+    measured(run, *(dataclasses.replace(SCORE, step=step, score=0.1) for step in (1, 2, 3)))
+    after = summarise(load(run))
+    assert [member.is_knee for member in after.members] == [False, True, False]
+    assert not any(member.is_feasible for member in after.members)
+
+
+def test_a_later_score_replaces_an_earlier_one_and_without_a_limit_none_is_missed(run: Path) -> None:
+    measured(run, dataclasses.replace(SCORE, score=0.1))
+    measured(run, dataclasses.replace(SCORE, score=0.1, at_least=None))
+    (stored,) = load(run).guards
+    assert stored.is_met
+    assert all(member.is_feasible for member in summarise(load(run)).members)
+
+
+def test_a_resumed_run_is_held_to_what_its_last_session_asks_for(run: Path) -> None:
+    def resumed_with(limits: dict[str, float | None]) -> bool:
+        """Whether the first member, which scores 0.8, is feasible then."""
+        ledger = Ledger(run)
+        ledger.append(SessionStarted(info=dataclasses.replace(INFO, guards=limits)))
+        ledger.close()
+        return summarise(load(run)).members[0].is_feasible
+
+    resumed_with({"sts-b": 0.7})
+    measured(run, SCORE)
+    assert resumed_with({"sts-b": 0.7})
+    assert not resumed_with({"sts-b": 0.9})
+    assert resumed_with({"sts-b": None})
+    assert not resumed_with({"sts-b": 0.9})
+    assert resumed_with({})
+    assert load(run).guards == ()
+
+
+def test_a_score_that_is_no_number_is_refused(run: Path) -> None:
+    measured(run, SCORE)
+    path = run / "ledger.jsonl"
+    path.write_text(path.read_text().replace('"score": 0.8', '"score": NaN'))
+    with pytest.raises(InputError, match=r"line \d+: score of sts-b is nan"):
+        load(run)

@@ -1,0 +1,87 @@
+"""The per-query scores of the reference, the oracle and the probe, as a run keeps them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from raysweep.config.sweep import BaselinesConfig, EvaluationConfig
+from raysweep.data.prepared import Prepared
+from raysweep.evaluation.evaluation_set import EvaluationSet
+from raysweep.metrics.retrieval import Scores
+from raysweep.ray_tune.baseline_scores import BaselineScores
+from raysweep.ray_tune.baselines import Baselines, limit_points
+from raysweep.results.query_scores import PackedScores, baselines_file, name_of_point
+from raysweep.results.types import Point
+from raysweep.storage.folder import LocalFolder
+
+CONFIG = BaselinesConfig(probe=[0.2, 2.0])
+
+
+@pytest.fixture
+def dev(tiny_prepared: Prepared) -> EvaluationSet:
+    return EvaluationSet.of(tiny_prepared, "dev", EvaluationConfig(k=8, num_pool=200))
+
+
+def stored(run: LocalFolder) -> PackedScores:
+    return PackedScores.read((run.path / baselines_file("dev")).read_bytes())
+
+
+def scored(prepared: Prepared, dev: EvaluationSet, scores: BaselineScores) -> list[Point]:
+    baselines = Baselines(CONFIG, prepared, [dev], 0, print, on_scores=scores.take)
+    return [*limit_points(dev, scores.take), *baselines.points()]
+
+
+def test_they_have_the_means_that_the_ledger_gets(tiny_prepared: Prepared, dev: EvaluationSet, tmp_path: Path) -> None:
+    run = LocalFolder(tmp_path)
+    scores = BaselineScores(run)
+    points = scored(tiny_prepared, dev, scores)
+    assert scores.lacking(points) == points
+    scores.keep()
+    assert scores.lacking(points) == []
+    found = stored(run)
+    assert found.names == tuple(name_of_point(point) for point in points)
+    assert len(found.names) == 1 + 22 + 2
+    polarity, similarity = found.scores()
+    for row, point in enumerate(points):
+        assert (polarity[row].mean(), similarity[row].mean()) == pytest.approx(
+            (point.polarity, point.similarity), abs=1e-5
+        )
+        if point.kind == "probe":
+            assert (polarity[row].std(), similarity[row].std()) == pytest.approx(
+                (point.polarity_std, point.similarity_std), abs=1e-5
+            )
+
+
+def test_the_oracle_without_a_bonus_is_the_reference_query_by_query(dev: EvaluationSet, tmp_path: Path) -> None:
+    scores = BaselineScores(LocalFolder(tmp_path))
+    list(limit_points(dev, scores.take))
+    scores.keep()
+    polarity, similarity = stored(LocalFolder(tmp_path)).scores()
+    np.testing.assert_array_equal(polarity[0], polarity[1])
+    np.testing.assert_allclose(similarity[0], similarity[1], atol=4e-5)
+    assert (np.diff(polarity[1:], axis=0) >= 0).all()  # a greater bonus retrieves no fewer of the class, for any query
+
+
+def test_new_ones_join_those_that_are_stored_and_damaged_ones_are_written_anew(
+    tiny_prepared: Prepared, dev: EvaluationSet, tmp_path: Path
+) -> None:
+    run = LocalFolder(tmp_path)
+    first = BaselineScores(run)
+    limits = list(limit_points(dev, first.take))
+    first.keep()
+    second = BaselineScores(run)
+    points = list(Baselines(CONFIG, tiny_prepared, [dev], 0, print, on_scores=second.take).points())
+    second.take(limits[0], Scores(np.zeros(len(dev.queries)), np.zeros(len(dev.queries))))
+    second.keep()
+    found = stored(run)
+    assert set(found.names) == {name_of_point(point) for point in [*limits, *points]}
+    assert found.scores()[0][found.names.index(name_of_point(limits[0]))].max() == 0
+    BaselineScores(run).keep()
+    assert stored(run).names == found.names
+    (tmp_path / baselines_file("dev")).write_bytes(b"damaged")
+    third = BaselineScores(run)
+    assert third.lacking(limits) == limits
+    list(limit_points(dev, third.take))
+    third.keep()
+    assert third.lacking(limits) == []

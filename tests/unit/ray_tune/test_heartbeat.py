@@ -1,0 +1,40 @@
+"""Looking at processes: what does nothing, and what does."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from raysweep.ray_tune import heartbeat as pulse
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/io").exists(), reason="this system does not tell what processes do"
+)
+
+
+@pytest.fixture
+def busy() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture(autouse=True)
+def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulse, "LOOK_SECONDS", 1.0)
+
+
+def test_a_process_that_computes_does_something_until_it_is_stopped(busy: subprocess.Popen[bytes]) -> None:
+    assert not pulse.does_nothing(busy.pid)
+    os.kill(busy.pid, signal.SIGSTOP)
+    assert pulse.does_nothing(busy.pid)
+
+
+def test_of_a_process_that_has_ended_nothing_is_told() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    assert not pulse.does_nothing(ended.pid)

@@ -1,0 +1,56 @@
+"""What is made of Ray's words on an actor that is gone, as Ray 2.60 has them."""
+
+from pathlib import Path
+
+import pytest
+
+from raysweep.control.mailbox import Mailbox
+from raysweep.controller.failures import Blame, Loss
+from raysweep.controller.front_scores import FrontScores
+from raysweep.controller.request_desk import RequestDesk
+from raysweep.ray_tune.tune import Leg, TuneSearcher, _Error
+from support.sweeps import make
+
+TRACEBACK = "Traceback (most recent call last):\n  File ...\n"
+KILLED_FOR_MEMORY = (
+    "ray.exceptions.OutOfMemoryError: 1 worker(s) were killed due to the node running low on memory. Memory on the node "
+    "(IP: 192.0.2.2, ID: 6ed7) was 11.83GB used / 23.54GB limit (0.502475)\nOOM kill reason: Memory usage 12642779136B "
+    "exceeded threshold of 12638257152B\n22851\t3.11\tray::A.f"
+)
+DIED = "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n\tclass_name: X\n"
+NODE = "The actor died because its node has died. Node Id: 6ed7"
+
+
+@pytest.mark.parametrize(
+    ("text", "had_begun", "blame", "needs_memory"),
+    [
+        (TRACEBACK + KILLED_FOR_MEMORY, True, Blame.PROCESS, True),
+        (TRACEBACK + DIED + "Worker unexpectedly exits with a connection error code 2.", True, Blame.PROCESS, False),
+        (TRACEBACK + DIED + NODE, True, Blame.NODE, False),
+        (TRACEBACK + DIED + "It was killed by SIGKILL.", False, Blame.NODE, False),
+        (TRACEBACK + "The actor died because of an error raised in its creation task", False, Blame.PROCESS, False),
+    ],
+)
+def test_who_is_to_blame(text: str, had_begun: bool, blame: Blame, needs_memory: bool) -> None:
+    error = _Error(text, had_begun, None)
+    assert not error.is_raised
+    loss = error.loss
+    assert (loss.blame, loss.needs_memory) == (blame, needs_memory)
+    assert "\n" not in loss.reason
+    assert loss.needs_memory or not had_begun or text.splitlines()[-1] in loss.reason
+
+
+def test_the_reason_for_which_a_process_was_killed_goes_before_what_ray_says() -> None:
+    assert _Error(TRACEBACK + NODE, True, "it was silent").loss.reason == "it was silent"
+
+
+def test_a_trial_whose_process_was_killed_for_memory_goes_on_with_less(tmp_path: Path) -> None:
+    sweep, _ = make(tmp_path)
+    desk = RequestDesk(sweep, Mailbox(sweep.run), list)
+    searcher = TuneSearcher(sweep, FrontScores(sweep, has_test=False), desk)
+    first: Leg = searcher.suggest("a")["job"]
+    second: Leg = searcher.suggest("b")["job"]
+    for each in (first, second):
+        sweep.lose(each.number, Loss(Blame.PROCESS, "it died", needs_memory=each is second))
+    again = [searcher.suggest(name)["job"] for name in ("c", "d")]
+    assert [(leg.number, leg.recomputes) for leg in again] == [(first.number, False), (second.number, True)]

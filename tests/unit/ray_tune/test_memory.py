@@ -1,0 +1,46 @@
+"""What a trial of a sweep needs of a node's memory. No Ray is started."""
+
+from pathlib import Path
+
+from raysweep.config.space import Space
+from raysweep.config.sweep import EncoderConfig
+from raysweep.data.prepared import Prepared
+from raysweep.encoders.locate import locate_same
+from raysweep.encoders.size import EncoderSize
+from raysweep.ray_tune.memory import needed_by_trial
+from support.sweeps import settings
+
+MIB = 2**20
+
+
+def smoke(folder: Path, **overrides: str) -> Space:
+    _, space = settings(folder, "smoke", space__examples_per_rung="64", **overrides)
+    return space
+
+
+def test_the_most_demanding_trial_counts(tiny_prepared: Prepared, tmp_path: Path) -> None:
+    one = needed_by_trial(tiny_prepared, smoke(tmp_path, space__batch_size="8"), 0)
+    several = needed_by_trial(tiny_prepared, smoke(tmp_path, space__batch_size="{choices: [8, 64]}"), 0)
+    largest = needed_by_trial(tiny_prepared, smoke(tmp_path, space__batch_size="64"), 0)
+    assert 450 * MIB < one < several == largest
+
+
+def test_averages_are_one_more_copy_of_the_weights_and_second_passes_keep_twice_as_much(
+    tiny_prepared: Prepared, tmp_path: Path
+) -> None:
+    softmax = {"space__loss": "softmax", "space__batch_size": "64"}
+    one = needed_by_trial(tiny_prepared, smoke(tmp_path, **softmax), 0)
+    averaged = needed_by_trial(tiny_prepared, smoke(tmp_path, **softmax, space__average_decay="0.9"), 0)
+    source = locate_same(EncoderConfig(**tiny_prepared.model), tiny_prepared.model_identity)
+    assert averaged - one == EncoderSize.of(source.folder).weights_bytes
+    either = "{choices: [0.0, 1.0]}"
+    twice = needed_by_trial(tiny_prepared, smoke(tmp_path, **softmax, space__consistency_weight=either), 0)
+    doubled = needed_by_trial(tiny_prepared, smoke(tmp_path, **{**softmax, "space__batch_size": "128"}), 0)
+    assert one < twice == doubled
+
+
+def test_a_cache_counts_as_far_as_sentences_can_fill_it(tiny_prepared: Prepared, tmp_path: Path) -> None:
+    without = needed_by_trial(tiny_prepared, smoke(tmp_path), 0)
+    assert needed_by_trial(tiny_prepared, smoke(tmp_path), 1000) == without + 1000
+    filled = needed_by_trial(tiny_prepared, smoke(tmp_path), 2**40)
+    assert without < filled < without + 100 * MIB
