@@ -1,7 +1,5 @@
 """One trial's configuration: a point of the space, all that its training is told."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
@@ -13,20 +11,6 @@ from raysweep.config.strict import Frozen, explain
 from raysweep.errors import InputError
 
 SCHEDULES = ("constant", "linear", "quadratic", "polynomial", "cosine", "exponential")
-
-# They came after runs had been made without them. At these values they say what the trials of those runs did.
-LATER_PARAMETERS: Mapping[str, Any] = MappingProxyType(
-    {
-        "resample_each_rung": False,
-        "fresh_optimizer": False,
-        "label_smoothing": 0.0,
-        "consistency_weight": 0.0,
-        "layer_decay": 1.0,
-        "average_decay": None,
-        "negatives": "all",
-        "no_duplicates": False,
-    }
-)
 
 CLASS_PARAMETERS = ("label_smoothing", "consistency_weight")
 """They go with class probabilities, which only softmax has."""
@@ -182,13 +166,13 @@ class TrialConfig(Frozen):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The values that distinguish this configuration; later parameters only if they are set and change something."""
-        values = self.model_dump(mode="json")
-        return {
-            key: value
-            for key, value in values.items()
-            if key not in LATER_PARAMETERS or value not in (None, LATER_PARAMETERS[key])
-        }
+        """Return the values that differ from their defaults, which a trial's seed is derived from.
+
+        A new parameter moves no seed, and neither does a default that is written out. So defaults never change.
+        """
+        defaults = {name: field.default for name, field in type(self).model_fields.items()}
+        defaults |= loss_defaults(self.loss)
+        return {name: value for name, value in self.model_dump(mode="json").items() if value != defaults[name]}
 
     @property
     def peak_learning_rate(self) -> float:
@@ -206,18 +190,18 @@ def has_classes(loss: str) -> bool:
 LOSS_PARAMETERS = tuple(sorted({name for loss in LOSSES.values() for name in loss.parameters}))
 
 
+def loss_defaults(loss: str) -> dict[str, Any]:
+    """Return the defaults of a loss's own parameters; none for an unknown loss."""
+    return {name: parameter.default for name, parameter in LOSSES[loss].parameters.items()} if loss in LOSSES else {}
+
+
 def trial_config(values: dict[str, Any]) -> TrialConfig:
     """A validated trial configuration; losses' parameters that are not given take the table's defaults.
 
     Raises InputError naming the parameter, its value and what is allowed.
     """
-    defaults = {}
-    name = str(values.get("loss"))
-    loss = LOSSES.get(name)
-    if loss:
-        defaults = {key: parameter.default for key, parameter in loss.parameters.items()}
     try:
-        return TrialConfig.model_validate({**defaults, **values})
+        return TrialConfig.model_validate({**loss_defaults(str(values.get("loss"))), **values})
     except ValidationError as error:
         first = error.errors()[0]
         path: KeyPath = tuple(first["loc"])

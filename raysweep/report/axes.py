@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raysweep.results.views import parameter_value
-
 FloatArray = NDArray[np.float64]
 
 MAX_LEVELS = (
@@ -46,7 +44,7 @@ def axes_of(configs: Sequence[Mapping[str, Any]], names: Sequence[str], seed: in
     A parameter that may be None by itself has that as a level, or as a place of its own below the range.
     """
     random = np.random.default_rng(seed)
-    columns = {name: [parameter_value(config, name) for config in configs] for name in names}
+    columns = {name: [config.get(name) for config in configs] for name in names}
     return [
         _axis(name, _without_gaps(values, columns, random)) for name, values in columns.items() if len(set(values)) > 1
     ]

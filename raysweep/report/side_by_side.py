@@ -13,7 +13,6 @@ from raysweep.report.baselines import dominates
 from raysweep.report.notes import running_or_killed
 from raysweep.report.summary import SPLITS, Summary
 from raysweep.results.types import Point, RunInfo, ScoredSplit
-from raysweep.results.views import parameter_value
 from raysweep.uncertainty.interval import LEVEL
 
 
@@ -288,7 +287,7 @@ def _best_configs(sides: Sequence[Side]) -> Iterator[SettingDifference]:
     yield SettingDifference("best point", tuple(None if best is None else best.name for best in bests))
     configs = [side.best_config for side in sides]
     names = dict.fromkeys(name for config in configs for name in config)
-    yield from _unlike({name: [parameter_value(config, name) for config in configs] for name in names})
+    yield from _unlike({name: [config.get(name) for config in configs] for name in names})
 
 
 def _differing(mappings: Sequence[Mapping[str, Any]]) -> Iterator[SettingDifference]:

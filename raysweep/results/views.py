@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from raysweep.config.trial import LATER_PARAMETERS
 from raysweep.metrics.pareto import non_dominated
 from raysweep.results.types import Calibration, Mean, Point, Results, Trial
 from raysweep.trial_status import TrialStatus
@@ -86,11 +85,6 @@ def calibration_text(calibration: Calibration) -> str:
     return f"temperature {calibration.temperature:.2f}, {loss}, {error}"
 
 
-def parameter_value(config: Mapping[str, Any], name: str) -> Any:
-    """A trial's parameter; of a trial of an older version, which did not know it, the value that says what it did."""
-    return config.get(name, LATER_PARAMETERS.get(name))
-
-
 def varied_parameters(trials: Iterable[Trial], searched: Sequence[str] = ()) -> tuple[str, ...]:
     """Names of the parameters that differ among trials or are ``searched``, the main ones first.
 
@@ -106,5 +100,5 @@ def varied_parameters(trials: Iterable[Trial], searched: Sequence[str] = ()) -> 
 
 
 def _varies(name: str, configs: Sequence[Mapping[str, Any]]) -> bool:
-    first, *others = (parameter_value(config, name) for config in configs)
+    first, *others = (config.get(name) for config in configs)
     return any(value != first for value in others)

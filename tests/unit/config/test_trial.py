@@ -50,19 +50,17 @@ def test_negatives_are_a_choice_of_multiple_negatives() -> None:
         trial_config({**values, "negatives": "none"})
 
 
-def test_negatives_of_all_classes_leave_the_identity_of_older_trials() -> None:
-    values = {"loss": "multiple_negatives", "learning_rate": 1e-5, "negatives": "all"}
-    assert "negatives" not in trial_config(values).identity
-    assert "negatives" not in trial_config({"loss": "triplet", "learning_rate": 1e-5}).identity
-    assert trial_config({**values, "negatives": "other_class"}).identity["negatives"] == "other_class"
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_identity_has_no_parameter_at_its_default(loss: str) -> None:
+    required = {"loss": loss, "learning_rate": 1e-5}
+    config = trial_config(required)
+    assert config.identity == required
+    assert trial_config(config.model_dump()).identity == required, "defaults may be written out"
 
 
-def test_options_that_are_off_leave_the_identity_of_older_trials() -> None:
-    plain = trial_config({"loss": "softmax", "learning_rate": 1e-5})
-    off = {"label_smoothing": 0.0, "consistency_weight": 0.0, "layer_decay": 1.0, "average_decay": None}
-    assert trial_config({"loss": "softmax", "learning_rate": 1e-5, **off}).identity == plain.identity
-    assert not off.keys() & plain.identity.keys()
-    on = {"label_smoothing": 0.1, "consistency_weight": 1.0, "layer_decay": 0.8, "average_decay": 0.99}
-    for name, value in on.items():
-        identity = trial_config({"loss": "softmax", "learning_rate": 1e-5, name: value}).identity
-        assert identity == {**plain.identity, name: value}
+def test_the_identity_has_every_parameter_that_differs() -> None:
+    on = {"label_smoothing": 0.1, "layer_decay": 0.8, "average_decay": 0.99, "dropout": 0.0, "batch_size": 32}
+    values = {"loss": "softmax", "learning_rate": 1e-5, **on}
+    assert trial_config(values).identity == values
+    negatives = {"loss": "multiple_negatives", "learning_rate": 1e-5, "negatives": "all"}
+    assert trial_config(negatives).identity == negatives

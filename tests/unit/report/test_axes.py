@@ -66,8 +66,3 @@ def test_a_number_that_only_one_configuration_has_is_a_level():
     axes = axes_of(configs(average_decay=[None, None, 0.99, None]), ("average_decay",))
     assert places(axes, "average_decay") == [0, 0, 1, 0]
     assert [each.cells.tolist() for each in axes] == [[0, 1]]
-
-
-def test_trials_of_older_versions_are_where_their_unknown_parameters_were():
-    axes = axes_of([{"a": 1.0}, {"a": 1.0, "layer_decay": 1.0}, {"a": 2.0, "layer_decay": 0.8}], ("a", "layer_decay"))
-    assert places(axes, "layer_decay")[0] == places(axes, "layer_decay")[1]

@@ -41,16 +41,3 @@ def test_what_is_searched_is_shown_before_it_differs() -> None:
     searched = ("loss", "weight_decay", "learning_rate", "freezing")
     assert varied_parameters(trials, searched) == ("loss", "learning_rate", "weight_decay")
     assert varied_parameters(trials[:1], searched) == ("loss", "learning_rate", "weight_decay")
-
-
-def test_what_older_trials_did_not_know_varies_only_where_newer_ones_do_otherwise() -> None:
-    """A run that an older version began has trials without label_smoothing, which trained with none."""
-    older = {"loss": "softmax", "learning_rate": 1e-4}
-    off, on = ({**older, "label_smoothing": value, "layer_decay": 1.0} for value in (0.0, 0.1))
-
-    def varied(*configs: dict[str, object]) -> tuple[str, ...]:
-        return varied_parameters(Trial(number, each, TrialStatus.COMPLETED) for number, each in enumerate(configs))
-
-    assert "label_smoothing" not in varied(older, off)
-    assert "label_smoothing" in varied(older, off, on)
-    assert "layer_decay" not in varied(older, off, on)
