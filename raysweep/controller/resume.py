@@ -134,9 +134,8 @@ class Resumed:
         """What the sweep's trials read."""
         return Prepared.read(self.folder / "prepared.json")
 
-    def check_data(self, prepared: Prepared) -> None:
-        """InputError when what is prepared now, or is to be, is not what the sweep's trials read."""
-        before = self.prepared
+    def check_data(self, before: Prepared, prepared: Prepared) -> None:
+        """Raise InputError if the plan's artifacts are not those that the sweep's trials read ``before``."""
         for name, what in READ_BY_TRIALS.items():
             if getattr(before, name).name != getattr(prepared, name).name:
                 raise InputError(

@@ -145,9 +145,12 @@ def run(  # noqa: PLR0913 (one argument for each way in which a run begins)
         if resumed is None:
             Baselines.check(config.baselines)
         older = [load(each) for each in warm_start]
+        prepared_before = (
+            None if resumed is None else resumed.prepared
+        )  # rejects a damaged file before sources are read
         plan = make_plan(config, space)
-        if resumed is not None:
-            resumed.check_data(plan.prepared)  # before anything is prepared anew
+        if resumed is not None and prepared_before is not None:
+            resumed.check_data(prepared_before, plan.prepared)  # before anything is prepared anew
         begin = (
             partial(Session.begin, older=older, place=place)
             if resumed is None

@@ -166,11 +166,11 @@ def test_a_run_that_was_moved_finds_what_was_prepared_beside_it(tmp_path: Path) 
     loaded, resumed = load_resumed(moved / "one")
     resumed.ledger.close()
     assert loaded.config.storage.artifacts_location == str(moved / "artifacts")
-    resumed.check_data(prepared_in(moved / "artifacts"))
+    resumed.check_data(resumed.prepared, prepared_in(moved / "artifacts"))
     with pytest.raises(
         InputError, match=r"the data \(data.train, data.dev or data.test\) have changed since this sweep ran"
     ):
-        resumed.check_data(prepared_in(moved / "artifacts", data="sentences-2"))
+        resumed.check_data(resumed.prepared, prepared_in(moved / "artifacts", data="sentences-2"))
     (tmp_path / "latest").symlink_to(moved / "one")
     loaded, resumed = load_resumed(tmp_path / "latest")
     resumed.ledger.close()

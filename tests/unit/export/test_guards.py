@@ -156,9 +156,8 @@ def test_a_guard_is_named_once(tmp_path: Path) -> None:
     assert str(caught.value) == "guards.x: none of its 2 pairs is scored"
 
 
-def test_names_that_mean_something_else_are_taken_for_new_sweeps_alone(run: Path) -> None:
+def test_names_that_mean_something_else_are_taken(run: Path) -> None:
     from raysweep.api.functions import load_sweep
-    from raysweep.config import load as loading
     from raysweep.report.choice import candidates_of
     from raysweep.report.tables import front_table
     from raysweep.report.watch.view import COLUMNS
@@ -172,7 +171,6 @@ def test_names_that_mean_something_else_are_taken_for_new_sweeps_alone(run: Path
             InputError, match=f"^--guards: the name {name} is taken: .*; taken are P, S, polarity, .*margin$"
         ):
             load_sweep("smoke", overrides)
-        assert list(loading.load(SPACES / "smoke.yaml", overrides).config.guards) == [name]  # as of a run that goes on
     assert list(load_sweep("smoke", [("guards", "{sts-p: {kind: sts, pairs: x.tsv}}")]).config.guards) == ["sts-p"]
 
 

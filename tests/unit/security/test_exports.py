@@ -43,11 +43,11 @@ def head_of_objects(point: Path, canary: Canary) -> None:
 
 
 def head_of_other_shapes(point: Path, canary: Canary) -> None:
-    np.savez(point / "head.npz", weight=np.zeros(3, np.float32), bias=np.zeros(3, np.float32))
+    np.savez(point / "head.npz", weight=np.zeros(3, np.float32), bias=np.zeros(3, np.float32), temperature=1.0)
 
 
 def head_of_texts(point: Path, canary: Canary) -> None:
-    np.savez(point / "head.npz", weight=np.array([["../.."]]), bias=np.array(["x"]))
+    np.savez(point / "head.npz", weight=np.array([["../.."]]), bias=np.array(["x"]), temperature=1.0)
 
 
 def head_without_weights(point: Path, canary: Canary) -> None:

@@ -2,7 +2,6 @@
 
 import io
 import itertools
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -329,12 +328,3 @@ def test_a_driver_that_has_not_begun_is_waited_for(tmp_path: Path) -> None:
         watch(LocalFolder(tmp_path), where, 1.0, sleep)
     assert out.getvalue() == "beginning: the sweep has no trial yet\n"
     ledger.close()
-
-
-def test_a_ledger_of_an_older_version_is_shown(tmp_path: Path) -> None:
-    write_ledger(tmp_path, random_trials(6))
-    path = tmp_path / "ledger.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    bare = [{key: value for key, value in line.items() if key not in ("number", "after")} for line in lines]
-    path.write_text("".join(json.dumps(line) + "\n" for line in bare))
-    assert "6 of 8 trials begun" in once(tmp_path)
