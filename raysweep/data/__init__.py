@@ -1,5 +1,5 @@
-"""Labelled sentences from their sources to what training reads: datasets, neighbours, examples, content-addressed artifacts.
+"""Labeled sentences, from sources to training data: datasets, neighbors, examples, content-addressed artifacts.
 
-Everything here runs in one process, on one shard. Prepare spreads it over a cluster; evaluation and training open what
-was prepared.
+Everything here runs in one process, on one shard. The package ``prepare`` distributes it over a cluster; evaluation and
+training open the prepared artifacts.
 """

@@ -1,8 +1,8 @@
-"""Immutable, content-addressed folders, in a folder or in an object store.
+"""Immutable, content-addressed folders, on a file system or in an object store.
 
-The key of an artifact hashes everything its content depends on, so a second sweep over the same data, encoder and mining
-parameters finds it and prepares nothing. Its manifest is stored last: without it, it does not exist, and whoever builds it
-goes on with what is there.
+An artifact's key hashes everything that its content depends on, so a second sweep over the same data, encoder and
+mining parameters reuses it and prepares nothing. The manifest is stored last: an artifact without a manifest does not
+exist, and the next process that builds it continues from the files already stored.
 """
 
 import contextlib
@@ -23,19 +23,19 @@ from raysweep.storage.turns import turn
 
 SCHEMA = 1
 WORK = "work"
-FIRST_STEP = "read"  # of a stage that has several
+FIRST_STEP = "read"  # first step of a stage with several steps
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """An artifact by its name, and the location of the store that has it or will have it."""
+    """An artifact: its name, and the location of its store. It may not exist yet."""
 
     location: str
     name: str
 
     @property
     def folder(self) -> Path:
-        """Its files on this machine: those of the store, or a copy of them, which stays while this process lives."""
+        """Return a local folder with the files: the store's own folder, or a copy that lasts as long as this process."""
         store = open_folder(self.location)
         if isinstance(store, BucketFolder):
             return cached(store, self.name)
@@ -43,12 +43,12 @@ class Artifact:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What the artifact's builder said of it."""
+        """Return the summary that the artifact's builder recorded."""
         return self._of_manifest("summary")
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What the artifact was built by."""
+        """Return the parameters that the artifact was built with."""
         return self._of_manifest("parameters")
 
     def _of_manifest(self, part: str) -> dict[str, Any]:
@@ -66,13 +66,13 @@ class Artifact:
 
 
 def damaged(file: str | Path) -> InputError:
-    """A file of an artifact is not what any worker writes."""
+    """Return the error for a file of an artifact that no worker can have written."""
     return InputError(f"{file}: is damaged; remove the folder {location.parent(str(file))}, and prepare again")
 
 
 @dataclass(frozen=True)
 class Store:
-    """The place that holds artifacts, each under its kind and key."""
+    """A location that holds artifacts, each named by its kind and key."""
 
     location: str
 
@@ -81,18 +81,18 @@ class Store:
         return open_folder(self.location)
 
     def artifact(self, kind: str, parameters: Mapping[str, Any]) -> Artifact:
-        """The artifact of this kind and these parameters, whether or not it is there."""
+        """Return the artifact of this kind and these parameters, which may not exist yet."""
         text = json.dumps({"schema": SCHEMA, "kind": kind, **parameters}, sort_keys=True)
         return Artifact(self.location, f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:20]}")
 
     def working(self, artifact: Artifact, *names: str) -> Artifact:
-        """A place within an artifact in the making, for what its stage needs no longer when it is finished."""
+        """Return a location inside an unfinished artifact for files that are deleted when its stage is finished."""
         return Artifact(self.location, "/".join([artifact.name, WORK, *names]))
 
     def note_use(self, artifact: Artifact) -> None:
-        """Let the artifact's manifest have the time of now, which says when it was last of use."""
+        """Set the modification time of the artifact's manifest to now: it records the last use."""
         manifest = f"{artifact.name}/{MANIFEST}"
-        with contextlib.suppress(OSError):  # a place that is read only
+        with contextlib.suppress(OSError):  # a read-only store
             if isinstance(self.root, BucketFolder):
                 found = self.root.bucket.read_version(manifest)
                 self.root.bucket.replace(manifest, found.content, found.tag)
@@ -100,9 +100,11 @@ class Store:
                 os.utime(self.root.path / manifest)
 
     def turn(self, artifact: Artifact, say: Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
-        """Hold the turn to build an artifact. ``say`` is told of a process that has it and is waited for.
+        """Hold the turn to build an artifact. ``say`` is called with a message while another process has the turn.
 
-        InputError where its folder is a symbolic link: what is written and removed in it would be elsewhere.
+        Raises:
+            InputError: If the artifact's folder is a symbolic link, because writes and deletes would affect another
+                folder.
         """
         if isinstance(self.root, LocalFolder) and (self.root.path / artifact.name).is_symlink():
             raise InputError(
@@ -117,9 +119,9 @@ class Store:
         summary: Mapping[str, Any],
         shards: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """Write the manifest of an artifact all of whose files are stored: from now on it exists.
+        """Write the manifest of an artifact whose files are all stored. From now on the artifact exists.
 
-        ``parameters`` are those that its key hashes. Of each shard it keeps ``num_rows`` and ``num_bytes``.
+        ``parameters`` are those that its key hashes. The manifest keeps ``num_rows`` and ``num_bytes`` of each shard.
         """
         manifest = {
             "schema": SCHEMA,
@@ -132,7 +134,7 @@ class Store:
         self.root.put(f"{artifact.name}/{MANIFEST}", text.encode())
 
     def _remove_leftovers(self, artifact: Artifact, num_shards: int) -> None:
-        """Remove what belongs to no finished artifact: its stage's work, what killed workers left, other divisions."""
+        """Remove temporary files of the stage, files of killed workers, and shards of another number of shards."""
         remove_work(self.root, artifact.name)
         ending = f"-of-{num_shards:05}.arrow"
         for name in self.root.names(artifact.name):
@@ -140,16 +142,16 @@ class Store:
                 self.root.remove(f"{artifact.name}/{name}")
 
     def remove(self, artifact: Artifact) -> None:
-        """Remove an artifact that is not to be."""
+        """Remove an artifact."""
         self.root.remove(f"{artifact.name}/{MANIFEST}")
         remove_work(self.root, artifact.name)
         self.root.remove(artifact.name)
 
 
 def remove_work(root: Folder, name: str) -> None:
-    """Remove what a stage needs only until its artifact is finished.
+    """Remove the files that a stage needs only until its artifact is finished.
 
-    What the first step left goes first: without it, all steps are gone through again.
+    The output of the first step is removed first: without it, all steps run again.
     """
     root.remove(f"{name}/{WORK}/{FIRST_STEP}")
     root.remove(f"{name}/{WORK}")

@@ -1,7 +1,7 @@
-"""Which rows of a dataset stand inside which of its training rows.
+"""Find which rows of a dataset are inside which of its training rows.
 
-No two rows are compared. The rows that are asked about are few enough to be held in memory as :class:`Phrases`. They travel
-to wherever blocks of the training rows are read, and each block gives an answer.
+Rows are not compared pairwise. The rows in question are few enough to be held in memory as :class:`Phrases`. They are
+sent to the workers that read blocks of the training rows, and each block returns an answer.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from raysweep.data.phrases import Phrases
 
-BATCH_CHARACTERS = 2**23  # of the rows that are looked for at a time; they take about as many words as a fifth of that
+BATCH_CHARACTERS = 2**23  # characters of the rows looked for at once, which have about a fifth as many words
 
 
 Ids = npt.NDArray[np.integer]
@@ -22,31 +22,31 @@ Integers = npt.NDArray[np.int64]
 
 
 class Answer(NamedTuple):
-    """What a block of training rows has of the phrases that were asked for, which go by their positions."""
+    """The occurrences of phrases in a block of training rows. Phrases are identified by position."""
 
-    found: Integers  # the phrases that stand inside any of its rows
-    counts: Integers  # inside how many
-    rows: Integers  # those that contain phrases that few contain, each with
-    phrases: Integers  # the phrase
+    found: Integers  # phrases inside at least one of its rows
+    counts: Integers  # the number of rows that contain each
+    rows: Integers  # rows that contain a rare phrase
+    phrases: Integers  # the rare phrase that each of these rows contains
 
 
 Ask = Callable[[Sequence[str], int], Iterable[Answer]]
-"""Asks every block about some phrases, whose containing rows are told where they are at most so many."""
+"""Looks for phrases in every block; a phrase's containing rows are returned if they are at most the given number."""
 
 
 TakeTexts = Callable[[Ids], Iterable[Sequence[str]]]
-"""The texts of rows, in order, some at a time."""
+"""Yields the texts of rows, in order, in batches."""
 
 
 class Containment:
-    """Which rows stand inside training rows. Each question asks all blocks once for every eight million characters."""
+    """Search for rows inside training rows. Each query scans all blocks once per eight million characters."""
 
     def __init__(self, take_texts: TakeTexts, ask: Ask) -> None:
         self._take_texts = take_texts
         self._ask = ask
 
     def is_inside(self, ids: Ids) -> npt.NDArray[np.bool_]:
-        """Which of these rows stand inside a training row, (ids,)."""
+        """Return which of these rows are inside a training row, (ids,)."""
         parts = [np.zeros(0, bool)]
         for batch in self._batches(ids):
             is_inside = np.zeros(len(batch), bool)
@@ -56,7 +56,7 @@ class Containment:
         return np.concatenate(parts)
 
     def containing(self, ids: Ids, most: int) -> list[Ids | None]:
-        """The training rows that contain each of these rows, ascending; None where there are more than ``most``."""
+        """Return the training rows that contain each of these rows, ascending; None if there are more than ``most``."""
         found: list[Ids | None] = []
         for batch in self._batches(ids):
             found.extend(self._containing(batch, most))
@@ -77,7 +77,7 @@ class Containment:
             yield rows[first : first + count] if count <= most else None
 
     def _batches(self, ids: Ids) -> Iterator[list[str]]:
-        """The texts of these rows, in as many batches as memory asks for."""
+        """Yield the texts of these rows in batches that fit in memory."""
         batch: list[str] = []
         num_characters = 0
         for texts in self._take_texts(ids):
@@ -92,12 +92,12 @@ class Containment:
 
 
 def answer(phrases: Phrases, rows: Ids, texts: Sequence[str], most: int) -> Answer:
-    """The answer of a block of training rows, ascending, of these texts."""
+    """Return the answer for a block of training rows, ascending, with these texts."""
     places, ends = phrases.inside(texts)
     by_end = np.argsort(phrases.ends, kind="stable")
     sorted_ends = phrases.ends[by_end]
     first = np.searchsorted(sorted_ends, ends)
-    sharing = np.searchsorted(sorted_ends, ends, side="right") - first  # phrases of the same words share an end
+    sharing = np.searchsorted(sorted_ends, ends, side="right") - first  # phrases with the same words share an end
     pairs = np.repeat(np.arange(len(ends)), sharing)
     pairs_before = np.cumsum(sharing) - sharing
     within = np.arange(len(pairs)) - pairs_before[pairs]

@@ -1,4 +1,4 @@
-"""The sentences of a sweep, each under an integer id, in files that every process memory-maps.
+"""The sentences of a sweep, each with an integer id, in files that every process memory-maps.
 
 ``00000-of-00002.arrow``    shards of the columns ``text`` and ``label``
 ``labels.npy``              int32, an index into ``label_names``
@@ -6,9 +6,9 @@
 ``duplicate_groups.npy``    int32, equal for texts that differ at most in case, spacing and Unicode form (NFKC)
 ``dataset.json``            the :class:`Summary`
 
-Ids run from 0 without a gap: the rows of train in source order, then those of dev, then those of test. A dev split that
-was carved from train keeps its rows' places among train's; so do training rows that had to leave train for it and belong
-to no split.
+Ids run from 0 without gaps: the rows of train in source order, then those of dev, then those of test. If dev was split
+off train, its rows keep their positions among the training rows. So do training rows that had to leave train because
+they contain dev rows; these belong to no split.
 """
 
 import json
@@ -37,29 +37,29 @@ HUB_SPLITS: dict[Split, str] = {
     "train": "train",
     "dev": "validation",
     "test": "test",
-}  # what a hub dataset calls them unless told
+}  # default split names of a hub dataset
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What went into a dataset and what was found in it. Dictionaries are by split."""
+    """The sources, sizes and data problems of a dataset. Dictionaries are by split."""
 
     sources: Mapping[Split, str | Sequence[str]]
-    label_names: list[str]  # numbers in order of size, else as people sort: "2" before "10"
+    label_names: list[str]  # in natural sort order: "2" before "10"
     num_sentences: dict[str, int]
     num_by_label: dict[str, dict[str, int]]
-    num_dropped_conflicting: int  # rows whose very text carries different labels in one split
-    conflicts: list[dict[str, Any]]  # up to five of these texts: split, text, labels
-    num_duplicates: dict[str, int]  # rows whose duplicate group occurred in the same split before
+    num_dropped_conflicting: int  # rows whose exact text has different labels in one split
+    conflicts: list[dict[str, Any]]  # up to five such texts: split, text, labels
+    num_duplicates: dict[str, int]  # rows whose duplicate group occurs earlier in the same split
     num_also_in_train: dict[str, int]  # rows whose duplicate group also occurs in train
     warnings: list[str]
-    num_inside_train: dict[str, int]  # rows that stand inside longer training rows; of a
-    # split of more than 10,000, how many in a sample of that many
-    num_left_out: int  # training rows that contain rows of the carved dev; they belong to no split
+    num_inside_train: dict[str, int]  # rows contained in longer training rows, counted in a
+    # sample of 10,000 rows if the split is larger
+    num_left_out: int  # training rows that contain rows of the carved dev split; they belong to no split
 
 
 class Sentences:
-    """A dataset that :mod:`raysweep.data.ingest` wrote, opened as memory maps: nothing is read until it is asked for."""
+    """A dataset written by :mod:`raysweep.data.ingest`, opened as memory maps; data is read on access."""
 
     def __init__(self, folder: Path) -> None:
         self.summary = _read_summary(folder / "dataset.json")
@@ -76,11 +76,11 @@ class Sentences:
         return self.summary.label_names
 
     def texts(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]]) -> list[str]:
-        """The texts of ``ids``, in that order, at a cost that does not depend on the dataset's size."""
+        """Return the texts of ``ids``, in that order. The cost does not depend on the dataset's size."""
         return self._texts.take(ids)
 
     def ids(self, split: Split) -> npt.NDArray[np.int32]:
-        """The ids of one split, ascending."""
+        """Return the ids of one split, ascending."""
         return np.flatnonzero(self.splits == SPLITS.index(split)).astype(np.int32)
 
 
@@ -97,14 +97,18 @@ def open_texts(folder: Path) -> "Texts":
 
 
 class Texts:
-    """Random access to the string columns of memory-mapped Arrow files, one after the other."""
+    """Random access to the string columns of memory-mapped Arrow files, treated as one concatenated column."""
 
     def __init__(self, columns: Sequence[pa.StringArray]) -> None:
         self._columns = columns
         self._starts = np.cumsum([0, *map(len, columns)])
 
     def take(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]]) -> list[str]:
-        """The texts of ``ids``, in that order. IndexError for an id that does not exist."""
+        """Return the texts of ``ids``, in that order.
+
+        Raises:
+            IndexError: If an id does not exist.
+        """
         wanted = np.asarray(ids, np.int64)
         if not len(wanted):
             return []
@@ -113,7 +117,7 @@ class Texts:
         last = self._starts[-1] - 1
         if not 0 <= lowest <= highest <= last:
             raise IndexError(f"ids from {lowest} to {highest}, but only 0 to {last} exist")
-        # pyarrow's own take on a chunked column copies all chunks first, so each column is asked for its own.
+        # pyarrow's take on a chunked column copies all chunks first, so take from each column separately.
         texts = np.empty(len(wanted), object)
         for number, positions in self._by_column(wanted):
             rows = wanted[positions] - self._starts[number]
@@ -123,7 +127,7 @@ class Texts:
         return found
 
     def _by_column(self, ids: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-        """Each column that holds any of the ``ids``, by its number, and the positions of those among them."""
+        """Yield the number of each column that holds any of the ``ids``, and the positions of those ids."""
         column_numbers = np.searchsorted(self._starts, ids, side="right") - 1
         by_column = np.argsort(column_numbers, kind="stable")
         changes = np.flatnonzero(np.diff(column_numbers[by_column])) + 1

@@ -1,9 +1,9 @@
 """The built-in demo: short opinions from a grammar in which topic and polarity vary independently.
 
-What a sentence is about, its topic, is most of what an encoder's similarity sees, and it says nothing about polarity. So
-an untrained encoder retrieves the right topic with either polarity, and the ideal is known: sentences of the query's
-topic *and* polarity, of which there are plenty. Polarity lies in adjectives and verb phrases, and as often in negation,
-concession, comparison and expectation, where single words mislead.
+The topic of a sentence dominates an encoder's similarity and carries no information about polarity. So an untrained
+encoder retrieves the right topic with either polarity, and the ideal is known: sentences with the query's topic *and*
+polarity, of which there are plenty. Polarity is expressed by adjectives and verb phrases, and just as often by
+negation, concession, comparison and expectation, where single words are misleading.
 """
 
 import random
@@ -19,8 +19,8 @@ LABELS = ("negative", "positive")
 
 
 # Slots: {a} and {b} are aspects of one topic ("the soup"), {at} its preposition, {thing} an instance ("this bistro").
-# {adj}, {word} (a single one) and {did} say of {a} what the label says; {not_word} and {not_adj_b} say the opposite.
-# {verdict} fits anything.
+# {adj}, {word} (a single word) and {did} describe {a} with the label's polarity; {not_word} and {not_adj_b} have the
+# opposite polarity. {verdict} fits anything.
 SHARED_TEMPLATES = (
     "{a} {at} {thing} {was} {adj}",
     "{when}, {a} {was} {adj}",
@@ -74,7 +74,7 @@ _OPENERS = (*[""] * 20, "honestly, ", "all in all, ", "in the end, ", "frankly, 
 
 
 class Row(NamedTuple):
-    """A sentence, its label (``negative`` or ``positive``) and what it is about."""
+    """A sentence, its label (``negative`` or ``positive``) and its topic."""
 
     text: str
     label: str
@@ -82,9 +82,13 @@ class Row(NamedTuple):
 
 
 def generate(seed: int = 0, num_train: int = 3000, num_test: int = 400) -> tuple[list[Row], list[Row]]:
-    """Train and test rows in random order, all texts distinct; each topic occurs as often with each label, within one row.
+    """Generate train and test rows in random order, with distinct texts and balanced topics.
 
-    The same on every platform and Python version. Raises ValueError where the grammar has no more to say, at millions.
+    Each topic occurs equally often with each label, within one row. The result is the same on every platform and Python
+    version.
+
+    Raises:
+        ValueError: If the grammar runs out of distinct sentences, after millions of rows.
     """
     draw = _Draw(seed)
     seen: set[str] = set()
@@ -97,11 +101,11 @@ def generate(seed: int = 0, num_train: int = 3000, num_test: int = 400) -> tuple
 
 
 class _ExhaustedError(Exception):
-    """The grammar has no sentence left that was not drawn before."""
+    """The grammar has no unused sentence left."""
 
 
 def _distinct_rows(draw: "_Draw", num_rows: int, seen: set[str]) -> list[Row]:
-    """Rows in random order, topics and labels in turn; their texts are not among those seen, and are added to them."""
+    """Return rows in random order, cycling through topics and labels. Their texts are new and are added to ``seen``."""
     words = vocabulary()
     cells = [(topic, positive) for topic in words.topics for positive in (False, True)]
     rows = []
@@ -123,7 +127,7 @@ def _unseen_sentence(draw: "_Draw", topic: str, positive: bool, seen: set[str]) 
 
 @dataclass(frozen=True)
 class Kind:
-    """What can be said of a kind of aspect: adjectives after "was", and what it "did", for better and for worse."""
+    """The vocabulary for a kind of aspect: good and bad adjectives after "was", and good and bad verb phrases."""
 
     good: str
     bad: str
@@ -133,9 +137,9 @@ class Kind:
 
 @dataclass(frozen=True)
 class Topic:
-    """Words that go with a topic: what to call an instance, its preposition, what one does there, when, and its aspects.
+    """The vocabulary of a topic: nouns for an instance, its preposition, activity, times and aspects.
 
-    Each but ``at`` and ``act`` is a list with commas; a plural aspect carries a ``+``.
+    All fields but ``at`` and ``act`` are comma-separated lists; plural aspects are marked with ``+``.
     """
 
     nouns: str
@@ -162,7 +166,7 @@ def vocabulary() -> Vocabulary:
 
 
 class _Draw(random.Random):
-    """Only ``random()`` is promised to yield the same numbers in every Python version, so every choice is made of it."""
+    """Random choices, all derived from ``random()``, whose sequence is the same in every Python version."""
 
     def below(self, count: int) -> int:
         return int(self.random() * count)
@@ -171,12 +175,12 @@ class _Draw(random.Random):
         return options[self.below(len(options))]
 
     def item(self, options: str) -> str:
-        """One of a list with commas."""
+        """Return one item of a comma-separated list."""
         return self.of(options.split(", "))
 
 
 class _Aspect(NamedTuple):
-    """An aspect and what to say of it: in the label's favour, and (``other``) against it."""
+    """An aspect and its descriptions: those with the label's polarity, and those with the opposite (``other``)."""
 
     name: str
     was: str
@@ -191,7 +195,7 @@ def _aspect(draw: _Draw, name: str, kind_name: str, positive: bool) -> _Aspect:
     kind = vocabulary().kinds[kind_name]
     same = kind.good if positive else kind.bad
     other = kind.bad if positive else kind.good
-    # The order of the draws is part of the demo: with another, the sentences would change.
+    # The order of the draws is part of the demo: a different order would change the sentences.
     return _Aspect(
         name="the " + name.replace("+", ""),
         was="were" if "+" in name else "was",
@@ -208,7 +212,7 @@ def _single_words(adjectives: str) -> list[str]:
 
 
 def _two_aspects(draw: _Draw, about: Topic, positive: bool) -> tuple[_Aspect, _Aspect]:
-    """Two different aspects of a topic, and what to say of them."""
+    """Return two different aspects of a topic, with their descriptions."""
     kinds = [(name, kind) for kind, names in about.aspects.items() for name in names.split(", ")]
     first = draw.below(len(kinds))
     steps = 1 + draw.below(len(kinds) - 1)

@@ -1,8 +1,8 @@
-"""Carving a dev split from the training rows: stratified, seeded, and without texts that also stay in train.
+"""Carve a dev split from the training rows: stratified, seeded, and without texts that also stay in train.
 
-A row *stands inside* another where its words are a run of the other's, as :mod:`raysweep.data.containment` says: were dev
-to stand inside train, selection would reward what has memorised train. A *group* is a group of duplicates. It is *free*
-where it stands inside no row.
+A row is *inside* another row if its words are a contiguous run of the other row's words (see
+:mod:`raysweep.data.containment`). Dev rows inside training rows would reward memorization of train. A *group* is a
+group of duplicates. A group is *free* if it is inside no row.
 """
 
 import math
@@ -13,37 +13,37 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-_LOOK_AHEAD = (8, 32, 128, 512)  # groups that are looked at, time after time, for each row that dev lacks of a label
+_LOOK_AHEAD = (8, 32, 128, 512)  # groups checked in successive rounds for each missing dev row of a label
 
 
-_WEIGHED = 32  # groups inside rows that are weighed against each other for each row that dev lacks of a label
+_WEIGHED = 32  # groups inside rows that are compared for each missing dev row of a label
 
 
-_MOST_CONTAINING = 16  # rows that may leave train for one group
+_MOST_CONTAINING = 16  # maximum number of rows that leave train for one group
 
 
-_MOST_LEAVING = 0.05  # of all rows
+_MOST_LEAVING = 0.05  # maximum share of all rows that leave train
 
 
-_MOST_INSIDE = 0.01  # of dev
+_MOST_INSIDE = 0.01  # maximum share of dev
 
 
 Ids = npt.NDArray[np.integer]
 
 
 class Containment(Protocol):
-    """Says which rows stand inside others. Rows are named by their positions."""
+    """An index that finds which rows are inside others. Rows are identified by position."""
 
     def is_inside(self, ids: Ids) -> npt.NDArray[np.bool_]:
-        """Which of these rows stand inside another, (ids,)."""
+        """Return which of these rows are inside another row, (ids,)."""
 
     def containing(self, ids: Ids, most: int) -> Sequence[Ids | None]:
-        """The rows that contain each of these rows; None where there are more than ``most``."""
+        """Return the rows that contain each of these rows, or None if there are more than ``most``."""
 
 
 @dataclass(frozen=True)
 class Carving:
-    """What becomes of the rows, (rows,) each: they become dev, or belong to no split; the others stay in train."""
+    """The rows that become dev and the rows that belong to no split, (rows,) each; all others stay in train."""
 
     is_dev: npt.NDArray[np.bool_]
     is_left_out: npt.NDArray[np.bool_]
@@ -60,15 +60,17 @@ def carve(
 ) -> Carving:
     """Make about ``min(max_rows, round(fraction * rows))`` rows dev, shared among labels by largest remainder.
 
-    ``labels`` and ``groups`` are (rows,), labels counting from 0. A group moves as a whole, and only if its rows agree on
-    the label. Every label with two rows or more has one in dev, and every label keeps one in train; where this, the
-    groups' sizes or the following forbid a label's exact share, the labels with more rows make up the difference.
+    ``labels`` and ``groups`` are (rows,), with labels counting from 0. A group moves as a unit, and only if its rows
+    have the same label. Each label with at least two rows has one in dev, and each label keeps one in train. If these
+    rules, the sizes of the groups or the limits below prevent a label's exact share, labels with more rows make up the
+    difference.
 
-    Dev is drawn from free groups in seeded order. A label that has too few, or fewer than one in some hundreds, also gives
-    groups inside rows, those inside the fewest first, and these rows leave train: at most 16 for one group, at most a
-    twentieth of all rows (rounded up), and none that their own label needs for its share of dev and a row in train. Where
-    that forbids it, dev has fewer rows of the label. A label that would have none gives one group inside rows that stay,
-    while such groups are at most 1% of dev; otherwise it has none.
+    Dev is drawn from free groups in seeded order. A label with too few free groups, or fewer than one free in several
+    hundred, also contributes groups that are inside rows, starting with those inside the fewest, and the containing
+    rows leave train. The limits: at most 16 rows leave for one group, at most a twentieth of all rows (rounded up)
+    leave in total, and no label loses rows that it needs for its share of dev and one row in train. If the limits
+    prevent this, dev has fewer rows of the label. A label that would have no dev row contributes one group inside rows
+    that stay in train, as long as such groups are at most 1% of dev; otherwise it has none.
     """
     pool = _Pool(labels, groups, seed)
     quotas = _shares(pool.rows_by_label, min(max_rows, round(fraction * len(labels))))
@@ -80,7 +82,7 @@ def carve(
 
 @dataclass(frozen=True)
 class _Draw:
-    """Which groups become dev, (groups,); their rows by label, (labels,); and the labels that lack rows, and how many."""
+    """Groups that become dev, (groups,), their rows by label, (labels,), and the number of missing rows by label."""
 
     is_drawn: npt.NDArray[np.bool_]
     rows_by_label: npt.NDArray[np.intp]
@@ -92,7 +94,7 @@ class _Draw:
 
 
 class _Pool:
-    """The groups that may become dev, and what is known of them so far. ``quotas`` are the labels' shares of dev."""
+    """The groups that may become dev, and the containment results so far."""
 
     def __init__(self, labels: npt.NDArray[np.int32], groups: npt.NDArray[np.int32], seed: int) -> None:
         self.labels = labels
@@ -102,9 +104,9 @@ class _Pool:
         num_labels = len(self.rows_by_label)
         num_groups = len(self.sizes)
         self.first_rows = _first_rows(groups, num_groups)
-        self.is_known = np.zeros(num_groups, bool)  # has been looked at
-        self.is_free = np.zeros(num_groups, bool)  # and stands inside no row
-        # What may become dev all the same, by label, and how many rows may leave train for it, (labels,):
+        self.is_known = np.zeros(num_groups, bool)  # has been checked
+        self.is_free = np.zeros(num_groups, bool)  # has been checked and is inside no row
+        # Groups inside rows that may become dev, by label, and the number of rows that leave train for them, (labels,):
         self.admitted: dict[int, list[int]] = {}
         self.leaving_by_label = np.zeros(num_labels, np.intp)
         self.rarest_first = np.argsort(self.rows_by_label, kind="stable").tolist()
@@ -113,11 +115,11 @@ class _Pool:
         self._shuffled = {label: rng.permutation(agreeing[label]) for label in self.rarest_first}
 
     def draw(self, quotas: npt.NDArray[np.intp]) -> _Draw:
-        """Fill dev from the groups that are known to be free, then from those that are admitted."""
+        """Fill dev with groups known to be free, then with admitted groups. ``quotas`` is each label's share of dev."""
         is_drawn = np.zeros(len(self.sizes), bool)
         drawn_by_label = np.zeros_like(self.rows_by_label)
         missing = {}
-        owed = 0  # rows that the labels so far have too few of in dev; below 0, too many
+        owed = 0  # dev rows that the labels so far are missing; negative if they have too many
         for label in self.rarest_first:
             quota = int(quotas[label])
             num_rows = int(self.rows_by_label[label] - self.leaving_by_label[label])
@@ -140,18 +142,18 @@ class _Pool:
         return np.concatenate([free, admitted])
 
     def unknown(self, label: int) -> npt.NDArray[np.intp]:
-        """The label's groups that nobody has looked at, in seeded order."""
+        """Return the label's unchecked groups, in seeded order."""
         shuffled = self._shuffled[label]
         return shuffled[~self.is_known[shuffled]]
 
     def inside(self, label: int) -> npt.NDArray[np.intp]:
-        """The label's groups that are known to stand inside rows, in seeded order."""
+        """Return the label's groups that are known to be inside rows, in seeded order."""
         shuffled = self._shuffled[label]
         return shuffled[self.is_known[shuffled] & ~self.is_free[shuffled]]
 
 
 def _draw_free(pool: _Pool, quotas: npt.NDArray[np.intp], containment: Containment) -> _Draw:
-    """Look at groups in seeded order until dev can be drawn from the free ones among them."""
+    """Check groups in seeded order until dev can be drawn from the free ones."""
     draw = pool.draw(quotas)
     for times in _LOOK_AHEAD:
         parts = [pool.unknown(label)[: times * missing] for label, missing in draw.missing.items()]
@@ -166,9 +168,9 @@ def _draw_free(pool: _Pool, quotas: npt.NDArray[np.intp], containment: Containme
 
 
 def _draw_inside(pool: _Pool, quotas: npt.NDArray[np.intp], free: _Draw, containment: Containment) -> Carving:
-    """Draw groups inside rows as well, for the labels that lack rows in the draw from free ones."""
+    """Also draw groups inside rows, for the labels that have too few free groups."""
     departures = _Departures(pool, quotas)
-    lone: list[tuple[int, int]] = []  # labels that dev would lack, each with a group whose containing rows stay
+    lone: list[tuple[int, int]] = []  # labels otherwise missing in dev, each with a group whose containing rows stay
     weighed = _weigh(pool, free.missing, containment)
     for label, by_cost in weighed.items():
         admitted = departures.admit(by_cost, free.missing[label])
@@ -185,7 +187,7 @@ def _draw_inside(pool: _Pool, quotas: npt.NDArray[np.intp], free: _Draw, contain
 
 
 def _draw_with(pool: _Pool, quotas: npt.NDArray[np.intp], lone: Sequence[tuple[int, int]], num_rows: int) -> _Draw:
-    """Draw with as many of the lone groups as are at most 1% of dev, which has about ``num_rows``."""
+    """Draw with as many of the lone groups as fit in 1% of dev, which has about ``num_rows`` rows."""
     some = list(lone[: int(_MOST_INSIDE * num_rows)])
     while True:
         for label, _ in lone:
@@ -201,7 +203,7 @@ def _draw_with(pool: _Pool, quotas: npt.NDArray[np.intp], lone: Sequence[tuple[i
 
 @dataclass(frozen=True)
 class _Weighed:
-    """A group inside rows, and these rows; None where they are too many to leave train for it."""
+    """A group inside rows, and the rows that contain it, or None if they are too many to leave train."""
 
     group: int
     containing: Ids | None
@@ -212,7 +214,7 @@ class _Weighed:
 
 
 def _weigh(pool: _Pool, missing: dict[int, int], containment: Containment) -> dict[int, list[_Weighed]]:
-    """For each label that lacks rows, groups inside rows, those inside the fewest first, otherwise in seeded order."""
+    """Return groups inside rows for each label with missing rows, by number of containing rows, then seeded order."""
     groups = {label: pool.inside(label)[: _WEIGHED * count] for label, count in missing.items()}
     asked = np.concatenate(list(groups.values()))
     rows = pool.first_rows[asked]
@@ -226,7 +228,7 @@ def _weigh(pool: _Pool, missing: dict[int, int], containment: Containment) -> di
 
 
 class _Departures:
-    """The rows that leave train if the groups that were admitted become dev."""
+    """The rows that leave train if the admitted groups become dev."""
 
     def __init__(self, pool: _Pool, quotas: npt.NDArray[np.intp]) -> None:
         self._pool = pool
@@ -238,7 +240,7 @@ class _Departures:
         self.by_label = np.zeros_like(pool.rows_by_label)
 
     def admit(self, by_cost: Sequence[_Weighed], num_rows: int) -> list[int]:
-        """Of these groups of a label, the first that may become dev: as many as have ``num_rows`` rows together."""
+        """Return the first groups of a label that may become dev, until they have ``num_rows`` rows in total."""
         admitted: list[int] = []
         missing = num_rows
         for weighed in by_cost:
@@ -251,7 +253,7 @@ class _Departures:
         return admitted
 
     def _let_go(self, rows: Ids) -> bool:
-        """Let these rows leave if they may."""
+        """Let these rows leave train if the limits allow it, and return whether they do."""
         others = rows[~self._is_leaving[rows]]
         counts = np.bincount(self._pool.labels[others], minlength=len(self.by_label))
         by_label = self.by_label + counts
@@ -262,7 +264,7 @@ class _Departures:
         return True
 
     def caused_by(self, draw: _Draw) -> npt.NDArray[np.bool_]:
-        """The rows that contain a group that was drawn, (rows,)."""
+        """Return the rows that contain a drawn group, (rows,)."""
         is_leaving = np.zeros(len(self._is_leaving), bool)
         for group, rows in self._causes.items():
             if draw.is_drawn[group]:
@@ -271,17 +273,17 @@ class _Departures:
 
 
 def _first_rows(groups: npt.NDArray[np.int32], num_groups: int) -> npt.NDArray[np.intp]:
-    """Where each group occurs first, (groups,); 0 for one that does not occur."""
+    """Return the first row of each group, (groups,), or 0 if a group does not occur."""
     found = np.zeros(num_groups, np.intp)
     backwards = np.arange(len(groups))[::-1]
-    found[groups[backwards]] = backwards  # where one is written several times, the last time counts
+    found[groups[backwards]] = backwards  # repeated assignments: the last one, the first row, wins
     return found
 
 
 def _agreeing_groups(
     labels: npt.NDArray[np.int32], groups: npt.NDArray[np.int32], num_labels: int
 ) -> list[npt.NDArray[np.intp]]:
-    """For each label, the groups all of whose rows have it, ascending."""
+    """Return, for each label, the groups whose rows all have that label, ascending."""
     lowest, highest = extremes(groups, labels)
     agreeing = np.flatnonzero(lowest == highest)
     by_label = agreeing[np.argsort(lowest[agreeing], kind="stable")]
@@ -292,7 +294,7 @@ def _agreeing_groups(
 def extremes(
     groups: npt.NDArray[np.int32], labels: npt.NDArray[np.int32]
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """The lowest and the highest label of each group; they differ where rows of the group disagree."""
+    """Return the lowest and the highest label of each group; they differ if the group's rows disagree."""
     num_groups = int(groups.max()) + 1
     lowest = np.full(num_groups, np.iinfo(np.int32).max, np.int32)
     highest = np.full(num_groups, -1, np.int32)
@@ -302,7 +304,7 @@ def extremes(
 
 
 def _shares(counts: npt.NDArray[np.intp], total: int) -> npt.NDArray[np.intp]:
-    """``total`` shared in proportion to ``counts``, by largest remainder; ties go to the first."""
+    """Return ``total`` split in proportion to ``counts``, by largest remainder; ties go to the first."""
     scaled = counts * total
     shares: npt.NDArray[np.intp] = scaled // counts.sum()
     remainders = scaled % counts.sum()
@@ -313,7 +315,10 @@ def _shares(counts: npt.NDArray[np.intp], total: int) -> npt.NDArray[np.intp]:
 
 
 def _fill(sizes: Sequence[int], wanted: int, most: int) -> list[int]:
-    """Positions whose sizes add up to ``wanted``, each taken that still fits; if none does, the smallest within ``most``."""
+    """Return positions whose sizes sum to at most ``wanted``, taking each in order that still fits.
+
+    If no position fits, return the smallest, provided it is at most ``most``.
+    """
     chosen: list[int] = []
     left = wanted
     for position, size in enumerate(sizes):

@@ -1,7 +1,7 @@
-"""Training examples out of neighbours: sampled exactly to a target, uniformly and without replacement.
+"""Training examples from neighbors, sampled uniformly and without replacement to an exact number.
 
-Work is cut into chunks of :data:`CHUNK` consecutive anchors, each with its own random stream, so the sample depends on
-the seed alone and not on which worker draws which chunk::
+Work is split into chunks of :data:`CHUNK` consecutive anchors, each with its own random stream, so the sample depends
+only on the seed and not on the assignment of chunks to workers::
 
     counts = num_candidates(kind, neighbour_ids)                             anywhere
     quotas = allocate(counts, target, seed)                                  once
@@ -24,14 +24,14 @@ KINDS_WITH_TARGETS = ("labelled_pair", "scored_pair")
 CHUNK = 1024
 
 
-_OWN, _OTHER = 0, 1  # the slots of neighbour ids: the anchor's own class and the others
+_OWN, _OTHER = 0, 1  # slots of the neighbor ids: the anchor's class and the other classes
 
 
 def num_candidates(kind: ExampleKind, neighbour_ids: NDArray[np.int32]) -> NDArray[np.int64]:
-    """How many examples each anchor could give: (m,), or for labelled and scored pairs (m, 2), of own and other class.
+    """Return how many examples each anchor can give: (m,), or (m, 2) by slot for labeled and scored pairs.
 
-    ``neighbour_ids`` is (m, 2, k): neighbours of the anchor's own class and of the others, padded at the end with -1.
-    An anchor's triplets are all pairs of an own and an other neighbour.
+    ``neighbour_ids`` is (m, 2, k): neighbors of the anchor's class and of the other classes, padded at the end with -1.
+    The triplets of an anchor are all pairs of a neighbor from each slot.
     """
     found = _num_neighbours(neighbour_ids)
     if kind == "triplet":
@@ -40,17 +40,18 @@ def num_candidates(kind: ExampleKind, neighbour_ids: NDArray[np.int32]) -> NDArr
 
 
 def _num_neighbours(neighbour_ids: NDArray[np.int32]) -> NDArray[np.int64]:
-    """How many neighbours each anchor has of its own and of the other classes, (m, 2)."""
+    """Return how many neighbors each anchor has in its class and in the other classes, (m, 2)."""
     found: NDArray[np.int64] = np.count_nonzero(neighbour_ids >= 0, axis=2)
     return found
 
 
 def allocate(counts: ArrayLike, target: int, seed: int) -> NDArray[np.int64]:
-    """How many examples to draw from each anchor: the shape of ``counts``, summing to min(target, sum of counts).
+    """Return how many examples to draw from each anchor, in the shape of ``counts``.
 
-    ``counts``: candidates of each anchor, (n,); the quotas are distributed as those of a uniform sample without
-    replacement of all candidates. Or (n, 2), of own and other class: each class then has half of the target (the own
-    class one more of an odd target), or all its candidates and the other class what is left. ``target`` is below 1e9.
+    The quotas sum to min(target, sum of counts). With ``counts`` (n,), the candidates of each anchor, the quotas are
+    distributed like those of a uniform sample of all candidates without replacement. With ``counts`` (n, 2), by own and
+    other class, each class gets half of the target (the own class gets the extra example of an odd target); if a class
+    has too few candidates, all of them are used and the other class gets the rest. ``target`` is below 1e9.
     """
     counts = np.asarray(counts, dtype=np.int64)
     rng = np.random.default_rng(seed)
@@ -66,11 +67,12 @@ def allocate(counts: ArrayLike, target: int, seed: int) -> NDArray[np.int64]:
 
 
 def _sample_quotas(counts: NDArray[np.int64], target: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Quotas of ``target`` candidates of all, or of all there are: one multivariate hypergeometric draw.
+    """Return the quotas of ``target`` candidates, or of all if there are fewer: one multivariate hypergeometric draw.
 
-    NumPy draws it for less than 1e9 candidates only, and there can be more. So first every candidate is kept with the
-    same probability, which leaves a few more than the target (if fewer, again), then the target is drawn of those. A
-    uniform subset of a uniform subset is uniform, whatever the size between.
+    NumPy supports this draw only for fewer than 1e9 candidates, and there can be more. So each candidate is first kept
+    with the same probability, chosen to keep slightly more than the target (this is repeated if fewer are kept), and
+    the target is drawn from those. A uniform subset of a uniform subset is uniform, regardless of the intermediate
+    size.
     """
     total = int(counts.sum())
     target = min(target, total)
@@ -87,10 +89,10 @@ def _sample_quotas(counts: NDArray[np.int64], target: int, rng: np.random.Genera
 
 @dataclass(frozen=True)
 class Chunk:
-    """Up to :data:`CHUNK` consecutive anchors, and where they come in the sequence of all chunks.
+    """Up to :data:`CHUNK` consecutive anchors, and their number in the sequence of all chunks.
 
-    ``anchors`` (m,) are ids of sentences, ``neighbour_ids`` (m, 2, k) their neighbours and ``quotas``, (m,) or (m, 2),
-    theirs by :func:`allocate`.
+    ``anchors`` (m,) are sentence ids, ``neighbour_ids`` (m, 2, k) their neighbors and ``quotas``, (m,) or (m, 2), their
+    quotas from :func:`allocate`.
     """
 
     number: int
@@ -107,11 +109,11 @@ class Chunk:
 def draw(
     kind: ExampleKind, chunk: Chunk, seed: int, cosines: tuple[float, float] = (1.0, 0.0)
 ) -> tuple[NDArray[np.int32], NDArray[np.float32] | None]:
-    """The examples of one chunk: sentence ids (q, 3) or (q, 2), anchor first, and targets (q,) if the kind has any.
+    """Return the examples of one chunk: sentence ids (q, 3) or (q, 2), anchor first, and targets (q,) or None.
 
-    Targets are 1 and 0 for labelled pairs of the same and of different classes, and ``cosines`` in the same order for
-    scored pairs. No example comes twice, but of two sentences that are each other's neighbours, a pair and its reverse
-    are two examples.
+    Targets are 1 and 0 for labeled pairs of the same and of different classes, and ``cosines`` in the same order for
+    scored pairs. No example occurs twice, but if two sentences are each other's neighbors, a pair and its reverse count
+    as two examples.
     """
     stream = (KINDS.index(kind), chunk.number)
     seeds = np.random.SeedSequence(seed, spawn_key=stream)
@@ -131,7 +133,7 @@ def draw(
 
 
 def _triplets(chunk: Chunk, rng: np.random.Generator) -> NDArray[np.int32]:
-    """Triplets (q, 3). An anchor's are numbered by the neighbour of its own class first, then by the other."""
+    """Return triplets (q, 3). An anchor's triplets are numbered by own-class neighbor, then by other-class neighbor."""
     counts = num_candidates("triplet", chunk.neighbour_ids)
     rows, numbers = pick_distinct(counts, chunk.quotas, rng)
     num_other = _num_neighbours(chunk.neighbour_ids)[:, _OTHER]
@@ -142,7 +144,7 @@ def _triplets(chunk: Chunk, rng: np.random.Generator) -> NDArray[np.int32]:
 
 
 def _pairs(chunk: Chunk, slot: int, quotas: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int32]:
-    """Pairs (q, 2) of anchors and their neighbours of one slot."""
+    """Return pairs (q, 2) of anchors and their neighbors in one slot."""
     counts = _num_neighbours(chunk.neighbour_ids)[:, slot]
     rows, neighbours = pick_distinct(counts, quotas, rng)
     return _examples(chunk.anchors[rows], chunk.neighbour_ids[rows, slot, neighbours])
@@ -155,16 +157,16 @@ def _examples(*columns: NDArray[np.integer]) -> NDArray[np.int32]:
 def pick_distinct(
     counts: NDArray[np.int64], quotas: NDArray[np.int64], rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """``quotas[i]`` distinct numbers below ``counts[i]`` for each row i, all subsets alike, as rows and numbers.
+    """Pick ``quotas[i]`` distinct numbers below ``counts[i]`` for each row i, uniformly. Return rows and numbers.
 
-    At most half of a row's numbers are drawn; where the quota is more than half, they are the ones to leave out.
+    At most half of a row's numbers are drawn; if the quota is more than half, the numbers to leave out are drawn.
     """
-    ends = np.cumsum(counts)  # all rows' numbers are one sequence, and row i's run from starts[i] to below ends[i]
+    ends = np.cumsum(counts)  # all rows' numbers form one sequence; row i has [starts[i], ends[i])
     starts = ends - counts
     inverted = 2 * quotas > counts
     num_drawn = np.where(inverted, counts - quotas, quotas)
     drawn = _draw_distinct(counts, num_drawn, rng)
-    is_left_out = np.repeat(inverted, num_drawn)  # drawn is in order of rows
+    is_left_out = np.repeat(inverted, num_drawn)  # drawn is ordered by row
     left_out = drawn[is_left_out]
     taken = drawn[~is_left_out]
     inverted_rows = np.flatnonzero(inverted)
@@ -180,9 +182,9 @@ def pick_distinct(
 def _draw_distinct(
     counts: NDArray[np.int64], num_drawn: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """``num_drawn[i]`` distinct numbers of row i, of the sequence of all rows' numbers, ascending.
+    """Draw ``num_drawn[i]`` distinct numbers of each row i, ascending, as positions in the sequence of all numbers.
 
-    Numbers are drawn with replacement until enough distinct ones came up.
+    Numbers are drawn with replacement until there are enough distinct ones.
     """
     ends = np.cumsum(counts)
     starts = ends - counts

@@ -1,10 +1,10 @@
-"""Some columns of a table in a file, read block by block.
+"""Read some columns of a table in a file, block by block.
 
-The suffix names the format: .csv .tsv .jsonl .ndjson .parquet; all but Parquet also compressed, as in .csv.gz (.gz .bz2
-.zst). CSV is read as RFC 4180 has it: quoted line breaks, doubled quotes, spaces kept, and nothing between a closing quote
-and the end of its cell. TSV is read so too, but its quotes may hold neither line breaks nor tabs: many such files quote
-nothing, and a text that begins with a quote would swallow the rows up to the next one. Text is UTF-8, with or without a byte
-order mark.
+The suffix determines the format: .csv .tsv .jsonl .ndjson .parquet; all but Parquet can be compressed, as in .csv.gz
+(.gz .bz2 .zst). CSV follows RFC 4180: quoted line breaks, doubled quotes, spaces kept, and nothing between a closing
+quote and the end of the cell. TSV is read the same way, but quoted cells must not contain line breaks or tabs: many TSV
+files use no quoting, and a text that begins with a quote would swallow the rows up to the next quote. Text is UTF-8,
+with or without a byte order mark.
 """
 
 import csv
@@ -35,8 +35,8 @@ from raysweep.errors import InputError
 
 BLOCK_ROWS = 8192
 MAX_TEXT = 2**24  # characters of a line, or bytes of a value: a compressed file may hide gigabytes in one
-MAX_BLOCK = 2**26  # the same of all rows of a block
-MAX_COLUMN = 2**30  # bytes of a column in a row group, which Parquet has in memory at once
+MAX_BLOCK = 2**26  # characters of all rows of a block
+MAX_COLUMN = 2**30  # bytes of a column in a row group, which Parquet holds in memory at once
 
 
 _NARROW_FLOATS = {pa.float16(): np.float16, pa.float32(): np.float32}
@@ -47,11 +47,11 @@ _SWALLOWED = (
 )
 
 Blocks = Iterator[tuple[list[Any], ...]]
-"""Raw values of each of some columns, such as text and label: up to ``BLOCK_ROWS`` of each at a time."""
+"""Tuples of raw values by column, such as texts and labels, with up to ``BLOCK_ROWS`` values each."""
 
 
 class RowGroups(NamedTuple):
-    """Consecutive row groups of a Parquet file: the first, the one after the last, and the file's row that they begin at."""
+    """Consecutive row groups of a Parquet file: the range [start, stop), and the first of their rows in the file."""
 
     start: int
     stop: int
@@ -59,9 +59,11 @@ class RowGroups(NamedTuple):
 
 
 def read(source: str, columns: tuple[str, ...], groups: RowGroups | None = None) -> Blocks:
-    """Stream some columns, of a Parquet file also of some row groups alone.
+    """Stream some columns; for a Parquet file, optionally only some row groups.
 
-    Raises InputError for what the format forbids, OSError for what cannot be read.
+    Raises:
+        InputError: If the content violates the format.
+        OSError: If the file cannot be read.
     """
     suffix, compression = check_format(source)
     if suffix == PARQUET:
@@ -71,7 +73,7 @@ def read(source: str, columns: tuple[str, ...], groups: RowGroups | None = None)
 
 
 def column_names(source: str) -> list[str]:
-    """The columns that a file has; of JSON lines, those of the first object. Raises as :func:`read` does."""
+    """Return the columns of a file; for JSON lines, those of the first object. Raises as :func:`read` does."""
     suffix, compression = check_format(source)
     if suffix == PARQUET:
         return _parquet_columns(source)
@@ -89,7 +91,7 @@ def column_names(source: str) -> list[str]:
 
 
 def lines(source: str) -> Iterator[str]:
-    """Stream the lines of a text file as they are, without their ends. Raises as :func:`read` does."""
+    """Stream the lines of a text file unchanged, without line ends. Raises as :func:`read` does."""
     compression = check_format(source).compression
     with _utf8(source, compression), _decoded(source, compression) as stream:
         for line in _bounded(source, stream):
@@ -97,11 +99,11 @@ def lines(source: str) -> Iterator[str]:
 
 
 class ColumnError(InputError):
-    """A file lacks a column that is to be read, or has it twice."""
+    """A requested column is missing from a file or occurs twice."""
 
 
 def positions(source: str, present: Sequence[str], columns: tuple[str, ...]) -> tuple[int, ...]:
-    """Where the columns stand among those present. Raises ColumnError listing these."""
+    """Return the positions of the columns among those present. Raises ColumnError with a list of those present."""
     for column in columns:
         if present.count(column) != 1:
             problem = "occurs more than once" if column in present else "is missing"
@@ -111,7 +113,7 @@ def positions(source: str, present: Sequence[str], columns: tuple[str, ...]) -> 
 
 
 def check_format(source: str) -> Format:
-    """The file's format. Raises InputError for a suffix that no format has."""
+    """Return the file's format. Raises InputError for an unknown suffix."""
     if found := format_of(source):
         return found
     suffixes = PurePosixPath(source).suffixes[-2:]
@@ -134,7 +136,7 @@ def _decoded(
 
 @contextmanager
 def _utf8(source: str, compression: str) -> Iterator[None]:
-    """Within, text that is not UTF-8 is an InputError that names the line."""
+    """Convert UnicodeDecodeError to an InputError that names the line."""
     try:
         yield
     except UnicodeDecodeError:
@@ -148,7 +150,7 @@ def _blocks(source: str, compression: str, rows: Iterator[tuple[Any, ...]]) -> B
 
 
 def _next_block(rows: Iterator[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The next rows, as many as a block has or fewer of long texts; none at the end."""
+    """Return the rows of the next block, fewer if texts are long, and none at the end."""
     block = []
     num_characters = 0
     for row in itertools.islice(rows, BLOCK_ROWS):
@@ -190,9 +192,9 @@ def _csv(source: str, suffix: str, compression: str, columns: tuple[str, ...]) -
 
 
 def _is_header(record: Sequence[str], names: Sequence[str], places: Sequence[int]) -> bool:
-    """Return whether a row names the columns again: all of them in any order, or those that are read.
+    """Return whether a row repeats the header: all column names in any order, or the names of the columns read.
 
-    A text that happens to be its column's name is a row like any other.
+    A text that happens to equal its column's name is an ordinary row.
     """
     if len(record) != len(names) or _cell_name(record[places[-1]]) not in names:
         return False
@@ -202,25 +204,25 @@ def _is_header(record: Sequence[str], names: Sequence[str], places: Sequence[int
 
 
 def _cell_name(cell: str) -> str:
-    """Return a cell as a column's name, without the byte order mark that joined files have in their middle.
+    """Return a cell as a column name, without the byte order mark that concatenated files contain in the middle.
 
-    Behind one, quotes are not read as such.
+    Quotes are also stripped, because after a byte order mark they are not parsed as quotes.
     """
     return cell.strip('\ufeff" \t\xa0')
 
 
 def _bad_quotes(said: str) -> str:
-    """What is wrong, for what the csv module has ``said``."""
+    """Return a description of the problem behind an error message of the csv module."""
     if said == "unexpected end of data":
         return "a quote is still open at the end of the file"
     if said.endswith("expected after '\"'"):
         return "a cell goes on after its closing quote; a cell that begins with a quote has all its own quotes doubled"
-    # In practice the limit of 131,072 characters a field, which bounds memory.
+    # In practice this is the limit of 131,072 characters per field, which bounds memory.
     return f"{said}; is a quote left open? Longer texts can be .jsonl or .parquet"
 
 
 def _bounded(source: str, stream: io.TextIOWrapper) -> Iterator[str]:
-    """The lines of a file. InputError for one that no memory may hold, before it is read whole."""
+    """Yield the lines of a file. Raises InputError for a line that is too long for memory, before reading all of it."""
     number = 0
     while line := stream.readline(MAX_TEXT):
         number += 1
@@ -260,9 +262,9 @@ def _json_object(where: str, line: str) -> dict[str, Any]:
 
 
 def share_out(source: str, num_bytes: int) -> list[RowGroups]:
-    """The row groups of a Parquet file, as many together as take about so many bytes when they are decompressed.
+    """Group the row groups of a Parquet file into shares of about ``num_bytes`` each when decompressed.
 
-    Only the end of the file is read. Raises what reading the file raises.
+    Only the end of the file is read. Raises as :func:`read` does.
     """
     import pyarrow.parquet
 
@@ -300,7 +302,7 @@ def _parquet(source: str, columns: tuple[str, ...], groups: RowGroups | None) ->
         some = groups or RowGroups(0, metadata.num_row_groups, 1)
         _check_sizes(source, metadata, columns, some)
         paths = {metadata.schema.column(number).path for number in range(metadata.num_columns)}
-        # As dictionaries, a value that is there many times is in memory once.
+        # With dictionaries, a repeated value is in memory only once.
         flat = [name for name in columns if name in paths]
         file = pyarrow.parquet.ParquetFile(stream, metadata=metadata, read_dictionary=flat)
         first_row = some.first_row
@@ -311,7 +313,7 @@ def _parquet(source: str, columns: tuple[str, ...], groups: RowGroups | None) ->
 
 
 def _check_sizes(source: str, metadata: Any, columns: tuple[str, ...], some: RowGroups) -> None:
-    """InputError for a row group whose values are larger than texts may be, each or all together, before it is read."""
+    """Raise InputError if values in a row group, each or in total, exceed the limits; nothing is read before."""
     for number in range(some.start, some.stop):
         group = metadata.row_group(number)
         for index in range(group.num_columns):
@@ -319,7 +321,7 @@ def _check_sizes(source: str, metadata: Any, columns: tuple[str, ...], some: Row
             most = min(MAX_TEXT * max(1, group.num_rows), MAX_COLUMN)
             if chunk.total_uncompressed_size <= most:
                 continue
-            path = f"{chunk.path_in_schema}."  # of a nested column, with its fields
+            path = f"{chunk.path_in_schema}."  # includes the fields of a nested column
             for name in columns:
                 if path.startswith(f"{name}."):
                     raise _too_large(source, name, f"row group {number + 1}")
@@ -350,7 +352,10 @@ def _values(source: str, first_row: int, name: str, column: Any) -> list[Any]:
 
 
 def plain_value(scalar: Any) -> Any:
-    """Return an Arrow value as Python has it; a narrow float is the shortest decimal that reads as it, such as 0.1."""
+    """Return an Arrow value as a Python value.
+
+    A narrow float becomes the shortest decimal that rounds to it, such as 0.1.
+    """
     value = scalar.as_py()
     kind = scalar.type.value_type if pa.types.is_dictionary(scalar.type) else scalar.type
     if value is None or kind not in _NARROW_FLOATS:
@@ -359,7 +364,7 @@ def plain_value(scalar: Any) -> Any:
 
 
 def _not_utf8(source: str, compression: str) -> InputError:
-    """Names the first line that does not decode; a decoder works in blocks and cannot tell."""
+    """Return the error for the first line that does not decode. Decoders work in blocks and do not know the line."""
     with _decoded(source, compression, encoding="utf-8", errors="surrogateescape") as stream:
         for number, line in enumerate(stream, 1):
             try:

@@ -1,4 +1,4 @@
-"""Labelled sentences of a Hugging Face hub dataset, ``hub:NAME[:SPLIT]``, through the ``datasets`` package."""
+"""Labeled sentences of a Hugging Face Hub dataset, ``hub:NAME[:SPLIT]``, through the ``datasets`` package."""
 
 import contextlib
 import functools
@@ -18,11 +18,15 @@ _SOURCE = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?::(?P<split>[^/\s][^/
 
 
 _PORTS = {"http": 80, "https": 443}
-PROBE_SECONDS = 10.0  # with the imports before and the look into the cache after, well within 30 s
+PROBE_SECONDS = 10.0  # well within 30 s, including the imports before and the cache lookup after
 
 
 def parse(source: str, split: str) -> tuple[str, str]:
-    """Name and split of a hub source, ``split`` if it names none. Raises InputError, also without ``datasets``."""
+    """Return the name and split of a hub source; the default split is ``split``.
+
+    Raises:
+        InputError: If the source is malformed, or the package ``datasets`` is missing.
+    """
     match = _SOURCE.fullmatch(source)
     if not match:
         raise InputError(f"{source}: a hub source is hub:NAME or hub:NAME:SPLIT, NAME being like stanfordnlp/sst2")
@@ -31,15 +35,16 @@ def parse(source: str, split: str) -> tuple[str, str]:
 
 
 def column_names(source: str, subset: str | None, split: str) -> list[str]:
-    """The columns of one split. Raises InputError as :func:`read` does."""
+    """Return the columns of one split. Raises InputError as :func:`read` does."""
     names: list[str] = _load(source, subset, split).column_names
     return names
 
 
 def read(source: str, columns: tuple[str, ...], subset: str | None, split: str) -> files.Blocks:
-    """Stream some columns of one split. Class labels come by name. Without the hub, the local cache serves.
+    """Stream some columns of one split, with class labels as names. Without the hub, the local cache is used.
 
-    Raises InputError for whatever keeps the dataset from loading; when the hub does not answer, within 30 s.
+    Raises:
+        InputError: If the dataset cannot be loaded; within 30 s if the hub does not respond.
     """
     dataset = _load(source, subset, split)
     import datasets
@@ -59,21 +64,21 @@ def read(source: str, columns: tuple[str, ...], subset: str | None, split: str) 
 
 
 def _class_names(numbers: list[int | None], names: list[str]) -> list[str | None]:
-    """The names of class labels, None for what has none: null, and -1, which test splits often hold."""
+    """Return the names of class labels; null and -1, which test splits often hold, become None."""
     return [None if number is None or number < 0 else names[number] for number in numbers]
 
 
 def _load(source: str, subset: str | None, split: str) -> Any:
-    """A split as a ``datasets.Dataset``."""
+    """Load a split as a ``datasets.Dataset``."""
     name, split = parse(source, split)
     import datasets
 
     offline = datasets.config.HF_HUB_OFFLINE
     try:
-        # When the hub does not answer only the cache is asked: left alone, the package retries for minutes.
+        # Use only the cache if the hub does not respond: by default, the package retries for minutes.
         datasets.config.HF_HUB_OFFLINE = offline or not reachable()
         return datasets.load_dataset(name, subset, split=split)
-    except Exception as error:  # the package lets through whatever its layers raise
+    except Exception as error:  # the package passes on any exception of its dependencies
         why = "" if reachable() else "the hub cannot be reached and the local cache does not help: "
         raise InputError(f"{source}: {why}{error}") from None
     finally:
@@ -81,7 +86,7 @@ def _load(source: str, subset: str | None, split: str) -> Any:
 
 
 def _first_address(url: str) -> tuple[str, int]:
-    """Host and port that a request for the URL is sent to first: a proxy's, where there is one for it."""
+    """Return the host and port that a request for the URL connects to first: the proxy, if one is configured."""
     endpoint = urlsplit(url)
     proxy = None if proxy_bypass(endpoint.hostname or "") else getproxies().get(endpoint.scheme)
     if proxy and "://" not in proxy:
@@ -92,9 +97,9 @@ def _first_address(url: str) -> tuple[str, int]:
 
 @functools.cache
 def reachable() -> bool:
-    """Whether the hub answers at all within PROBE_SECONDS; False at once when HF_HUB_OFFLINE is set.
+    """Return whether the hub responds within PROBE_SECONDS; always False if HF_HUB_OFFLINE is set.
 
-    Asked before the hub's own clients are, because those retry for minutes.
+    This is checked before using the hub's own clients, because they retry for minutes.
     """
     offline = os.environ.get("HF_HUB_OFFLINE", "")
     if offline.lower() in {"1", "true", "yes", "on"}:
@@ -106,7 +111,7 @@ def reachable() -> bool:
         with contextlib.suppress(OSError, ValueError), socket.create_connection(_first_address(url)):
             answered.append(True)
 
-    # Name resolution obeys no timeout, and a connection's is one an address, so the probe runs where it can be left behind.
+    # Name resolution has no timeout, and the connection timeout applies per address, so probe in a thread to abandon.
     thread = threading.Thread(target=probe, daemon=True)
     thread.start()
     thread.join(PROBE_SECONDS)

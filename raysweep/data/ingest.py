@@ -1,7 +1,7 @@
-"""What workers make of the sources on the way to a dataset: parts of texts and digests, conflicts, duplicates, shards.
+"""The workers that turn sources into a dataset: parts of texts and digests, conflicts, duplicates, shards.
 
-A *piece* is read into *parts* of rows, which are numbered from 0 over all pieces: the rows of train, then dev, then test.
-Equal texts are found by digests, which are shared out over *partitions*, so that nobody holds more than one partition.
+A *piece* is read into *parts* of rows. Rows are numbered from 0 over all pieces: those of train, then dev, then test.
+Equal texts are found by digest. Digests are divided into *partitions*, so that no worker holds more than one partition.
 """
 
 import json
@@ -29,27 +29,31 @@ from raysweep.data.sources import Piece
 from raysweep.storage.folder import open_folder
 
 PART_ROWS = 2**16
-PART_CHARACTERS = 2**24  # after which a part ends early
+PART_CHARACTERS = 2**24  # a part with more characters ends early
 _DIGEST_BYTES = 16
 _KEY_BYTES = 8
-_NUM_LABELS_SHOWN = 100  # of a conflicting text
-_NUM_SHOWN = 5  # conflicting texts that a worker tells of each split
+_NUM_LABELS_SHOWN = 100  # labels reported for a conflicting text
+_NUM_SHOWN = 5  # conflicting texts reported by a worker for each split
 
 Chunk = Mapping[str, npt.NDArray[Any]]
 Integers = npt.NDArray[np.int64]
 Listed = Mapping[Split, Sequence[Piece]]
-"""What the source of each split that has one is made of."""
+"""The pieces of each split's source; splits without a source are missing."""
 
 
 def used_sources(data: DataConfig) -> dict[Split, sources.Source]:
-    """The source of each split that has one. The demo brings its own test split."""
+    """Return the source of each split that has one. The demo brings its own test split."""
     test = data.test or ("demo" if data.train == "demo" else None)
     given: dict[Split, sources.Source | None] = {"train": data.train, "dev": data.dev, "test": test}
     return {split: source for split, source in given.items() if source}
 
 
 def list_pieces(data: DataConfig) -> Listed:
-    """List the sources once. Raises InputError as :func:`raysweep.data.sources.pieces` does."""
+    """List the pieces of each split's source, once.
+
+    Raises:
+        InputError: As :func:`raysweep.data.sources.pieces` does.
+    """
     return {
         split: sources.pieces(source, subset=data.subset, split=HUB_SPLITS[split])
         for split, source in used_sources(data).items()
@@ -57,7 +61,7 @@ def list_pieces(data: DataConfig) -> Listed:
 
 
 class PieceOfSplit(NamedTuple):
-    """A piece and the split that its rows belong to."""
+    """A piece and the split of its rows."""
 
     split: Split
     piece: Piece
@@ -74,7 +78,7 @@ class PieceOfSplit(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Consecutive rows of a piece, and where they stand among all rows."""
+    """Consecutive rows of a piece, and their position among all rows."""
 
     piece: int
     number: int
@@ -84,11 +88,11 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """The parts that all pieces were read into, in the folder ``work``."""
+    """The parts into which all pieces were read, stored in ``work``."""
 
     work: Artifact
-    rows_of_parts: tuple[tuple[int, ...], ...]  # of each piece
-    num_train: int  # of all rows; those of train come first
+    rows_of_parts: tuple[tuple[int, ...], ...]  # by piece
+    num_train: int  # training rows, which come first
     num_partitions: int
 
     @property
@@ -104,20 +108,27 @@ class Layout:
                 first_row += num_rows
 
     def texts(self, part: Part) -> pa.RecordBatch:
-        """The columns ``text`` and ``label_key`` of a part."""
+        """Return the columns ``text`` and ``label_key`` of a part."""
         return read_columns(self.work.location, _part_name(self.work, "texts", part.piece, part.number))
 
     def digests(self, part: Part) -> pa.RecordBatch:
-        """Of each kind of digest the columns ``_high`` and ``_low``, ascending, and ``_row``, the rows within the part."""
+        """Return the digests of a part.
+
+        For each kind of digest there are the columns ``_high`` and ``_low``, ascending, and ``_row``, the rows within
+        the part.
+        """
         return read_columns(self.work.location, _part_name(self.work, "digests", part.piece, part.number))
 
     @property
     def conflicts(self) -> ShardSet:
-        """The shards of ``row`` and ``label_key``: the rows that are dropped, since their very text carries two labels."""
+        """Return the shards of ``row`` and ``label_key`` of the dropped rows.
+
+        A row is dropped if its exact text has different labels in one split.
+        """
         return ShardSet(Artifact(self.work.location, f"{self.work.name}/conflicts"), self.num_partitions)
 
     def dropped(self) -> Integers:
-        """The rows that are dropped, ascending. The conflicts must have been found."""
+        """Return the dropped rows, ascending. Conflicts must have been found before."""
         columns = [self.conflicts.read(number).column("row").to_numpy() for number in range(self.num_partitions)]
         return np.sort(np.concatenate(columns))
 
@@ -127,7 +138,7 @@ def _part_name(work: Artifact, kind: str, piece: int, number: int) -> str:
 
 
 class ReadWorker:
-    """Reads pieces into parts. What it makes of a piece is a table of the labels that occur in it."""
+    """Reads pieces into parts, and returns a table of the labels that occur in each piece."""
 
     def __init__(
         self, work: Artifact, columns: tuple[str, str], is_carved: bool, progress: Callable[[int], None]
@@ -158,7 +169,7 @@ class ReadWorker:
         open_folder(self.work.location).put(_part_name(self.work, kind, piece, number), content)
 
     def _digests(self, split: Split, texts: Sequence[str], keys: npt.NDArray[np.uint64]) -> dict[str, Any]:
-        exact = _sorted_digests("exact", texts, split)  # a text may have another label in another split
+        exact = _sorted_digests("exact", texts, split)  # a text may have different labels in different splits
         found = {**exact, "exact_label_key": keys[exact["exact_row"]]}
         found |= _sorted_digests("folded", map(folded, texts))
         if self.is_carved and split == "train":
@@ -167,7 +178,7 @@ class ReadWorker:
 
 
 class _LabelTable:
-    """The labels of a piece by spelling: names and keys, how many rows have each, and the first of these, from 1."""
+    """The labels of a piece by spelling: name, key, number of rows, and first row (counting from 1)."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -176,7 +187,7 @@ class _LabelTable:
         self._first_rows: dict[str, int] = {}
 
     def keys(self, batch: sources.Batch) -> npt.NDArray[np.uint64]:
-        """The keys of a batch's labels, which are counted."""
+        """Count a batch's labels and return their keys."""
         for row, (label, spelling) in enumerate(zip(batch.labels, batch.spellings, strict=True), batch.first_row):
             if spelling not in self._keys:
                 self._names[spelling] = label
@@ -196,12 +207,12 @@ class _LabelTable:
 
 
 def label_key(name: str) -> int:
-    """What stands for a label while its number is not known: a digest, which is the same everywhere."""
+    """Return a digest of the label, which identifies it on every machine until its number is known."""
     return int.from_bytes(blake2b(name.encode(), digest_size=_KEY_BYTES).digest(), "big")
 
 
 def _in_parts(batches: Iterable[sources.Batch]) -> Iterator[list[sources.Batch]]:
-    """Consecutive batches that make a part together."""
+    """Yield lists of consecutive batches that form a part."""
     part: list[sources.Batch] = []
     num_rows = num_characters = 0
     for batch in batches:
@@ -216,7 +227,7 @@ def _in_parts(batches: Iterable[sources.Batch]) -> Iterator[list[sources.Batch]]
 
 
 def _sorted_digests(kind: str, texts: Iterable[str], salt: str = "") -> dict[str, npt.NDArray[Any]]:
-    """Digests of 16 bytes as two columns of numbers, ascending, and the rows that they belong to."""
+    """Return 16-byte digests as two columns of integers, ascending, and the rows that they belong to."""
     content = b"".join(
         blake2b(text.encode(), digest_size=_DIGEST_BYTES, person=salt.encode()).digest() for text in texts
     )
@@ -236,11 +247,11 @@ def folded(text: str) -> str:
 def _of_parts(
     layout: Layout, kind: str, number: int, is_wanted: Callable[[Integers], Any] | None
 ) -> Iterator[list[npt.NDArray[Any]]]:
-    """Of each part, what lies in a partition: both halves of digests, rows and the keys of labels, (rows,) each."""
+    """Yield a partition's rows of each part: both halves of the digests, rows and label keys, (rows,) each."""
     columns = (f"{kind}_high", f"{kind}_low", f"{kind}_row", "exact_label_key")
     for part in layout.parts:
         batch = layout.digests(part)
-        if columns[0] not in batch.schema.names:  # words, but for train
+        if columns[0] not in batch.schema.names:  # digests of words exist for train only
             continue
         highs = batch.column(columns[0]).to_numpy()
         within = _within(highs, number, layout.num_partitions)
@@ -251,35 +262,35 @@ def _of_parts(
 
 
 def _changes(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Whether each value but the first is another one than that before it."""
+    """Return whether each value except the first differs from the previous one."""
     changes: npt.NDArray[np.bool_] = values[1:] != values[:-1]
     return changes
 
 
 class _Partition:
-    """The rows of a partition by their digests, equal ones together: rows, (rows,), ascending where digests are equal."""
+    """The rows of a partition sorted by digest; ``rows`` (rows,) ascend among equal digests."""
 
     def __init__(
         self, layout: Layout, kind: str, number: int, is_wanted: Callable[[Integers], Any] | None = None
     ) -> None:
-        """``is_wanted`` says which of the rows it is given, (rows,), are to be looked at; all of them if it is not given."""
+        """Read a partition. ``is_wanted`` takes rows (rows,) and returns which to include; all by default."""
         found = list(_of_parts(layout, kind, number, is_wanted))
         high, low, rows, keys = (np.concatenate(column) for column in zip(*found, strict=True))
         order = np.lexsort((rows, low, high))
         self.rows = rows[order]
-        self.label_keys = keys[order]  # of use for the kind "exact" only
+        self.label_keys = keys[order]  # meaningful for the kind "exact" only
         is_first = np.ones(len(order), bool)
         is_first[1:] = _changes(high[order]) | _changes(low[order])
         self.starts = np.flatnonzero(is_first)
         self.sizes = np.diff(np.append(self.starts, len(order)))
 
     def spread(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """One value of each group of equal digests for each of its rows."""
+        """Repeat each value, one for each group of equal digests, for all rows of its group."""
         return np.repeat(values, self.sizes)
 
 
 def _within(highs: npt.NDArray[np.uint64], number: int, count: int) -> slice:
-    """Where the digests of a partition stand among ascending ones."""
+    """Return the slice of a partition's digests among ascending ones."""
     first = np.searchsorted(highs, np.uint64(number * 2**64 // count))
     if number == count - 1:
         return slice(int(first), None)
@@ -288,13 +299,14 @@ def _within(highs: npt.NDArray[np.uint64], number: int, count: int) -> slice:
 
 
 class ConflictWorker:
-    """Finds the rows of partitions whose very text carries different labels in one split.
+    """Finds the rows of partitions whose exact text has different labels in one split.
 
-    Of each split it tells how many such texts there are, and of the first few where they stand and their labels' keys.
+    For each split it reports the number of such texts and, for the first few, their first row and the keys of their
+    labels.
     """
 
     def __init__(self, layout: Layout, first_rows: tuple[int, ...]) -> None:
-        """``first_rows`` are those of the splits, and the number of all rows."""
+        """Create a worker. ``first_rows`` holds the first row of each split and, at the end, the number of all rows."""
         self.layout = layout
         self.first_rows = first_rows
 
@@ -325,16 +337,16 @@ class ConflictWorker:
 
 
 def _conflict(partition: _Partition, group: int) -> list[Any]:
-    """Where a group stands first, and the keys of its first labels."""
+    """Return a group's first row, and the keys of its first labels."""
     start = int(partition.starts[group])
     keys = np.unique(partition.label_keys[start : start + int(partition.sizes[group])])
     return [int(partition.rows[start]), keys[:_NUM_LABELS_SHOWN].tolist()]
 
 
 class DuplicateWorker:
-    """Finds ids of partitions that are not the first of their digest, each with the id that is.
+    """Finds the ids in partitions that are not the first with their digest, each paired with the first id.
 
-    Chunks go through the partitions for one kind of digest after the other.
+    Chunks are numbered by kind of digest, then by partition.
     """
 
     def __init__(self, layout: Layout, kinds: tuple[str, ...]) -> None:
@@ -362,7 +374,7 @@ class DuplicateWorker:
 
 
 class TextWorker:
-    """Writes the shards of the dataset: the texts and the labels' numbers of chunks of ids."""
+    """Writes the shards of the dataset: texts and label numbers of chunks of ids."""
 
     def __init__(self, layout: Layout, label_numbers: ShardSet) -> None:
         self.layout = layout
@@ -372,7 +384,7 @@ class TextWorker:
 
     @cached_property
     def _kept_before(self) -> Integers:
-        """How many rows are kept before each that is dropped."""
+        """Return the number of kept rows before each dropped row."""
         dropped = self.layout.dropped()
         return dropped - np.arange(len(dropped))
 
@@ -386,7 +398,7 @@ class TextWorker:
         return Shard({"text": texts, "label": labels}, {})
 
     def _take(self, rows: Integers) -> Iterator[pa.RecordBatch]:
-        """What the parts hold of rows, which ascend."""
+        """Yield the texts and label keys of ``rows``, which must ascend, part by part."""
         for part in self.layout.parts:
             end = part.first_row + part.num_rows
             start, stop = np.searchsorted(rows, [part.first_row, end])
@@ -396,7 +408,7 @@ class TextWorker:
 
 
 class GatherWorker:
-    """The texts of ids, which a chunk brings along, ascending."""
+    """Returns the texts of a chunk's ids, which must ascend."""
 
     def __init__(self, shards: ShardSet, rows_per_shard: int) -> None:
         self.shards = shards
@@ -413,7 +425,7 @@ class GatherWorker:
 
 
 class InsideWorker:
-    """Which phrases stand inside which training rows of shards. A chunk brings along which rows are training rows."""
+    """Finds which phrases are inside which training rows of a shard. The chunk marks the training rows."""
 
     def __init__(self, shards: ShardSet, rows_per_shard: int, question: ShardSet, most: int) -> None:
         self.shards = shards
@@ -426,7 +438,7 @@ class InsideWorker:
         return Phrases(self.question.read(0).column("text").to_pylist())
 
     def __call__(self, chunk: Chunk) -> dict[str, npt.NDArray[Any]]:
-        """One row for each phrase that is found, with its count, then one for each pair of a row and a phrase."""
+        """Return one row for each phrase found, with its count, then one for each pair of a row and a phrase."""
         number = int(chunk["number"][0])
         texts = self.shards.read(number).column("text")
         marks = str(chunk["is_train"][0][0])
@@ -454,23 +466,23 @@ class InsideWorker:
 
 
 def _blocks(places: Integers, num_rows: int = 8192) -> list[Integers]:
-    """Some thousand places at a time, so that their words are not all in memory at once."""
+    """Split the places into blocks of some thousand, to limit the words in memory at once."""
     return [places[first : first + num_rows] for first in range(0, len(places), num_rows)]
 
 
 def packed(is_train: npt.NDArray[np.bool_]) -> str:
-    """Which rows of a shard are training rows, as :class:`InsideWorker` takes it."""
+    """Return the mask of a shard's training rows in the form that :class:`InsideWorker` takes."""
     return np.packbits(is_train).tobytes().hex()
 
 
 def as_answer(columns: Mapping[str, npt.NDArray[Any]]) -> Answer:
-    """The answer in what :class:`InsideWorker` returned."""
+    """Return the output of :class:`InsideWorker` as an answer."""
     is_count = columns["row"] < 0
     phrases = columns["phrase"]
     return Answer(phrases[is_count], columns["count"][is_count], columns["row"][~is_count], phrases[~is_count])
 
 
 def _joined(parts: Sequence[Integers]) -> Integers:
-    """The parts one after the other, of which there may be none."""
+    """Concatenate the parts, of which there may be none."""
     nothing = np.zeros(0, np.int64)
     return np.concatenate([nothing, *parts])

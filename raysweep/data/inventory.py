@@ -1,4 +1,4 @@
-"""What a folder of artifacts holds: the size and the last use of each, and the removal of those that nobody uses."""
+"""The contents of a folder of artifacts: sizes, times of last use, and removal of unused artifacts."""
 
 import re
 import shutil
@@ -14,26 +14,30 @@ from raysweep.storage.folder import Folder, LocalFolder
 SECONDS_PER_DAY = 86_400
 _WHOLE = re.compile(r"(sentences|encoded|neighbours|examples)-[0-9a-f]{20}")
 _UNFINISHED = re.compile(rf"\.{_WHOLE.pattern}\.[0-9a-f]{{8}}")  # as remove names them
-UNFINISHED_DAYS = 1.0  # since anybody wrote to it: then nobody will finish it
+UNFINISHED_DAYS = 1.0  # days since the last write after which an artifact counts as abandoned
 
 
 @dataclass(frozen=True)
 class StoredArtifact:
-    """An artifact, or with ``is_whole`` false the remains of one whose building was killed, or is still going on."""
+    """An artifact; with ``is_whole`` false, one that is still being built or the remains of a killed build."""
 
     name: str
     num_bytes: int
-    used_at: float  # seconds since the epoch: when a sweep last asked for it, or when it was last written to
+    used_at: float  # last use by a sweep or last write, in seconds since the epoch
     is_whole: bool
 
     @property
     def days_unused(self) -> float:
-        """0 where the clocks of machines differ and it was used later than now."""
+        """Return the days since the last use; 0 if clock differences between machines make it negative."""
         return max(0.0, time.time() - self.used_at) / SECONDS_PER_DAY
 
 
 def stored_artifacts(store: Folder) -> list[StoredArtifact]:
-    """The artifacts in a folder, those first that were used last. InputError where there is no such folder."""
+    """Return the artifacts in a folder, most recently used first.
+
+    Raises:
+        InputError: If the folder does not exist.
+    """
     if not store.exists(""):
         raise InputError(f"{store.location}: no such folder")
     if isinstance(store, LocalFolder) and not store.path.is_dir():
@@ -43,7 +47,7 @@ def stored_artifacts(store: Folder) -> list[StoredArtifact]:
 
 
 def _stored(name: str, store: Folder) -> StoredArtifact | None:
-    """The artifact of a name, or None for what is none, such as the file that ``raysweep prepare`` leaves."""
+    """Return the artifact with this name, or None for other files, such as the one that ``raysweep prepare`` writes."""
     if not _WHOLE.fullmatch(name) and not _UNFINISHED.fullmatch(name):
         return None
     files = store.files(name)
@@ -59,16 +63,19 @@ def _stored(name: str, store: Folder) -> StoredArtifact | None:
 
 
 def remove(artifacts: Iterable[StoredArtifact], store: Folder) -> list[StoredArtifact]:
-    """Remove artifacts, each at once and for good: what is half removed counts as missing. A sweep that needs it builds it.
+    """Remove artifacts permanently, and return those that were removed.
 
-    Unfinished ones that were written to within the last day stay, since they may be about to be finished. Returns those that
-    were removed. InputError where the system does not allow it.
+    Removal is atomic: a partly removed artifact counts as missing. A sweep that needs it rebuilds it. Unfinished
+    artifacts that were written to within the last day are kept, because their build may still be running.
+
+    Raises:
+        InputError: If the system does not permit the removal.
     """
     removed = [each for each in artifacts if each.is_whole or each.days_unused >= UNFINISHED_DAYS]
     for artifact in removed:
         try:
             _remove(artifact, store)
-        except FileNotFoundError:  # somebody else removes it
+        except FileNotFoundError:  # another process is removing it
             continue
         except OSError as error:
             raise InputError(f"{store.location}/{artifact.name}: cannot be removed: {error.strerror}") from None
@@ -83,8 +90,8 @@ def _remove(artifact: StoredArtifact, store: Folder) -> None:
             (store.path / name).rename(store.path / aside)
             name = aside
         else:
-            store.remove(f"{name}/{MANIFEST}")  # without which it does not exist
+            store.remove(f"{name}/{MANIFEST}")  # an artifact without a manifest does not exist
     if isinstance(store, LocalFolder) and not (store.path / name).is_symlink():
         shutil.rmtree(store.path / name)
-    else:  # of a symbolic link it removes the link, and nothing behind it
+    else:  # for a symbolic link, this removes only the link, not its target
         store.remove(name)

@@ -1,7 +1,7 @@
-"""Searching in part of the rows: they lie in cells, and a query is compared with the rows of the nearest cells only.
+"""Approximate search: rows are grouped into cells, and a query is compared only with rows in the nearest cells.
 
-The cells are trained once, on a seeded sample of all rows. In which cell a row lies, and which cells a query probes, is
-computed exactly, so that given the cells the answer does not depend on how rows are spread over shards.
+The cells are trained once, on a seeded sample of all rows. Assigning rows to cells and choosing the cells that a query
+probes are exact, so for given cells the answer does not depend on how rows are split into shards.
 """
 
 import math
@@ -12,30 +12,30 @@ from numpy.typing import NDArray
 from raysweep.data.neighbour_shard import TOLERANCE, NeighbourShard
 from raysweep.data.neighbours import LabelledVectors, Neighbours, Search, VectorFile
 
-CELLS_PER_ROOT = 4  # cells for each square root of the number of rows, as faiss recommends
-MOST_CELLS = 8192  # training takes a time that grows with the square of their number
-ROWS_PER_CELL = 40  # in the sample that cells are trained on, of which faiss wants 39 at least,
-MOST_ROWS_OF_SAMPLE = 65_536  # but no more rows in all: they are in the memory of one process
-ITERATIONS = 8  # of k-means; more hardly move the cells
-CELLS_PER_PROBE = 32  # one in so many cells is probed,
-LEAST_PROBES = 64  # but no fewer than these
-RECALL_QUERIES = 1000  # rows that recall is measured on
+CELLS_PER_ROOT = 4  # cells per square root of the number of rows, as faiss recommends
+MOST_CELLS = 8192  # training time grows with the square of the number of cells
+ROWS_PER_CELL = 40  # training rows per cell; faiss recommends at least 39
+MOST_ROWS_OF_SAMPLE = 65_536  # maximum number of training rows; one process holds them in memory
+ITERATIONS = 8  # of k-means; further iterations hardly move the cells
+CELLS_PER_PROBE = 32  # one in 32 cells is probed,
+LEAST_PROBES = 64  # but at least 64
+RECALL_QUERIES = 1000  # rows used to measure recall
 
 
 def num_cells(num_rows: int) -> int:
-    """How many cells so many rows have: four for each square root, and no fewer than two rows for each on average."""
+    """Return the number of cells for ``num_rows``: four per square root, with at least two rows per cell on average."""
     by_root = int(CELLS_PER_ROOT * math.sqrt(num_rows))
     return max(1, min(by_root, MOST_CELLS, num_rows // 2))
 
 
 def num_probes(num_rows: int) -> int:
-    """How many cells a query probes: one in 32, and no fewer than 64 where there are so many."""
+    """Return the number of cells that a query probes: one in 32, and at least 64 if there are that many."""
     cells = num_cells(num_rows)
     return min(cells, max(LEAST_PROBES, cells // CELLS_PER_PROBE))
 
 
 def train(source: VectorFile, seed: int, num_threads: int | None = None) -> NDArray[np.float32]:
-    """The centroids (cells, d) of all rows, of unit length: spherical k-means on a seeded sample."""
+    """Return the cells' centroids (cells, d), of unit length: spherical k-means on a seeded sample of the rows."""
     import faiss
 
     if num_threads is not None:
@@ -50,13 +50,13 @@ def train(source: VectorFile, seed: int, num_threads: int | None = None) -> NDAr
 
 
 def sample_rows(num_rows: int, count: int, seed: int) -> NDArray[np.int64]:
-    """So many of the rows, or all, ascending."""
+    """Return ``count`` random rows, or all if there are fewer, ascending."""
     rng = np.random.default_rng(seed)
     return np.sort(rng.choice(num_rows, min(count, num_rows), replace=False))
 
 
 class Quantizer:
-    """Finds the nearest cells of vectors, exactly; ``centroids`` are of unit length."""
+    """Exact search for the cells nearest to vectors; ``centroids`` have unit length."""
 
     def __init__(self, centroids: NDArray[np.float32], num_threads: int | None = None) -> None:
         cells = np.arange(len(centroids))
@@ -65,7 +65,7 @@ class Quantizer:
         self._shard = NeighbourShard(VectorFile(centroids, cells, one_class, cells), cells, num_threads)
 
     def nearest(self, vectors: NDArray[np.float32], count: int) -> NDArray[np.int32]:
-        """The numbers (m, count) of the nearest cells of ``vectors`` (m, d), rising; all cells where there are no more."""
+        """Return the numbers (m, count) of the cells nearest to ``vectors`` (m, d), rising, or all cells if fewer."""
         import faiss
 
         num_cells = len(self._centroids)
@@ -75,7 +75,7 @@ class Quantizer:
         metric = faiss.METRIC_INNER_PRODUCT
         cosines, cells = faiss.knn(vectors, self._centroids, count + 1, metric)
         nearest = cells[:, :count].astype(np.int32)
-        # Which cells come first is certain where the next is farther by more than what float32 errs.
+        # The nearest cells are certain if the next cell is farther by more than the error of float32.
         last_two = cosines[:, count - 1 :]
         gaps = np.ptp(last_two, axis=1)
         close = np.flatnonzero(gaps <= 2 * TOLERANCE)
@@ -83,7 +83,7 @@ class Quantizer:
         return np.sort(nearest, axis=1)
 
     def nearest_one(self, vectors: NDArray[np.float32]) -> NDArray[np.int32]:
-        """The number (m,) of the cell in which each vector lies."""
+        """Return the number (m,) of each vector's cell."""
         return self.nearest(vectors, 1)[:, 0]
 
     def _exactly(self, vectors: NDArray[np.float32], count: int) -> NDArray[np.int32]:
@@ -94,7 +94,7 @@ class Quantizer:
 
 
 def recall(found: Neighbours, exact: Neighbours) -> float:
-    """The share of the exact neighbours that were found; 1 where there are none."""
+    """Return the share of the exact neighbors that were found, or 1 if there are none."""
     pairs = zip(found.ids.reshape(-1, found.ids.shape[2]), exact.ids.reshape(-1, exact.ids.shape[2]), strict=True)
     num_found = sum(int(np.isin(wanted[wanted >= 0], ids).sum()) for ids, wanted in pairs)
     num_exact = int((exact.ids >= 0).sum())

@@ -1,4 +1,4 @@
-"""A shard of the rows that are searched for neighbours, held in memory once, and its exact answers."""
+"""A shard of the rows that are searched for neighbors: in memory once, with exact answers."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -14,31 +14,31 @@ from threadpoolctl import threadpool_limits
 from raysweep.data.neighbours import LabelledVectors, Neighbours, Search, VectorFile, exact_cosines, k_nearest
 
 SLACK = 8  # fetched beyond k: room for the row itself, its duplicates and near-ties
-TOLERANCE = 1e-5  # more than the error of float32 inner products of unit vectors
-ROWS_AT_ONCE = 8192  # rows read into the block at once, so that they are never in memory twice
-COSINES_AT_ONCE = 2**22  # cosines held at once where queries are compared with every row
-PART_OF_CELL = 1024  # of a cell's rows and of the queries that probe it, multiplied at once: some cells are large
+TOLERANCE = 1e-5  # above the error of float32 inner products of unit vectors
+ROWS_AT_ONCE = 8192  # rows read into the block at once, so that the block is never in memory twice
+COSINES_AT_ONCE = 2**22  # cosines in memory at once when queries are compared with every row
+PART_OF_CELL = 1024  # rows of a cell, and queries that probe it, multiplied at once: some cells are large
 
 LARGEST = float(np.finfo(np.float32).max)
 
 
 class Nearest(NamedTuple):
-    """For each query (m, f) float32 cosines of the nearest rows, falling, and their positions, -1 where there are none."""
+    """Float32 cosines (m, f) of the rows nearest to each query, falling, and their positions; -1 is padding."""
 
     cosines: NDArray[np.float32]
     positions: NDArray[np.int64]
 
 
 Slots = tuple[Nearest, Nearest]
-"""The nearest of the own class, and of the others."""
+"""The nearest rows of the query's class, and of the other classes."""
 
 
 class NeighbourShard:
-    """Searches ``rows``, ascending, of the ``source``, on all GPUs that faiss sees or else on the CPUs.
+    """A searchable shard: ``rows`` of the ``source``, ascending, on all GPUs that faiss sees or else on the CPUs.
 
-    The vectors are in memory once, sorted by class, so that every query is compared with every row once, whatever the
-    number of classes. On GPUs they are there as well. ``num_threads`` is how many CPU threads a search may use, all by
-    default; for the thread that makes the shard faiss keeps this number.
+    The vectors are in memory once, sorted by class, so that each query is compared with each row once, regardless of
+    the number of classes. With GPUs, a second copy is in GPU memory. ``num_threads`` is the number of CPU threads of a
+    search, all by default; faiss keeps this setting for the thread that creates the shard.
     """
 
     def __init__(self, source: VectorFile, rows: NDArray[np.integer], num_threads: int | None = None) -> None:
@@ -54,7 +54,7 @@ class NeighbourShard:
         )
         labels, starts = np.unique(self._rows.labels, return_index=True)
         stops = [*starts[1:], len(rows)]
-        # Shared by all classes: each such object sets GPU memory aside.
+        # Shared by all classes, because each of these objects reserves GPU memory.
         resources = [faiss.StandardGpuResources() for _ in range(faiss.get_num_gpus())]
         self._classes = {
             int(label): _Class(self._rows.vectors, int(start), int(stop), resources)
@@ -63,8 +63,11 @@ class NeighbourShard:
         self._cells = _Cells(np.zeros(0, np.int64))
 
     def put_into_cells(self, nearest_cell: Callable[[NDArray[np.float32]], NDArray[np.integer]]) -> None:
-        """Let searches probe cells only. ``nearest_cell`` takes vectors (m, d) and returns the number of each one's cell."""
-        # Into one array: small ones that stay, between large ones that go, would keep the allocator from using a gap again.
+        """Assign rows to cells, so that searches probe cells only.
+
+        ``nearest_cell`` takes vectors (m, d) and returns the number of each vector's cell.
+        """
+        # One array for all parts: small live arrays between large freed ones would fragment the allocator's memory.
         cells = np.empty(len(self._ids), np.int32)
         for start in range(0, len(cells), ROWS_AT_ONCE):
             part = slice(start, start + ROWS_AT_ONCE)
@@ -72,11 +75,12 @@ class NeighbourShard:
         self._cells = _Cells(cells)
 
     def search(self, queries: LabelledVectors, search: Search, probes: NDArray[np.integer] | None = None) -> Neighbours:
-        """The k nearest of either slot for the queries (m), whatever the search's mode. Ids are numbers of the source.
+        """Return the k nearest rows of both slots for the queries (m), regardless of the search's mode.
 
-        Cosines are computed in double precision and rounded to float32, and ties go to the lower id; so an answer does
-        not depend on how queries are spread over calls, nor, merged, on how rows are spread over shards. With ``probes``
-        (m, p), numbers of cells, each query is only compared with what lies in its cells.
+        Ids are row numbers of the source. Cosines are computed in double precision and rounded to float32, and ties go
+        to the lower id. So the answer does not depend on how queries are split into calls and, once merged, not on how
+        rows are split into shards. With ``probes`` (m, p), cell numbers, each query is compared only with the rows in
+        its cells.
         """
         question = _Question(queries, search, probes)
         found = Neighbours.empty(len(queries), search.k)
@@ -93,7 +97,7 @@ class NeighbourShard:
         return found
 
     def _in_classes(self, queries: LabelledVectors, count: int) -> Slots:
-        """The nearest rows of either slot."""
+        """Return the nearest rows of both slots among all rows."""
         own, others = _heaps(len(queries), count)
         for label, members in self._classes.items():
             cosines, positions = members.nearest(queries.vectors, count)
@@ -103,10 +107,10 @@ class NeighbourShard:
         return _finished(own, others)
 
     def _in_cells(self, queries: LabelledVectors, count: int, probes: NDArray[np.integer]) -> Slots:
-        """The nearest rows of either slot in the probed cells, by threads that share out the queries.
+        """Return the nearest rows of both slots in the probed cells. Threads share the queries.
 
-        Within each thread BLAS has but one: several would wait for one another at each of these many small products, ten
-        times as long where other processes run.
+        Each thread limits BLAS to one thread: the matrix products are small, and waiting for several BLAS threads takes
+        up to ten times as long when other processes run.
         """
         shares = np.array_split(np.arange(len(queries)), min(self._num_threads, len(queries)))
         asked = [(queries[numbers], count, probes[numbers]) for numbers in shares]
@@ -117,13 +121,13 @@ class NeighbourShard:
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
-        """Threads for all searches, in each of which faiss computes with one."""
+        """Return the thread pool of all searches; faiss uses one thread in each of its threads."""
         import faiss
 
         return ThreadPoolExecutor(self._num_threads, initializer=faiss.omp_set_num_threads, initargs=(1,))
 
     def _in_cells_of(self, queries: LabelledVectors, count: int, probes: NDArray[np.integer]) -> Slots:
-        """The same by one thread: each cell is multiplied once with all that probe it."""
+        """Search the probed cells in one thread; each cell is multiplied once with all queries that probe it."""
         own, others = _heaps(len(queries), count)
         for cell, all_asking in _by_cell(probes):
             members = _parts(self._cells.members(cell))
@@ -137,9 +141,9 @@ class NeighbourShard:
         return _finished(own, others)
 
     def _cosines(self, question: "_Question", positions: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Exact cosines (m, f) of the queries with rows at ``positions`` (m, f), -inf for what is no neighbour.
+        """Return exact cosines (m, f) of the queries with the rows at ``positions`` (m, f); -inf means no neighbor.
 
-        None are rows of the query's own text, those that are too far, and the padding, -1.
+        Rows with the query's own text, rows below the minimum similarity and padding (-1) are no neighbors.
         """
         queries = question.queries
         exists = positions >= 0
@@ -157,7 +161,7 @@ class NeighbourShard:
     def _compare_with_all(
         self, question: "_Question", unsettled: NDArray[np.int64], slot: int, found: Neighbours
     ) -> None:
-        """Compare some queries with every row: duplicates, or ties in their hundreds, took up all that was fetched."""
+        """Compare some queries with every row, because duplicates or hundreds of ties used up the fetched rows."""
         for number, positions in self._candidates(question, unsettled, slot):
             query = question[number : number + 1]
             cosines = self._cosines(query, positions[None])[0]
@@ -167,7 +171,7 @@ class NeighbourShard:
     def _candidates(
         self, question: "_Question", unsettled: NDArray[np.int64], slot: int
     ) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """The number of each such query, and the positions of all rows that may be among its nearest."""
+        """Yield the number of each such query, and the positions of all rows that may be among its nearest."""
         block = self._rows.vectors
         queries_at_once = max(1, COSINES_AT_ONCE // len(block))
         for start in range(0, len(unsettled), queries_at_once):
@@ -180,7 +184,7 @@ class NeighbourShard:
                 yield number, _may_be_nearest(of_query, question.search)
 
     def _excluded(self, question: "_Question", slot: int) -> NDArray[np.bool_]:
-        """Which rows (m, n) are of the other slot, hold the query's own text or lie in none of its cells."""
+        """Return which rows (m, n) are in the other slot, hold the query's own text or are in none of its cells."""
         queries = question.queries
         same_class = queries.labels[:, None] == self._rows.labels
         same_text = queries.duplicate_groups[:, None] == self._rows.duplicate_groups
@@ -193,7 +197,7 @@ class NeighbourShard:
 
 @dataclass(frozen=True)
 class _Question:
-    """Queries (m), what is searched for, and the cells (m, p) that each query probes; without them it probes all."""
+    """Queries (m), search parameters, and the cells (m, p) that each query probes (None: all cells)."""
 
     queries: LabelledVectors
     search: Search
@@ -205,7 +209,7 @@ class _Question:
 
 
 class _Class:
-    """The rows [start, stop) of a block: all of one class."""
+    """The rows [start, stop) of a block, all of the same class."""
 
     def __init__(self, block: NDArray[np.float32], start: int, stop: int, resources: list[Any]) -> None:
         import faiss
@@ -219,12 +223,12 @@ class _Class:
             self._index.add(self._vectors)
 
     def nearest(self, queries: NDArray[np.float32], count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Up to ``count`` of these rows for each query by falling cosine: the cosines, and positions in the block."""
+        """Return cosines (falling) and block positions of the rows nearest to each query, at most ``count``."""
         import faiss
 
         count = min(count, len(self._vectors))
         if self._index is None:
-            # What IndexFlatIP does, without an index that would hold a copy.
+            # Equivalent to IndexFlatIP, but without an index, which would hold a copy of the vectors.
             cosines, rows = faiss.knn(queries, self._vectors, count, faiss.METRIC_INNER_PRODUCT)
         else:
             cosines, rows = self._index.search(queries, count)
@@ -232,7 +236,7 @@ class _Class:
 
 
 class _Cells:
-    """In which cell each position of a block lies, (n,)."""
+    """The cell of each position of a block, (n,)."""
 
     def __init__(self, cells: NDArray[np.integer]) -> None:
         self._cells = cells
@@ -240,12 +244,12 @@ class _Cells:
         self._sorted = cells[self._order]
 
     def members(self, cell: int) -> NDArray[np.int64]:
-        """The positions in one cell."""
+        """Return the positions in one cell."""
         start, stop = np.searchsorted(self._sorted, [cell, cell + 1])
         return self._order[start:stop]
 
     def probed(self, probes: NDArray[np.integer]) -> NDArray[np.bool_]:
-        """Which positions (m, n) lie in the cells (m, p) that each query probes."""
+        """Return which positions (m, n) are in the cells (m, p) that each query probes."""
         num_cells = max(int(probes.max()), int(self._sorted[-1])) + 1
         is_probed = np.zeros((len(probes), num_cells), bool)
         np.put_along_axis(is_probed, probes.astype(np.int64), True, axis=1)
@@ -261,7 +265,7 @@ def _read(source: VectorFile, ids: NDArray[np.integer]) -> NDArray[np.float32]:
 
 
 def _heaps(num_queries: int, count: int) -> tuple[Any, Any]:
-    """Two of faiss's heaps, of the own class and of the others: for each query what is nearest so far."""
+    """Return two faiss heaps of the nearest rows so far: one for the query's class, one for the other classes."""
     import faiss
 
     own, others = (faiss.ResultHeap(num_queries, count, keep_max=True) for _ in range(2))
@@ -269,7 +273,7 @@ def _heaps(num_queries: int, count: int) -> tuple[Any, Any]:
 
 
 def _add(slot: Any, asking: NDArray[np.bool_], cosines: NDArray[np.float32], positions: NDArray[np.int64]) -> None:
-    """Keep in a slot what some of the queries have found."""
+    """Add the results of some queries to a slot."""
     numbers = np.flatnonzero(asking)
     slot.add_result_subset(numbers, cosines[numbers], positions[numbers])
 
@@ -282,7 +286,7 @@ def _finished(*slots: Any) -> Slots:
 
 
 def _by_cell(probes: NDArray[np.integer]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Each cell of the ``probes`` (m, p), and the numbers of the queries that probe it."""
+    """Yield each cell in ``probes`` (m, p), and the numbers of the queries that probe it."""
     flat = probes.ravel()
     by_cell = np.argsort(flat, kind="stable")
     cells, starts = np.unique(flat[by_cell], return_index=True)
@@ -296,8 +300,8 @@ def _parts(numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
 
 
 def _unsettled(nearest: Nearest, kth_cosines: NDArray[np.float32], least: float) -> NDArray[np.int64]:
-    """Numbers of the queries whose k nearest, down to ``kth_cosines`` (m,), may lack a row that was not fetched."""
-    # A row that was not fetched is at most as near as the last that was, up to rounding.
+    """Return the numbers of the queries whose k nearest, down to ``kth_cosines`` (m,), may lack a row not fetched."""
+    # A row that was not fetched is at most as near as the last fetched row, up to rounding.
     unseen = nearest.cosines[:, -1] + TOLERANCE
     may_be_nearer = (unseen >= kth_cosines) & (unseen >= least)
     all_fetched = nearest.positions[:, -1] < 0
@@ -305,7 +309,7 @@ def _unsettled(nearest: Nearest, kth_cosines: NDArray[np.float32], least: float)
 
 
 def _may_be_nearest(cosines: NDArray[np.float32], search: Search) -> NDArray[np.int64]:
-    """Positions of the float32 cosines (n,) that may be among the k highest; -inf stands for what is excluded."""
+    """Return the positions of the float32 cosines (n,) that may be among the k highest; -inf marks excluded rows."""
     least = max(search.least - TOLERANCE, -LARGEST)
     positions = np.flatnonzero(cosines >= least)
     if len(positions) > search.k:

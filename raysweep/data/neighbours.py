@@ -1,4 +1,4 @@
-"""Nearest neighbours by cosine, of the query's own class and of the others: what is searched, and what is found."""
+"""Nearest neighbors by cosine, within the query's class and outside it: search parameters, inputs and results."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from raysweep.data.shards import Rows
 
-PRODUCTS_AT_ONCE = 2**18  # float64 products held at once where cosines are computed exactly
+PRODUCTS_AT_ONCE = 2**18  # float64 products in memory at once when cosines are computed exactly
 
 
 @dataclass(frozen=True)
 class LabelledVectors:
     """Unit vectors (n, d), float32, with the labels (n,) and duplicate groups (n,) of their sentences.
 
-    Labels are any integers. Rows of one number in ``duplicate_groups`` hold the same text and are never each other's
-    neighbours.
+    Labels are any integers. Rows with the same number in ``duplicate_groups`` hold the same text and are never each
+    other's neighbors.
     """
 
     vectors: NDArray[np.float32]
@@ -35,10 +35,10 @@ class LabelledVectors:
 
 @dataclass(frozen=True)
 class VectorFile:
-    """The n rows that are searched, of a larger array that may be memory-mapped: only what is read is in memory.
+    """The n searched rows of a larger, possibly memory-mapped array; only the rows that are read are in memory.
 
-    ``places`` (n,) are the rows' places in ``embeddings`` (N, d), unit vectors in float32; labels and duplicate groups
-    (n,) are as in :class:`LabelledVectors`.
+    ``places`` (n,) are the positions of the rows in ``embeddings`` (N, d), unit vectors in float32. Labels and
+    duplicate groups (n,) are as in :class:`LabelledVectors`.
     """
 
     embeddings: Rows
@@ -55,7 +55,7 @@ class VectorFile:
         return width
 
     def vectors(self, rows: NDArray[np.integer]) -> NDArray[np.float32]:
-        """The vectors of ``rows`` (m,), numbers below n."""
+        """Return the vectors of ``rows`` (m,), numbers below n."""
         return np.ascontiguousarray(self.embeddings[self.places[rows]])
 
     def read(self, rows: NDArray[np.integer]) -> LabelledVectors:
@@ -64,10 +64,10 @@ class VectorFile:
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched for: the neighbours at a cosine of ``min_similarity`` or more.
+    """Search parameters. Neighbors have a cosine of at least ``min_similarity``.
 
-    ``per_class``: the k nearest of the own class and the k nearest of the others. ``pooled``: the k nearest of all,
-    split by class.
+    Mode ``per_class`` finds the k nearest rows of the query's class and the k nearest of the other classes. Mode
+    ``pooled`` finds the k nearest of all rows and splits them by class.
     """
 
     k: int
@@ -81,9 +81,10 @@ class Search:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Neighbours of m rows: ids int32 and cosines float32, both (m, 2, k), padded at the end with -1 and NaN.
+    """Neighbors of m rows: ids int32 and cosines float32, both (m, 2, k), padded at the end with -1 and NaN.
 
-    Slot 0 holds rows with the query's own label, slot 1 rows with any other, each by falling cosine, then rising id.
+    Slot 0 holds rows with the query's label, slot 1 rows with any other label. Both are sorted by falling cosine, then
+    rising id.
     """
 
     ids: NDArray[np.int32]
@@ -96,13 +97,13 @@ class Neighbours:
 
     @property
     def columns(self) -> dict[str, NDArray[Any]]:
-        """The arrays by name, as they are stored."""
+        """Return the arrays by the names under which they are stored."""
         return {"ids": self.ids, "cosines": self.cosines}
 
     def put(
         self, rows: slice | int | np.integer, slot: int, ids: NDArray[np.integer], cosines: NDArray[np.float32]
     ) -> None:
-        """Put k neighbours or fewer, of one row or of several, in place of those that are there; -inf stands for none."""
+        """Replace the neighbors of one or several rows in a slot with at most k others; a cosine of -inf means none."""
         exists = cosines > -np.inf
         count = cosines.shape[-1]
         self.ids[rows, slot] = -1
@@ -112,9 +113,10 @@ class Neighbours:
 
 
 def merge(answers: Sequence[Neighbours], search: Search) -> Neighbours:
-    """The nearest of what several shards found for the same queries: by falling cosine, then rising id.
+    """Return the nearest neighbors among the answers of several shards to the same queries.
 
-    Each shard answers with the k nearest of its own rows, so nothing that belongs here is missing.
+    Neighbors are sorted by falling cosine, then rising id. Each shard returns the k nearest of its rows, so the merged
+    result is complete.
     """
     ids = np.concatenate([answer.ids for answer in answers], axis=2)
     cosines = np.concatenate([answer.cosines for answer in answers], axis=2)
@@ -131,7 +133,7 @@ def merge(answers: Sequence[Neighbours], search: Search) -> Neighbours:
 def k_nearest(
     ids: NDArray[np.integer], cosines: NDArray[np.float32], k: int
 ) -> tuple[NDArray[np.integer], NDArray[np.float32]]:
-    """The k highest of the cosines (..., f) and their ids, both (..., k), by falling cosine, then rising id."""
+    """Return the k highest of the cosines (..., f) and their ids, both (..., k), by falling cosine, then rising id."""
     nearest = _by_cosine(ids, cosines)[..., :k]
     return np.take_along_axis(ids, nearest, axis=-1), np.take_along_axis(cosines, nearest, axis=-1)
 
@@ -142,10 +144,11 @@ def exact_cosines(
     right: NDArray[np.float32],
     right_rows: NDArray[np.integer],
 ) -> NDArray[np.float32]:
-    """Cosines (n,) of rows of unit vectors, pair by pair, in double precision and rounded to float32.
+    """Return the cosines (n,) of pairs of unit vectors, computed in double precision and rounded to float32.
 
-    A cosine depends on its own two vectors alone, to the last bit: products of float32 are exact in float64, and they are
-    added in an order that their number decides. A matrix product would add them in one that the block's shape decides.
+    Each cosine depends only on its two vectors, to the last bit: products of float32 are exact in float64, and the
+    order of summation depends only on the number of terms. In a matrix product that order depends on the shape of the
+    block.
     """
     cosines = np.empty(len(left_rows), np.float32)
     pairs_at_once = max(1, PRODUCTS_AT_ONCE // left.shape[1])
@@ -159,8 +162,9 @@ def exact_cosines(
 
 
 def _sums(terms: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The sums (n,) of rows of ``terms`` (n, d), which are overwritten: the second half is added to the first, again and
-    again.
+    """Return the sums (n,) of the rows of ``terms`` (n, d), which is overwritten.
+
+    The second half of each row is added to the first until one term is left.
     """
     width = terms.shape[1]
     while width > 1:
@@ -172,12 +176,12 @@ def _sums(terms: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _by_cosine(ids: NDArray[np.integer], cosines: NDArray[np.float32]) -> NDArray[np.int64]:
-    """The order of each row by falling cosine, then rising id; NaN comes last."""
+    """Return the order of each row by falling cosine, then rising id, with NaN last."""
     return np.lexsort((ids, -cosines), axis=-1)
 
 
 def _among_k_nearest(ids: NDArray[np.int32], cosines: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Which of the neighbours (m, 2, k) of both slots are among the k nearest of all."""
+    """Return which neighbors (m, 2, k) are among the k nearest of both slots together."""
     num_rows, num_slots, k = ids.shape
     flat = (num_rows, num_slots * k)
     order = _by_cosine(ids.reshape(flat), cosines.reshape(flat))

@@ -1,4 +1,4 @@
-"""What the other splits of a dataset share with train: texts that are in both, and texts inside training texts."""
+"""Overlap of the other splits with train: texts that are also in train, and texts inside training texts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy.typing as npt
 from raysweep.data.containment import Containment
 from raysweep.data.dataset import Split
 
-MOST_LOOKED_FOR = 10_000  # rows of a split: of more, a sample is looked for inside the training rows
+MOST_LOOKED_FOR = 10_000  # rows of a split to look for inside training rows; larger splits are sampled
 
 
 Ids = npt.NDArray[np.intp]
@@ -17,17 +17,17 @@ Ids = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Overlap:
-    """What one split shares with train."""
+    """The overlap of one split with train."""
 
     split: Split
     num_rows: int
     num_also_in_train: int  # rows whose duplicate group also occurs in train
     num_looked_for: int
-    num_inside_train: int  # of those that were looked for: rows whose words are a run of a longer training row's words
+    num_inside_train: int  # rows looked for whose words are a contiguous run of a longer training row's words
 
     @property
     def warnings(self) -> list[str]:
-        """A line for each kind of overlap that there is."""
+        """Return one line for each kind of overlap found."""
         found = []
         if count := self.num_also_in_train:
             found.append(f"{count} of {self.num_rows} {self.split} texts also stand in train, case and spacing aside")
@@ -41,7 +41,10 @@ class Overlap:
 def overlaps(
     ids: Mapping[Split, Ids], groups: npt.NDArray[np.int32], containment: Containment, *, seed: int
 ) -> dict[Split, Overlap]:
-    """The overlap of each split but train. ``ids`` are the rows by split, ``groups`` (rows,) the duplicate groups."""
+    """Return the overlap of each split except train.
+
+    ``ids`` are the rows by split, ``groups`` (rows,) the duplicate groups.
+    """
     others: list[Split] = [split for split in ids if split != "train"]
     looked_for = _sample(ids, others, seed)
     asked = np.concatenate([looked_for[split] for split in others])
@@ -61,7 +64,7 @@ def overlaps(
 
 
 def _sample(ids: Mapping[Split, Ids], splits: list[Split], seed: int) -> dict[Split, Ids]:
-    """The rows of these splits, or a sample of a split that has many, ascending."""
+    """Return the rows of these splits, ascending; large splits are sampled."""
     rng = np.random.default_rng(seed)
     found: dict[Split, Ids] = {}
     for split in splits:

@@ -1,7 +1,7 @@
-"""Texts that are looked for inside other texts, word for word.
+"""Word-for-word search for texts inside other texts.
 
-A phrase stands inside a text when its words are a run of the text's words, and the text has more of them. Case,
-punctuation and Unicode form (NFKC) do not count. A phrase without words stands inside nothing.
+A phrase is inside a text if its words are a contiguous run of the text's words, and the text has more words. Case,
+punctuation and Unicode form (NFKC) are ignored. A phrase without words is inside nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,17 +15,17 @@ Integers = npt.NDArray[np.int64]
 
 
 Pairs = tuple[Integers, Integers]
-"""Positions of texts, and ends of phrases that stand inside them, (pairs,) each."""
+"""Positions of texts, and ends of the phrases inside them, (pairs,) each."""
 
 
 class _Spaces(dict[int, int]):
-    """For ``str.translate``: punctuation becomes a space, any other character stays. Filled as characters come."""
+    """A table for ``str.translate`` that maps punctuation to a space and keeps other characters. Filled on demand."""
 
     def __missing__(self, character: int) -> int:
         kind = category(chr(character))
         is_punctuation = (
             kind.startswith("P") or kind == "Sk"
-        )  # Sk: accents that stand alone, with which some corpora quote
+        )  # Sk: standalone accents, which some corpora use as quotes
         self[character] = ord(" ") if is_punctuation else character
         return self[character]
 
@@ -34,15 +34,15 @@ _SPACES = _Spaces()
 
 
 def words(text: str) -> list[str]:
-    """The words of a text, case, punctuation and Unicode form (NFKC) aside."""
+    """Return the words of a text, ignoring case, punctuation and Unicode form (NFKC)."""
     return normalize("NFKC", text).casefold().translate(_SPACES).split()
 
 
 class Phrases:
-    """A tree of the phrases' words. Phrases share a path from the root as far as they begin alike.
+    """A trie of the phrases' words: phrases with a common beginning share a path from the root.
 
-    Nodes have numbers: 0 for the root, then level by level, and in a level by their parents and words. ``ends``, (phrases,),
-    are the nodes at which the phrases end, so those of equal phrases are equal.
+    Nodes are numbered from 0, the root, level by level, and within a level by parent and word. ``ends``, (phrases,),
+    are the nodes at which the phrases end, so equal phrases have equal ends.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -63,7 +63,7 @@ class Phrases:
         return self._vocabulary.get(word, 0)
 
     def _grow(self, lines: "_Lines") -> None:
-        """Make the nodes of one level after the other."""
+        """Create the nodes, level by level."""
         depth = 0
         longer = np.flatnonzero(lines.lengths)  # the phrases with more than ``depth`` words
         while len(longer):
@@ -79,19 +79,20 @@ class Phrases:
             longer = longer[is_longer]
 
     def _edges(self, parents: Integers, next_words: Integers) -> Integers:
-        """One number for each pair of a node and the number of a word that follows it. 0, no word, makes no edge."""
+        """Return one number for each pair of a node and the number of its next word. The word 0 has no edge."""
         most_words = len(self._vocabulary) + 1
         return parents * most_words + next_words
 
     def inside(self, texts: Sequence[str]) -> Pairs:
-        """Which phrases stand inside which texts, each pair once, by texts and then by ends.
+        """Return which phrases are inside which texts, each pair once, sorted by text and then by end.
 
-        It depends on nothing else, and takes memory for its arguments only, so it may be mapped over blocks of texts.
+        The result depends only on the texts, and memory use is proportional to them, so this can be mapped over blocks
+        of texts.
         """
         lines = _Lines.of(texts, self._look_up)
         texts_of_words = np.repeat(np.arange(len(texts)), lines.lengths + 1)
-        starts = np.flatnonzero(lines.numbers)  # of the runs that are still on a path of the tree
-        nodes = np.zeros(len(starts), np.int64)  # where on it they are
+        starts = np.flatnonzero(lines.numbers)  # starts of the runs that are still on a path of the trie
+        nodes = np.zeros(len(starts), np.int64)  # the node that each run has reached
         found = [np.zeros(0, np.int64)]
         for depth, level in enumerate(self._levels, 1):
             next_words = lines.numbers[starts + depth - 1]
@@ -110,13 +111,13 @@ class Phrases:
 
 @dataclass(frozen=True)
 class _Level:
-    """The edges that lead to the nodes of a level, ascending, and the number of the first of these nodes."""
+    """The edges to the nodes of a level, ascending, and the number of the level's first node."""
 
     edges: Integers
     first_node: int
 
     def follow(self, edges: Integers) -> tuple[npt.NDArray[np.bool_], Integers]:
-        """Which of these edges exist, and the nodes to which those lead."""
+        """Return which of these edges exist, and the nodes that the existing edges lead to."""
         places = np.searchsorted(self.edges, edges)
         places[places == len(self.edges)] = 0
         exists = self.edges[places] == edges
@@ -125,7 +126,7 @@ class _Level:
 
 @dataclass(frozen=True)
 class _Lines:
-    """Texts as the numbers of their words, one text after the other, with a 0 behind each."""
+    """Texts as word numbers, concatenated, with a 0 after each text."""
 
     numbers: Integers
     lengths: Integers  # (texts,): in words
@@ -143,5 +144,5 @@ class _Lines:
 
     @property
     def starts(self) -> Integers:
-        """Where each text begins, (texts,)."""
+        """Return the position at which each text begins, (texts,)."""
         return np.cumsum(self.lengths + 1) - self.lengths - 1

@@ -1,4 +1,4 @@
-"""The set of artifacts that one sweep reads."""
+"""The artifacts that one sweep reads."""
 
 import json
 import uuid
@@ -21,7 +21,7 @@ from raysweep.storage.folder import open_folder
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything a sweep's trials read: artifacts, opened as memory maps on first use."""
+    """The artifacts that a sweep's trials read, opened as memory maps on first use."""
 
     model: dict[str, Any]  # the candidate encoder's EncoderConfig, as plain values
     model_identity: str
@@ -33,7 +33,7 @@ class Prepared:
     reference_identity: str
 
     def __getstate__(self) -> dict[str, Any]:
-        """Names only: what is open in this process is opened anew by the process that gets a copy."""
+        """Return the fields only, so that a process that receives a copy opens the artifacts itself."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @property
@@ -46,7 +46,7 @@ class Prepared:
         )
 
     def save(self, path: Path) -> None:
-        """Write as JSON, whole or not at all."""
+        """Write the artifact names as JSON, atomically."""
         values = {
             "artifacts": self.sentences_artifact.location,
             "sentences": self.sentences_artifact.name,
@@ -64,11 +64,15 @@ class Prepared:
 
     @classmethod
     def open(cls, path: str | Path) -> "Prepared":
-        """Read what ``raysweep prepare`` left: the file it names, or its URI. InputError when it or an artifact is gone."""
+        """Read the file that ``raysweep prepare`` wrote, given its path or URI.
+
+        Raises:
+            InputError: If the file or one of its artifacts is missing.
+        """
         try:
             place = location.absolute(str(path))
         except ValueError as error:
-            raise InputError(str(error)) from None  # which has no key that the path may hold
+            raise InputError(str(error)) from None  # the message never repeats keys in the path
         file = open_folder(location.parent(place))
         fetched = file.fetch(location.name_of(place))
         if not fetched.is_file():
@@ -82,12 +86,16 @@ class Prepared:
 
     @classmethod
     def read(cls, path: str | Path, beside: str | None = None) -> "Prepared":
-        """The same of a file, whether or not the artifacts are still there. They are looked for ``beside`` it first."""
+        """Read the file like :meth:`open`, but without checking that the artifacts exist.
+
+        The artifacts are expected in the folder ``beside`` if all of them exist there, else in the location recorded in
+        the file.
+        """
         try:
             values = json.loads(Path(path).read_text(encoding="utf-8"))
             names = (values["sentences"], values["tokens"], values["reference_embeddings"])
             for name in (*names, *values["examples"].values()):
-                if name == ".." or Path(name).name != name:  # which would lie elsewhere than in the folder of artifacts
+                if name == ".." or Path(name).name != name:  # it would lead out of the folder of artifacts
                     raise InputError(f"{path}: {name!r} is no name of an artifact, which has no slash")
             moved = beside is not None and all(Artifact(beside, name).exists for name in names)
             place = beside if beside is not None and moved else values["artifacts"]
@@ -113,11 +121,11 @@ class Prepared:
 
     @cached_property
     def reference_embeddings(self) -> Rows:
-        """Unit embeddings of all sentences under the reference encoder, float32 (sentences, width)."""
+        """Return unit embeddings of all sentences under the reference encoder, float32 (sentences, width)."""
         return open_array(self.reference_artifact.folder, "embeddings")
 
     def examples(self, kind: str) -> tuple[npt.NDArray[np.integer], npt.NDArray[Any] | None]:
-        """Sentence ids (examples, 1 to 3) of a kind, and targets (examples,) where the kind has them."""
+        """Return the sentence ids (examples, 1 to 3) of a kind, and its targets (examples,) if the kind has any."""
         if kind == "labelled_sentence":
             train = self.sentences.ids("train")
             labels = self.sentences.labels[train]
@@ -133,7 +141,7 @@ class Prepared:
         return ids, np.asarray(open_array(folder, "targets"))
 
     def target_cosines(self, kind: str) -> tuple[float, float]:
-        """The targets of scored pairs: of sentences of one class, and of two."""
+        """Return the target cosines of scored pairs: for sentences of the same class, and of different classes."""
         parameters = self.examples_artifacts[kind].parameters if kind in self.examples_artifacts else {}
         same_class, other_class = parameters.get("cosines", (1.0, 0.0))
         return same_class, other_class

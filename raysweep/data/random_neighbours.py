@@ -1,4 +1,4 @@
-"""Neighbours by chance, in place of the nearest ones: what pairs of SetFit's kind are made of."""
+"""Random neighbors instead of the nearest ones, as used for pairs of SetFit's kind."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from raysweep.data.examples import pick_distinct
 from raysweep.data.neighbours import Neighbours
 
-_ANCHORS = (0, 0, 0)  # the stream of random numbers that nothing else draws from
+_ANCHORS = (0, 0, 0)  # a random stream that nothing else uses
 
 
 def sample_anchors(labels: NDArray[np.integer], per_class: int, seed: int) -> NDArray[np.bool_]:
-    """Which of the rows with these ``labels`` (n,) are anchors, (n,): so many of each class by chance, or all it has."""
+    """Return which rows with these ``labels`` (n,) are anchors, (n,): ``per_class`` random rows per class, or all."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=_ANCHORS))
     is_anchor = np.zeros(len(labels), bool)
     by_label = np.argsort(labels, kind="stable")
@@ -24,13 +24,14 @@ def sample_anchors(labels: NDArray[np.integer], per_class: int, seed: int) -> ND
 
 
 class RandomNeighbours:
-    """Of each anchor k others of its own class and k of the other classes, all alike likely, each at most once.
+    """For each anchor, k random rows of its class and k of the other classes, uniform and without replacement.
 
-    Where one of the latter is a copy of the anchor that has another label, it has one fewer.
+    An anchor has one neighbor fewer if one of its neighbors from the other classes is a copy of the anchor with a
+    different label.
 
     ``labels`` and ``duplicate_groups``, (n,), are as in :class:`raysweep.data.neighbours.LabelledVectors`: rows of one
-    group are never each other's neighbours. Where only some rows are anchors, neighbours are drawn among these, so that
-    no example holds another sentence; the others have no neighbours.
+    group are never each other's neighbors. If only some rows are anchors, neighbors are drawn from the anchors, so that
+    examples hold no other sentence; the other rows have no neighbors.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class RandomNeighbours:
         self.k = k
         self._duplicate_groups = duplicate_groups
         rows = np.arange(len(labels)) if is_anchor is None else np.flatnonzero(is_anchor)
-        # In this order a class's rows follow each other, and so do a group's: what is left out is one range.
+        # In this order the rows of a class, and of a group in it, are contiguous, so the excluded rows are one range.
         order = np.lexsort((duplicate_groups[rows], labels[rows]))
         self._rows = rows[order]
         labels_in_order = labels[self._rows]
@@ -54,7 +55,7 @@ class RandomNeighbours:
         self._places[self._rows] = np.arange(len(rows))
 
     def draw(self, start: int, stop: int, rng: np.random.Generator) -> Neighbours:
-        """The neighbours of the rows from ``start`` to before ``stop``, with no cosines."""
+        """Return the neighbors of the rows [start, stop), without cosines."""
         found = Neighbours.empty(stop - start, self.k)
         places = self._places[start:stop]
         anchors = np.flatnonzero(places >= 0)
@@ -66,7 +67,7 @@ class RandomNeighbours:
             numbers, neighbours = self._pick(within, left_out, rng)
             picked_by = anchors[numbers]
             groups, own_groups = self._duplicate_groups[neighbours], self._duplicate_groups[start + picked_by]
-            is_copy = groups == own_groups  # of another label
+            is_copy = groups == own_groups  # with a different label
             picked_by, neighbours = picked_by[~is_copy], neighbours[~is_copy]
             columns = np.arange(len(picked_by)) - np.searchsorted(picked_by, picked_by)
             found.ids[picked_by, slot, columns] = neighbours
@@ -75,9 +76,9 @@ class RandomNeighbours:
     def _pick(
         self, within: "_Ranges", left_out: "_Ranges", rng: np.random.Generator
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """For each anchor up to k of the rows of one range, but for those of another range within it.
+        """Pick for each anchor up to k rows of one range, excluding another range within it.
 
-        Returns numbers of anchors, rising, and their neighbours' rows.
+        Return the anchors' numbers, rising, and the rows of their neighbors.
         """
         counts = within.sizes - left_out.sizes
         quotas = np.minimum(counts, self.k)
@@ -90,14 +91,14 @@ class RandomNeighbours:
 
 @dataclass(frozen=True)
 class _Ranges:
-    """Ranges of rows: where each starts, and how many rows it has, both (n,)."""
+    """Ranges of rows: the start and the number of rows of each, both (n,)."""
 
     starts: NDArray[np.int64]
     sizes: NDArray[np.int64]
 
     @classmethod
     def of_runs(cls, *keys: NDArray[np.integer]) -> "_Ranges":
-        """Of each row the run of rows with its keys, (n,) each. Rows with the same keys follow each other."""
+        """Return the run of rows that each row belongs to. Rows with equal keys, (n,) each, must be contiguous."""
         begins = np.zeros(len(keys[0]), bool)
         begins[:1] = True
         for key in keys:
@@ -108,7 +109,7 @@ class _Ranges:
 
     @classmethod
     def alike(cls, count: int, num_rows: int) -> "_Ranges":
-        """So many ranges of all rows."""
+        """Return ``count`` ranges that each span all rows."""
         return cls(np.zeros(count, np.int64), np.full(count, num_rows, np.int64))
 
     def at(self, places: NDArray[np.integer]) -> "_Ranges":

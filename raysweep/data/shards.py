@@ -1,8 +1,8 @@
-"""The shards of an artifact: files of some of its rows, each written whole by one worker, and their columns as arrays.
+"""The shards of an artifact: files of some of its rows, each written atomically by one worker, read as arrays.
 
-``00002-of-00017.arrow`` has the third part of the rows, in Arrow's IPC format and uncompressed, so that every process
-memory-maps it. Its schema's metadata say what its worker reports of it, so that whoever goes on with an artifact whose
-building was killed reads a file's start and no more.
+``00002-of-00017.arrow`` holds the third part of the rows, in uncompressed Arrow IPC format, so that every process can
+memory-map it. The schema's metadata contain the worker's report, so that a process that continues a killed build reads
+only the start of each file.
 """
 
 import json
@@ -23,18 +23,18 @@ from raysweep.storage.cache import MANIFEST
 from raysweep.storage.folder import LocalFolder, open_folder
 
 Column: TypeAlias = npt.NDArray[Any] | Any
-"""Numbers, (rows, ...), or an array of Arrow's."""
+"""Numbers, (rows, ...), or an Arrow array."""
 
 Report = dict[str, Any]
-"""What is known of a shard: ``num_rows``, ``num_bytes``, and what else its worker found worth telling."""
+"""The report on a shard: ``num_rows``, ``num_bytes`` and any facts that its worker added."""
 
-START_BYTES = 2**18  # of a file, which hold its schema
+START_BYTES = 2**18  # from the start of a file, enough for its schema
 FILES_AT_ONCE = 64
 _REPORT = b"report"
 
 
 class Shard(NamedTuple):
-    """What a worker makes of some rows: columns of equally many rows, and facts to report, values that JSON knows."""
+    """A worker's output for some rows: columns of equal length, and facts to report, as JSON values."""
 
     columns: Mapping[str, Column]
     facts: Mapping[str, Any]
@@ -42,13 +42,13 @@ class Shard(NamedTuple):
 
 @dataclass(frozen=True)
 class ShardSet:
-    """The shards of an artifact in the making, ``count`` in all."""
+    """The shards of an artifact being built, ``count`` in total."""
 
     artifact: Artifact
     count: int
 
     def write(self, number: int, shard: Shard) -> Report:
-        """Store one shard, whole or not at all."""
+        """Store one shard atomically and return its report."""
         num_rows = len(next(iter(shard.columns.values())))
         report: Report = {"num_rows": num_rows, **shard.facts}
         content = serialised(shard.columns, report)
@@ -61,7 +61,7 @@ class ShardSet:
         return {**report, "num_bytes": len(content)}
 
     def found(self) -> dict[int, Report]:
-        """The reports of the shards that are there and begin as shards do, by number."""
+        """Return the reports of the shards that exist and start with a valid schema, by number."""
         store = open_folder(self.artifact.location)
         names = {number: _file(number, self.count) for number in range(self.count)}
         sizes = store.sizes(self.artifact.name)
@@ -71,13 +71,13 @@ class ShardSet:
             some = present[first : first + FILES_AT_ONCE]
             starts = store.read([self._name(number) for number in some], START_BYTES)
             for number, start in zip(some, starts, strict=True):
-                # Where a machine lost its power a shard may be there without its content.
+                # After a power failure a shard may exist without its content.
                 with suppress(pa.ArrowException, ValueError, KeyError, TypeError):
                     found[number] = {**_report(start), "num_bytes": sizes[names[number]]}
         return found
 
     def read(self, number: int) -> pa.RecordBatch:
-        """The columns of one shard that is there: a memory map, or a copy of what lies in an object store."""
+        """Return the columns of an existing shard: a memory map, or a copy if it is in an object store."""
         return read_columns(self.artifact.location, self._name(number))
 
     def _name(self, number: int) -> str:
@@ -89,7 +89,7 @@ def _file(number: int, count: int) -> str:
 
 
 def read_columns(place: str, name: str) -> pa.RecordBatch:
-    """The columns of a file in the folder at a location."""
+    """Return the columns of a file in the folder ``place``."""
     store = open_folder(place)
     if isinstance(store, LocalFolder):
         source = pa.memory_map(str(store.path / name))
@@ -100,7 +100,7 @@ def read_columns(place: str, name: str) -> pa.RecordBatch:
 
 
 def serialised(columns: Mapping[str, Column], report: Report) -> bytes:
-    """The content of a file of these columns."""
+    """Return the content of a file with these columns and this report."""
     arrays = [_as_arrow(column) for column in columns.values()]
     fields = [pa.field(name, array.type) for name, array in zip(columns, arrays, strict=True)]
     schema = pa.schema(fields, metadata={_REPORT: json.dumps(report)})
@@ -123,17 +123,17 @@ def _as_arrow(column: Column) -> pa.Array:
 
 
 def _report(start: bytes) -> Report:
-    """The report in the metadata of a file that starts like this: a mark of eight bytes, then the schema."""
+    """Return the report from the start of a file: eight magic bytes, then the schema, whose metadata hold it."""
     schema = pa.ipc.read_schema(pa.py_buffer(start[8:]))
     found: Report = json.loads(schema.metadata[_REPORT])
     return found
 
 
 class ShardedArray:
-    """Parts of an array (rows, ...) that are opened on first use. Reading a few rows costs no more than those rows."""
+    """An array (rows, ...) in parts that are opened on first use. Reading a few rows costs only those rows."""
 
     def __init__(self, lengths: Sequence[int], open_part: Callable[[int], npt.NDArray[Any]]) -> None:
-        """``open_part`` takes a part's number and returns it; it has as many rows as ``lengths`` say."""
+        """Create an array whose part i has ``lengths[i]`` rows and is returned by ``open_part(i)``."""
         self._starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         self._open_part = open_part
         self._parts: dict[int, npt.NDArray[Any]] = {}
@@ -150,7 +150,7 @@ class ShardedArray:
         return self._part(0).dtype
 
     def __getitem__(self, rows: slice | npt.NDArray[np.integer]) -> npt.NDArray[Any]:
-        """The rows of these numbers, from 0, or of a slice: a view where they lie in one part, else a copy."""
+        """Return the rows with these numbers, from 0, or of a slice: a view if they are in one part, else a copy."""
         if isinstance(rows, slice):
             return self._slice(*rows.indices(len(self)))
         wanted = np.asarray(rows)
@@ -200,11 +200,11 @@ class ShardedArray:
 
 
 Rows = npt.NDArray[Any] | ShardedArray
-"""An array whose rows are read by number, which may be in memory, in one file or in several."""
+"""An array whose rows are read by number; it may be in memory, in one file or in several files."""
 
 
 class OpenShards:
-    """The columns of an artifact in a folder of this machine, as memory maps."""
+    """The columns of an artifact in a local folder, as memory maps."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -215,12 +215,12 @@ class OpenShards:
             raise damaged(folder / MANIFEST) from None
 
     def array(self, name: str) -> ShardedArray:
-        """A column of numbers."""
+        """Return a column of numbers."""
         lengths = [shard["num_rows"] for shard in self._shards]
         return ShardedArray(lengths, lambda number: _as_numpy(self.column(number, name)))
 
     def lists(self, name: str) -> tuple[ShardedArray, npt.NDArray[np.int64]]:
-        """A column of lists: their values, one list after the other, and where each begins, with the end (rows + 1,)."""
+        """Return a column of lists: the concatenated values, and each list's start, plus the end (rows + 1,)."""
         columns = self.columns(name)
         lengths = [np.diff(column.offsets.to_numpy()) for column in columns]
         offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths), dtype=np.int64)])
@@ -228,11 +228,11 @@ class OpenShards:
         return ShardedArray(num_values, lambda number: columns[number].values.to_numpy()), offsets
 
     def columns(self, name: str) -> list[pa.Array]:
-        """A column of every shard."""
+        """Return a column from every shard."""
         return [self.column(number, name) for number in range(len(self._shards))]
 
     def column(self, number: int, name: str) -> pa.Array:
-        """A column of one shard. InputError where the shard is not as it was written."""
+        """Return a column of one shard. Raises InputError if the shard is damaged or missing."""
         path = self._folder / _file(number, len(self._shards))
         num_bytes = path.stat().st_size if path.is_file() else 0
         if num_bytes != self._shards[number]["num_bytes"]:
@@ -261,7 +261,7 @@ def open_array(folder: Path, name: str) -> Rows:
 
 
 def open_npy(file: Path) -> npt.NDArray[Any]:
-    """An array of numbers as a memory map. InputError for anything else, such as pickled objects."""
+    """Open an array of numbers as a memory map. Raises InputError for anything else, such as pickled objects."""
     try:
         array: npt.NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
     except (FileNotFoundError, ValueError, EOFError):

@@ -1,7 +1,7 @@
-"""The files that a source names, listed once: a file, a folder or a glob, of this machine or behind a URI.
+"""The files of a source, listed once: a file, a folder or a glob, local or behind a URI.
 
-A listing says of each file what its storage tells without reading it: the size, and a tag or the time of the last change.
-Whoever reads a file compares it with the listing, so that what is read is what was listed.
+A listing records what the storage reports about each file without reading it: the size, and a tag or the time of the
+last change. Readers compare each file with its listing, so that they read exactly the listed version.
 """
 
 import functools
@@ -32,7 +32,7 @@ PARQUET = ".parquet"
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
-_GCS_SECONDS = 60  # of tries of one request; pyarrow's own 15 minutes pass without a word
+_GCS_SECONDS = 60  # time limit for retries of one request; pyarrow's default is 15 minutes without any output
 _CLOUD_VARIABLES = ("AWS_", "GOOGLE_")
 
 
@@ -46,12 +46,12 @@ _VERSION_KEYS = (
     "LastModified",
     "last_modified",
     "created",
-)  # as fsspec's file systems name it
+)  # names used by fsspec's file systems
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file as it was listed. ``version`` changes with the content: a tag or a time, "" where the storage tells neither."""
+    """A file as listed. ``version``, a tag or a time, changes with the content; "" if the storage reports neither."""
 
     name: str
     num_bytes: int
@@ -59,7 +59,7 @@ class SourceFile:
 
     @property
     def is_recognised(self) -> bool:
-        """Whether size and version say that it is still the same."""
+        """Return whether size and version can identify the file's content."""
         return bool(self.version)
 
     @property
@@ -68,14 +68,14 @@ class SourceFile:
 
 
 class Format(NamedTuple):
-    """The suffix that names a file's format, and pyarrow's name of the compression, "" for none."""
+    """A file's format: its suffix, and pyarrow's name of the compression, "" for none."""
 
     suffix: str
     compression: str
 
 
 def format_of(name: str) -> Format | None:
-    """The format of a file by its name; None for one that no source has."""
+    """Return the format of a file by its name, or None if it is not supported."""
     path = without_options(name)
     suffixes = [suffix.lower() for suffix in PurePosixPath(path).suffixes]
     last = suffixes.pop() if suffixes else ""
@@ -89,18 +89,22 @@ def format_of(name: str) -> Format | None:
 
 
 def without_options(uri: str) -> str:
-    """A path or a URI without what only says how to get there."""
+    """Return a path or a URI without the options that only describe how to access it."""
     return _split_options(uri)[0] if "://" in uri else uri
 
 
 def list_files(source: str) -> list[SourceFile]:
-    """The files of a path or a URI, by name: the file itself, those that lie in the folder, or those that match the glob.
+    """Return the files of a path or a URI, sorted by name: the file itself, a folder's files, or a glob's matches.
 
-    Of a folder, and of what a glob matches, names that begin with ``_`` or ``.`` are left out, and of a folder those
-    without a known suffix. InputError where no file is left; OSError for what cannot be listed.
+    Names that begin with ``_`` or ``.`` are skipped in folders and glob matches. In folders, files without a known
+    suffix are skipped too.
+
+    Raises:
+        InputError: If no file is left.
+        OSError: If the files cannot be listed.
     """
     glob = _glob(source)
-    found = None if glob and "://" in source else stat(source)  # a path may have a wildcard's character in its name
+    found = None if glob and "://" in source else stat(source)  # the name of a local file may contain a wildcard
     if isinstance(found, SourceFile):
         return [found]
     if isinstance(found, _Place):
@@ -119,7 +123,7 @@ def known_suffixes() -> str:
 
 
 def stat(name: str) -> "SourceFile | _Place | None":
-    """What lies at a path or a URI now: a file, a folder as a place, or nothing."""
+    """Return the current state of a path or a URI: a file, a folder as a place, or None if nothing exists there."""
     import pyarrow.fs
 
     place = _locate(name)
@@ -128,19 +132,19 @@ def stat(name: str) -> "SourceFile | _Place | None":
         return None
     if info.type == pyarrow.fs.FileType.Directory:
         return place
-    if info.type != pyarrow.fs.FileType.File:  # a device or a pipe would be read without end
+    if info.type != pyarrow.fs.FileType.File:  # reading a device or a pipe may never end
         raise InputError(f"{name}: is no ordinary file")
     return _described(name, info, place)
 
 
 @contextmanager
 def unchanged(file: SourceFile) -> Iterator[None]:
-    """Read a file in this context: InputError where it is not, before and after, what was listed."""
+    """Read a file in this context. Raises InputError if, before or after, it differs from the listing."""
     _compare(file)
     try:
         yield
     except Exception:
-        _compare(file)  # what is wrong with a file that is still being written is just that
+        _compare(file)  # if the file is still being written, report that instead
         raise
     _compare(file)
 
@@ -155,7 +159,12 @@ def _compare(file: SourceFile) -> None:
 
 @contextmanager
 def stored(name: str) -> Iterator[Any]:
-    """The file's bytes as stored: a readable, seekable binary stream. Raises OSError, InputError for an odd scheme."""
+    """Open the file as stored, as a readable, seekable binary stream.
+
+    Raises:
+        OSError: If the file cannot be opened.
+        InputError: If the scheme is unknown.
+    """
     if "://" not in name:
         with expanded(name).open("rb") as stream:
             yield stream
@@ -168,7 +177,7 @@ def stored(name: str) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class _Place:
-    """A path within a file system of pyarrow's; ``fsspec`` is the file system of fsspec's behind it, if there is one."""
+    """A path in a pyarrow file system; ``fsspec`` is the underlying fsspec file system, if any."""
 
     name: str
     filesystem: Any
@@ -177,7 +186,7 @@ class _Place:
 
 
 class _Listed(NamedTuple):
-    """A file, and its path within the folder that was listed."""
+    """A file, and its path relative to the listed folder."""
 
     relative: str
     name: str
@@ -186,7 +195,7 @@ class _Listed(NamedTuple):
 
 
 def _locate(name: str) -> _Place:
-    """Find the file system of a path or a URI. InputError for a scheme that nobody knows."""
+    """Return the file system and path of a path or a URI. Raises InputError for an unknown scheme."""
     import pyarrow.fs
 
     if "://" not in name:
@@ -200,14 +209,14 @@ def _locate(name: str) -> _Place:
         return _Place(name, _bucket_filesystem(f"{scheme}://{bucket}{options}", environment), path)
     try:
         filesystem, path = pyarrow.fs.FileSystem.from_uri(name)
-    except pa.ArrowInvalid:  # a scheme, or a spelling, that pyarrow does not know
+    except pa.ArrowInvalid:  # a scheme or a form that pyarrow does not support
         return _locate_with_fsspec(name)
     return _Place(name, filesystem, path)
 
 
 @functools.lru_cache(maxsize=16)
 def _bucket_filesystem(uri: str, environment: tuple[tuple[str, str], ...]) -> Any:
-    """A client for a bucket, kept as long as the environment stays, since making one may ask where the bucket lies."""
+    """Return a client for a bucket, cached while the environment is the same: creating one may look up the region."""
     import pyarrow.fs
 
     is_gcs = uri.startswith(("gs://", "gcs://"))
@@ -224,13 +233,13 @@ def _locate_with_fsspec(name: str) -> _Place:
         filesystem, path = fsspec.core.url_to_fs(name)
     except (ImportError, ValueError) as error:
         raise InputError(f"{name}: cannot be opened: {error}") from None
-    filesystem.invalidate_cache()  # what it has listed before may have changed
+    filesystem.invalidate_cache()  # earlier listings may be outdated
     wrapped = pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(filesystem))
     return _Place(name, wrapped, path, filesystem)
 
 
 def _listed(folder: _Place, *, is_deep: bool) -> list[_Listed]:
-    """The files in a folder, or also those in all folders below it."""
+    """Return the files in a folder; with ``is_deep``, also those in all folders below it."""
     import pyarrow.fs
 
     selector = pyarrow.fs.FileSelector(folder.path, recursive=is_deep, allow_not_found=True)
@@ -238,7 +247,7 @@ def _listed(folder: _Place, *, is_deep: bool) -> list[_Listed]:
 
 
 def _below(base: _Place, glob: "_Glob") -> list[_Listed]:
-    """The files that a glob may match. Links of this machine are followed, and lead to no folder again and again."""
+    """Return the files that a glob may match. Local links are followed without looping."""
     import pyarrow.fs
 
     if not isinstance(base.filesystem, pyarrow.fs.LocalFileSystem):
@@ -248,7 +257,7 @@ def _below(base: _Place, glob: "_Glob") -> list[_Listed]:
 
 
 def _walk(base: str, most_folders: int | None) -> Iterator[str]:
-    """The files below a folder, through so many folders at most, or, where that is None, through each folder once."""
+    """Yield the files below a folder, up to ``most_folders`` levels deep; if it is None, visit every folder once."""
     seen = {os.path.realpath(base)}
     folders, depth = [base], 0
     while folders:
@@ -262,7 +271,7 @@ def _walk(base: str, most_folders: int | None) -> Iterator[str]:
 
 
 def _not_seen(folders: list[str], seen: set[str]) -> list[str]:
-    """Those that were not seen under another name, each once; they count as seen from now on."""
+    """Return the folders not yet seen under another name, each once, and mark them as seen."""
     new = []
     for folder in folders:
         place = os.path.realpath(folder)
@@ -273,7 +282,7 @@ def _not_seen(folders: list[str], seen: set[str]) -> list[str]:
 
 
 def _paths_in(folder: str) -> list[str]:
-    """What lies in a folder, by name; nothing in one that is not there."""
+    """Return the paths in a folder, sorted by name, or nothing if the folder does not exist."""
     try:
         with os.scandir(folder) as found:
             return sorted(entry.path for entry in found)
@@ -293,12 +302,12 @@ def _files_of(folder: _Place, infos: Iterable[Any]) -> list[_Listed]:
 
 
 def _join(folder: _Place, relative: str) -> str:
-    """The name of a file in a folder: a path, or a URI with the folder's options."""
+    """Return the name of a file in a folder: a path, or a URI with the folder's options."""
     if "://" not in folder.name:
         return str(Path(folder.path, relative))
     plain, options = _split_options(folder.name)
     is_bucket = plain.partition("://")[0] in _BUCKET_SCHEMES
-    safe = "/!$&'()*+,;=:@" + (" " if is_bucket else "")  # pyarrow takes no URI with a space in it
+    safe = "/!$&'()*+,;=:@" + (" " if is_bucket else "")  # pyarrow rejects other URIs with spaces
     spelled = relative if folder.fsspec else quote(relative, safe=safe)
     return f"{plain.rstrip('/')}/{spelled}{options}"
 
@@ -313,7 +322,7 @@ def _sorted(listed: list[_Listed], problem: str) -> list[SourceFile]:
 def _described(name: str, info: Any, place: _Place) -> SourceFile:
     nanoseconds = info.mtime_ns
     if nanoseconds is not None and "://" in name:
-        nanoseconds -= nanoseconds % 10**9  # some stores tell less of one object's time than when they list many
+        nanoseconds -= nanoseconds % 10**9  # some stores report less precise times for one object than in listings
     version = "" if nanoseconds is None else str(nanoseconds)
     if place.fsspec:
         told = place.fsspec.info(info.path)
@@ -328,7 +337,7 @@ def _as_version(value: Any) -> str:
 
 @dataclass(frozen=True)
 class _Glob:
-    """A pattern of paths below the folder ``base``, which has no wildcard."""
+    """A pattern for paths below the folder ``base``, which contains no wildcards."""
 
     base: str
     pattern: str
@@ -338,7 +347,10 @@ class _Glob:
         return "/" in self.pattern or "**" in self.pattern
 
     def matches(self, relative: str) -> bool:
-        """Whether a path below ``base`` matches, and is hidden only as far as the pattern says so itself."""
+        """Return whether a path below ``base`` matches.
+
+        A part that begins with ``_`` or ``.`` matches only if the pattern spells out that character.
+        """
         if not _expression(self.pattern).fullmatch(relative):
             return False
         given = [part[0] for part in self.pattern.split("/") if part[:1] in ("_", ".")]
@@ -347,7 +359,7 @@ class _Glob:
 
 
 def _glob(source: str) -> _Glob | None:
-    """The source as a glob, if it has a wildcard. Web addresses have none."""
+    """Return the source as a glob if it has a wildcard, else None. Web addresses never have wildcards."""
     plain, options = _split_options(source) if "://" in source else (source, "")
     scheme, separator, path = plain.rpartition("://")
     if scheme in ("http", "https") or not re.search(r"[*?\[]", path):
@@ -362,7 +374,7 @@ def _glob(source: str) -> _Glob | None:
 
 @functools.lru_cache(maxsize=16)
 def _expression(pattern: str) -> re.Pattern[str]:
-    """A glob as a regular expression: ``**`` goes through folders, ``*``, ``?`` and ``[...]`` stay within a name."""
+    """Return a glob as a regular expression: ``**`` crosses folders; ``*``, ``?`` and ``[...]`` stay within a name."""
     tokens = re.findall(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]|.", pattern, re.DOTALL)
     try:
         return re.compile("".join(map(_translated, tokens)), re.DOTALL)
@@ -388,7 +400,7 @@ def _translated(token: str) -> str:
 
 
 def _split_options(uri: str) -> tuple[str, str]:
-    """A URI and its options, which begin at a question mark that a name and an equals sign follow."""
+    """Split a URI before its options, which start at a question mark followed by a name and an equals sign."""
     match = re.search(r"\?\w+=", uri)
     if uri.startswith(("http://", "https://")):
         match = re.search(r"\?", uri)

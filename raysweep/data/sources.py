@@ -1,16 +1,16 @@
-"""Labelled sentences from wherever they are, read as a stream in bounded memory.
+"""Labeled sentences from any source, streamed in bounded memory.
 
-A source is a string, or a list of such strings, which are read one after the other:
+A source is a string, or a list of such strings, which are read in order:
 
 ``demo``                the built-in sentences of :mod:`raysweep.data.demo`, splits ``train`` and ``test``
-``hub:NAME[:SPLIT]``    a dataset of the Hugging Face hub, see :mod:`raysweep.data.hub`
-a path or a URI         tables in a file, in a folder or in what a glob matches, see :mod:`raysweep.data.source_files`
+``hub:NAME[:SPLIT]``    a dataset of the Hugging Face Hub, see :mod:`raysweep.data.hub`
+a path or a URI         tables in a file, in a folder or in files matching a glob, see :mod:`raysweep.data.source_files`
 
-Rows count from 1 in each file, without the header and without blank lines. Texts come through verbatim: a CSV cell ``NA``
-or ``null`` is a text like any other. Labels become strings in the Unicode form NFC, without surrounding space, and numbers
-and truth values are one label in every format: ``1``, ``+1``, ``1.0`` and ``1e0`` are "1", ``-0.0`` is "0", ``True`` is
-"true", and a float32 of 0.1 is "0.1". Leading zeros (``007``) and trailing ones of a fraction (``2.50``) stay: they may be
-part of a name.
+Rows count from 1 in each file, excluding the header and blank lines. Texts are passed through verbatim: a CSV cell
+``NA`` or ``null`` is an ordinary text. Labels become strings in Unicode form NFC, without surrounding space. Numbers
+and booleans are the same label in every format: ``1``, ``+1``, ``1.0`` and ``1e0`` become "1", ``-0.0`` becomes "0",
+``True`` becomes "true", and a float32 of 0.1 becomes "0.1". Leading zeros (``007``) and trailing zeros of a fraction
+(``2.50``) are kept, because they may be part of a name.
 """
 
 import errno
@@ -39,30 +39,30 @@ from raysweep.storage.bucket import StorageError
 from raysweep.storage.folder import open_folder
 from raysweep.storage.scratch import cache_folder
 
-PAUSES = (1.0, 4.0, 16.0)  # seconds, each before another read of a file elsewhere that failed
-SHARE_BYTES = 2**26  # of a Parquet file that workers share
-LARGE_BYTES = 2**26  # of a file of this machine that is not read at every start
-SETTLED_SECONDS = 10.0  # after its last change, within which a file may change again without another size or time
-_DAMAGED = re.compile("inflate failed|decompress failed|Truncated compressed stream")  # an OSError too, of pyarrow's
-_NUM_SHOWN = 3  # entries of a list, in messages
-_SURROUNDING = re.compile(r"^[\s\u200b\ufeff]+|[\s\u200b\ufeff]+$")  # space, also of no width
+PAUSES = (1.0, 4.0, 16.0)  # seconds before each retry of a failed remote read
+SHARE_BYTES = 2**26  # Parquet files above this size are shared among workers
+LARGE_BYTES = 2**26  # local files from this size on are not read again at every start
+SETTLED_SECONDS = 10.0  # a file changed more recently may change again without another size or time
+_DAMAGED = re.compile("inflate failed|decompress failed|Truncated compressed stream")  # an OSError of pyarrow's
+_NUM_SHOWN = 3  # entries of a list shown in messages
+_SURROUNDING = re.compile(r"^[\s\u200b\ufeff]+|[\s\u200b\ufeff]+$")  # whitespace, including zero-width
 _WHOLE = re.compile(r"[+-]?[0-9]+(\.0*)?")
 _DECIMAL = re.compile(r"(?P<sign>[+-]?)(?P<whole>[0-9]*)\.(?P<fraction>[0-9]+)")
 _EXPONENTIAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]+")
 
 
 Source = str | Sequence[str]
-"""What ``data.train`` and its like name."""
+"""The value of ``data.train``, ``data.dev`` or ``data.test``."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some thousand consecutive rows of a file. ``first_row`` counts from 1; the lists have equal length.
+    """Several thousand consecutive rows of a file. ``first_row`` counts from 1; the lists have equal length.
 
-    ``spellings`` are the labels as the file writes them.
+    ``spellings`` are the labels as written in the file.
     """
 
-    name: str  # of the file, or of the source where it is none
+    name: str  # of the file, or of the source if it is not a file
     first_row: int
     texts: list[str]
     labels: list[str]
@@ -71,9 +71,9 @@ class Batch:
 
 @dataclass(frozen=True)
 class Piece:
-    """What is read in one go: a file as it was listed, or a source that is no file, with what that is asked for.
+    """A unit of reading: a listed file, or any other source with its subset and split.
 
-    Of a large file it may be a share, the row groups of these numbers.
+    A piece of a large file may cover only the row groups in ``groups``.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Piece:
 
 
 def shown(source: Source) -> str:
-    """The source as messages name it."""
+    """Return the source as shown in messages."""
     if isinstance(source, str):
         return source
     some = ", ".join(source[:_NUM_SHOWN])
@@ -92,10 +92,12 @@ def shown(source: Source) -> str:
 
 
 def pieces(source: Source, *, subset: str | None = None, split: str = "train") -> list[Piece]:
-    """List what the source is made of, in the order in which it is read. No file is opened.
+    """List the pieces of a source in reading order, without opening any file.
 
-    ``split`` is what ``demo``, and a hub source that names none, are asked for; ``subset`` is the hub's configuration
-    name. Raises InputError for what is missing, cannot be listed, or is of no known format.
+    ``split`` is used for ``demo`` and for a hub source that names no split; ``subset`` is the hub's configuration name.
+
+    Raises:
+        InputError: If a file is missing, cannot be listed or has an unknown format.
     """
     entries = [source] if isinstance(source, str) else source
     found: list[Piece] = []
@@ -121,7 +123,7 @@ def _files(entry: str) -> list[SourceFile]:
 
 @contextmanager
 def _readable(name: str) -> Iterator[None]:
-    """Within, what a file's library raises is an InputError."""
+    """Convert exceptions of a file's library to InputError in this context."""
     try:
         yield
     except InputError:
@@ -129,7 +131,7 @@ def _readable(name: str) -> Iterator[None]:
     except (OSError, EOFError, UnicodeError, OverflowError, pa.ArrowException) as error:
         raise _unreadable(name, error) from None
     except Exception as error:
-        if location.is_uri(name):  # fsspec's libraries raise what they like
+        if location.is_uri(name):  # fsspec's libraries raise exceptions of any type
             raise _unreadable(name, error) from None
         raise
 
@@ -142,12 +144,16 @@ def check(
     subset: str | None = None,
     split: str = "train",
 ) -> None:
-    """Raise InputError now for what would fail at the first rows of :func:`read`. Of the hub nothing is asked yet."""
+    """Check early for errors that :func:`read` would raise at the first rows. The hub is not contacted.
+
+    Raises:
+        InputError: If the source is missing or its first rows are invalid.
+    """
     check_first(pieces(source, subset=subset, split=split), text_column, label_column)
 
 
 def check_first(listed: Sequence[Piece], text_column: str, label_column: str) -> None:
-    """As :func:`check`, of pieces that are listed."""
+    """Check pieces that are already listed, as :func:`check` does."""
     first = listed[0]
     if first.name.startswith("hub:"):
         hub.parse(first.name, first.split)
@@ -170,8 +176,9 @@ def read(
 def read_pieces(listed: Sequence[Piece], text_column: str = "text", label_column: str = "label") -> Iterator[Batch]:
     """Stream the rows of pieces in order.
 
-    Raises InputError, naming file, row, column and value, for anything that is not a text with a label, for a file that
-    is missing, unreadable or not what was listed, and where there is no row at all.
+    Raises:
+        InputError: With file, row, column and value, if a row is not a text with a label; if a file is missing,
+            unreadable or differs from its listing; if there are no rows.
     """
     is_empty = True
     for piece in listed:
@@ -183,7 +190,7 @@ def read_pieces(listed: Sequence[Piece], text_column: str = "text", label_column
 
 
 def column_names(piece: Piece) -> list[str]:
-    """The columns that a piece has. Raises InputError where it cannot be read."""
+    """Return the columns of a piece. Raises InputError if it cannot be read."""
     if piece.name == "demo":
         return ["text", "label"]
     if piece.file is None:
@@ -193,22 +200,23 @@ def column_names(piece: Piece) -> list[str]:
 
 
 def read_values(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
-    """Stream some columns of a piece as they stand there, whatever they hold; the demo has no other than its two.
+    """Stream the raw values of some columns of a piece; the demo only has its two columns.
 
-    Raises InputError where the piece cannot be read, or lacks a column.
+    Raises:
+        InputError: If the piece cannot be read, or lacks a column.
     """
     with _readable(piece.name):
         yield from _persistent_blocks(piece, columns)
 
 
 def lines(piece: Piece) -> Iterator[str]:
-    """Stream the lines of a text file, without their ends. Raises InputError where it cannot be read."""
+    """Stream the lines of a text file, without line ends. Raises InputError if it cannot be read."""
     with _readable(piece.name):
         yield from files.lines(piece.name)
 
 
 def read_piece(piece: Piece, text_column: str = "text", label_column: str = "label") -> Iterator[Batch]:
-    """Stream the rows of one piece, which may have none. Raises InputError as :func:`read_pieces` does."""
+    """Stream the rows of one piece, which may be empty. Raises InputError as :func:`read_pieces` does."""
     columns = (text_column, label_column)
     if text_column == label_column:
         raise InputError(f"text_column and label_column are both {text_column!r}; they must differ")
@@ -223,9 +231,10 @@ def read_piece(piece: Piece, text_column: str = "text", label_column: str = "lab
 
 
 def share_out(piece: Piece) -> list[Piece]:
-    """A large Parquet file in several pieces, in order, so that workers share it; any other piece as it is.
+    """Split a large Parquet file into several pieces, in order, for several workers; return any other piece unchanged.
 
-    Raises InputError as :func:`read_pieces` does.
+    Raises:
+        InputError: As :func:`read_pieces` does.
     """
     file = piece.file
     is_large = file is not None and file.num_bytes > SHARE_BYTES
@@ -237,12 +246,17 @@ def share_out(piece: Piece) -> list[Piece]:
 
 
 def fingerprint(listed: Sequence[Piece], text_column: str = "text", label_column: str = "label") -> str:
-    """SHA-256, in hex, of what is listed.
+    """Return the SHA-256 of the listed pieces, in hex.
 
-    Of one file of this machine, of its bytes as stored: where the same content lies does not matter. A large one is read
-    again only where its size or time has changed. Of others, of their names, sizes, and tags or times, so that
-    nothing is read; of the rows of ``demo`` and the hub, and of the bytes of files of which the storage does not tell when
-    they changed. The columns do not enter: whoever keys by the fingerprint adds them. Raises InputError.
+    - A single local file: a hash of its bytes, so the path does not matter. A large file is read again only if its size
+    or time has changed.
+    - Several files, or remote files: a hash of their names, sizes, and tags or times, without reading them.
+    - ``demo``, the hub, and files whose storage reports no time of change: a hash of the rows or bytes.
+
+    The columns are not included; add them to a key that is based on the fingerprint.
+
+    Raises:
+        InputError: If a piece cannot be read.
     """
     digest = hashlib.sha256()
     if len(listed) == 1:
@@ -263,20 +277,20 @@ def fingerprint(listed: Sequence[Piece], text_column: str = "text", label_column
 
 
 def _remembered_digest(file: SourceFile) -> str:
-    """SHA-256 of a file of this machine, which is read only where its size or time is not what it was when it was read."""
+    """Return the SHA-256 of a local file; the file is read only if its size or time has changed since the last read."""
     path = location.expanded(file.name).absolute()
     recognised = json.dumps([str(path), file.num_bytes, file.version])
     name = hashlib.sha256(recognised.encode()).hexdigest()
     remembered = open_folder(cache_folder() / "digests")
     with suppress(OSError, UnicodeDecodeError):
         text = remembered.read([name])[0].decode()
-        if re.fullmatch("[0-9a-f]{64}", text):  # and not cut short by a power failure
+        if re.fullmatch("[0-9a-f]{64}", text):  # a power failure may have truncated it
             return text
     digest = hashlib.sha256()
     _hash_file(file, digest)
     age_seconds = time.time() - path.stat().st_mtime
     if age_seconds > SETTLED_SECONDS:
-        with suppress(OSError):  # a cache that cannot be written costs another reading
+        with suppress(OSError):  # without a writable cache, the file is read again next time
             remembered.put(name, digest.hexdigest().encode())
     return digest.hexdigest()
 
@@ -298,7 +312,10 @@ def _hash_file(file: SourceFile, digest: Any) -> None:
 
 
 def _persistent_blocks(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
-    """The blocks, each once. A file elsewhere whose read fails is read again, from its start and up to where it failed."""
+    """Yield each block once, retrying remote reads.
+
+    After a failed read of a remote file, it is read again from the start, and the blocks already yielded are skipped.
+    """
     num_given = 0
     for seconds in (*PAUSES, None):
         try:
@@ -313,7 +330,10 @@ def _persistent_blocks(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
 
 
 def _may_pass(name: str, error: Exception) -> bool:
-    """Whether it may come of the way to a file elsewhere, not of its content; fsspec's libraries raise what they like."""
+    """Return whether an error may be transient: caused by access to a remote file rather than by its content.
+
+    The test is by exclusion, because fsspec's libraries raise exceptions of any type.
+    """
     of_content = (InputError, FileNotFoundError, PermissionError, EOFError, pa.ArrowException)
     is_damaged = isinstance(error, of_content) or _DAMAGED.search(str(error))
     return location.is_uri(name) and not is_damaged
@@ -330,7 +350,7 @@ def _blocks(piece: Piece, columns: tuple[str, ...]) -> files.Blocks:
 
 
 def _demo(split: str, num_columns: int) -> files.Blocks:
-    """Texts and labels, whatever these columns are called; or texts alone."""
+    """Yield texts and labels under any column names, or texts alone."""
     splits = dict(zip(("train", "test"), demo.generate(), strict=True))
     if split not in splits:
         raise InputError(f"demo: no split {split!r}; it has train and test")
@@ -341,14 +361,14 @@ def _demo(split: str, num_columns: int) -> files.Blocks:
 def _unreadable(source: str, error: Exception) -> InputError:
     if isinstance(error, FileNotFoundError):
         return InputError(f"{source}: no such file")
-    reason = (isinstance(error, OSError) and error.strerror) or error  # which would name the file again
-    if _may_pass(source, error):  # so that the next attempt finds what this one has read
+    reason = (isinstance(error, OSError) and error.strerror) or error  # str(error) would repeat the file's name
+    if _may_pass(source, error):  # a storage error, so that the next attempt finds the data read so far
         return StorageError(errno.EIO, f"cannot be read: {reason}", source)
     return InputError(f"{source}: cannot be read: {reason}")
 
 
 def _batch(source: str, first_row: int, texts: list[Any], labels: list[Any], columns: tuple[str, str]) -> Batch:
-    """The rows, if every one of them is a text with a label."""
+    """Return the rows as a batch. Raises InputError unless each row is a text with a label."""
     text_column, label_column = columns
     check_texts(source, first_row, texts, text_column)
     names = []
@@ -366,10 +386,10 @@ def _batch(source: str, first_row: int, texts: list[Any], labels: list[Any], col
 
 
 def merged_labels(spelled: Iterable[tuple[str, str]]) -> str:
-    """Return the sentence that reports labels with several spellings, "" if there are none.
+    """Return the sentence that reports labels with several spellings, or "" if each label has one spelling.
 
     Args:
-        spelled: Labels, each with a spelling that a source has of it.
+        spelled: Labels, each with one of its spellings in a source.
     """
     spellings: dict[str, set[str]] = defaultdict(set)
     for name, spelling in spelled:
@@ -387,7 +407,7 @@ def merged_labels(spelled: Iterable[tuple[str, str]]) -> str:
 
 
 def check_texts(source: str, first_row: int, texts: list[Any], text_column: str) -> None:
-    """Raise InputError unless every value of a column, from a row on, is a text that is not empty."""
+    """Raise InputError unless all values of a column, starting at row ``first_row``, are non-empty texts."""
     for row, text in enumerate(texts, first_row):
         if problem := _problem(text):
             raise InputError(f"{source}: row {row}: column {text_column!r} {problem}")
@@ -398,7 +418,7 @@ def _check_whole_characters(source: str, first_row: int, values: list[str], colu
     """Raise InputError if a value cannot be encoded in UTF-8."""
     try:
         "".join(values).encode()
-    except UnicodeEncodeError as error:  # JSON can spell half a character: "\ud83d"
+    except UnicodeEncodeError as error:  # JSON can encode half a character: "\ud83d"
         ends = itertools.accumulate(map(len, values))
         row = next(row for row, end in enumerate(ends, first_row) if error.start < end)
         half = error.object[error.start]
@@ -406,7 +426,7 @@ def _check_whole_characters(source: str, first_row: int, values: list[str], colu
 
 
 def _problem(text: Any) -> str:
-    """What keeps a value from being a text, "" if nothing does."""
+    """Return why a value is not a text, or "" if it is one."""
     if isinstance(text, str):
         return "" if text and not text.isspace() else f"is empty ({text!r}); a text needs words"
     if text is None or text != text:  # NaN is the one value that differs from itself
@@ -415,14 +435,17 @@ def _problem(text: Any) -> str:
 
 
 def _label_once(spelling: str, label_names: dict[str, str]) -> str:
-    """Return the label of a string. ``label_names`` remembers it: few labels stand in many rows."""
+    """Return the label of a string, cached in ``label_names``, because few labels occur in many rows."""
     if spelling not in label_names:
         label_names[spelling] = _label_of_string(spelling)
     return label_names[spelling]
 
 
 def _label(value: Any) -> str:
-    """The label's one name, or "" for what is no label: null, NaN, infinity, bytes, lists, objects."""
+    """Return the label's canonical name, or "" for values that cannot be labels.
+
+    Null, NaN, infinity, bytes, lists and objects cannot be labels.
+    """
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float | Decimal):
