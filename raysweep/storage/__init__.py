@@ -1,4 +1,4 @@
-"""Where runs and artifacts are kept: folders of file systems, and prefixes of object stores with what keeps them whole.
+"""Storage for runs and artifacts: folders of file systems, and prefixes of object stores with atomic writes and locks.
 
-Called by whatever reads or writes a run or an artifact; nothing here knows what they hold.
+Used by all code that reads or writes a run or an artifact. Nothing here depends on their contents.
 """

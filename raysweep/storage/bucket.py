@@ -1,4 +1,4 @@
-"""Objects below a URI of an object store: what is read is what was written, and what passes by itself is waited out."""
+"""Objects below a URI of an object store, with verified transfers and retries of temporary failures."""
 
 import errno
 import math
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 600.0  # for a store that does not answer, or answers that it cannot for now
-FIRST_PATIENCE_SECONDS = 20.0  # where the URI, the credentials or the network may be wrong
-LEASE = "lease.json"  # on what lies below a URI
-PART_BYTES = 16 * 2**20  # of an object that is read at once
+PATIENCE_SECONDS = 600.0  # while a store does not respond or is temporarily unavailable
+FIRST_PATIENCE_SECONDS = 20.0  # if the URI, the credentials or the network may be wrong
+LEASE = "lease.json"  # the lease on everything below a URI
+PART_BYTES = 16 * 2**20  # of an object, read in one request
 NUM_THREADS = 8
 TIMEOUT_VARIABLE = "RAYSWEEP_REQUEST_SECONDS"
-DEFAULT_TIMEOUT_SECONDS = 30.0  # for one request with what it carries, which is at most PART_BYTES
+DEFAULT_TIMEOUT_SECONDS = 30.0  # for one request including its data, which is at most PART_BYTES
 
 _LONGEST_TIMEOUT_SECONDS = 86_400.0
-_RETRY_SECONDS = 20.0  # for which the client itself makes a request again
-_PAUSE_SECONDS = 3.0  # the longest pause between its tries
+_RETRY_SECONDS = 20.0  # during which the client itself retries a request
+_PAUSE_SECONDS = 3.0  # the client's longest pause between retries
 _RETRIES: Any = {
     "max_retries": 5,
     "retry_timeout": timedelta(seconds=_RETRY_SECONDS),
@@ -46,11 +46,11 @@ _CONNECT_TIMEOUT = "5s"
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE")
-_METADATA_HOSTS = ("169.254.169.254", "metadata.google.internal")  # which tell a cloud's machines their credentials
+_METADATA_HOSTS = ("169.254.169.254", "metadata.google.internal")  # serve credentials to a cloud's machines
 
 
 class StorageError(OSError, InputError):
-    """What an object store refused, or did not answer for too long. ``strerror`` says which."""
+    """An object store rejected a request, or did not respond for too long. ``strerror`` holds the reason."""
 
     def __str__(self) -> str:
         return f"{self.filename}: {self.strerror}"
@@ -58,7 +58,7 @@ class StorageError(OSError, InputError):
 
 @dataclass(frozen=True)
 class Stored:
-    """An object as it was read: its bytes, the tag of this version of it, and when the store got it, by its own clock."""
+    """An object as read: its bytes, the tag of this version, and its modification time by the store's clock."""
 
     content: bytes
     tag: dict[str, str]
@@ -66,7 +66,7 @@ class Stored:
 
 
 class FileStat(NamedTuple):
-    """A stored file's size, and when it was last written, in seconds since the epoch."""
+    """A stored file's size, and the time of its last write, in seconds since the epoch."""
 
     num_bytes: int
     modified: float
@@ -76,21 +76,21 @@ class FileStat(NamedTuple):
 class Bucket:
     """The objects below ``uri``. Names are relative to it, with slashes between their parts.
 
-    Every method raises StorageError where the store refuses, and where it does not answer for ``patience`` seconds;
-    ``on_wait`` is told why it is waited for. Methods may be called from any thread.
+    All methods raise StorageError if the store rejects a request or does not respond for ``patience`` seconds.
+    ``on_wait`` is called with the reason for waiting. Methods may be called from any thread.
     """
 
     uri: str
     on_wait: Callable[[str], None] = print
     patience: float = PATIENCE_SECONDS
-    guard: Callable[[], None] = lambda: None  # called before each attempt to change something; what it raises ends that
+    guard: Callable[[], None] = lambda: None  # called before each attempted write; an exception cancels the write
 
     @cached_property
     def _store(self) -> "ObjectStore":
         return _connect(self.uri)
 
     def check(self) -> None:
-        """InputError unless the store answers, which is not waited for long: for what a user has just named."""
+        """Raise InputError unless the store responds soon. Used to validate a URI that the user just entered."""
         patience, self.patience = self.patience, min(self.patience, FIRST_PATIENCE_SECONDS)
         try:
             self.size_of(LEASE)
@@ -98,11 +98,11 @@ class Bucket:
             self.patience = patience
 
     def read(self, name: str) -> bytes:
-        """An object's bytes. FileNotFoundError where there is none."""
+        """Return an object's bytes. Raises FileNotFoundError if it does not exist."""
         return self.read_version(name).content
 
     def read_version(self, name: str) -> Stored:
-        """An object's bytes with the tag of this version. FileNotFoundError where there is none."""
+        """Return an object's bytes with the tag of this version. Raises FileNotFoundError if it does not exist."""
 
         def get() -> Stored:
             found = self._store.get(name)
@@ -112,7 +112,7 @@ class Bucket:
         return self._persist(get)
 
     def read_all(self, names: Iterable[str], num_bytes: int | None = None) -> list[bytes]:
-        """The bytes of several small objects, or the first so many of each, in order, several at a time."""
+        """Return the bytes of small objects, or their first ``num_bytes`` bytes, in order; requests run in parallel."""
         read = self.read if num_bytes is None else partial(self._read_start, num_bytes)
         with ThreadPoolExecutor(NUM_THREADS) as pool:
             return list(pool.map(read, names))
@@ -121,13 +121,17 @@ class Bucket:
         return self._persist(lambda: self._store.get_range(name, start=0, length=num_bytes)).to_bytes()
 
     def write(self, name: str, content: bytes) -> None:
-        """Write an object, over one that is there."""
+        """Write an object, replacing an existing one."""
         self._persist_writing(lambda: self._store.put(name, content, use_multipart=len(content) > PART_BYTES))
 
     def create(self, name: str, content: bytes) -> dict[str, str]:
-        """Write an object that is not there yet; the tag of it. FileExistsError where another one is.
+        """Write an object that does not exist yet, and return its tag.
 
-        An object of this very content counts as written: an answer may have been lost on its way.
+        An existing object with the same content counts as written, because the response to an earlier attempt may be
+        lost.
+
+        Raises:
+            FileExistsError: If an object with different content exists.
         """
         from obstore.exceptions import AlreadyExistsError
 
@@ -143,7 +147,7 @@ class Bucket:
         return self._persist_writing(put)
 
     def replace(self, name: str, content: bytes, tag: dict[str, str]) -> dict[str, str] | None:
-        """Write an object over its version of this tag, and return the new one's tag; None where it has another by now."""
+        """Replace the version of an object that has this tag; return the new tag, or None if the tag has changed."""
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         def put() -> dict[str, str] | None:
@@ -155,7 +159,7 @@ class Bucket:
         return self._persist_writing(put)
 
     def files(self, prefix: str = "") -> dict[str, FileStat]:
-        """The objects whose names begin with ``prefix/``, or all of them, by their names, sorted."""
+        """Return the objects whose names begin with ``prefix/``, or all of them, by name, sorted."""
 
         def listed() -> dict[str, FileStat]:
             batches = self._store.list(prefix or None)
@@ -166,11 +170,11 @@ class Bucket:
         return dict(sorted(found.items()))
 
     def sizes(self, prefix: str = "") -> dict[str, int]:
-        """Their sizes in bytes."""
+        """Return the sizes of these objects in bytes."""
         return {name: stat.num_bytes for name, stat in self.files(prefix).items()}
 
     def size_of(self, name: str) -> int | None:
-        """The size in bytes of the object of this very name; None where there is none."""
+        """Return the size in bytes of the object with this exact name, or None if it does not exist."""
         try:
             found: int = self._persist(lambda: self._store.head(name))["size"]
         except FileNotFoundError:
@@ -178,16 +182,16 @@ class Bucket:
         return found
 
     def delete(self, names: Iterable[str]) -> None:
-        """Remove objects, those that are there."""
+        """Remove those of the objects that exist."""
         present = list(names)
         if present:
             with suppress(FileNotFoundError):
                 self._persist_writing(lambda: self._store.delete(present))
 
     def upload(self, path: Path, name: str) -> None:
-        """Write a file's content, of any size. StorageError unless all of it arrived.
+        """Upload a file of any size. Raises StorageError if part of it did not arrive.
 
-        S3 compares what arrives with the SHA-256 that each request is signed with.
+        S3 compares the received data with the SHA-256 that each request is signed with.
         """
         num_bytes = path.stat().st_size
         self._persist_writing(lambda: self._store.put(name, path))
@@ -196,7 +200,7 @@ class Bucket:
             raise StorageError(errno.EIO, f"{arrived} of {num_bytes} bytes arrived", join(self.uri, name))
 
     def download(self, name: str, path: Path, num_bytes: int) -> None:
-        """Write an object's content, of so many bytes, to a file, whose folder is made where it is not there."""
+        """Download an object of ``num_bytes`` bytes to a file, whose folder is created if it does not exist."""
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
             for start in range(0, num_bytes, PART_BYTES):
@@ -204,18 +208,18 @@ class Bucket:
                 file.write(self._persist(lambda: self._store.get_range(name, start=start, length=length)))  # noqa: B023
 
     def now(self) -> datetime:
-        """The time by the store's own clock, to a second."""
+        """Return the time by the store's own clock, to the second."""
         self.write("clock", b"")
         modified: datetime = self._persist(lambda: self._store.head("clock"))["last_modified"]
         return modified
 
     def _persist_writing(self, request: Callable[[], T]) -> T:
-        """The answer to a request that changes something, for each attempt of which the guard is asked."""
+        """Return the response to a request that writes; the guard is called before each attempt."""
         return self._persist(request, self.guard)
 
     def _persist(self, request: Callable[[], T], guard: Callable[[], None] = lambda: None) -> T:
-        """The answer to a request, made again while the store does not answer or says that it cannot for now."""
-        _ = self._store  # which says what to install where that is missing
+        """Return the response to a request, retrying while the store does not respond or is temporarily unavailable."""
+        _ = self._store  # first, because its error names the package to install
         from obstore.exceptions import BaseError
 
         began = time.monotonic()
@@ -246,7 +250,7 @@ class Bucket:
 
 
 def _connect(uri: str) -> "ObjectStore":
-    """A client for the store. Credentials are found, and renewed, as the cloud's own libraries find them."""
+    """Return a client for the store, which finds and renews credentials like the cloud's own libraries."""
     scheme, bucket, prefix, options = split(uri)
     try:
         from obstore.store import GCSStore, S3Store
@@ -260,7 +264,7 @@ def _connect(uri: str) -> "ObjectStore":
     _check_variables()
     if endpoint := options.get("endpoint_override"):
         common["endpoint"] = _with_scheme(endpoint, options.get("scheme", "https"))
-    common["client_options"]["allow_http"] = True  # which an endpoint given as http:// needs; others use https
+    common["client_options"]["allow_http"] = True  # needed for http:// endpoints; others still use https
     if region := options.get("region"):
         common["region"] = region
     if provider := _profile_credentials():
@@ -269,12 +273,12 @@ def _connect(uri: str) -> "ObjectStore":
 
 
 def attempt_seconds() -> float:
-    """How long after its begin an attempt at a small request may still reach the store."""
+    """Return how long after its start an attempt at a small request may still reach the store."""
     return _RETRY_SECONDS + _PAUSE_SECONDS + _timeout_seconds()
 
 
 def _timeout_seconds() -> float:
-    """How long one request may take before it is made again: what ``RAYSWEEP_REQUEST_SECONDS`` says, else 30 s."""
+    """Return the timeout of one request before it is retried: ``RAYSWEEP_REQUEST_SECONDS``, or else 30 s."""
     given = os.environ.get(TIMEOUT_VARIABLE)
     if not given:
         return DEFAULT_TIMEOUT_SECONDS
@@ -290,7 +294,7 @@ def _timeout_seconds() -> float:
 
 
 def _check_variables() -> None:
-    """InputError for an endpoint or a region in the environment that can be none, of which the client would die."""
+    """Raise InputError for an invalid endpoint or region in the environment, which would crash the client."""
     for name in _ENDPOINT_VARIABLES:
         given = os.environ.get(name)
         if given and not (given.startswith(("http://", "https://")) and is_address(given)):
@@ -306,7 +310,7 @@ def _with_scheme(endpoint: str, scheme: str) -> str:
 
 
 def _profile_credentials() -> Any:
-    """What boto3 finds in profiles and single sign-on, which the client does not read itself; None where there is none."""
+    """Return boto3's credentials from profiles and single sign-on, which the client does not read, or None."""
     if "AWS_ACCESS_KEY_ID" in os.environ:
         return None
     is_named = any(name in os.environ for name in _PROFILE_VARIABLES)
@@ -321,7 +325,7 @@ def _profile_credentials() -> Any:
             raise InputError(f"{names}: needs the package boto3: pip install 'raysweep[s3]'") from None
         return None
     try:
-        # A life of 0: boto3, which alone knows when they expire, is asked at each request.
+        # A lifetime of 0 queries boto3 at each request: only boto3 knows when the credentials expire.
         return Boto3CredentialProvider(ttl=timedelta(0))
     except ValueError:  # no credentials in any profile
         return None
@@ -330,21 +334,21 @@ def _profile_credentials() -> Any:
 
 
 def _tag(meta: Any) -> dict[str, str]:
-    """What names a version of an object: by its etag, and by its generation where the store counts them."""
+    """Return the version of an object: its etag and, if the store counts them, its generation."""
     found = {key: meta[key] for key in ("e_tag", "version") if meta[key] is not None}
-    if found.get("version") == "null":  # of a bucket that keeps no versions
+    if found.get("version") == "null":  # the bucket is not versioned
         del found["version"]
     return found
 
 
 def _status(error: Exception) -> int | None:
-    """The HTTP status that the store answered with."""
+    """Return the HTTP status of the store's response, or None."""
     match = re.search(r"non-2xx status code: (\d{3})", str(error))
     return int(match.group(1)) if match else None
 
 
 def _passes(error: Exception) -> bool:
-    """Whether an error may pass by itself."""
+    """Return whether an error may be temporary."""
     from obstore.exceptions import GenericError
 
     status = _status(error)
@@ -355,7 +359,10 @@ def _passes(error: Exception) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, in a few words and without what the store's answer may quote, such as an access key's name."""
+    """Return a short description of the error, without details of the store's response that may be secret.
+
+    For example, the response may quote the name of an access key.
+    """
     from obstore.exceptions import InvalidPathError
 
     text = str(error)
@@ -368,7 +375,7 @@ def _reason(error: Exception) -> str:
         code = re.search(r"<Code>(\w+)</Code>", text)
         hint = "; are there credentials in the environment that allow it?" if status in (401, 403) else ""
         return f"the store answered {status}{f' {code.group(1)}' if code else ''}{hint}"
-    if "TimedOut" in text:  # as the client writes it where the whole request took too long
+    if "TimedOut" in text:  # the client's wording for a request that took too long in total
         return "timed out"
     for words in ("Connection refused", "timed out", "dns error", "Connection reset", "certificate"):
         if words.lower() in text.lower():
@@ -379,6 +386,6 @@ def _reason(error: Exception) -> str:
 
 
 def _server(text: str) -> str:
-    """Whom a failed request was for, where the client says so."""
+    """Return the server of a failed request, in parentheses, or "" if the client does not report it."""
     found = re.search(r"https?://(?:[^/\s@]*@)?([^/\s@\")]+)", text)
     return f" ({found.group(1)})" if found else ""

@@ -1,7 +1,7 @@
-"""Copies on this machine of artifacts in an object store, under their names. What is used least recently goes.
+"""Local copies of artifacts in an object store, under their names. The least recently used copies are evicted.
 
-A copy is made under a hidden name, ``.NAME.`` and eight hexadecimal digits, and goes under one again before it is removed.
-So a process that is killed leaves a part of a copy under a hidden name only.
+A copy is downloaded under a hidden name, ``.NAME.`` followed by eight hexadecimal digits, and renamed to such a name
+again before it is removed. So a killed process leaves partial copies under hidden names only.
 """
 
 import contextlib
@@ -20,15 +20,17 @@ from raysweep.storage.scratch import cache_folder
 
 LIMIT_VARIABLE = "RAYSWEEP_CACHE_GIB"
 DEFAULT_GIB = 50.0
-MANIFEST = "artifact.json"  # the file that is stored last of an artifact, and removed first
+MANIFEST = "artifact.json"  # the file of an artifact that is stored last and removed first
 
-_in_use: dict[Path, IO[bytes]] = {}  # shared locks, which last as long as this process
+_in_use: dict[Path, IO[bytes]] = {}  # shared locks, held until this process ends
 
 
 def cached(folder: BucketFolder, name: str) -> Path:
-    """A copy of the artifact of this name, which stays for as long as this process lives.
+    """Return a local copy of the artifact ``name``, which is kept until this process ends.
 
-    InputError where it does not fit into the cache beside what is in use. FileNotFoundError where no whole one is stored.
+    Raises:
+        InputError: If the artifact does not fit into the cache in addition to the copies in use.
+        FileNotFoundError: If the stored artifact is missing or incomplete.
     """
     root = cache_folder() / "artifacts"
     root.mkdir(parents=True, exist_ok=True)
@@ -41,10 +43,10 @@ def cached(folder: BucketFolder, name: str) -> Path:
 
 
 def _held(folder: BucketFolder, name: str, place: Path) -> IO[bytes]:
-    """A shared lock on a copy that is there; it is downloaded first where it is not."""
+    """Return a shared lock on an existing copy; a missing copy is downloaded first."""
     lock = _lock_path(place).open("ab")
     try:
-        while True:  # a shared lock in the place of an exclusive one is not had at once, and the copy may go in between
+        while True:  # converting an exclusive lock to a shared one is not atomic, so the copy may be evicted in between
             fcntl.flock(lock, fcntl.LOCK_SH)
             if _is_whole(place):
                 return lock
@@ -61,18 +63,18 @@ def _is_whole(copy: Path) -> bool:
 
 
 def _lock_path(copy: Path) -> Path:
-    """The lock of a copy, or of the copy that a hidden folder is to become or has been."""
+    """Return the lock file of a copy. A hidden partial copy has the same lock file as the complete copy."""
     name = copy.name.lstrip(".").partition(".")[0]
     return copy.with_name(f".{name}.lock")
 
 
 def _hidden(place: Path) -> Path:
-    """A new hidden name for a copy."""
+    """Return a new hidden name for a copy."""
     return place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}")
 
 
 def _download(folder: BucketFolder, name: str, place: Path) -> None:
-    """Fetch an artifact whose lock this process holds alone."""
+    """Download an artifact. This process must hold its exclusive lock."""
     _remove_parts(place)
     stored = folder.within(name)
     num_bytes = sum(stored.sizes().values())
@@ -87,7 +89,10 @@ def _download(folder: BucketFolder, name: str, place: Path) -> None:
 
 
 def _remove_parts(place: Path) -> None:
-    """Remove what processes that were killed left of a copy; its lock is held, so that making room would pass over them."""
+    """Remove what killed processes left of a copy.
+
+    Its lock is held, so making room would skip these parts.
+    """
     hidden = f".{place.name}."
     for each in place.parent.iterdir():
         is_part = each == place or each.name.startswith(hidden)
@@ -96,7 +101,7 @@ def _remove_parts(place: Path) -> None:
 
 
 def _make_room(place: Path, num_bytes: int) -> None:
-    """Remove copies that no process uses until so many bytes fit: parts of copies first, then the least recently used."""
+    """Remove unused copies until ``num_bytes`` fit: partial copies first, then the least recently used."""
     root = place.parent
     limit_bytes = limit_gib() * 2**30
     files = {each: LocalFolder(each).files() for each in root.iterdir() if each.is_dir()}
@@ -115,17 +120,17 @@ def _make_room(place: Path, num_bytes: int) -> None:
 
 
 def _worth(copy: Path) -> tuple[bool, float]:
-    """What copies are sorted by, the first to go first: parts of copies, then the least recently used."""
+    """Return the sort key of copies, first to be removed first: partial copies, then the least recently used."""
     try:
         last_used = copy.stat().st_mtime
-    except OSError:  # another process has removed it, or finished downloading
+    except OSError:  # another process has removed it, or finished its download
         last_used = 0.0
     return _is_whole(copy) and not copy.name.startswith("."), last_used
 
 
 def check_room(folder: Folder, names: Iterable[str]) -> None:
-    """InputError where artifacts in an object store, which trials use together, are larger than a cache may be."""
-    if isinstance(folder, LocalFolder):  # from where they are used as they are
+    """Raise InputError if artifacts in an object store that trials use together are larger than the cache limit."""
+    if isinstance(folder, LocalFolder):  # local artifacts are used in place
         return
     num_bytes = sum(sum(folder.sizes(name).values()) for name in set(names))
     limit = limit_gib()
@@ -137,12 +142,16 @@ def check_room(folder: Folder, names: Iterable[str]) -> None:
 
 
 def _shown_gib(num_bytes: int) -> str:
-    """Never rounded down: as a limit the number has to do."""
+    """Return the size in GiB, rounded up, so that the printed number is sufficient as a limit."""
     return f"{math.ceil(100 * num_bytes / 2**30) / 100:g}"
 
 
 def limit_gib() -> float:
-    """How much copies may take on this machine. InputError where the environment says what is no number."""
+    """Return the size limit of this machine's cache.
+
+    Raises:
+        InputError: If the environment variable is not a positive number.
+    """
     text = os.environ.get(LIMIT_VARIABLE, str(DEFAULT_GIB))
     try:
         limit = float(text)
@@ -154,7 +163,7 @@ def limit_gib() -> float:
 
 
 def _removed(copy: Path) -> bool:
-    """Remove a copy, unless a process uses it."""
+    """Remove a copy unless a process uses it, and return whether it is gone."""
     with _lock_path(copy).open("ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

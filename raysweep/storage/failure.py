@@ -1,4 +1,4 @@
-"""What a storage is to blame for: a full disk, one that cannot be written for a while, an object store that refuses."""
+"""Failures caused by storage: a full disk, temporary write errors, rejected object store requests."""
 
 import errno
 
@@ -9,16 +9,16 @@ _ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, err
 
 
 def is_of_storage(error: BaseException) -> bool:
-    """Whether a disk or a store is to blame, which may pass."""
+    """Return whether a disk or an object store caused the error. Such errors may be temporary."""
     if isinstance(error, StorageError):
         return True
     if isinstance(error, OSError):
         return error.errno in _ERRORS
-    return "(os error 28)" in str(error)  # a full disk, as safetensors has it
+    return "(os error 28)" in str(error)  # a full disk, as reported by safetensors
 
 
 def storage_problem(error: BaseException | None) -> str | None:
-    """What a storage refused, in one line, where that is behind an error."""
+    """Return a one-line description of the storage failure behind an error, or None if there was none."""
     while error is not None:
         if is_of_storage(error):
             return _in_a_line(error)
@@ -27,7 +27,7 @@ def storage_problem(error: BaseException | None) -> str | None:
 
 
 def file_problem(error: OSError) -> str | None:
-    """What a file system or store refused, in one line: what its user can mend, of which nothing else has told."""
+    """Return a one-line description of a storage or permission failure, which users can fix themselves, else None."""
     if is_of_storage(error) or error.errno in _FORBIDDEN:
         return _in_a_line(error)
     return None

@@ -1,4 +1,4 @@
-"""A folder that is read and written as files of this machine, whether it lies here or in an object store."""
+"""A folder that is read and written as local files, whether it is local or in an object store."""
 
 import contextlib
 import errno
@@ -18,64 +18,68 @@ from raysweep.storage.scratch import process_folder
 
 
 class Folder(Protocol):
-    """Names are relative, with slashes between their parts; "" is the folder itself.
+    """A folder. Names are relative, with slashes between their parts; "" is the folder itself.
 
-    Files are read and written under ``path``. :meth:`fetch` has to come before reading what another process wrote, and
-    :meth:`store` after writing. Where the folder is one of this machine's, the first has nothing to do. Both raise OSError.
+    Files are read and written under ``path``. Call :meth:`fetch` before reading what another process wrote, and
+    :meth:`store` after writing. For a local folder, :meth:`fetch` does nothing. Both raise OSError.
     """
 
     @property
     def location(self) -> str:
-        """The folder as people name it: a path or a URI."""
+        """Return the folder as users write it: a path or a URI."""
 
     @property
     def path(self) -> Path:
-        """Where its files are on this machine."""
+        """Return the local path of its files."""
 
     def within(self, name: str) -> "Folder":
-        """The folder of this name in it."""
+        """Return a subfolder."""
 
     def fetch(self, name: str = "") -> Path:
-        """Have a file or a folder under ``path`` as it is stored; nothing is there where nothing is stored."""
+        """Update the local copy of a file or a folder, and return its path. Nothing exists there if nothing is stored."""
 
     def read(self, names: Sequence[str], num_bytes: int | None = None) -> list[bytes]:
-        """The content of small files as they are stored, or the first so many bytes of files that have as many or fewer.
+        """Return the stored content of small files, or at most their first ``num_bytes`` bytes.
 
-        FileNotFoundError where one is not there.
+        Raises:
+            FileNotFoundError: If a file does not exist.
         """
 
     def put(self, name: str, content: bytes) -> None:
-        """Store a file of this content, whole or not at all, in place of one that is there."""
+        """Store a file with this content atomically, replacing an existing one."""
 
     def keep(self, name: str, content: bytes) -> None:
-        """As :meth:`put`, and the file outlives a power failure once this returns."""
+        """Store a file like :meth:`put`; once this returns, the file survives a power failure."""
 
     def store(self, name: str = "") -> None:
-        """Have what is under ``path`` stored, whole, before this returns; it outlives a power failure then."""
+        """Store everything under ``path``; once this returns, it is complete and survives a power failure."""
 
     def let_go(self, name: str) -> None:
-        """Free this machine of what is stored elsewhere too."""
+        """Remove the local copy of data that is also stored elsewhere."""
 
     def remove(self, name: str) -> None:
-        """Remove a file or a folder for good, where there is one."""
+        """Remove a file or a folder permanently, if it exists."""
 
     def exists(self, name: str) -> bool:
-        """Whether a file or a folder is stored."""
+        """Return whether a file or a folder is stored."""
 
     def names(self, name: str = "") -> set[str]:
-        """The names of the stored files and folders that lie in a folder itself."""
+        """Return the names of the stored files and folders directly in a folder."""
 
     def files(self, name: str = "") -> dict[str, FileStat]:
-        """The stored files of a folder and those below it, by their names within it."""
+        """Return the stored files in a folder and its subfolders, by their names relative to it."""
 
     def sizes(self, name: str = "") -> dict[str, int]:
-        """How many bytes each of them has."""
+        """Return the size in bytes of each of these files."""
 
 
 def open_folder(place: str | Path, on_wait: Callable[[str], None] = print) -> Folder:
-    """The folder at a location, which need not exist. ``on_wait`` is told of a store that does not answer.
+    """Return the folder at a location, which need not exist.
 
-    ValueError where the location is none.
+    ``on_wait`` is called with a message while the store does not respond.
+
+    Raises:
+        ValueError: If the location is invalid.
     """
     where = location.absolute(str(place))
     if not location.is_uri(where):
@@ -85,7 +89,7 @@ def open_folder(place: str | Path, on_wait: Callable[[str], None] = print) -> Fo
 
 
 def as_folder(place: "str | Path | Folder") -> Folder:
-    """The folder at a path or a URI; any other as it is."""
+    """Return the folder at a path or a URI; a Folder is returned unchanged."""
     if isinstance(place, Path):
         return LocalFolder(place)
     return open_folder(place) if isinstance(place, str) else place
@@ -93,7 +97,7 @@ def as_folder(place: "str | Path | Folder") -> Folder:
 
 @dataclass(frozen=True)
 class LocalFolder:
-    """A folder of a file system that this machine has mounted."""
+    """A folder of a mounted file system."""
 
     path: Path
 
@@ -111,7 +115,7 @@ class LocalFolder:
         found = []
         for name in names:
             path = self.path / name
-            if path.exists() and not path.is_file():  # a device or a pipe would be read without end
+            if path.exists() and not path.is_file():  # reading a device or a pipe may never end
                 raise OSError(errno.EINVAL, "is no ordinary file", str(path))
             with path.open("rb") as file:
                 found.append(file.read(-1 if num_bytes is None else num_bytes))
@@ -138,7 +142,7 @@ class LocalFolder:
     def store(self, name: str = "") -> None:
         path = self.path / name
         flush(path)
-        for folder in path.parents[: len(Path(name).parts)]:  # up to this one: each has the name of the one below it
+        for folder in path.parents[: len(Path(name).parts)]:  # up to this folder: each holds the next one's name
             _flush_one(folder)
 
     def let_go(self, name: str) -> None:
@@ -166,7 +170,7 @@ class LocalFolder:
     def files(self, name: str = "") -> dict[str, FileStat]:
         folder = self.path / name
         found = {}
-        for parent, _, names in os.walk(folder):  # which passes over folders that vanish: workers replace checkpoints
+        for parent, _, names in os.walk(folder):  # skips folders that vanish, because workers replace checkpoints
             for each in names:
                 path = Path(parent, each)
                 with contextlib.suppress(OSError):
@@ -177,9 +181,9 @@ class LocalFolder:
 
 
 def flush(place: Path) -> None:
-    """Have a file, or a folder with all that is below it, on the disk before this returns. OSError where that fails.
+    """Flush a file, or a folder with everything below it, to disk before returning. Raises OSError on failure.
 
-    Before it is renamed into place: a power failure could otherwise leave its name with files that are empty.
+    Flush before renaming into place; otherwise a power failure could leave the name with empty files.
     """
     for parent, folders, files in os.walk(place):
         for name in (*files, *folders):
@@ -188,15 +192,15 @@ def flush(place: Path) -> None:
 
 
 def _flush_one(path: Path) -> None:
-    """Flush a file, or the names that a folder holds."""
+    """Flush a file, or the names in a folder."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe that somebody put there is not waited for
-    except FileNotFoundError:  # removed by another process, which took the trial over
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # do not block if it is a pipe
+    except FileNotFoundError:  # removed by another process that took the trial over
         return
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # what cannot be flushed, as a folder on some network file systems
+        if error.errno != errno.EINVAL:  # not flushable, such as a folder on some network file systems
             raise
     finally:
         os.close(descriptor)
@@ -204,7 +208,7 @@ def _flush_one(path: Path) -> None:
 
 @dataclass(frozen=True)
 class BucketFolder:
-    """A folder below a URI, and copies of some of its files on this machine."""
+    """A folder below a URI, with local copies of some of its files."""
 
     bucket: Bucket
     path: Path
@@ -215,7 +219,7 @@ class BucketFolder:
         return location.join(self.bucket.uri, self.prefix) if self.prefix else self.bucket.uri
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Another process has copies of its own, and finds its own credentials."""
+        """Pickle only the location: another process makes its own copies and finds its own credentials."""
         return open_folder, (self.location,)
 
     def within(self, name: str) -> "BucketFolder":
@@ -249,7 +253,7 @@ class BucketFolder:
     def store(self, name: str = "") -> None:
         path = self.path / name
         below = sorted(file for file in path.rglob("*") if file.is_file())
-        for file in below or [path]:  # in order of their names, so that the last one says that all are there
+        for file in below or [path]:  # sorted by name, so that the last file marks the upload as complete
             self.bucket.upload(file, self.object_name(file.relative_to(self.path).as_posix()))
 
     def let_go(self, name: str) -> None:
@@ -274,11 +278,11 @@ class BucketFolder:
         return {each[skip:]: stat for each, stat in self.bucket.files(full).items() if len(each) > skip}
 
     def object_name(self, name: str) -> str:
-        """The name in the bucket of what has this name in the folder."""
+        """Return the name in the bucket of ``name`` in this folder."""
         return "/".join(part for part in (self.prefix, name) if part)
 
     def _stored(self, name: str) -> dict[str, int]:
-        """The objects that a name stands for: one of this very name, or those below it."""
+        """Return the objects that a name refers to: the object with this exact name, or those below it."""
         full = self.object_name(name)
         found = self.bucket.sizes(full)
         if full and not found and (num_bytes := self.bucket.size_of(full)) is not None:

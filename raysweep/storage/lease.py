@@ -1,4 +1,4 @@
-"""The right to change what lies under a URI, which one process at a time holds, and for as long only as it renews it."""
+"""The exclusive right to change what is stored under a URI; it expires unless its holder renews it."""
 
 import errno
 import getpass
@@ -16,12 +16,12 @@ from typing import Any
 from raysweep.errors import InputError
 from raysweep.storage.bucket import LEASE, Bucket, StorageError, Stored, attempt_seconds
 
-SECONDS = 120.0  # that a lease lasts from when the store got it;
-USUAL_ATTEMPT_SECONDS = 60.0  # longer in proportion where an attempt at a request may take longer than this
-MOST_SECONDS = 86_400.0  # that a lease is believed to last
+SECONDS = 120.0  # duration of a lease, counted from its arrival at the store
+USUAL_ATTEMPT_SECONDS = 60.0  # leases are proportionally longer if attempts at a request may take longer than this
+MOST_SECONDS = 86_400.0  # longer durations in a stored lease count as damaged
 RENEW_SECONDS = 20.0
-NOTICE_SECONDS = 5.0  # in which a holder that finds its lease taken stops what it does
-CLOCK_SECONDS = 2.0  # by which times of a store may be off: they are rounded to seconds
+NOTICE_SECONDS = 5.0  # within which a holder stops after it finds its lease taken over
+CLOCK_SECONDS = 2.0  # maximum error of a store's times, which are rounded to seconds
 
 
 def _holder() -> str:
@@ -31,50 +31,50 @@ def _holder() -> str:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container whose user has no name
+    except (KeyError, OSError):  # the user has no name, as in some containers
         return f"user {os.getuid()}"
 
 
 @dataclass
 class Lease:
-    """A lease on what lies in ``bucket``. A thread renews it from :meth:`acquire` to :meth:`release`.
+    """A lease on the contents of ``bucket``. A thread renews it from :meth:`acquire` to :meth:`release`.
 
-    The store's clock alone says when it ends for others. For its holder it ends no later than that: it counts from before
-    the request that renewed it. ``note`` is what the lease says of the work so far, such as the ledger's position; None
-    where that was damaged.
+    For other processes, it expires by the store's clock. For its holder it expires no later than that, because the
+    holder counts from before the renewal request. ``note`` is the progress recorded in the lease, such as the ledger's
+    position; None if it was damaged.
     """
 
     bucket: Bucket
     name: str = LEASE
     seconds: float = field(default_factory=lambda: SECONDS * max(1.0, attempt_seconds() / USUAL_ATTEMPT_SECONDS))
     renew_seconds: float = field(default_factory=lambda: RENEW_SECONDS)
-    advice: str = ". To stop it and go on at once: --take-over"  # for those who wait
-    on_lost: Callable[[], None] = lambda: None  # called from the thread that renews it
+    advice: str = ". To stop it and go on at once: --take-over"  # for waiting users
+    on_lost: Callable[[], None] = lambda: None  # called from the renewal thread
     session: str = field(default_factory=lambda: uuid.uuid4().hex)
     note: dict[str, Any] | None = field(default_factory=dict)
     _tag: dict[str, str] = field(default_factory=dict, repr=False)
     _held_until: float = field(default=0.0, repr=False)  # by the monotonic clock
-    _problem: StorageError | None = field(default=None, repr=False)  # why it could not be renewed
+    _problem: StorageError | None = field(default=None, repr=False)  # why the last renewal failed
     _lost_to: str | None = field(default=None, repr=False)
     _stop: threading.Event = field(default_factory=threading.Event, repr=False)
     _thread: threading.Thread | None = field(default=None, repr=False)
 
     def acquire(self, say: Callable[[str], None], *, take_over: bool = False) -> dict[str, Any] | None:
-        """Take the lease, and return what its last holder noted; None where the lease was damaged.
+        """Acquire the lease, and return the last holder's note, or None if the lease was damaged.
 
-        Where somebody else holds it this waits until it ends, and says whose it is and until when. With ``take_over`` it is
-        taken from them, which stops them.
+        If another process holds the lease, wait until it expires, and report the holder and the time. With
+        ``take_over``, take the lease away from the holder, which stops it.
         """
         noted: dict[str, Any] | None = {}
-        taken_from: str | None = None  # who may not have noticed yet
+        taken_from: str | None = None  # the previous holder, which may not have noticed yet
         began = _clock()
         while not self._taken_new():
             try:
                 found = self.bucket.read_version(self.name)
-            except FileNotFoundError:  # removed in between
+            except FileNotFoundError:  # removed in the meantime
                 continue
             lease = _parsed(found)
-            if lease.get("session") == self.session:  # taken by a request whose answer was lost
+            if lease.get("session") == self.session:  # acquired by a request whose response was lost
                 self._tag = found.tag
                 break
             noted = self.note = lease.get("note", {})
@@ -83,7 +83,7 @@ class Lease:
                 taken_from = str(lease.get("holder"))
             else:
                 self._await_end(found, say)
-                say = _say_nothing  # the same again, for as long as its holder renews it
+                say = _say_nothing  # do not repeat the message each time the holder renews the lease
             began = _clock()
             if (tag := self.bucket.replace(self.name, self._content(), found.tag)) is not None:
                 self._tag = tag
@@ -97,7 +97,7 @@ class Lease:
         return noted
 
     def _taken_new(self) -> bool:
-        """Whether there was no lease, and this one is it now."""
+        """Create the lease, and return whether none existed."""
         try:
             self._tag = self.bucket.create(self.name, self._content())
         except FileExistsError:
@@ -105,7 +105,7 @@ class Lease:
         return True
 
     def _await_end(self, found: Stored, say: Callable[[str], None]) -> None:
-        """Return once the lease that was found has ended, or has changed."""
+        """Return once the given lease has expired or changed."""
         if _parsed(found).get("released"):
             return
         ends = found.modified + timedelta(seconds=self._seconds_of(found) + CLOCK_SECONDS)
@@ -121,26 +121,27 @@ class Lease:
             try:
                 if self.bucket.read_version(self.name).tag != found.tag:
                     return
-            except FileNotFoundError:  # somebody removed it
+            except FileNotFoundError:  # the lease was removed
                 return
             now = self.bucket.now()
 
     def _seconds_of(self, found: Stored) -> float:
-        """How long a lease lasts, by what it says itself."""
+        """Return the duration recorded in a lease, or the default if it is invalid."""
         seconds = _parsed(found).get("seconds")
         if isinstance(seconds, int | float) and 0 < seconds <= MOST_SECONDS:  # neither damaged nor NaN
             return float(seconds)
         return self.seconds
 
     def ensure(self, say: Callable[[str], None]) -> None:
-        """Return while the lease is held for as long as a request may take. Otherwise this waits until it is renewed.
+        """Return if the lease is held for longer than a request may take, else wait until it is renewed.
 
-        StorageError where another process has it by now, where it was removed, and where it cannot be renewed for as long as
-        the bucket's patience lasts, or for a reason that does not pass.
+        Raises:
+            StorageError: If another process has taken the lease over; if it was removed; if it cannot be renewed for as
+                long as the bucket's patience, or for a permanent reason.
         """
         said = False
         began = _clock()
-        # What is sent now should be there before the lease ends, not only be sent by then.
+        # A request sent now must arrive before the lease expires, not only be sent by then.
         margin = min(attempt_seconds(), self.seconds / 2)
         while True:
             if self._lost_to is not None:
@@ -163,23 +164,23 @@ class Lease:
 
     @property
     def lost(self) -> str | None:
-        """To whom the lease was lost, for people."""
+        """Return a message about who took the lease over, or None."""
         return None if self._lost_to is None else f"taken over by {self._lost_to}"
 
     def release(self) -> None:
-        """Let others have it at once. Does nothing where it was lost."""
+        """Release the lease for others at once. Does nothing if it was lost."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
         if self._lost_to is None and self._tag:
             try:
                 self.bucket.replace(self.name, self._content(released=True), self._tag)
-            except StorageError:  # it ends by itself
+            except StorageError:  # the lease expires anyway
                 return
 
     def _content(self, *, released: bool = False) -> bytes:
         values = {"holder": _holder(), "session": self.session, "seconds": self.seconds, "note": self.note}
-        # Each renewal is a version of its own, so that the tag of it names no other.
+        # A unique value in each renewal makes its tag unique.
         return json.dumps({**values, "released": released, "version": uuid.uuid4().hex}).encode()
 
     def _renew_until_stopped(self) -> None:
@@ -187,7 +188,7 @@ class Lease:
             self.renew()
 
     def renew(self) -> None:
-        """Renew the lease once; what goes wrong is for :meth:`ensure` to say."""
+        """Renew the lease once. Failures are reported by :meth:`ensure`."""
         sent = _clock()
         try:
             tag = self.bucket.replace(self.name, self._content(), self._tag)
@@ -196,12 +197,12 @@ class Lease:
                 if _parsed(found).get("session") != self.session:
                     self._lose_to(str(_parsed(found).get("holder")))
                     return
-                self._tag = found.tag  # an earlier renewal whose answer was lost; the next one counts
+                self._tag = found.tag  # from an earlier renewal whose response was lost; the next renewal counts
                 return
         except StorageError as error:
-            self._problem = error  # tried again, and nothing is written once the time has passed
+            self._problem = error  # renewal is retried, and ensure blocks writes once the lease has expired
             return
-        except InputError as error:  # the bucket is gone
+        except InputError as error:  # the bucket does not exist anymore
             self._problem = StorageError(errno.EACCES, str(error), self.bucket.uri)
             return
         except FileNotFoundError:
@@ -217,12 +218,12 @@ def _say_nothing(text: str) -> None:
 
 
 def _clock() -> float:
-    """Seconds, also those that the machine sleeps."""
+    """Return a monotonic time in seconds that includes the time when the machine is suspended."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def read_note(bucket: Bucket, name: str) -> dict[str, Any] | None:
-    """What the last holder of a lease noted, also while it holds it; None where the lease is damaged."""
+    """Return the note of a lease's last or current holder, or None if the lease is damaged."""
     try:
         found = bucket.read_version(name)
     except FileNotFoundError:
@@ -232,7 +233,10 @@ def read_note(bucket: Bucket, name: str) -> dict[str, Any] | None:
 
 
 def is_live(bucket: Bucket, name: str) -> bool:
-    """Whether a process holds a lease, or held it so lately that it may. Nothing is written: this machine's clock tells."""
+    """Return whether a process holds a lease, or held it so recently that it may still hold it.
+
+    This compares with the local clock and writes nothing.
+    """
     try:
         found = bucket.read_version(name)
     except FileNotFoundError:
@@ -245,7 +249,7 @@ def is_live(bucket: Bucket, name: str) -> bool:
 
 
 def _parsed(found: Stored) -> dict[str, Any]:
-    """What a lease says; a note of None where it is damaged."""
+    """Return the values of a lease; if it is damaged, only a note of None."""
     damaged = {"note": None}
     try:
         values = json.loads(found.content)

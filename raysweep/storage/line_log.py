@@ -1,7 +1,7 @@
-"""Lines that are appended one at a time, each durable before the next: one file, or numbered objects where nothing appends.
+"""A log of lines, each durable before the next: one file, or numbered objects if the storage cannot append.
 
-``NAME.jsonl`` holds lines in order. In an object store line number N is the object ``NAME/N.jsonl``, written once. Where
-both are there, as after a move from the one to the other, the objects go on where the file ends.
+``NAME.jsonl`` holds the lines in order. In an object store, line number N is the object ``NAME/N.jsonl``, written once.
+If both exist, for example after a run was moved to an object store, the objects continue the file.
 """
 
 import contextlib
@@ -26,31 +26,35 @@ LOCK_PAUSE_SECONDS = 0.05
 
 
 class LineLog(Protocol):
-    """A log that one process at a time appends to. Methods raise OSError for what cannot be read or written."""
+    """A log that one process at a time appends to. Methods raise OSError if it cannot be read or written."""
 
-    noted: dict[str, Any] | None  # what its last holder noted, where the storage keeps that; None where it is damaged
+    noted: dict[str, Any] | None  # the last holder's note, if the storage keeps notes; None if it is damaged
 
     @property
     def lost(self) -> str | None:
-        """Why this process has it no more, where another one took it."""
+        """Return why this process no longer holds the log, or None if no other process has taken it over."""
 
     def open(self) -> bytes:
-        """Take the log for this process, and return its content. No line changes. InputError where it is taken."""
+        """Acquire the log for this process and return its content. No line changes.
+
+        Raises:
+            InputError: If another process holds the log.
+        """
 
     def append(self, line: bytes, offset: int, number: int) -> None:
-        """Have a line durable as the one of this number, counted from 1, after ``offset`` bytes of lines.
+        """Durably write line ``number``, counted from 1, after ``offset`` bytes of lines.
 
-        Beyond the offset may stand a line whose writing was interrupted, and which its writer does not know of. It goes.
+        Anything after the offset, such as an interrupted write that the writer does not know about, is overwritten.
         """
 
     def set_aside(self, unfinished: bytes, offset: int, number: int) -> None:
-        """Keep what stands, cut short, where the line of this number belongs, in ``NAME.unfinished``."""
+        """Save a truncated line found in place of line ``number`` in ``NAME.unfinished``."""
 
     def note(self, values: dict[str, Any]) -> None:
-        """Note how far the work is, for ``noted`` of who opens the log next."""
+        """Record the progress of the work, for ``noted`` of the next process that opens the log."""
 
     def close(self) -> None:
-        """Let other processes have the log."""
+        """Release the log for other processes."""
 
 
 def line_log(
@@ -61,10 +65,10 @@ def line_log(
     take_over: bool = False,
     on_lost: Callable[[], None] = lambda: None,
 ) -> LineLog:
-    """The log of this name in a folder.
+    """Return the log ``name`` of a folder.
 
-    ``say`` is told of waiting for a store or another process; ``take_over`` takes the log from a process that has it;
-    ``on_lost`` is called, from another thread, when it is taken from this one.
+    ``say`` is called with a message while the log waits for a store or another process. ``take_over`` takes the log
+    from the process that holds it. ``on_lost`` is called, from another thread, if another process takes the log over.
     """
     if isinstance(folder, BucketFolder):
         return LineObjects(folder, name, say, take_over, on_lost)
@@ -72,7 +76,11 @@ def line_log(
 
 
 def read_log(folder: Folder, name: str) -> bytes:
-    """A log's content, also while somebody appends to it. FileNotFoundError where there is none."""
+    """Return a log's content, even while another process appends to it.
+
+    Raises:
+        FileNotFoundError: If the log does not exist.
+    """
     file = f"{name}.jsonl"
     base = folder.read([file])[0] if folder.exists(file) else None
     later = _later(base or b"", folder.names(name))
@@ -83,7 +91,7 @@ def read_log(folder: Folder, name: str) -> bytes:
 
 
 def read_log_after(folder: Folder, name: str, known: bytes) -> bytes:
-    """A log's whole lines, of which those that are ``known`` need not be fetched again from an object store."""
+    """Return the complete lines of a log; lines in ``known`` are not downloaded again from an object store."""
     if not known or not isinstance(folder, BucketFolder):
         return _whole_lines(read_log(folder, name))
     later = _later(known, folder.names(name))
@@ -92,14 +100,14 @@ def read_log_after(folder: Folder, name: str, known: bytes) -> bytes:
 
 
 def read_noted(folder: Folder) -> dict[str, Any] | None:
-    """What the holder of the folder's log has noted so far, as :attr:`LineLog.noted`. Nothing is taken."""
+    """Return the note of the folder's log so far, like :attr:`LineLog.noted`. The log is not acquired."""
     return read_note(folder.bucket, folder.object_name(LEASE)) if isinstance(folder, BucketFolder) else {}
 
 
 def is_held(folder: Folder, name: str) -> bool | None:
-    """Whether a process has this log open; None where that cannot be told. Nothing is taken.
+    """Return whether a process has this log open, or None if that is unknown. The log is not acquired.
 
-    In an object store a process that was killed counts until its lease ends.
+    In an object store, a killed process counts as holding the log until its lease expires.
     """
     if isinstance(folder, BucketFolder):
         return is_live(folder.bucket, folder.object_name(LEASE))
@@ -110,9 +118,7 @@ def is_held(folder: Folder, name: str) -> bool | None:
     except OSError:
         return None
     try:
-        fcntl.flock(
-            descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB
-        )  # let go at once: the log's own process asks more than once
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # released at once; a process that opens the log retries
     except BlockingIOError:
         return True
     except OSError:  # a file system without locks
@@ -123,12 +129,12 @@ def is_held(folder: Folder, name: str) -> bool | None:
 
 
 def _whole_lines(content: bytes) -> bytes:
-    """The lines but for a last one that was cut short: where lines follow, it never counted."""
+    """Return the content without a truncated last line, which never counts if more lines follow."""
     return content[: content.rfind(b"\n") + 1]
 
 
 def _later(base: bytes, names: Iterable[str]) -> list[str]:
-    """The names of the lines that come after those of ``base``, in order."""
+    """Return the names of the lines that come after those of ``base``, in order."""
     num_lines = base.count(b"\n")
     numbered = sorted(each for each in names if each.partition(".")[0].isdecimal())
     return [each for each in numbered if int(each.partition(".")[0]) > num_lines]
@@ -139,9 +145,9 @@ class LineFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.noted: dict[str, Any] | None = {}  # nothing: whoever has the file has all of it
+        self.noted: dict[str, Any] | None = {}  # not needed: the file itself is complete
         self._file: FileIO | None = None
-        self._copied = b""  # lines of objects, which the file gets with the next line: they are checked by then
+        self._copied = b""  # lines from objects, written to the file with the next line, after they are validated
 
     @property
     def lost(self) -> str | None:
@@ -166,7 +172,7 @@ class LineFile:
                     raise InputError(
                         f"{self.path}: another process is running this sweep; raysweep watch shows it"
                     ) from None
-                time.sleep(LOCK_PAUSE_SECONDS)  # one that only looks whether there is another has it for a moment
+                time.sleep(LOCK_PAUSE_SECONDS)  # is_held in another process may hold the lock for a moment
             except OSError:  # a file system without locks
                 return
             else:
@@ -204,7 +210,7 @@ class LineFile:
 
 
 class LineObjects:
-    """A log in an object store, held by a lease."""
+    """A log in an object store, protected by a lease."""
 
     def __init__(
         self,
@@ -216,7 +222,7 @@ class LineObjects:
     ) -> None:
         self.noted: dict[str, Any] | None = {}
         self._folder, self._name, self._say, self._take_over = folder, name, say, take_over
-        unguarded = dataclasses.replace(folder.bucket, guard=lambda: None)  # by which the lease itself is written
+        unguarded = dataclasses.replace(folder.bucket, guard=lambda: None)  # used to write the lease itself
         self._lease = Lease(unguarded, folder.object_name(LEASE), on_lost=on_lost)
         self._is_open = False
 
@@ -227,7 +233,7 @@ class LineObjects:
     def open(self) -> bytes:
         self.noted = self._lease.acquire(self._say, take_over=self._take_over)
         self._is_open = True
-        self._folder.bucket.guard = self._ensure_held  # whoever writes to the run through this folder
+        self._folder.bucket.guard = self._ensure_held  # for all writes to the run through this folder
         try:
             return read_log(self._folder, self._name)
         except FileNotFoundError:
@@ -238,10 +244,10 @@ class LineObjects:
         try:
             self._folder.bucket.create(name, line)
         except FileExistsError:
-            # It is no line of this process's, nor is it replaced: more of that other process may follow it.
+            # The existing line belongs to another process. It is not replaced, because more of its lines may follow.
             reason = "another process, which had this run before, has written one in its place"
             raise StorageError(errno.EEXIST, reason, location.join(self._folder.bucket.uri, name)) from None
-        self._ensure_held()  # nor does anything follow from a line that came after somebody took the log
+        self._ensure_held()  # a line written after the log was taken over must have no effect
 
     def set_aside(self, unfinished: bytes, offset: int, number: int) -> None:
         bucket = self._folder.bucket
@@ -255,7 +261,7 @@ class LineObjects:
         if self._is_open:
             self._lease.release()
             self._is_open = False
-            if self.lost is None:  # otherwise the run is another process's
+            if self.lost is None:  # otherwise another process holds the run
                 self._folder.bucket.guard = lambda: None
 
     def _ensure_held(self) -> None:

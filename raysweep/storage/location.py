@@ -1,7 +1,7 @@
-"""A place that a user names: a folder of a file system, or ``s3://BUCKET/PREFIX`` or ``gs://BUCKET/PREFIX``.
+"""Locations that users specify: a folder of a file system, ``s3://BUCKET/PREFIX`` or ``gs://BUCKET/PREFIX``.
 
-Locations are strings. Of a URI's options only those that say where its store is may stand in it, spelled as pyarrow
-spells them: ``endpoint_override``, ``scheme`` and ``region``. Keys never do.
+Locations are strings. A URI may contain only the options that locate its store, spelled as in pyarrow:
+``endpoint_override``, ``scheme`` and ``region``. It never contains keys.
 """
 
 import re
@@ -22,14 +22,15 @@ _NAMES_OF_KEYS = ("key", "secret", "token", "signature", "credential", "password
 
 
 def is_uri(location: str) -> bool:
-    """Whether it names a place in an object store."""
+    """Return whether the location is in an object store."""
     return "://" in location
 
 
 def absolute(location: str) -> str:
-    """The location as it is kept: a path from the root, or a URI without a slash at its end. ValueError says what is wrong.
+    """Return the normalized location: an absolute path, or a URI without a trailing slash.
 
-    What may hold a key is not repeated in the message.
+    Raises:
+        ValueError: If the location is invalid. The message never repeats a part that may hold a key.
     """
     if not location:
         raise ValueError("must be a folder or a URI; it is empty")
@@ -43,7 +44,7 @@ def absolute(location: str) -> str:
             raise ValueError(f"{location!r} begins with the home of a user that there is not") from None
     try:
         parts = urlsplit(location)
-    except ValueError:  # of a bracket in the bucket's place
+    except ValueError:  # a bracket in place of the bucket
         raise ValueError("is no URI; a URI is s3://BUCKET/PREFIX or gs://BUCKET/PREFIX") from None
     if parts.scheme not in SCHEMES:
         allowed = " and ".join(f"{scheme}://BUCKET/PREFIX" for scheme in SCHEMES)
@@ -65,7 +66,7 @@ def absolute(location: str) -> str:
 
 
 def _check_names(bucket: str, prefix: str) -> None:
-    """ValueError for a bucket and a prefix that no store has, of which its client would die."""
+    """Raise ValueError for a bucket or prefix that no store allows and that would crash its client."""
     if not _BUCKET.fullmatch(bucket):
         raise ValueError(f"the bucket is {bucket!r}; allowed: letters, digits, dots, dashes and underscores")
     if {".", ".."} & set(prefix.split("/")):
@@ -77,7 +78,7 @@ def _check_names(bucket: str, prefix: str) -> None:
 def _check_options(given: dict[str, str]) -> None:
     if given.get("scheme", "https") not in ("http", "https"):
         raise ValueError(f"scheme is {given['scheme']!r}; allowed: http, https")
-    endpoint, region = given.get("endpoint_override"), given.get("region")  # what is empty counts as not given
+    endpoint, region = given.get("endpoint_override"), given.get("region")  # an empty value counts as not given
     if endpoint and not is_address(endpoint):
         raise ValueError(f"endpoint_override is {endpoint!r}; allowed: HOST:PORT, http://HOST:PORT, https://HOST:PORT")
     if region and not is_region(region):
@@ -85,18 +86,18 @@ def _check_options(given: dict[str, str]) -> None:
 
 
 def is_address(endpoint: str) -> bool:
-    """Whether requests can be made to it: ``HOST:PORT`` with or without ``http://`` or ``https://``, a port or a path."""
+    """Return whether this is a valid server address: ``HOST``, optionally with ``http(s)://``, a port and a path."""
     found = _ADDRESS.fullmatch(endpoint)
     return found is not None and int(found["port"] or 0) <= _LAST_PORT
 
 
 def is_region(name: str) -> bool:
-    """Whether a region of a store may have this name."""
+    """Return whether this is a valid name of a region."""
     return _REGION.fullmatch(name) is not None
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether a folder exists, also for a name that is too long for a file system."""
+    """Return whether a folder exists; False for names that are too long for the file system."""
     try:
         return path.is_dir()
     except OSError:
@@ -104,7 +105,7 @@ def is_folder(path: Path) -> bool:
 
 
 def is_file(path: Path) -> bool:
-    """Return whether a file exists, also for a name that is too long for a file system."""
+    """Return whether a file exists; False for names that are too long for the file system."""
     try:
         return path.is_file()
     except OSError:
@@ -112,7 +113,7 @@ def is_file(path: Path) -> bool:
 
 
 def expanded(name: str | Path) -> Path:
-    """The path with the home folder that its ``~`` stands for, or as it is where there is no such user."""
+    """Return the path with ``~`` expanded to the home folder, or unchanged if the user does not exist."""
     try:
         return Path(name).expanduser()
     except RuntimeError:
@@ -120,15 +121,23 @@ def expanded(name: str | Path) -> Path:
 
 
 def without_null(name: str) -> str:
-    """The name of a file or a folder. ValueError where it has a null byte, at which systems would cut it off."""
+    """Return the name of a file or a folder unchanged.
+
+    Raises:
+        ValueError: If the name has a null byte, at which the operating system would truncate it.
+    """
     if "\0" in name:
         raise ValueError(f"{name!r} has a null byte; a name of a file or a folder has none")
     return name
 
 
 def without_keys(uri: str) -> str:
-    """The URI. ValueError where it seems to hold a key, which is not repeated in the message."""
-    # fsspec's may be several in one, as simplecache::https://host/file
+    """Return the URI unchanged.
+
+    Raises:
+        ValueError: If the URI seems to contain a key. The message does not repeat it.
+    """
+    # fsspec supports chained URIs, such as simplecache::https://host/file
     if any(_seems_to_hold_a_key(part) for part in re.split(r"::(?=[\w.+-]+://)", uri)):
         raise ValueError("a URI must not hold keys; the store's credentials are found in the environment")
     return uri
@@ -144,7 +153,10 @@ def _seems_to_hold_a_key(uri: str) -> bool:
 
 
 def _has_odd_port(parts: SplitResult) -> bool:
-    """Whether a colon in the host is followed by no port: a key with a slash ends the host, as in s3://ID:SEC/RET@bucket."""
+    """Return whether the host contains a colon that is not followed by a port.
+
+    A key with a slash ends the host in this way, as in s3://ID:SEC/RET@bucket.
+    """
     if parts.scheme in SCHEMES:
         return ":" in parts.netloc
     try:
@@ -155,7 +167,7 @@ def _has_odd_port(parts: SplitResult) -> bool:
 
 
 def join(location: str, *names: str) -> str:
-    """The place of this name within another."""
+    """Return the location of a name within another location."""
     if not is_uri(location):
         return str(Path(location, *names))
     scheme, bucket, prefix, options = split(location)
@@ -163,7 +175,7 @@ def join(location: str, *names: str) -> str:
 
 
 def parent(location: str) -> str:
-    """The place that a place lies in."""
+    """Return the location that contains this one."""
     if not is_uri(location):
         return str(Path(location).parent)
     scheme, bucket, prefix, options = split(location)
@@ -171,14 +183,14 @@ def parent(location: str) -> str:
 
 
 def name_of(location: str) -> str:
-    """The last name of a location."""
+    """Return the last name of a location."""
     if not is_uri(location):
         return Path(location).name
     return split(location)[2].rpartition("/")[2]
 
 
 def split(uri: str) -> tuple[str, str, str, dict[str, str]]:
-    """Scheme, bucket, prefix without slashes around it, and options of a URI."""
+    """Return the scheme, bucket, prefix (without surrounding slashes) and options of a URI."""
     parts = urlsplit(uri)
     return parts.scheme, parts.netloc, unquote(parts.path).strip("/"), dict(parse_qsl(parts.query))
 

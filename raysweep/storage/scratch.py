@@ -1,4 +1,4 @@
-"""Where this process keeps copies of what lies in object stores. Copies of processes that are gone are removed."""
+"""Local copies of data in object stores. Copies left behind by dead processes are removed."""
 
 import atexit
 import contextlib
@@ -17,7 +17,7 @@ VARIABLE = "RAYSWEEP_CACHE_DIR"
 
 
 def cache_folder() -> Path:
-    """The folder for what can be fetched again: what ``RAYSWEEP_CACHE_DIR`` names, else one in the user's cache."""
+    """Return the folder for downloaded data: ``RAYSWEEP_CACHE_DIR``, or else a folder in the user's cache."""
     given = os.environ.get(VARIABLE)
     if given:
         return expanded(given).absolute()
@@ -27,7 +27,7 @@ def cache_folder() -> Path:
 
 @functools.cache
 def process_folder() -> Path:
-    """A folder of this process alone, which goes when it ends."""
+    """Return a folder exclusive to this process, which is removed when the process ends."""
     parent = cache_folder() / "processes" / socket.gethostname()
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -38,7 +38,7 @@ def process_folder() -> Path:
     for lock in parent.glob("*.lock"):
         _remove_leftover(lock)
     own = parent / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    _lock(_lock_path(own))  # before the folder is there, so that it is never without
+    _lock(_lock_path(own))  # before the folder exists, so that it is never without a lock
     own.mkdir(mode=0o700)
     atexit.register(_remove, own)
     return own
@@ -49,28 +49,31 @@ def _lock_path(folder: Path) -> Path:
 
 
 def _lock(path: Path) -> None:
-    """Lock a file until the kernel frees it, when this process ends. Other containers see that, but not its number."""
+    """Lock a file until this process ends and the kernel releases the lock.
+
+    Unlike a process id, the lock is visible in other containers.
+    """
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # which nothing closes before
-        with contextlib.suppress(OSError):  # a file system without locks, where nothing is taken for a leftover
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # deliberately left open
+        with contextlib.suppress(OSError):  # without file locks, nothing is ever removed as a leftover
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with contextlib.suppress(FileNotFoundError):  # another process may have taken it for a leftover in between
+        with contextlib.suppress(FileNotFoundError):  # another process may have removed it as a leftover in between
             if os.fstat(descriptor).st_ino == path.stat().st_ino:
                 return
         os.close(descriptor)
 
 
 def _remove_leftover(path: Path) -> None:
-    """Remove the folder that has this lock, unless a process holds it."""
+    """Remove the folder that belongs to this lock, unless a process holds the lock."""
     try:
         with path.open("r+b") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _remove(path.with_suffix(""))
-    except OSError:  # its process runs, or may do so
+    except OSError:  # its process is running, or may be
         pass
 
 
 def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    if not folder.exists():  # else another process removes the rest
+    if not folder.exists():  # otherwise another process is removing it
         _lock_path(folder).unlink(missing_ok=True)

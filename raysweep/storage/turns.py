@@ -1,6 +1,6 @@
-"""One process at a time does what several would do alike; the others wait, and then find it done.
+"""Turns for work that several processes would duplicate: one does it, the others wait and then find it done.
 
-What is guarded has to bear being done twice: a process that is cut off from its store for too long loses its turn.
+The guarded work must tolerate being done twice, because a process that loses its store for too long loses its turn.
 """
 
 import contextlib
@@ -13,13 +13,16 @@ from typing import IO
 from raysweep.storage.folder import BucketFolder, Folder, LocalFolder
 from raysweep.storage.lease import Lease
 
-LEASE_SECONDS = 30.0  # that others wait at most for a process that was killed
+LEASE_SECONDS = 30.0  # the longest that others wait for a killed process
 RENEW_SECONDS = 5.0
 
 
 @contextlib.contextmanager
 def turn(folder: Folder, name: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Wait for the turn to change what has this name in a folder, and hold it. ``say`` is told who has it before."""
+    """Wait for the exclusive turn to change ``name`` in a folder, and hold it in this context.
+
+    ``say`` is called with a message about the current holder while waiting.
+    """
     if isinstance(folder, BucketFolder):
         with _leased(folder, name, say):
             yield
@@ -36,17 +39,17 @@ def _leased(folder: BucketFolder, name: str, say: Callable[[str], None]) -> Iter
     try:
         yield
     finally:
-        lease.release()  # the object stays: whoever waits may have taken the lease by now
+        lease.release()  # the object is kept: a waiting process may have taken the lease already
 
 
 @contextlib.contextmanager
 def _locked(place: Folder, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold a lock on a file, which goes afterwards."""
+    """Hold a lock on a file, and remove the file afterwards."""
     assert isinstance(place, LocalFolder)
     try:
         place.path.parent.mkdir(parents=True, exist_ok=True)
         file = _lock(place.path, say)
-    except OSError:  # no locks here; and what the folder forbids is said by whoever writes to it
+    except OSError:  # locks are not supported; missing permissions are reported by the code that writes
         yield
         return
     with file:
@@ -58,7 +61,10 @@ def _locked(place: Folder, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def _lock(path: Path, say: Callable[[str], None]) -> IO[bytes]:
-    """The file of this path, locked. A holder removes it at its end, so what was waited for may not be there any more."""
+    """Return the locked file at this path.
+
+    A holder removes the file when it is done, so the file may no longer exist after the wait.
+    """
     while True:
         file = path.open("ab")
         try:

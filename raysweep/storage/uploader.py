@@ -1,4 +1,4 @@
-"""Files that grow, such as logs, brought to where their folder is stored: every so often, and at the end."""
+"""Upload of growing files, such as logs, to the storage of their folder, at intervals and at the end."""
 
 import threading
 from collections.abc import Iterator
@@ -12,9 +12,10 @@ SECONDS = 60.0
 
 @contextmanager
 def uploaded(folder: Folder, names: list[str], seconds: float = SECONDS) -> Iterator[None]:
-    """Within, the files of these names are stored again whenever they have changed. Nothing stops for their sake.
+    """Upload the files ``names`` in this context every ``seconds`` if they changed, and once at the end.
 
-    Of a run in a bucket that is only as long as this process has it, as for whatever is written there: see ``Bucket.guard``.
+    Errors are ignored. In a bucket, a run's files are uploaded only while this process holds the run, like all writes;
+    see ``Bucket.guard``.
     """
     if isinstance(folder, LocalFolder):
         yield
@@ -25,7 +26,7 @@ def uploaded(folder: Folder, names: list[str], seconds: float = SECONDS) -> Iter
     def upload() -> None:
         for name in names:
             path = folder.path / name
-            with suppress(OSError, InputError):  # not there yet, or a store that does not answer: the next turn has it
+            with suppress(OSError, InputError):  # missing file or unresponsive store: try again at the next interval
                 if (num_bytes := path.stat().st_size) != sizes.get(name):
                     folder.store(name)
                     sizes[name] = num_bytes
