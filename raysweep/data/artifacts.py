@@ -35,7 +35,7 @@ class Artifact:
 
     @property
     def folder(self) -> Path:
-        """Return a local folder with the files: the store's own folder, or a copy that lasts as long as this process."""
+        """Return a local folder with the files: the store's own folder, or a copy kept for the life of this process."""
         store = open_folder(self.location)
         if isinstance(store, BucketFolder):
             return cached(store, self.name)

@@ -1,4 +1,4 @@
-"""Find which rows of a dataset are inside which of its training rows.
+"""Search for rows of a dataset that are inside its training rows.
 
 Rows are not compared pairwise. The rows in question are few enough to be held in memory as :class:`Phrases`. They are
 sent to the workers that read blocks of the training rows, and each block returns an answer.
@@ -31,11 +31,11 @@ class Answer(NamedTuple):
 
 
 Ask = Callable[[Sequence[str], int], Iterable[Answer]]
-"""Looks for phrases in every block; a phrase's containing rows are returned if they are at most the given number."""
+"""Function that looks for phrases in all blocks; rows with a phrase are listed if they are at most a given number."""
 
 
 TakeTexts = Callable[[Ids], Iterable[Sequence[str]]]
-"""Yields the texts of rows, in order, in batches."""
+"""Function that yields the texts of rows, in order, in batches."""
 
 
 class Containment:

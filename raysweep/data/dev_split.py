@@ -1,4 +1,4 @@
-"""Carve a dev split from the training rows: stratified, seeded, and without texts that also stay in train.
+"""Dev splits carved from the training rows: stratified, seeded, and without texts that also stay in train.
 
 A row is *inside* another row if its words are a contiguous run of the other row's words (see
 :mod:`raysweep.data.containment`). Dev rows inside training rows would reward memorization of train. A *group* is a

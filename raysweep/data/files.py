@@ -1,4 +1,4 @@
-"""Read some columns of a table in a file, block by block.
+"""Block-by-block reading of columns of a table in a file.
 
 The suffix determines the format: .csv .tsv .jsonl .ndjson .parquet; all but Parquet can be compressed, as in .csv.gz
 (.gz .bz2 .zst). CSV follows RFC 4180: quoted line breaks, doubled quotes, spaces kept, and nothing between a closing

@@ -111,7 +111,8 @@ def reachable() -> bool:
         with contextlib.suppress(OSError, ValueError), socket.create_connection(_first_address(url)):
             answered.append(True)
 
-    # Name resolution has no timeout, and the connection timeout applies per address, so probe in a thread to abandon.
+    # Name resolution has no timeout, and the connection timeout applies per address, so the probe runs in a thread that
+    # can be abandoned.
     thread = threading.Thread(target=probe, daemon=True)
     thread.start()
     thread.join(PROBE_SECONDS)

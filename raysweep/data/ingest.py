@@ -38,7 +38,7 @@ _NUM_SHOWN = 5  # conflicting texts reported by a worker for each split
 Chunk = Mapping[str, npt.NDArray[Any]]
 Integers = npt.NDArray[np.int64]
 Listed = Mapping[Split, Sequence[Piece]]
-"""The pieces of each split's source; splits without a source are missing."""
+"""The pieces of each split's source. Splits without a source have no entry."""
 
 
 def used_sources(data: DataConfig) -> dict[Split, sources.Source]:
@@ -138,7 +138,7 @@ def _part_name(work: Artifact, kind: str, piece: int, number: int) -> str:
 
 
 class ReadWorker:
-    """Reads pieces into parts, and returns a table of the labels that occur in each piece."""
+    """Worker that reads a piece into parts, and returns a table of the labels that occur in it."""
 
     def __init__(
         self, work: Artifact, columns: tuple[str, str], is_carved: bool, progress: Callable[[int], None]
@@ -299,7 +299,7 @@ def _within(highs: npt.NDArray[np.uint64], number: int, count: int) -> slice:
 
 
 class ConflictWorker:
-    """Finds the rows of partitions whose exact text has different labels in one split.
+    """Worker that finds the rows of a partition whose exact text has different labels in one split.
 
     For each split it reports the number of such texts and, for the first few, their first row and the keys of their
     labels.
@@ -344,7 +344,7 @@ def _conflict(partition: _Partition, group: int) -> list[Any]:
 
 
 class DuplicateWorker:
-    """Finds the ids in partitions that are not the first with their digest, each paired with the first id.
+    """Worker that finds the duplicates in a partition: ids after the first with the same digest, with that first id.
 
     Chunks are numbered by kind of digest, then by partition.
     """
@@ -374,7 +374,7 @@ class DuplicateWorker:
 
 
 class TextWorker:
-    """Writes the shards of the dataset: texts and label numbers of chunks of ids."""
+    """Worker that writes the shards of the dataset: texts and label numbers of chunks of ids."""
 
     def __init__(self, layout: Layout, label_numbers: ShardSet) -> None:
         self.layout = layout
@@ -408,7 +408,7 @@ class TextWorker:
 
 
 class GatherWorker:
-    """Returns the texts of a chunk's ids, which must ascend."""
+    """Worker that returns the texts of a chunk's ids, which must ascend."""
 
     def __init__(self, shards: ShardSet, rows_per_shard: int) -> None:
         self.shards = shards
@@ -425,7 +425,7 @@ class GatherWorker:
 
 
 class InsideWorker:
-    """Finds which phrases are inside which training rows of a shard. The chunk marks the training rows."""
+    """Worker that finds which phrases are inside which training rows of a shard. The chunk marks the training rows."""
 
     def __init__(self, shards: ShardSet, rows_per_shard: int, question: ShardSet, most: int) -> None:
         self.shards = shards

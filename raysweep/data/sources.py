@@ -43,7 +43,7 @@ PAUSES = (1.0, 4.0, 16.0)  # seconds before each retry of a failed remote read
 SHARE_BYTES = 2**26  # Parquet files above this size are shared among workers
 LARGE_BYTES = 2**26  # local files from this size on are not read again at every start
 SETTLED_SECONDS = 10.0  # a file changed more recently may change again without another size or time
-_DAMAGED = re.compile("inflate failed|decompress failed|Truncated compressed stream")  # an OSError of pyarrow's
+_DAMAGED = re.compile("inflate failed|decompress failed|Truncated compressed stream")  # OSErrors of pyarrow
 _NUM_SHOWN = 3  # entries of a list shown in messages
 _SURROUNDING = re.compile(r"^[\s\u200b\ufeff]+|[\s\u200b\ufeff]+$")  # whitespace, including zero-width
 _WHOLE = re.compile(r"[+-]?[0-9]+(\.0*)?")
@@ -249,7 +249,7 @@ def fingerprint(listed: Sequence[Piece], text_column: str = "text", label_column
     """Return the SHA-256 of the listed pieces, in hex.
 
     - A single local file: a hash of its bytes, so the path does not matter. A large file is read again only if its size
-    or time has changed.
+      or time has changed.
     - Several files, or remote files: a hash of their names, sizes, and tags or times, without reading them.
     - ``demo``, the hub, and files whose storage reports no time of change: a hash of the rows or bytes.
 

@@ -89,9 +89,9 @@ def _download(folder: BucketFolder, name: str, place: Path) -> None:
 
 
 def _remove_parts(place: Path) -> None:
-    """Remove what killed processes left of a copy.
+    """Remove partial data of a copy, left by killed processes.
 
-    Its lock is held, so making room would skip these parts.
+    This process holds the copy's lock, so making room would skip these parts.
     """
     hidden = f".{place.name}."
     for each in place.parent.iterdir():

@@ -36,7 +36,7 @@ class Folder(Protocol):
         """Return a subfolder."""
 
     def fetch(self, name: str = "") -> Path:
-        """Update the local copy of a file or a folder, and return its path. Nothing exists there if nothing is stored."""
+        """Update the local copy of a file or a folder, and return its path. If nothing is stored, no copy exists."""
 
     def read(self, names: Sequence[str], num_bytes: int | None = None) -> list[bytes]:
         """Return the stored content of small files, or at most their first ``num_bytes`` bytes.

@@ -133,11 +133,11 @@ class Lease:
         return self.seconds
 
     def ensure(self, say: Callable[[str], None]) -> None:
-        """Return if the lease is held for longer than a request may take, else wait until it is renewed.
+        """Return as soon as the lease lasts longer than a request may take; until then, wait for its renewal.
 
         Raises:
-            StorageError: If another process has taken the lease over; if it was removed; if it cannot be renewed for as
-                long as the bucket's patience, or for a permanent reason.
+            StorageError: If another process has taken the lease over, if it was removed, or if it cannot be renewed:
+                for as long as the bucket's patience, or for a permanent reason.
         """
         said = False
         began = _clock()
@@ -233,7 +233,7 @@ def read_note(bucket: Bucket, name: str) -> dict[str, Any] | None:
 
 
 def is_live(bucket: Bucket, name: str) -> bool:
-    """Return whether a process holds a lease, or held it so recently that it may still hold it.
+    """Return whether a process holds a lease, or held it so recently that it may still do so.
 
     This compares with the local clock and writes nothing.
     """

@@ -44,11 +44,11 @@ class LineLog(Protocol):
     def append(self, line: bytes, offset: int, number: int) -> None:
         """Durably write line ``number``, counted from 1, after ``offset`` bytes of lines.
 
-        Anything after the offset, such as an interrupted write that the writer does not know about, is overwritten.
+        Anything after the offset is discarded: a write may have been interrupted without the writer noticing.
         """
 
     def set_aside(self, unfinished: bytes, offset: int, number: int) -> None:
-        """Save a truncated line found in place of line ``number`` in ``NAME.unfinished``."""
+        """Move a truncated line, found in place of line ``number``, to ``NAME.unfinished``."""
 
     def note(self, values: dict[str, Any]) -> None:
         """Record the progress of the work, for ``noted`` of the next process that opens the log."""
