@@ -1,4 +1,4 @@
-"""A whole run on Ray: prepare, scores of reference, oracle and baselines, the search on Ray Tune, test scores of the front.
+"""A complete run on Ray: preparation, baseline scores, the search on Ray Tune, and test scores of the front.
 
-The commands ``run`` and ``prepare`` and the public API call it. Nothing below it knows of Ray Tune.
+Called by the commands ``run`` and ``prepare`` and by the public API. No lower layer imports Ray Tune.
 """

@@ -1,4 +1,4 @@
-"""The per-query scores of the reference, the oracle and the probe, in a run: a file for each split."""
+"""Per-query scores of a run's reference, oracle and probe points, one file per split."""
 
 from collections import defaultdict
 from collections.abc import Collection
@@ -12,23 +12,23 @@ from raysweep.storage.folder import Folder
 
 
 class BaselineScores:
-    """Collects scores, and stores them beside those that the run has."""
+    """Collector of baseline scores that merges them into those already stored in the run."""
 
     def __init__(self, run: Folder) -> None:
         self._run = run
         self._new: dict[ScoredSplit, dict[PointName, Scores]] = defaultdict(dict)
 
     def take(self, point: Point, scores: Scores) -> None:
-        """Take the scores of a point on its split."""
+        """Add the scores of a point on its split."""
         self._new[point.split][name_of_point(point)] = scores
 
     def lacking(self, points: Collection[Point]) -> list[Point]:
-        """Those of the points whose scores are not stored, or not readable."""
+        """Return the points whose scores are missing or unreadable."""
         stored = {split: self._stored_names(split) for split in {point.split for point in points}}
         return [point for point in points if name_of_point(point) not in stored[point.split]]
 
     def keep(self) -> None:
-        """Store what was taken, in place of what is stored of the same points."""
+        """Store the collected scores, replacing stored scores of the same points."""
         for split, scores in self._new.items():
             polarity = np.stack([each.polarity for each in scores.values()])
             similarity = np.stack([each.similarity for each in scores.values()])
@@ -43,7 +43,10 @@ class BaselineScores:
         return () if stored is None else stored.names
 
     def _stored(self, split: ScoredSplit) -> PackedScores | None:
-        """What the file holds; None where there is none, or a damaged one, which is written anew then."""
+        """Return the stored scores of a split, or None if the file is missing or damaged.
+
+        A damaged file is then overwritten.
+        """
         try:
             (content,) = self._run.read([baselines_file(split)])
             return PackedScores.read(content)

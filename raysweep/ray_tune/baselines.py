@@ -1,8 +1,9 @@
-"""Points that no trial makes: those between which a front lies, of the reference and the oracle, and its baselines.
+"""Points that no trial produces: the reference and the oracle, which bound the front, and the baselines.
 
-Of the kind ``probe``, with the parameter g: the operating point ``class_concat(g)`` of the reference encoder itself, with
-the class probabilities of a logistic regression on its embeddings. ``setfit``: the body of a model that the setfit package
-trained. ``published``: scores of a table that ships with raysweep.
+- ``probe``: the operating point ``class_concat(g)`` of the reference encoder itself, with class probabilities from a
+  logistic regression on its embeddings; its parameter is g
+- ``setfit``: the body of a model trained with the setfit package
+- ``published``: scores from a table that ships with raysweep
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -27,26 +28,29 @@ from raysweep.results.types import Point
 NO_TRIAL: dict[str, Any] = {"trial": None, "step": None}
 
 OnScores = Callable[[Point, retrieval.Scores], None]
-"""Takes a point's per-query scores: those of the reference, of the oracle and of the probe."""
+"""Receives the per-query scores of a reference, oracle or probe point."""
 
 
 def _pass_over(point: Point, scores: retrieval.Scores) -> None:
-    """For callers that need means alone."""
+    """Discard a point's per-query scores, for callers that need only means."""
 
 
 MOST_DIFFERENCE = 0.02
-"""Between S of R and a published table's: pools of one size differ by less, and other encoders or sizes by more."""
+"""Maximum difference between S of R here and in a published table.
+
+Two pools of the same size differ by less; other encoders or pool sizes differ by more.
+"""
 
 
 def limit_points(evaluation: EvaluationSet, on_scores: OnScores = _pass_over) -> Iterator[Point]:
-    """The reference encoder's point on this split, then the oracle's, one for each of its bonuses."""
+    """Yield the reference encoder's point on this split, then one oracle point per bonus."""
     width = evaluation.reference_queries.shape[1]
     reference_scores = evaluation.reference_scores
     reference = evaluation.point(reference_scores, kind="reference", value=None, width=width, **NO_TRIAL)
     on_scores(reference, reference_scores)
     yield reference
     for bonus, (polarity, similarity) in zip(DEFAULT_BONUSES, _oracle_scores(evaluation), strict=True):
-        # The point has means only: the oracle is no encoder, whose spread over queries could be asked for.
+        # The point holds only means, since the oracle is not an encoder and its spread over queries is never needed.
         means = retrieval.Scores(polarity.mean(keepdims=True), similarity.mean(keepdims=True))
         point = evaluation.point(means, kind="oracle", value=bonus, width=None, **NO_TRIAL)
         on_scores(point, retrieval.Scores(polarity, similarity))
@@ -54,7 +58,10 @@ def limit_points(evaluation: EvaluationSet, on_scores: OnScores = _pass_over) ->
 
 
 def _oracle_scores(evaluation: EvaluationSet) -> Float64Array:
-    """P and S of the oracle for each query, (bonuses, 2, queries), computed block by block of queries."""
+    """Return the oracle's P and S per query, (bonuses, 2, queries).
+
+    Queries are processed in blocks to bound memory.
+    """
     num_queries = len(evaluation.queries)
     found = np.empty((len(DEFAULT_BONUSES), 2, num_queries))
     for start in range(0, num_queries, retrieval.QUERIES_PER_BLOCK):
@@ -70,11 +77,11 @@ def _oracle_scores(evaluation: EvaluationSet) -> Float64Array:
 
 @dataclass(frozen=True)
 class Baselines:
-    """What ``config`` names, scored on ``evaluations``, by the driver itself: no trial, no worker and no artifact.
+    """The configured baselines, scored on ``evaluations`` in the driver process, without trials, workers or artifacts.
 
-    ``stored`` are points that the run has already, which are not scored again. ``seed`` is the sweep's. ``on_scores`` takes
-    the per-query scores of the probe's points. With ``calibrate`` the probe's class probabilities are calibrated on dev, as
-    those of the trials' heads are.
+    Points in ``stored`` are already in the run and are not scored again. ``seed`` is the sweep's seed. ``on_scores``
+    receives the per-query scores of the probe's points. With ``calibrate``, the probe's class probabilities are
+    calibrated on dev, like those of the trials' heads.
     """
 
     config: BaselinesConfig
@@ -88,12 +95,16 @@ class Baselines:
 
     @classmethod
     def check(cls, config: BaselinesConfig) -> None:
-        """InputError where there is no SetFit model, before anything takes long."""
+        """Raise InputError if the SetFit model is missing, before any slow work starts."""
         if config.setfit is not None:
             other_encoder.check(config.setfit)
 
     def points(self) -> Iterator[Point]:
-        """Those that are not stored yet. InputError where the SetFit model's body is no encoder."""
+        """Yield the points that still have to be scored.
+
+        Raises:
+            InputError: If the body of the SetFit model is not an encoder.
+        """
         yield from self._probe()
         yield from self._setfit()
         yield from self._published()
@@ -126,7 +137,10 @@ class Baselines:
                 yield point
 
     def _calibrated(self, head: Head, num_classes: int) -> Head:
-        """The head at the temperature that dev asks for; as it is where dev is not scored or has a class that it lacks."""
+        """Return the head at the temperature fitted on dev.
+
+        The head is returned unchanged if dev is not scored or the head lacks one of the classes.
+        """
         dev = next((evaluation for evaluation in self.evaluations if evaluation.split == "dev"), None)
         if dev is None or len(head.bias) < num_classes:
             return head
@@ -167,8 +181,8 @@ class Baselines:
             )
 
     def _has_queries(self, evaluation: EvaluationSet, name: str) -> bool:
-        """Whether a published table was measured on a split."""
+        """Return whether a published table was measured on the queries of this evaluation set."""
         table = TABLES[name]
-        if len(evaluation.queries) != table.num_queries:  # of which there may be many
+        if len(evaluation.queries) != table.num_queries:  # cheaper than reading many texts
             return False
         return table.measured_on(self.prepared.sentences.texts(evaluation.queries))

@@ -1,6 +1,7 @@
-"""Signs of life: each trial's process tells when its trial last computed something, and one that is silent is killed.
+"""Heartbeats: each trial process reports when its trial last made progress, and silent processes are killed.
 
-A process that is frozen says nothing; one whose trial hangs says so. Both are killed on their node, and Ray notices.
+A frozen process sends no heartbeats, and a process with a hanging trial reports it. Both are killed on their node, and
+Ray notices their death.
 """
 
 import contextlib
@@ -22,15 +23,15 @@ if TYPE_CHECKING:
     import torch
 
 KILL_SECONDS = 10.0
-LOOK_SECONDS = 5.0  # for which a process that does nothing is watched
+LOOK_SECONDS = 5.0  # for which a process is watched before it counts as idle
 MOST_BEAT_SECONDS = 5.0
-BEATS_IN_SILENCE = 6  # that must fail to come before a trial counts as silent
+BEATS_IN_SILENCE = 6  # missed in a row before a trial counts as silent
 
 
 class Beat(NamedTuple):
-    """What a trial's process says of itself. ``quiet_seconds`` have passed since its trial computed something.
+    """A heartbeat of a trial process, ``quiet_seconds`` after its trial last made progress.
 
-    It is loading until its first trial has.
+    The process counts as loading until its first trial makes progress.
     """
 
     node_id: str
@@ -45,7 +46,7 @@ class Beat(NamedTuple):
 
 @dataclass(frozen=True)
 class Silence:
-    """For how long nothing was heard of a trial that a process has."""
+    """The time since a process last made progress on its trial, as far as the driver knows."""
 
     beat: Beat
     seconds: float
@@ -53,42 +54,45 @@ class Silence:
 
 @dataclass(frozen=True)
 class Listener:
-    """The actor that hears beats, and how often they are to come."""
+    """The actor that receives heartbeats, and the interval at which they are sent."""
 
     actor: Any
     beat_seconds: float
 
 
 class Pulses:
-    """Notes what the processes of trials say. It is an actor beside the driver."""
+    """Actor on the driver's node that records the heartbeats of trial processes."""
 
     def __init__(self) -> None:
         self._heard: dict[str, tuple[Beat, float]] = {}
 
     def beat(self, trial_id: str, beat: Beat) -> None:
-        """A process says that it has this trial; of those before nothing more is to come."""
+        """Record a heartbeat of the process that runs this trial.
+
+        Earlier trials of the same process are forgotten, since it runs one trial at a time.
+        """
         earlier = [each for each, (said, _) in self._heard.items() if said.process == beat.process]
         for each in earlier:
             del self._heard[each]
         self._heard[trial_id] = (beat, time.monotonic())
 
     def silences(self) -> dict[str, Silence]:
-        """By the ids of Tune's trials."""
+        """Return how long each trial has been silent, by Tune's trial ids."""
         now = time.monotonic()
         return {trial: Silence(beat, now - at + beat.quiet_seconds) for trial, (beat, at) in self._heard.items()}
 
 
 def listen(silent_seconds: float) -> Listener:
-    """Start the actor that hears beats, on this node, for trials that count as silent after so many seconds."""
+    """Start the heartbeat actor on this node; trials count as silent after ``silent_seconds``."""
     options = {"num_cpus": 0, "max_restarts": -1, "scheduling_strategy": on_this_node()}
     actor = ray.remote(Pulses).options(**options).remote()
     return Listener(actor, min(MOST_BEAT_SECONDS, silent_seconds / BEATS_IN_SILENCE))
 
 
 class Pulse:
-    """Beats for a process that runs trials, from a thread of its own, and counts how long its trial has been quiet.
+    """The heartbeat thread of a process that runs trials; it also tracks when the trial last made progress.
 
-    It is a context for the time in which the trial is to compute; at other times the trial waits for the driver.
+    Use it as a context manager while the trial computes; at other times the trial waits for the driver.
     """
 
     def __init__(self) -> None:
@@ -101,7 +105,7 @@ class Pulse:
         self._last_sign: float | None = None
 
     def begin(self, trial_id: str, listener: Listener) -> None:
-        """A trial is here, of a sweep that listens."""
+        """Start sending heartbeats for this trial."""
         is_first = self._listener is None
         self._trial_id, self._listener = trial_id, listener
         self._last_sign = None
@@ -110,16 +114,16 @@ class Pulse:
         self._beat(listener)
 
     def sign(self, *_: object) -> None:
-        """The trial has computed something, or waits for a storage that may yet answer."""
+        """Record that the trial made progress or is waiting for a storage that may still answer."""
         self._last_sign = time.monotonic()
         self._is_loading = False
 
     def rest(self) -> None:
-        """What follows may take long without a step: an evaluation, or writing a checkpoint."""
+        """Stop timing until the next progress: an evaluation or a checkpoint may take long without a step."""
         self._last_sign = None
 
     def follow(self, model: "torch.nn.Module") -> None:
-        """Count each forward and backward pass of a model in training as a sign of life."""
+        """Count each forward and backward pass of a model in training as progress."""
         if model is not self._followed:
             self._followed = model
             model.register_forward_hook(self._sign_of_pass)
@@ -157,7 +161,7 @@ class Pulse:
 
 
 class PulseWatch:
-    """Asks now and then which trials are silent, without waiting for the answer."""
+    """Periodic, non-blocking query for silent trials."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -165,7 +169,7 @@ class PulseWatch:
         self._asked_at = 0.0
 
     def silences(self) -> dict[str, Silence]:
-        """What has been answered since the last call; nothing where no answer has come."""
+        """Return the answer received since the last call; empty if none has arrived."""
         now = time.monotonic()
         if self._asked is None:
             if now - self._asked_at >= self._listener.beat_seconds:
@@ -176,19 +180,22 @@ class PulseWatch:
         answer, self._asked = self._asked, None
         try:
             found: dict[str, Silence] = ray.get(answer)
-        except ray.exceptions.RayActorError:  # it died, and is started again
+        except ray.exceptions.RayActorError:  # it died and is being restarted
             return {}
         return found
 
 
 class FrozenWatch:
-    """Tells processes that are frozen from those that are silent because they load, without waiting for the answer."""
+    """Non-blocking check that distinguishes frozen processes from those that are silent because they are loading."""
 
     def __init__(self) -> None:
         self._looks: dict[tuple[str, int], Any] = {}
 
     def is_frozen(self, beat: Beat) -> bool:
-        """Whether a look at the process, since an earlier call, found that it does nothing. Each call may begin a look."""
+        """Return whether a check started by an earlier call found the process idle.
+
+        Each call may start a check.
+        """
         look = self._looks.get(beat.process)
         if look is None:
             self._looks[beat.process] = _on_its_node(does_nothing, beat)
@@ -198,49 +205,52 @@ class FrozenWatch:
         del self._looks[beat.process]
         try:
             found: bool = ray.get(look)
-        except ray.exceptions.RayError:  # the node went away
+        except ray.exceptions.RayError:  # the node is gone
             return False
         return found
 
 
 def does_nothing(pid: int) -> bool:
-    """Whether a process of this machine neither computes nor reads for some seconds. False where that cannot be told."""
+    """Return whether a process on this machine neither computes nor reads for LOOK_SECONDS.
+
+    Returns False if /proc has no data on the process.
+    """
     before = _done_so_far(pid)
     time.sleep(LOOK_SECONDS)
     return before is not None and before == _done_so_far(pid)
 
 
 def _done_so_far(pid: int) -> tuple[list[str], str] | None:
-    """A process's time on CPUs, of user and system, and what it has read and written; None where /proc has none of it."""
+    """Return a process's user and system CPU times and its I/O counters; None if /proc has no data on it."""
     folder = Path("/proc") / str(pid)
     try:
         status = (folder / "stat").read_text()
         transferred = (folder / "io").read_text()
     except OSError:
         return None
-    _, _, after_name = status.rpartition(") ")  # a name may hold blanks and parentheses
+    _, _, after_name = status.rpartition(") ")  # a name may contain blanks and parentheses
     cpu_times = after_name.split()[11:13]
     return cpu_times, transferred
 
 
 def kill(beat: Beat) -> Any:
-    """End a process on its node, whatever it is doing. Nothing happens where it has ended, or the node has.
+    """Kill a process on its node, whatever it is doing, and return the Ray task without waiting for it.
 
-    The task that does it is returned, and not waited for.
+    Does nothing if the process or the node is gone.
     """
     return _on_its_node(_kill, beat)
 
 
 def _on_its_node(function: Callable[[int], Any], beat: Beat) -> Any:
-    """The task that calls this with a process's number, on the node of that process."""
+    """Return a task that calls ``function`` with the process's pid on that process's node."""
     there = NodeAffinitySchedulingStrategy(beat.node_id, soft=False)
     task: Any = ray.remote(function).options(num_cpus=0, scheduling_strategy=there, max_retries=0)
     return task.remote(beat.pid)
 
 
 def kill_all(listener: Listener) -> None:
-    """End all processes that are still heard of, and wait until they have ended, or cannot be reached."""
-    with contextlib.suppress(Exception):  # the cluster may be gone, and what is being raised says more
+    """Kill all processes with recent heartbeats and wait until they have ended or prove unreachable."""
+    with contextlib.suppress(Exception):  # the cluster may be gone, and the exception being raised is more informative
         silences: dict[str, Silence] = ray.get(listener.actor.silences.remote(), timeout=KILL_SECONDS)
         recent = BEATS_IN_SILENCE * listener.beat_seconds
         living = [each.beat for each in silences.values() if each.seconds - each.beat.quiet_seconds < recent]

@@ -1,4 +1,4 @@
-"""What a trial of a sweep needs of a node's memory, from what was prepared."""
+"""The node memory that a trial of a sweep needs, estimated from the prepared artifacts."""
 
 from raysweep.cluster.resources import trial_bytes
 from raysweep.config.losses import LOSSES
@@ -12,9 +12,10 @@ from raysweep.encoders.tokens import Tokens
 
 
 def needed_by_trial(prepared: Prepared, space: Space, cache_bytes: int) -> int:
-    """The bytes that the space's most demanding trial needs on CPUs: batches of sentences of mean length, and its cache.
+    """Return the bytes that the space's most demanding trial needs on CPUs.
 
-    ``cache_bytes`` bounds the cache of what frozen blocks give, which takes no more than all sentences fill.
+    The estimate assumes batches of sentences of mean length and includes the trial's cache. ``cache_bytes`` limits the
+    cache of frozen blocks' outputs, which never exceeds the outputs of all sentences.
     """
     source = locate_same(EncoderConfig(**prepared.model), prepared.model_identity)
     encoder = EncoderSize.of(source.folder)
@@ -35,7 +36,7 @@ def needed_by_trial(prepared: Prepared, space: Space, cache_bytes: int) -> int:
 
 
 def _sentences_of_batch(prepared: Prepared, trial: TrialConfig) -> int:
-    """The most distinct sentences that a batch can have, those that are embedded twice counted twice."""
+    """Return the maximum number of distinct sentences in a batch; those embedded twice count twice."""
     ids, _ = prepared.examples(LOSSES[trial.loss].example_kind)
     num_columns = int(ids.shape[1])
     num_passes = 2 if trial.consistency_weight else 1

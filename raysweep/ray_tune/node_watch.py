@@ -1,4 +1,4 @@
-"""Looks at the nodes of the cluster that this process has joined: their types, and for the bill how many there are."""
+"""Monitoring of the nodes of the joined cluster: their types, and their number for the bill."""
 
 import contextlib
 import logging
@@ -16,14 +16,17 @@ LOOK_SECONDS = 5.0
 
 
 def node_type(node: Mapping[str, Any]) -> str:
-    """The type in the cluster's file of a node as ``ray.nodes`` has it."""
+    """Return the node type, as named in the cluster file, of a node from ``ray.nodes``."""
     labels = node.get("Labels", {})
     return labels.get(GROUP_LABEL) or labels.get("ray.io/node-type") or LOCAL
 
 
 @contextlib.contextmanager
 def metered(budget: BudgetConfig) -> Iterator[NodeMeter]:
-    """A meter of the cluster's nodes, which a thread looks at; it stands still where the budget has no prices."""
+    """Yield a meter of the cluster's nodes, updated from a background thread.
+
+    Without prices in the budget the meter is never updated.
+    """
     meter = NodeMeter(budget)
     if not budget.prices:
         yield meter
@@ -45,18 +48,21 @@ def metered(budget: BudgetConfig) -> Iterator[NodeMeter]:
         yield meter
     finally:
         ended.set()
-        thread.join(timeout=LOOK_SECONDS)  # a head that is gone does not answer
+        thread.join(timeout=LOOK_SECONDS)  # a head that is gone never answers
 
 
 def _look(meter: NodeMeter, address: str) -> None:
-    """A node boots from when its machine is there, which is when clouds begin to charge for it."""
+    """Update the meter with the nodes that are up and those that are booting.
+
+    A node counts as booting once its machine exists, which is when clouds start to charge for it.
+    """
     import ray
     from ray.autoscaler.v2.sdk import get_cluster_status
 
     try:
         up = Counter(node_type(node) for node in ray.nodes() if node["Alive"])
         status = get_cluster_status(address, timeout=CONNECT_SECONDS)
-    except Exception as error:  # of many kinds: the head may be busy, or gone
+    except Exception as error:  # many types, since the head may be busy or gone
         logging.getLogger(__name__).debug("no status of the cluster: %s", error)
         return
     booting = Counter(node.ray_node_type_name for node in status.pending_nodes)

@@ -1,4 +1,4 @@
-"""A whole run, stage after stage: prepare, points of no trial, search, test scores. The CLI's ``run``."""
+"""A complete run, stage by stage: prepare, baselines, search, test scores. The CLI's ``run``."""
 
 import contextlib
 import signal
@@ -38,7 +38,7 @@ from raysweep.trackers.tracking import Tracking
 
 
 class Ending(NamedTuple):
-    """How a session of a sweep ended: the status that its ledger keeps, why, and whether it failed for good."""
+    """How a session of a sweep ended: the status stored in the ledger, the reason, and whether it failed for good."""
 
     status: str
     reason: str
@@ -53,23 +53,23 @@ FAILED = Ending("failed", "an error that raysweep did not expect")
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """A run, whose results can be reported however it ended, and how that was."""
+    """A run, which can be reported however it ended, and its ending."""
 
     run: Folder
     ending: Ending
 
     @property
     def interrupted(self) -> bool:
-        """Whether Ctrl-C or a signal ended it."""
+        """Return whether Ctrl-C or a signal ended the run."""
         return self.ending == INTERRUPTED
 
 
 @contextlib.contextmanager
 def _interrupted_once() -> Iterator[None]:
-    """Within, the first Ctrl-C or SIGTERM interrupts, and further ones are ignored, so that winding up is not disturbed.
+    """Let the first Ctrl-C or SIGTERM interrupt and ignore further ones, so that the shutdown is not disturbed.
 
-    SIGTERM is what a batch scheduler or a spot machine sends. Does nothing outside the main thread, which alone may set
-    signal handlers.
+    Batch schedulers and spot machines send SIGTERM. Does nothing outside the main thread, since only the main thread
+    may set signal handlers.
     """
     if not in_main_thread():
         yield
@@ -91,8 +91,8 @@ def _interrupted_once() -> Iterator[None]:
 
 @_interrupted_once()
 def prepare_only(config: SweepConfig, space: Space, display: Display) -> str:
-    """Build what the sweep would read and return the path or URI of the file that :meth:`Prepared.open` takes."""
-    limit_gib()  # refused now rather than after minutes
+    """Build the sweep's artifacts and return the path or URI of the file that :meth:`Prepared.open` reads."""
+    limit_gib()  # fail now rather than minutes later
     packages.check(packages.needs_of_sweep(config, space))
     check_writable(config.storage.artifacts_key, config.storage.artifacts_location, display)
     plan = make_plan(config, space)
@@ -112,7 +112,7 @@ def prepare_only(config: SweepConfig, space: Space, display: Display) -> str:
 
 
 @_interrupted_once()
-def run(  # noqa: PLR0913 (one argument for each way in which a run begins)
+def run(  # noqa: PLR0913 (one argument for each way to start a run)
     config: SweepConfig,
     space: Space,
     display: Display,
@@ -122,18 +122,26 @@ def run(  # noqa: PLR0913 (one argument for each way in which a run begins)
     warm_start: Sequence[Folder] = (),
     place: str | None = None,
 ) -> RunOutcome:
-    """Run a sweep, or with ``resumed`` go on with one; ``warm_start`` are runs whose trials a new sweep learns from.
+    """Run a new sweep, or continue the ``resumed`` one.
 
-    A new run's folder is named after the sweep and the time, or is the one at ``place``.
+    Args:
+        config: The sweep's configuration.
+        space: The search space.
+        display: Receives the progress.
+        log: Captures the output of libraries and workers and moves into the run's folder. If None, nothing is
+            redirected and the workers' output stays in Ray's own logs.
+        resumed: The run to resume; None for a new run.
+        warm_start: Runs whose trials a new sweep learns from.
+        place: The folder of a new run. By default it is named after the sweep and the time.
 
-    ``display`` is told the progress. The ``log`` takes what libraries and workers print and moves into the run's folder;
-    without one nothing is redirected, and what workers print stays in Ray's own logs. Raises InputError for what the user
-    can mend, and KeyboardInterrupt when interrupted before the run has begun; later an interruption is an ordinary ending.
+    Raises:
+        InputError: For problems that the user can fix.
+        KeyboardInterrupt: If interrupted before the run has started; a later interruption is a normal ending.
     """
     with contextlib.ExitStack() as closing:
         if resumed is not None:
-            closing.callback(resumed.ledger.close)  # however this ends, others may have the run then
-        limit_gib()  # refused now rather than after minutes
+            closing.callback(resumed.ledger.close)  # releases the run for other drivers, however this ends
+        limit_gib()  # fail now rather than minutes later
         packages.check(packages.needs_of_sweep(config, space))
         check_writable("storage.runs", config.storage.runs, display)
         check_writable(config.storage.artifacts_key, config.storage.artifacts_location, display)
@@ -145,12 +153,10 @@ def run(  # noqa: PLR0913 (one argument for each way in which a run begins)
         if resumed is None:
             Baselines.check(config.baselines)
         older = [load(each) for each in warm_start]
-        prepared_before = (
-            None if resumed is None else resumed.prepared
-        )  # rejects a damaged file before sources are read
+        prepared = None if resumed is None else resumed.prepared  # a damaged file is rejected before sources are read
         plan = make_plan(config, space)
-        if resumed is not None and prepared_before is not None:
-            resumed.check_data(prepared_before, plan.prepared)  # before anything is prepared anew
+        if resumed is not None and prepared is not None:
+            resumed.check_data(prepared, plan.prepared)  # before anything is prepared again
         begin = (
             partial(Session.begin, older=older, place=place)
             if resumed is None
@@ -176,12 +182,12 @@ def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session
                 session = Session.open(plan, capacity, display, log)
                 sweep = begin(session)
                 sweep.meter = meter
-                if in_main_thread():  # elsewhere the next event finds that it is lost
+                if in_main_thread():  # in other threads the next event detects the loss
                     sweep.ledger.on_lost = _interrupt_main_thread
                 tracking = _tracked(sweep, display)
                 growing = ["study.journal", *([log.path.name] if log is not None else [])]
                 uploads.enter_context(uploaded(sweep.run, growing))
-                sweep.ledger.on_close = uploads.close  # afterwards the run may be another driver's
+                sweep.ledger.on_close = uploads.close  # afterwards the run may belong to another driver
                 session.search(sweep)
             ending = ending_of(sweep)
         except KeyboardInterrupt:
@@ -200,7 +206,7 @@ def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session
             raise known from None
         finally:
             try:
-                if sweep is not None:  # Ray is down by now, so no trial writes any more
+                if sweep is not None:  # Ray is already down, so no trial writes any more
                     _wind_up(sweep, session, ending)
             finally:
                 if tracking is not None:
@@ -212,8 +218,8 @@ def _run(plan: Plan, display: Display, log: Log | None, begin: Callable[[Session
 
 
 def _wind_up(sweep: Sweep, session: Session | None, ending: Ending) -> None:
-    """Write how the sweep ended, without which it would be taken for one that was killed."""
-    with contextlib.suppress(KeyboardInterrupt):  # the report does without what is missing then
+    """Record how the sweep ended; without this record the sweep would look killed."""
+    with contextlib.suppress(KeyboardInterrupt):  # the report copes with missing files
         if session is not None and sweep.ledger.failure is None:
             session.keep_readings(sweep)
     with undisturbed():
@@ -222,7 +228,10 @@ def _wind_up(sweep: Sweep, session: Session | None, ending: Ending) -> None:
 
 
 def _tracked(sweep: Sweep, display: Display) -> Tracking | None:
-    """What feeds the sweep's trackers from now on, once they were given what its ledger holds; None where it has none."""
+    """Return the running feed of the sweep's trackers, or None if no trackers are configured.
+
+    Events already in the ledger are passed on first.
+    """
     config = sweep.config
     if not config.trackers.named:
         return None
@@ -240,14 +249,21 @@ def _tell_costs(sweep: Sweep) -> None:
 
 
 def _interrupt_main_thread() -> None:
-    """As Ctrl-C does, for a thread that finds the run taken by another driver: trials may be in the middle of long rungs."""
+    """Interrupt the main thread like Ctrl-C.
+
+    Called from a thread that finds that another driver has taken over the run, since trials may be in the middle of
+    long rungs.
+    """
     main = threading.main_thread().ident
     if main is not None:
         signal.pthread_kill(main, signal.SIGINT)
 
 
 def _known_failure(error: Exception, sweep: Sweep | None) -> InputError | None:
-    """What its user can mend of what ended a sweep. Tune wraps what its callbacks raise."""
+    """Return an error that the user can fix, or None.
+
+    Exceptions raised in callbacks arrive wrapped by Tune.
+    """
     failure = None if sweep is None else sweep.ledger.failure
     if problem := failure or _problem_of_storage(error):
         return InputError(problem)
@@ -255,7 +271,7 @@ def _known_failure(error: Exception, sweep: Sweep | None) -> InputError | None:
 
 
 def _problem_of_storage(error: Exception) -> str | None:
-    """What a storage refused, where that is behind an error, and how to go on."""
+    """Return the storage failure behind an error, with instructions to resume; None for other errors."""
     problem = storage_problem(error)
     return (
         problem
@@ -264,7 +280,7 @@ def _problem_of_storage(error: Exception) -> str | None:
 
 
 def ending_of(sweep: Sweep) -> Ending:
-    """How a sweep ended that handed out all it wanted to."""
+    """Return how a sweep ended that had handed out all its work."""
     if sweep.given_up is not None:
         return Ending("failed", sweep.given_up, is_final=True)
     if sweep.cause is not None and not sweep.is_done:
@@ -274,7 +290,10 @@ def ending_of(sweep: Sweep) -> Ending:
 
 
 def check_writable(key: str, place_name: str, display: Display) -> None:
-    """InputError unless files can be made in a folder, or in the nearest one above that exists. Leaves nothing."""
+    """Raise InputError unless files can be created in a folder or its nearest existing parent.
+
+    Leaves nothing behind.
+    """
     folder = open_folder(place_name, display.warn)
     if isinstance(folder, BucketFolder):
         _check_bucket(key, folder)
@@ -290,7 +309,10 @@ def check_writable(key: str, place_name: str, display: Display) -> None:
 
 
 def warn_of_local_folders(places: Mapping[str, str], capacity: Capacity, display: Display) -> None:
-    """Warn in one line if nodes other than the driver's may not see a folder. ``places`` has locations by their keys."""
+    """Warn in one line if other nodes may not see a local folder.
+
+    ``places`` maps keys to locations.
+    """
     local = [f"{key} is {place}" for key, place in places.items() if not location.is_uri(place)]
     if local and capacity.has_several_nodes:
         display.warn(

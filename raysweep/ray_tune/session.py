@@ -1,4 +1,4 @@
-"""One session of a sweep on a cluster: begin a run or resume one, search, and score the front on the test split."""
+"""One session of a sweep on a cluster: start or resume a run, search, and score the front on the test split."""
 
 import contextlib
 import dataclasses
@@ -48,7 +48,10 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Session:
-    """What one session of a sweep works with. ``request`` is what trials ask of Ray; without a ``log`` none is kept."""
+    """The inputs of one session of a sweep.
+
+    ``request`` holds the Ray resources of a trial. If ``log`` is None, no log is kept.
+    """
 
     config: SweepConfig
     space: Space
@@ -59,11 +62,15 @@ class Session:
 
     @classmethod
     def open(cls, plan: Plan, capacity: Capacity, display: Display, log: Log | None) -> "Session":
-        """Prepare what is missing, and settle how many trials run at a time. InputError when not one of them fits."""
+        """Prepare missing artifacts and decide how many trials run at a time.
+
+        Raises:
+            InputError: If not even one trial fits.
+        """
         config = plan.config
         most = config.budget.trials + config.replicates.trials
         request = capacity.trials(config.resources)
-        request = dataclasses.replace(request, count=min(request.count, most))  # never more nodes than there is work
+        request = dataclasses.replace(request, count=min(request.count, most))  # no more nodes than there is work for
         prepared = prepare(plan, capacity, display)
         check_room(plan.store.root, [artifact.name for artifact in prepared.artifacts])
         session = cls(config, plan.space, prepared, request, display, log)
@@ -72,9 +79,10 @@ class Session:
         return session if request.gpus else session._with_memory(capacity)
 
     def begin(self, older: Sequence[Results] = (), place: str | None = None) -> Sweep:
-        """Make the run's folder and write down what the run is to be. It learns from the ``older`` runs.
+        """Create the run's folder, record the run's settings and return the new sweep.
 
-        The folder gets a name of its own, or is the one at ``place``, in which an attempt may have come as far as this.
+        The sweep learns from the ``older`` runs. The folder gets a new name, or is the one at ``place``, where an
+        earlier attempt may have stopped before its sweep started.
         """
         run = _new_run(self.config, self.display) if place is None else _run_at(place, self.display)
         ledger = Ledger(run, self.display.warn)
@@ -112,7 +120,7 @@ class Session:
         return sweep
 
     def resume(self, resumed: Resumed) -> Sweep:
-        """Bring a sweep back to where its ledger ends."""
+        """Restore a sweep to the state at the end of its ledger."""
         if self.log is not None:
             self.log.move(resumed.folder / resumed.next_log())
         self.display.line(f"run: {resumed.location}, resumed")
@@ -123,14 +131,14 @@ class Session:
         try:
             sweep = self._replayed(resumed, adopt=resumed.space_grew)
         except ReplayError as error:
-            # Another version of Optuna, or a space that grew before. The trials count all the same; only proposals differ.
+            # Another version of Optuna, or a space that grew earlier. Trials still count; only proposals differ.
             self.display.warn(f"resume: {error}: the sampler starts afresh from the trials that there are")
             sweep = self._replayed(resumed, adopt=True)
         evaluation_sets = self._evaluation_sets()
         scores = BaselineScores(resumed.run)
         baselines = self._baselines(evaluation_sets, scores.take, resumed.points)
         self._rescore(scores.lacking(_with_scores(resumed.points)), evaluation_sets, scores.take)
-        # Now that nothing is refused any more. The event comes first: config.yaml must always be one that a session had.
+        # All checks have passed. The event comes first, so that config.yaml always belongs to a recorded session.
         self._record_info(sweep, evaluation_sets)
         self._write_settings(resumed.run)
         scores.keep()
@@ -145,20 +153,20 @@ class Session:
         return sweep
 
     def search(self, sweep: Sweep) -> None:
-        """Run the sweep's trials; then score its front on the test split, where there is one, and by its guards."""
-        # Imported here: Ray Tune takes its time, and reads the environment, which is set by now.
+        """Run the sweep's trials, then score its front on the test split, if there is one, and by its guards."""
+        # Imported late because Ray Tune is slow to import and reads the environment, which is set by now.
         from raysweep.ray_tune import tune
         from raysweep.ray_tune.workers import WorkbenchSpec
 
         bench = WorkbenchSpec(self.prepared, self.config.evaluation, self.request)
         tune.search(sweep, bench, has_test=self._has_test)
-        # Also where a budget ended the trials, as with the scores on test: of these there may never be a next session.
+        # Like the test scores, also after the budget ended the trials, since there may never be another session.
         if self.config.guards:
             with sweep.off_the_clock():
                 self._measure_guards(sweep)
 
     def _measure_guards(self, sweep: Sweep) -> None:
-        """Measure the front's members by those guards that no earlier session has measured them by, in this process."""
+        """Measure the front's members, in this process, by the guards that no earlier session has measured."""
         from raysweep.export.guards import measure
 
         files = {name: guard.files_digest for name, guard in self.config.guards.items()}
@@ -187,10 +195,13 @@ class Session:
         self.display.line(f"guards: measured {num_done} scores of {len(wanted)} front members")
 
     def keep_readings(self, sweep: Sweep) -> None:
-        """Store what the front's members retrieve. What goes wrong is warned of, since the run has its results without."""
+        """Store the sentences that the front's members retrieve.
+
+        Failures only cause a warning, since the run's results do not depend on them.
+        """
         try:
             self._readings_writer(sweep.run).write(sweep.front)
-        except Exception as error:  # a file of the run may hold anything
+        except Exception as error:  # the run's files may contain anything
             self.display.warn(f"run: what the front's members retrieve could not be stored: {error}")
 
     def _readings_writer(self, run: Folder) -> ReadingsWriter:
@@ -209,7 +220,7 @@ class Session:
     def _rescore(
         self, points: Sequence[Point], evaluation_sets: Mapping[ScoredSplit, EvaluationSet], on_scores: OnScores
     ) -> None:
-        """Score points of no trial again whose per-query scores are missing or damaged."""
+        """Score reference, oracle and probe points again whose per-query scores are missing or damaged."""
         for split in {point.split for point in points if point.kind != "probe"}:
             for _ in limit_points(evaluation_sets[split], on_scores):
                 pass
@@ -228,7 +239,7 @@ class Session:
             pass
 
     def _packed(self) -> "Session":
-        """The session with as many trials on each GPU as the space's most demanding ones leave room for."""
+        """Return the session with as many trials per GPU as fit, judged by the space's most demanding ones."""
         from raysweep.ray_tune.workers import WorkbenchSpec, measure_memory
 
         bench = WorkbenchSpec(self.prepared, self.config.evaluation, self.request)
@@ -245,7 +256,7 @@ class Session:
         return dataclasses.replace(self, request=request)
 
     def _with_memory(self, capacity: Capacity) -> "Session":
-        """The session whose trials, which run on CPUs, ask for the memory that they need."""
+        """Return the session whose CPU trials request the memory that they need."""
         from raysweep.ray_tune.memory import needed_by_trial
 
         needed_bytes = needed_by_trial(self.prepared, self.space, self.request.cache_bytes)
@@ -266,8 +277,11 @@ class Session:
         tell(f"search: {observed.summary}")
 
     def _replayed(self, resumed: Resumed, *, adopt: bool) -> Sweep:
-        """The sweep as its ledger left it; with ``adopt`` old trials count without being proposed again."""
-        # Random draws that were made already must not come again.
+        """Return the sweep as its ledger left it.
+
+        With ``adopt``, old trials count without being proposed again.
+        """
+        # Earlier random draws must not repeat.
         offset = len(resumed.events) if adopt else 0
         scheduler = make_scheduler(self.config, self.space, resumed.reference, seed_offset=offset)
         sweep = self._sweep(scheduler, resumed.ledger)
@@ -301,7 +315,11 @@ class Session:
     def _baselines(
         self, evaluation_sets: Mapping[ScoredSplit, EvaluationSet], on_scores: OnScores, stored: Sequence[Point] = ()
     ) -> tuple[Point, ...]:
-        """The points of the baselines that a run has not stored yet. InputError where one of them cannot be scored."""
+        """Return the baseline points that the run has not stored yet.
+
+        Raises:
+            InputError: If a baseline cannot be scored.
+        """
         evaluations = list(evaluation_sets.values())
         baselines = Baselines(
             self.config.baselines,
@@ -327,7 +345,7 @@ class Session:
         return tuple(points)
 
     def _write_settings(self, run: Folder) -> None:
-        """Write what the run searches and reads: its configuration, whole or not at all, and its artifacts."""
+        """Write the run's configuration, atomically, and the list of its artifacts."""
         temporary = run.path / ".config.yaml"
         temporary.write_bytes(self._config_file)
         temporary.replace(run.path / "config.yaml")
@@ -337,11 +355,10 @@ class Session:
 
     @property
     def _config_file(self) -> bytes:
-        """The content of ``config.yaml``."""
         return yaml.safe_dump(self.config.model_dump(mode="json"), sort_keys=False).encode()
 
     def _record_info(self, sweep: Sweep, evaluation_sets: Mapping[ScoredSplit, EvaluationSet]) -> None:
-        """Append a session's first event, the settings, to the ledger."""
+        """Append the session's first event, its settings, to the ledger."""
         config = self.config
         objective = config.objective
         sources = (config.data.train, config.data.dev, config.data.test)
@@ -373,7 +390,7 @@ class Session:
         sweep.ledger.append(SessionStarted(info=info, config_digest=digest))
 
     def _announce(self, scheduler: Scheduler) -> None:
-        """Tell how much there is to do, and on what."""
+        """Print how many trials there are and the resources of each."""
         parts = [f"{scheduler.num_trials} trials"]
         if scheduler.num_begun:
             parts.append(f"{scheduler.num_begun} of them begun")
@@ -387,7 +404,7 @@ class Session:
         self.display.line(f"search: {', '.join(parts)}")
 
     def _announce_steering(self, sweep: Sweep) -> None:
-        """Tell what people asked of an earlier session, where it holds for this one."""
+        """Print the requests of earlier sessions that still apply."""
         steering, run = sweep.steering, shlex.quote(sweep.run.location)
         if steering.workers is not None:
             self.display.line(f"search: at most {steering.workers} at a time, as raysweep control asked for")
@@ -396,19 +413,19 @@ class Session:
 
 
 def _with_scores(points: Sequence[Point]) -> list[Point]:
-    """Those of no trial whose per-query scores a run keeps."""
+    """Return the points, produced by no trial, whose per-query scores a run stores."""
     return [point for point in points if point.kind in ("reference", "oracle", "probe")]
 
 
 def _new_run(config: SweepConfig, display: Display) -> Folder:
-    """A new folder for a run, named by the second; a second run of the same second gets a number."""
+    """Create a run folder named after the current second; further runs in the same second get a number."""
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     first = f"{config.name}-{stamp}"
     others = (f"{first}-{number}" for number in range(2, 1000))
     for name in (first, *others):
         run = open_folder(location.join(config.storage.runs, name), display.warn)
         with contextlib.suppress(FileExistsError):
-            if isinstance(run, BucketFolder):  # of which others may begin one in this very second
+            if isinstance(run, BucketFolder):  # another driver may start a run in the same second
                 run.bucket.create("begun", uuid.uuid4().bytes)
             run.path.parent.mkdir(parents=True, exist_ok=True)
             run.path.mkdir(mode=0o700)
@@ -418,7 +435,7 @@ def _new_run(config: SweepConfig, display: Display) -> Folder:
 
 
 def _run_at(place: str, display: Display) -> Folder:
-    """The folder of a run at a place, which may be there."""
+    """Create or reuse the run folder at a place."""
     run = open_folder(place, display.warn)
     if run.path.is_symlink():
         raise InputError(f"{run.location}: is a symbolic link; a new run has a folder of its own")

@@ -1,8 +1,8 @@
-"""The sweep on Ray Tune: thin adapters between Tune's trials and :class:`raysweep.controller.sweep.Sweep`, which decides.
+"""The sweep on Ray Tune: thin adapters between Tune and :class:`raysweep.controller.sweep.Sweep`, which decides.
 
-Tune places trials, reuses their actors and notices when one dies. It begins none again: a trial that lost its worker goes
-back to the sweep, which hands it out anew. Tune's snapshots lie in a folder of this process and are never read back. When
-the search is over, the actors score the front on test: to Tune that is one more trial for each rung.
+Tune places trials, reuses their actors and notices when one dies. It never restarts a trial: a trial that loses its
+worker returns to the sweep, which assigns it again. Tune's snapshots are stored in a folder of this process and are
+never read back. After the search, the actors score the front on test; to Tune, each rung to score is one more trial.
 """
 
 import contextlib
@@ -52,37 +52,38 @@ from raysweep.training.trial import Intervals, rungs_and_progress, trial_seed
 from raysweep.training.weights import save_point
 from raysweep.training.workbench import RungResult
 
-PROGRESS_SECONDS = 5.0  # within a rung, between two reports of how far it is
-LOG_SECONDS = 60.0  # between two such lines of one trial in the log
+PROGRESS_SECONDS = 5.0  # between two progress reports within a rung
+LOG_SECONDS = 60.0  # between two progress lines of one trial in the log
 MAX_TRACEBACK_CHARACTERS = 10_000
-LOADING_SILENCES = 10  # a process that loads its libraries may be silent so many times as long as others
+LOADING_SILENCES = 10  # how many times longer a process may be silent while it loads its libraries
 KILL_AGAIN_SECONDS = 30.0
-NEVER_SECONDS = "1e9"  # between two snapshots of Tune's; it takes one at the beginning and one at the end all the same
+NEVER_SECONDS = "1e9"  # between two Tune snapshots; Tune still takes one at the start and one at the end
 NODE_GOES = Loss(Blame.NODE, "its node is about to go away")
 REMOVED = "removed before it began"
-NODE_DIED = "its node has died"  # in what Ray says of an actor
-SHORT_OF_MEMORY = "running low on memory"  # the same, of processes that Ray itself has killed
-CREATION = "in its creation task"  # the same, where the actor could not be made
+NODE_DIED = "its node has died"  # in Ray's message about a dead actor
+SHORT_OF_MEMORY = "running low on memory"  # the same, for processes that Ray itself killed
+CREATION = "in its creation task"  # the same, for an actor that could not be created
 
 
 @dataclass(frozen=True)
 class SweepTask:
-    """What all trials of a sweep are told alike."""
+    """The settings shared by all trials of a sweep."""
 
     bench: WorkbenchSpec
     budget: BudgetConfig
     run: Folder
     seed: int
     checkpoint_seconds: float
-    listener: Listener | None = None  # that hears signs of life; none are given without one
+    listener: Listener | None = None  # for heartbeats; None sends none
 
 
 @dataclass(frozen=True)
 class Leg:
-    """A trial's time on one worker, as Tune keeps it to the end of the sweep: no more than tells it from others.
+    """An assignment of a trial to a worker.
 
-    ``run`` counts a configuration's replicates from 1. With ``recomputes`` it is to do with less memory, as a process of
-    this session was killed for want of it.
+    Tune keeps the assignment until the sweep ends, so it holds only what identifies the trial. ``run`` counts the
+    replicates of a configuration from 1. With ``recomputes``, the trial must use less memory, because a process of this
+    session was killed for lack of it.
     """
 
     number: int
@@ -93,7 +94,7 @@ class Leg:
 
 @dataclass(frozen=True)
 class TrialTask:
-    """What the actor that runs a trial goes by."""
+    """The inputs of the actor that runs a trial."""
 
     sweep: SweepTask
     leg: Leg
@@ -112,24 +113,24 @@ class TrialTask:
 
 
 def _do_nothing() -> None:
-    """For trials that nobody listens to."""
+    """Replace the callback of trials without heartbeats."""
 
 
 @functools.cache
 def _pulse() -> Pulse:
-    """This process's."""
+    """Return the heartbeat of this process."""
     return Pulse()
 
 
 @functools.cache
 def _drain_watch() -> DrainWatch:
-    """This process's."""
+    """Return the drain watch of this process."""
     watch_for_notices()
     return DrainWatch()
 
 
 def _keep_up_while_storage_waits(pulse: Pulse, run: Folder) -> None:
-    """A trial that waits for an object store is alive."""
+    """Count waiting for an object store as progress of the trial."""
 
     def wait(reason: str) -> None:
         pulse.sign()
@@ -140,37 +141,40 @@ def _keep_up_while_storage_waits(pulse: Pulse, run: Folder) -> None:
 
 
 def _as_tune_config(job: Leg | FrontRung) -> dict[str, Any]:
-    """What Tune takes for a trial's configuration. It copies it several times, and pickles it into its snapshots."""
+    """Return the job as a configuration for Tune.
+
+    Tune copies a configuration several times and pickles it into its snapshots.
+    """
     return {"job": job}
 
 
 def _job(tune_config: dict[str, Any]) -> Leg | FrontRung:
-    """What Tune hands back as a trial's configuration: a trial to run, or a rung to score on test."""
+    """Return the job in a configuration from Tune: a trial to run, or a rung to score on test."""
     job: Leg | FrontRung = tune_config["job"]
     return job
 
 
 def _as_result(loss: Loss) -> dict[str, Any]:
-    """What Tune takes for the last result of a trial that cannot stay."""
+    """Return the last result, in Tune's form, of a trial that must leave its worker."""
     return {"blame": loss.blame.value, "reason": loss.reason, "done": True}
 
 
 def _loss_in(result: dict[str, Any]) -> Loss | None:
-    """The loss in what Tune hands back as a trial's last result."""
+    """Return the loss in a trial's last result, if there is one."""
     return Loss(Blame(result["blame"]), result["reason"]) if "blame" in result else None
 
 
 class TrialActor(tune.Trainable):
-    """A trial's time on one worker, from its start or from where it was left: a Tune step is a rung, or a part of one.
+    """A trial on one worker, started or resumed from its checkpoint; a Tune step is a rung or a part of one.
 
-    Or the scoring of a rung of the front on the test split, which is one step.
+    An actor may also score one rung of the front on the test split, which takes one step.
     """
 
     def setup(self, config: dict[str, Any], sweep: SweepTask) -> None:  # type: ignore[override]  # by with_parameters
-        """Make ready for a trial; Tune calls it again for each trial that a reused actor takes."""
+        """Prepare for a trial. Tune calls this again for each trial that a reused actor takes."""
         job = _job(config)
         self.logged_at = time.monotonic()
-        self.has_checkpoint = True  # of all that it has done, which is nothing yet
+        self.has_checkpoint = True  # nothing has been computed yet, so nothing can be lost
         listener = sweep.listener
         self.pulse = None if listener is None else _pulse()
         if self.pulse is not None and listener is not None:
@@ -184,7 +188,7 @@ class TrialActor(tune.Trainable):
             self.results = self._rungs()
 
     def _rungs(self) -> Iterator[RungResult | RungProgress]:
-        """The trial, of which nothing happens before the first step: what goes wrong there is told in full."""
+        """Yield the trial's results; nothing runs before the first step, so that errors are reported in full."""
         self._open_bench(self.task.sweep)
         yield from rungs_and_progress(
             self.task.leg.config,
@@ -199,7 +203,7 @@ class TrialActor(tune.Trainable):
         )
 
     def _test_scores(self, sweep: SweepTask, rung: FrontRung) -> Iterator[ScoredRung]:
-        """The scores of a rung on test, of which nothing happens before they are asked for."""
+        """Yield the test scores of a rung; nothing runs before the first step."""
         self._open_bench(sweep)
         yield score_on_test(self.bench, sweep.run, rung)
 
@@ -210,12 +214,12 @@ class TrialActor(tune.Trainable):
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         if _drain_watch().is_draining():
-            os._exit(0)  # its node goes away: Tune begins this trial in another process
-        self.setup(new_config)  # type: ignore[call-arg]  # with_parameters adds what the sweep's trials are told alike
+            os._exit(0)  # the node is going away, so Tune starts this trial in another process
+        self.setup(new_config)  # type: ignore[call-arg]  # with_parameters adds the shared settings
         return True
 
     def step(self) -> dict[str, Any]:
-        """Train and evaluate a rung, or train until it is time to say how far it is, for :class:`TuneScheduler`."""
+        """Train and evaluate a rung, or train until the next progress report to :class:`TuneScheduler`."""
         if self.has_checkpoint and _drain_watch().is_draining():
             return _as_result(NODE_GOES)
         try:
@@ -223,7 +227,7 @@ class TrialActor(tune.Trainable):
                 result = next(self.results)
             if isinstance(result, RungResult):
                 self.save_weights(result)
-        # A result and no exception: the actor is sound and takes the next trial, and the reason arrives in full.
+        # A result instead of an exception keeps the actor for the next trial and delivers the reason in full.
         except TrialDivergedError as error:
             return {"failure": str(error), "diverged": True, "done": True}
         except Exception as error:
@@ -241,11 +245,11 @@ class TrialActor(tune.Trainable):
             return {"progress": json.dumps(dataclasses.asdict(result))}
         self.has_checkpoint = True
         done = result.step == self.task.num_rungs or bool(result.stop)
-        # As text: Tune flattens and rewrites what is nested.
+        # As text, because Tune flattens and rewrites nested results.
         return {"rung": json.dumps(self.as_event(result), allow_nan=False), "done": done}
 
     def as_event(self, result: RungResult) -> dict[str, Any]:
-        """The rung as a ledger's event holds it, without the trial."""
+        """Return the rung in the form of a ledger event, without the trial."""
         rung = {
             "step": result.step,
             "examples_seen": result.examples_seen,
@@ -262,19 +266,22 @@ class TrialActor(tune.Trainable):
         return rung
 
     def note_whether_to_leave(self) -> bool:
-        """Asked within a rung before the trial says how far it is; where it is to leave, it has a checkpoint then."""
+        """Return whether the trial must leave its node.
+
+        Called within a rung before each progress report; a trial that must leave writes a checkpoint first.
+        """
         self.has_checkpoint = _drain_watch().is_draining()
         return self.has_checkpoint
 
     def log(self, progress: RungProgress) -> None:
-        """Print now and then how far the trial is; what actors print goes into the run's log."""
+        """Print the trial's progress every LOG_SECONDS; an actor's output goes to the run's log."""
         now = time.monotonic()
         if now - self.logged_at >= LOG_SECONDS:
             self.logged_at = now
             print(f"trial {self.task.leg.number}: {describe_progress([progress])}", flush=True)
 
     def save_weights(self, result: RungResult) -> None:
-        """Keep the rung's weights and scores in the run's folder."""
+        """Store the rung's weights and scores in the run's folder."""
         run, trial, step = self.task.sweep.run, self.task.leg.number, result.step
         keep_scores(run, "dev", trial, step, result.points)
         name = point_folder(trial, step)
@@ -283,11 +290,11 @@ class TrialActor(tune.Trainable):
         run.let_go(name)
 
     def reading(self, result: RungResult) -> Reading | None:
-        """What the rung's points retrieve on dev, where that is the split that is shown."""
+        """Return the sentences that the rung's points retrieve on dev, or None if another split is shown."""
         if self.bench.shown_split != "dev":
             return None
         points = result.points
-        if any(scores.retrieved is None for scores in points.values()):  # of a checkpoint, which does not hold it
+        if any(scores.retrieved is None for scores in points.values()):  # restored from a checkpoint, which lacks them
             points = self.bench.measure(self.bench.dev, list(points))
         trial = self.task.leg.number
         return self.bench.dev.reading({(trial, result.step, *key): scores for key, scores in points.items()})
@@ -295,7 +302,7 @@ class TrialActor(tune.Trainable):
 
 @functools.cache
 def _this_node() -> Node:
-    """The node of this process: its type in the cluster's file, and what it has."""
+    """Return this process's node: its type in the cluster file and its resources."""
     node_id = ray.get_runtime_context().get_node_id()
     present: dict[str, Any] = next((node for node in ray.nodes() if node["NodeID"] == node_id), {})
     resources = present.get("Resources", {})
@@ -303,7 +310,10 @@ def _this_node() -> Node:
 
 
 class SweepStoppedError(BaseException):
-    """The sweep cannot go on, because of ``error``. Tune would take an Exception for a trial's, and go on."""
+    """Signal that the sweep cannot continue, because of ``error``.
+
+    Not an Exception, because Tune would attribute that to a trial and continue.
+    """
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
@@ -312,7 +322,7 @@ class SweepStoppedError(BaseException):
 
 @contextlib.contextmanager
 def _ends_the_sweep() -> Iterator[None]:
-    """Within, what goes wrong in the sweep itself ends Tune's loop."""
+    """Let errors of the sweep itself end Tune's loop."""
     try:
         yield
     except Exception as error:
@@ -320,16 +330,19 @@ def _ends_the_sweep() -> Iterator[None]:
 
 
 class _NotInSnapshots:
-    """Tune pickles its searcher and scheduler into snapshots that nothing reads; the sweep stays out of them."""
+    """Mixin that keeps the sweep out of Tune's snapshots.
+
+    Tune pickles its searcher and scheduler into snapshots that nothing reads.
+    """
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
 
 
 class TuneSearcher(_NotInSnapshots, Searcher):
-    """Hands Tune the sweep's next trial: a trial of Tune's is one of ours for as long as it is on a worker.
+    """Searcher that hands the sweep's next trial to Tune; each Tune trial is one assignment to a worker.
 
-    When the sweep has no more, and no worker is busy, the rungs of its front follow, to be scored.
+    Once the sweep has no more trials and no worker is busy, the rungs of its front follow, to be scored on test.
     """
 
     def __init__(self, sweep: Sweep, scores: FrontScores, desk: RequestDesk) -> None:
@@ -341,7 +354,7 @@ class TuneSearcher(_NotInSnapshots, Searcher):
     @_ends_the_sweep()
     @uninterrupted()
     def suggest(self, trial_id: str) -> Any:
-        self._desk.serve()  # here too: while nothing runs, as where the sweep is paused, Tune does nothing but ask
+        self._desk.serve()  # also here: while nothing runs, e.g. when paused, Tune only calls suggest
         if self._sweep.steering.is_paused:
             return None
         if self._scores.have_begun:
@@ -349,7 +362,7 @@ class TuneSearcher(_NotInSnapshots, Searcher):
         was_paused = self._sweep.is_paused
         asked = self._sweep.ask()
         if asked is None:
-            # While trials run, one of them may still lead to another.
+            # The result of a running trial may still make another one available.
             return None if self._sweep.assignments or was_paused else self._rung_to_score()
         number, config = asked
         run = self._sweep.scheduler.trials[number].run
@@ -363,17 +376,17 @@ class TuneSearcher(_NotInSnapshots, Searcher):
         return _as_tune_config(rung)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Do nothing: the scheduler, which is told more, passes on that a trial left its worker."""
+        """Do nothing: the scheduler receives more detail and reports that a trial left its worker."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Do nothing: the ledger holds all there is to keep."""
+        """Do nothing: the ledger already holds the search's state."""
 
     def restore(self, checkpoint_path: str) -> None:
         raise RuntimeError("Tune's snapshots are not read back")
 
 
 class TuneScheduler(_NotInSnapshots, FIFOScheduler):
-    """Passes rungs and endings to the sweep, and its decisions to Tune; and scores on test to where they are kept."""
+    """Scheduler that passes rungs, endings and test scores to the sweep, and the sweep's decisions to Tune."""
 
     def __init__(self, sweep: Sweep, scores: FrontScores, watch: "_Watch") -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -397,7 +410,7 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
         if isinstance(job, FrontRung):
             self._take_scores(job, result)
             return
-        if "rung" in result:  # a trial's last result comes here and not to on_trial_result
+        if "rung" in result:  # Tune passes a trial's last result here, not to on_trial_result
             self._sweep.rung(_number(trial), json.loads(result["rung"]))
         if loss := _loss_in(result):
             self._sweep.lose(_number(trial), loss)
@@ -436,11 +449,11 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
 
 
 class _Watch(_NotInSnapshots, tune.Callback):
-    """Sees to trials between Tune's steps: those that got a worker, those that hang; and to the status line."""
+    """Callback that tracks worker assignments, kills hanging trials and updates the status line."""
 
     def __init__(self, sweep: Sweep, scores: FrontScores, desk: RequestDesk, listener: Listener) -> None:
-        self._begun: set[str] = set()  # trials that have come to a worker, by Tune's ids
-        self._reasons: dict[str, str] = {}  # for which trials were killed
+        self._begun: set[str] = set()  # Tune's ids of the trials that reached a worker
+        self._reasons: dict[str, str] = {}  # why trials were killed
         self._killed_at: dict[str, float] = {}
         self._sweep = sweep
         self._scores = scores
@@ -458,10 +471,10 @@ class _Watch(_NotInSnapshots, tune.Callback):
             self._sweep.place(job.number)
 
     def error_of(self, trial: TuneTrial) -> "_Error":
-        """Why Tune lost a trial."""
+        """Return the error with which Tune lost a trial."""
         text = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
         without_colours = re.sub(r"\x1b\[\d+m", "", text)
-        _, _, noted = without_colours.partition("\n")  # the first line counts Tune's failures
+        _, _, noted = without_colours.partition("\n")  # the first line is Tune's failure count
         return _Error(noted.strip(), trial.trial_id in self._begun, self._reasons.get(trial.trial_id))
 
     @_ends_the_sweep()
@@ -489,7 +502,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
         self._desk.serve()
 
     def _check(self, trial: TuneTrial, silence: Silence) -> None:
-        """Kill the process of a trial that is silent, or takes too long for its rung."""
+        """Kill the process of a trial that is silent or takes too long for its rung."""
         reason = None
         if self._is_lost(silence):
             reason = f"it gave no sign of life for {silence.seconds:.0f} s, and was killed"
@@ -502,7 +515,10 @@ class _Watch(_NotInSnapshots, tune.Callback):
             kill(silence.beat)
 
     def _is_lost(self, silence: Silence) -> bool:
-        """Whether nothing is to be expected of a process. One that loads may be silent for longer, unless it is frozen."""
+        """Return whether a process is lost.
+
+        A loading process may be silent for longer, unless it is frozen.
+        """
         limit = self._sweep.config.resources.silent_seconds
         if silence.seconds <= limit:
             return False
@@ -512,7 +528,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
 
 
 def _number(trial: TuneTrial) -> int:
-    """The number by which the sweep knows a trial of Tune's."""
+    """Return the sweep's number of a Tune trial."""
     job = _job(trial.config)
     assert isinstance(job, Leg)
     return job.number
@@ -520,27 +536,30 @@ def _number(trial: TuneTrial) -> int:
 
 @dataclass(frozen=True)
 class _Error:
-    """What Tune noted when it lost a trial: what the trial raised, or what Ray says of an actor that is gone."""
+    """Tune's record of a lost trial: the exception that the trial raised, or Ray's message about a dead actor."""
 
     text: str
-    had_begun: bool  # or was still to begin, in an actor that had died before
-    reason: str | None  # for which its process was killed
+    had_begun: bool  # False if its actor had died before the trial started
+    reason: str | None  # why its process was killed
 
     @property
     def is_raised(self) -> bool:
-        """Whether the trial itself raised it: only then does it begin with the name of the actor's method."""
+        """Return whether the trial itself raised the error.
+
+        Only such errors start with the name of the actor's method.
+        """
         return self.text.startswith("ray::")
 
     @property
     def exception(self) -> str:
-        """Of what the trial raised, the exception itself; of what Ray says the last line, which has the details."""
+        """Return the raised exception, or the last line of Ray's message, which has the details."""
         if self.is_raised:
             return exception_line(self.text)
         return self.text.rstrip().splitlines()[-1].strip() if self.text.strip() else "Ray does not say why"
 
     @property
     def loss(self) -> Loss:
-        """Why the actor is gone."""
+        """Return why the actor was lost."""
         if self.reason is not None:
             return Loss(Blame.PROCESS, self.reason)
         if not self.had_begun and CREATION not in self.text:
@@ -561,16 +580,17 @@ def _name(trial: TuneTrial) -> str:
 
 
 def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialActor, *, has_test: bool = False) -> None:
-    """Run the sweep's trials until it has no more or its budget is spent; then score its front, where there is a test split.
+    """Run the sweep's trials and score its front on the test split, if there is one.
 
-    KeyboardInterrupt leaves finished rungs, and scores, in the ledger.
+    The trials run until none are left or the budget is spent. On KeyboardInterrupt, finished rungs and scores remain in
+    the ledger.
     """
     config = sweep.config
     request = bench.request
-    os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # Ctrl-C is ours to handle: Tune's own handler saves pickles first
+    os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # raysweep handles Ctrl-C; Tune's handler would save pickles first
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"  # the ledger has every result
-    os.environ["TUNE_GLOBAL_CHECKPOINT_S"] = NEVER_SECONDS  # its snapshots of all trials are never read
-    os.environ["RAY_TRAIN_COUNT_PREEMPTION_AS_FAILURE"] = "1"  # or Tune too would begin such a trial again
+    os.environ["TUNE_GLOBAL_CHECKPOINT_S"] = NEVER_SECONDS  # its snapshots are never read
+    os.environ["RAY_TRAIN_COUNT_PREEMPTION_AS_FAILURE"] = "1"  # otherwise Tune would restart such a trial as well
     listener = listen(config.resources.silent_seconds)
     task = SweepTask(bench, config.budget, sweep.run, config.seed, config.resources.checkpoint_seconds, listener)
     scores = FrontScores(sweep, has_test=has_test)
@@ -578,12 +598,12 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
     inbox = Inbox()
     desk = RequestDesk(sweep, mailbox, inbox.take)
     watch = _Watch(sweep, scores, desk, listener)
-    # Of this process alone: no file of Tune's is ever read from where others may write.
+    # Private to this process, so that no file of Tune's is read from where others may write.
     snapshots = tempfile.TemporaryDirectory(prefix="tune-", dir=process_folder())
     tuner = tune.Tuner(
         tune.with_resources(tune.with_parameters(actor, sweep=task), request.resources),
         tune_config=tune.TuneConfig(
-            num_samples=-1,  # the sweep says when it is over
+            num_samples=-1,  # the sweep decides when it is over
             search_alg=TuneSearcher(sweep, scores, desk),
             scheduler=TuneScheduler(sweep, scores, watch),
             max_concurrent_trials=request.count,
@@ -604,7 +624,7 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
         try:
             tuner.fit()
         except BaseException as error:
-            if address_of(config.resources):  # that goes on without this process, as trials would for a while yet
+            if address_of(config.resources):  # the cluster outlives this process, and trials would keep running
                 kill_all(listener)
             if isinstance(error, SweepStoppedError):
                 raise error.error from None

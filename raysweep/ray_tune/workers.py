@@ -1,4 +1,4 @@
-"""Work on the cluster beside trials: measuring memory, scoring the test split, each process's workbench."""
+"""Work on the cluster besides training: measuring memory, scoring the test split, opening each process's workbench."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,18 +28,18 @@ from raysweep.training.workbench import Workbench
 
 @dataclass(frozen=True)
 class WorkbenchSpec:
-    """What a process on the cluster makes its workbench of, and what it may use."""
+    """The inputs and resources from which a process on the cluster builds its workbench."""
 
     prepared: Prepared
     evaluation: EvaluationConfig
     request: Request
 
 
-_workbenches: dict[str, Workbench] = {}  # at most one: a process that takes up another sweep drops the last one's
+_workbenches: dict[str, Workbench] = {}  # at most one; a process that starts on another sweep drops the previous one
 
 
 def open_workbench(spec: WorkbenchSpec) -> Workbench:
-    """This process's workbench: imports, weights and data are paid for once in a reused actor."""
+    """Return this process's workbench; a reused actor pays for imports, weights and data only once."""
     import torch
 
     request = spec.request
@@ -53,18 +53,21 @@ def open_workbench(spec: WorkbenchSpec) -> Workbench:
 
 
 class GpuMemory(NamedTuple):
-    """Bytes of a GPU: what trials took at their peak, and all that it has."""
+    """GPU memory in bytes: the peak use of the measured trials, and the total."""
 
     peak_bytes: int
     total_bytes: int
 
 
 def measure_memory(spec: WorkbenchSpec, trials: Sequence[TrialConfig], say: Callable[[str], None]) -> GpuMemory:
-    """What the most demanding of ``trials`` takes of one of the cluster's GPUs. InputError when it does not fit.
+    """Return the GPU memory that the most demanding of ``trials`` takes.
 
-    ``say`` is told what is waited for, where no GPU is free.
+    ``say`` is called with a description of the wait while no GPU is free.
+
+    Raises:
+        InputError: If the trial does not fit.
     """
-    # Asked for here and not in options(), since only so a task's process ends with it and frees the GPU.
+    # Requested here rather than in options(), so that the task's process ends with the task and frees the GPU.
     task = ray.remote(num_cpus=spec.request.cpus, num_gpus=1)(_measure_memory)
     measured = task.remote(spec, trials)
     try:
@@ -99,7 +102,7 @@ def _measure_memory(spec: WorkbenchSpec, trials: Sequence[TrialConfig]) -> GpuMe
 def keep_scores(run: Folder, split: ScoredSplit, trial: int, step: int, scores: Mapping[PointKey, Scores]) -> None:
     """Store the per-query scores of a rung's points in the run's folder."""
     file = rung_file(split, trial, step)
-    if split == "dev" and run.exists(file):  # a trial that went on repeats its last rung, which counts once
+    if split == "dev" and run.exists(file):  # a resumed trial repeats its last rung, which counts once
         return
     names = [(trial, step, *key) for key in scores]
     polarity = np.stack([each.polarity for each in scores.values()])
@@ -109,9 +112,9 @@ def keep_scores(run: Folder, split: ScoredSplit, trial: int, step: int, scores: 
 
 
 def score_on_test(bench: Workbench, run: Folder, rung: FrontRung) -> ScoredRung:
-    """A front rung's points on the test split, with those of its head that are told the pool's labels.
+    """Score the points of a front rung on the test split, including the head's points that use the pool's labels.
 
-    The per-query scores of the former, and what they retrieve, go into the run's folder.
+    The per-query scores and retrieved sentences of the rung's own points are stored in the run's folder.
     """
     name = point_folder(rung.trial, rung.step)
     weights, head = read_point(run.fetch(name))
