@@ -1,4 +1,4 @@
-"""The Ray cluster: joining it, its resources, waiting for nodes, and nodes that are about to be preempted.
+"""The Ray cluster: joining it, its resources, waiting for nodes, and nodes about to be preempted.
 
-Prepare and the adapter of Ray Tune call it.
+Used by prepare and by the Ray Tune adapter.
 """

@@ -1,8 +1,8 @@
-"""Nodes that are about to go away: what a cloud's metadata say of this machine, and what Ray says of this node.
+"""Nodes about to go away, according to the cloud's metadata server or to Ray.
 
-A spot machine is told of its end by its cloud's metadata server: AWS two minutes before, Google Cloud half a minute. A
-process on the node that asks there has Ray mark the node as draining. Ray then places nothing more on it, and trials leave
-it with a fresh checkpoint. Kubernetes ends a pod by SIGTERM, at which Ray itself marks the node.
+A cloud announces the end of a spot machine on its metadata server: AWS two minutes ahead, Google Cloud half a minute. A
+process on the node polls the server and has Ray mark the node as draining. Ray then places no more work on it, and its
+trials leave with a fresh checkpoint. Kubernetes ends a pod with SIGTERM, on which Ray itself marks the node.
 """
 
 import contextlib
@@ -27,20 +27,26 @@ VENDOR_FILE = "/sys/class/dmi/id/sys_vendor"
 
 
 class Cloud(NamedTuple):
-    """A cloud's metadata server: where it is, unless the variable says otherwise, and whether it announces an end."""
+    """A cloud's metadata server and how it announces preemption.
 
-    vendor: str  # as the machine's firmware has it
+    ``variable`` is the environment variable that overrides ``host``.
+    """
+
+    vendor: str  # as reported by the machine's firmware
     variable: str
     host: str
     notice_seconds: int
     announces_end: Callable[[str], bool]
 
 
-_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # metadata are never behind a proxy
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # metadata servers are never behind a proxy
 
 
 def _announced_by_aws(host: str) -> bool:
-    """By version 2 of the instance metadata service, which answers 404 until there is something to announce."""
+    """Return whether version 2 of the instance metadata service announces preemption.
+
+    The service answers 404 until it has something to announce.
+    """
     lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_SECONDS)}
     token = _answer("PUT", f"{host}/latest/api/token", lifetime)
     action = _answer("GET", f"{host}/latest/meta-data/spot/instance-action", {"X-aws-ec2-metadata-token": token})
@@ -66,14 +72,17 @@ CLOUDS = (
 
 
 def this_cloud() -> Cloud | None:
-    """The cloud that this machine is of; None on other machines."""
+    """Return the cloud that this machine belongs to; None on other machines."""
     file = Path(VENDOR_FILE)
     vendor = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
     return next((cloud for cloud in CLOUDS if cloud.variable in os.environ or cloud.vendor == vendor), None)
 
 
 def end_is_announced(cloud: Cloud) -> bool:
-    """Whether the machine is told that it will be taken away. False where nobody answers, or with an error."""
+    """Return whether the cloud has announced that it will take this machine away.
+
+    Returns False if the metadata server fails to answer.
+    """
     host = os.environ.get(cloud.variable, cloud.host)
     url = host if "://" in host else f"http://{host}"
     try:
@@ -84,7 +93,7 @@ def end_is_announced(cloud: Cloud) -> bool:
 
 @functools.cache
 def watch_for_notices() -> None:
-    """From now on this process asks its cloud, where it is on one, and passes on what that announces."""
+    """Start polling this machine's cloud, if any, for preemption notices and pass them on to Ray."""
     cloud = this_cloud()
     if cloud is not None and ray.is_initialized():
         threading.Thread(target=_watch, args=(cloud,), daemon=True).start()
@@ -95,12 +104,15 @@ def _watch(cloud: Cloud) -> None:
     while not is_marked:
         time.sleep(ASK_SECONDS)
         if end_is_announced(cloud):
-            with contextlib.suppress(Exception):  # Ray's control plane does not answer; it will be told again
+            with contextlib.suppress(Exception):  # Ray's control plane did not answer; try again later
                 is_marked = mark_as_draining(ray.get_runtime_context().get_node_id(), cloud.notice_seconds)
 
 
 def mark_as_draining(node_id: str, seconds: int) -> bool:
-    """Have Ray place nothing more on a node, which will be gone in so many seconds. Whether Ray takes note of it."""
+    """Have Ray place no more work on a node that will be gone in ``seconds``.
+
+    Returns whether Ray accepted the request.
+    """
     messages: Any = importlib.import_module("ray.core.generated.autoscaler_pb2")
     raylet: Any = ray._raylet
     reason = messages.DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
@@ -111,12 +123,12 @@ def mark_as_draining(node_id: str, seconds: int) -> bool:
 
 
 def _this_node_is_draining() -> bool:
-    draining: dict[str, int] = ray._private.state.state.get_draining_nodes()  # until when, by node
+    draining: dict[str, int] = ray._private.state.state.get_draining_nodes()  # deadlines by node
     return ray.get_runtime_context().get_node_id() in draining
 
 
 class DrainWatch:
-    """Whether this process's node is draining, asked of Ray every few seconds at most."""
+    """Cached check whether this process's node is draining; it queries Ray at most every ASK_SECONDS."""
 
     def __init__(self) -> None:
         self._asked_at = -math.inf
@@ -126,6 +138,6 @@ class DrainWatch:
         now = time.monotonic()
         if not self._is_draining and now - self._asked_at >= ASK_SECONDS:
             self._asked_at = now
-            with contextlib.suppress(Exception):  # Ray's control plane does not answer; it will be asked again
+            with contextlib.suppress(Exception):  # Ray's control plane did not answer; try again later
                 self._is_draining = ray.is_initialized() and _this_node_is_draining()
         return self._is_draining

@@ -1,4 +1,4 @@
-"""The Ray cluster that a sweep runs on: start or join it quietly, and size what one worker of each stage may request."""
+"""The Ray cluster of a sweep: start or join it quietly, and size the workers of each stage."""
 
 import contextlib
 import logging
@@ -23,27 +23,27 @@ from raysweep.errors import InputError
 from raysweep.storage.location import expanded
 from raysweep.terminal import in_main_thread, termination_kept, undisturbed
 
-CUDA_CONTEXT_BYTES = 600 << 20  # of GPU memory in each process, which no allocator counts
-USABLE_GPU_MEMORY_FRACTION = 0.9  # of each GPU, where trials are packed by what they were measured to take
+CUDA_CONTEXT_BYTES = 600 << 20  # of GPU memory in each process, counted by no allocator
+USABLE_GPU_MEMORY_FRACTION = 0.9  # of each GPU, when trials are packed by their measured memory
 CONNECT_SECONDS = 10
-RESET_SECONDS = 0.001  # between two settings of a signal's handler that Ray may undo
-TOKEN_BYTES = 32  # as Ray's own tokens have
-THREADS_PER_PROCESS = 8  # one encoder stops gaining from more threads about here; a larger node runs several
+RESET_SECONDS = 0.001  # between two settings of a signal handler that Ray may reset
+TOKEN_BYTES = 32  # the length of Ray's own tokens
+THREADS_PER_PROCESS = 8  # an encoder gains little from more threads; larger nodes run several
 RAYS_OWN = ("CPU", "GPU", "TPU", "memory", "object_store_memory")  # names of resources
-GROUP_LABEL = "ray.io/node-group"  # of a node that an autoscaler has brought
+GROUP_LABEL = "ray.io/node-group"  # of a node added by an autoscaler
 BOOTSTRAP_FILE = "~/ray_bootstrap_config.yaml"  # where `ray up` puts the cluster's file on its head
 CLUSTER_FILE_VARIABLE = "RAYSWEEP_CLUSTER_FILE"
 JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # set by Ray's job supervisor, and only by it, for the job's command
-CHUNKS_PER_PROCESS = 4  # at least, where encoders have one thread each
+CHUNKS_PER_PROCESS = 4  # minimum for single-threaded encoders
 
-# Memory on CPUs: the anonymous memory measured of processes with MiniLM (6 layers of width 384, weights of 87 MiB in fp32).
-TORCH_PROCESS_BYTES = 450 << 20  # Ray, torch and sentence-transformers, imported: 410 MiB
-SEARCH_PROCESS_BYTES = 100 << 20  # Ray, NumPy and faiss, imported: 62 MiB
-SEARCH_BLOCK_BYTES = 128 << 20  # cosines, and the nearest so far, of a block of queries
-COPIES_IN_TRIAL = 6  # of the weights: the encoder's and its initial ones, gradients, two of AdamW's, one being written
-FLOATS_KEPT_FOR_BACKWARD = 18  # of a hidden state's width, for each token in each layer: 163 KiB a token were measured
-FLOATS_IN_FORWARD = 12  # of a hidden state's width, for each token, in one layer at a time
-TOKENS_IN_FORWARD = 4096  # of a batch that is only encoded
+# Memory on CPUs: measured anonymous memory of processes with MiniLM (6 layers of width 384, weights of 87 MiB in fp32).
+TORCH_PROCESS_BYTES = 450 << 20  # 410 MiB after importing Ray, torch and sentence-transformers
+SEARCH_PROCESS_BYTES = 100 << 20  # 62 MiB after importing Ray, NumPy and faiss
+SEARCH_BLOCK_BYTES = 128 << 20  # cosines and current nearest rows of a block of queries
+COPIES_IN_TRIAL = 6  # of the weights: current, initial, gradients, two for AdamW, one being written
+FLOATS_KEPT_FOR_BACKWARD = 18  # times the hidden width, per token and layer; measured: 163 KiB per token
+FLOATS_IN_FORWARD = 12  # times the hidden width, per token, in one layer at a time
+TOKENS_IN_FORWARD = 4096  # per batch that is only encoded
 
 
 _TOKEN_HINT = (
@@ -53,7 +53,7 @@ _TOKEN_HINT = (
 
 
 class NodeSize(NamedTuple):
-    """The CPUs and GPUs of one node, and the memory in bytes that Ray gives to workers there, 0 where it is not known."""
+    """CPUs, GPUs and Ray's worker memory of one node, in bytes; the memory is 0 if unknown."""
 
     cpus: float
     gpus: float
@@ -61,9 +61,9 @@ class NodeSize(NamedTuple):
 
 
 class NodeGroup(NamedTuple):
-    """The nodes of one type that an autoscaler may bring: their size, and how many of them there may be.
+    """The nodes of one type that an autoscaler may add: their size and maximum number.
 
-    ``mark`` is a resource that no other type has, by which nodes of this one can be asked for.
+    ``mark`` is a resource that no other type has, for requesting nodes of this type.
     """
 
     name: str
@@ -74,10 +74,10 @@ class NodeGroup(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """What ``count`` like workers ask of Ray: CPUs and GPUs of each, which may be fractions below 1.
+    """The Ray resources of ``count`` identical workers: CPUs and GPUs per worker, possibly fractions below 1.
 
-    ``cache_bytes`` is the memory that a running trial may keep of what a frozen part of the encoder gives. ``memory_bytes``
-    is asked of a node's memory, its part of the cache included; nothing is asked where it is 0.
+    ``cache_bytes`` is the memory that a running trial may use to cache the outputs of a frozen part of the encoder.
+    ``memory_bytes`` is the node memory to request, including the cache; 0 requests none.
     """
 
     cpus: float
@@ -88,20 +88,20 @@ class Request:
 
     @property
     def resources(self) -> dict[str, float]:
-        """As Ray Tune takes it: CPUs, GPUs and, where any is asked for, bytes of memory."""
+        """Return CPUs, GPUs and, if requested, bytes of memory in the form that Ray Tune takes."""
         asked = {"cpu": self.cpus, "gpu": self.gpus}
         return {**asked, "memory": self.memory_bytes} if self.memory_bytes else asked
 
     @property
     def threads(self) -> int:
-        """How many threads one worker computes with."""
+        """Return the number of compute threads of one worker."""
         return max(1, int(self.cpus))
 
     def packed(self, peak_bytes: int, gpu_bytes: int) -> "Request":
-        """The same GPUs shared by as many trials as fit into their memory.
+        """Return the request for the same GPUs, each shared by as many trials as fit into its memory.
 
-        ``peak_bytes`` is what one trial takes at most, besides its cache and a CUDA context; ``gpu_bytes`` is all that a
-        GPU has, of which a tenth is left free.
+        ``peak_bytes`` is the peak memory of one trial without its cache and CUDA context. ``gpu_bytes`` is the total
+        memory of a GPU, of which a tenth is left free.
         """
         bytes_per_trial = peak_bytes + self.cache_bytes + CUDA_CONTEXT_BYTES
         per_gpu = max(1, int(USABLE_GPU_MEMORY_FRACTION * gpu_bytes // bytes_per_trial))
@@ -110,10 +110,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Capacity:
-    """The nodes of a cluster that run work, and what workers of each kind may ask of them.
+    """The nodes of a cluster that run work, and the workers of each kind that fit on them.
 
-    ``nodes`` are those that there may be at a time, of which an autoscaler has yet to bring some. So many are there as
-    ``num_present`` says, where that is known. ``num_alive`` also counts nodes that run no work, such as a head without CPUs.
+    ``nodes`` includes nodes that an autoscaler has yet to add. ``num_present`` is the number already up, if known.
+    ``num_alive`` also counts nodes that run no work, such as a head without CPUs.
     """
 
     nodes: tuple[NodeSize, ...]
@@ -122,7 +122,7 @@ class Capacity:
 
     @property
     def has_several_nodes(self) -> bool:
-        """Whether the cluster has nodes other than the driver's, or an autoscaler may bring some."""
+        """Return whether the cluster has nodes other than the driver's, or an autoscaler may add some."""
         may_grow = self.num_present is not None and len(self.nodes) > self.num_present
         return self.num_alive > 1 or may_grow
 
@@ -135,10 +135,11 @@ class Capacity:
         return sum(node.cpus for node in self.nodes)
 
     def encoders(self, num_chunks: int = 0) -> Request:
-        """Workers that run an encoder on so many chunks: one a GPU where there are GPUs, otherwise processes on CPUs.
+        """Return the request for workers that encode ``num_chunks`` chunks: one per GPU, or processes on CPUs.
 
-        Two processes of one thread encode a tenth faster than one of two, whose threads wait for each other at every
-        step. For few chunks that does not pay: each process takes seconds to start, and the last ones would wait.
+        Two single-threaded processes encode a tenth faster than one with two threads, which wait for each other at
+        every step. This does not pay for few chunks: each process takes seconds to start, and some would idle at the
+        end.
         """
         if self.gpus < 1:
             count = sum(int(node.cpus) for node in self.nodes)
@@ -148,19 +149,23 @@ class Capacity:
         return Request(cpus, 1, int(sum(node.gpus for node in with_gpu)))
 
     def processors(self) -> Request:
-        """Workers that compute on CPUs with several threads.
+        """Return the request for multithreaded workers that compute on CPUs.
 
-        They may take every CPU: the data they read comes from artifacts and the object store, so no read or write task
-        competes for one, and their coordinator asks for none.
+        They may take every CPU: their data comes from artifacts and the object store, so no read or write task competes
+        for one, and their coordinator requests none.
         """
         largest = max(node.cpus for node in self.nodes)
         workers_on_largest = math.ceil(largest / THREADS_PER_PROCESS)
-        cpus = max(1, largest // workers_on_largest)  # the largest node shared out evenly
+        cpus = max(1, largest // workers_on_largest)  # divides the largest node evenly
         count = sum(_times_in(node.cpus, cpus) for node in self.nodes)
         return Request(cpus, 0, max(1, count))
 
     def trials(self, resources: ResourcesConfig) -> Request:
-        """Trials: one a GPU by default, otherwise one for each few CPUs. InputError when not one of them would fit."""
+        """Return the request for trials: by default one per GPU, otherwise one per few CPUs.
+
+        Raises:
+            InputError: If not even one trial fits.
+        """
         cpus, gpus = self._size_of_trial(resources)
         if not any(node.cpus >= cpus and node.gpus >= gpus for node in self.nodes):
             raise self._too_large(cpus, gpus)
@@ -169,7 +174,7 @@ class Capacity:
         return replace(one, count=resources.max_concurrent_trials or max(1, fitting))
 
     def _too_large(self, cpus: float, gpus: float) -> InputError:
-        """A trial of this size fits on no node."""
+        """Return the error for a trial that fits on no node."""
         by_gpus = [(node.gpus, node.cpus) for node in self.nodes]
         by_cpus = [(node.cpus, node.gpus) for node in self.nodes]
         most_cpus, most_gpus = max(by_gpus)[::-1] if gpus else max(by_cpus)
@@ -179,10 +184,10 @@ class Capacity:
         )
 
     def with_memory(self, request: Request, needed_bytes: int) -> Request:
-        """The request with the memory that each of its workers needs, and no more of them at a time than have it.
+        """Return the request with the memory that each worker needs, limited to as many workers as fit.
 
-        Never more is asked than a node has that the request fits on: such a worker ran before, if with luck. Nothing is
-        asked where Ray does not know a node's memory, as of nodes that an autoscaler is to bring.
+        The request never exceeds the memory of the largest node that fits it, since such a worker may still succeed. No
+        memory is requested if Ray does not know a node's memory, as for nodes that an autoscaler may add.
         """
         fitting = [node for node in self.nodes if node.cpus >= request.cpus and node.gpus >= request.gpus]
         sizes = [node.memory_bytes for node in fitting]
@@ -196,7 +201,7 @@ class Capacity:
         return replace(request, memory_bytes=memory_bytes, count=count)
 
     def _size_of_trial(self, resources: ResourcesConfig) -> tuple[float, float]:
-        """The CPUs and GPUs of one trial: those that are asked for, otherwise what an encoder takes."""
+        """Return the CPUs and GPUs of one trial: the configured ones, otherwise those of an encoder."""
         encoder = self.encoders()
         gpus = encoder.gpus if resources.gpus_asked is None else resources.gpus_asked
         if resources.cpus_per_trial:
@@ -206,49 +211,54 @@ class Capacity:
 
 
 def trial_bytes(weights_bytes: int, *, num_layers: int, width: int, tokens_of_batch: int, cache_bytes: int) -> int:
-    """The memory in bytes that a trial needs on CPUs.
+    """Return the bytes of memory that a trial needs on CPUs.
 
-    Of MiniLM, with everything trained, 1132 MiB were measured for 64 sentences of 17.7 tokens a batch, 1643 for 256 and 2365
-    for 512; this gives 1149, 1685 and 2401 and, beside it, the cache of what frozen blocks give.
+    MiniLM with all weights trained took 1132, 1643 and 2365 MiB for batches of 64, 256 and 512 sentences of 17.7
+    tokens; this function returns 1149, 1685 and 2401 MiB, plus the cache of frozen blocks' outputs.
     """
     kept_for_backward = 4 * FLOATS_KEPT_FOR_BACKWARD * width * num_layers * tokens_of_batch
     return TORCH_PROCESS_BYTES + COPIES_IN_TRIAL * weights_bytes + kept_for_backward + cache_bytes
 
 
 def encoder_bytes(weights_bytes: int, *, width: int) -> int:
-    """The memory in bytes that a worker needs on CPUs which only encodes.
+    """Return the bytes of memory that a worker that only encodes needs on CPUs.
 
-    Of MiniLM 568 MiB were measured at its peak; this gives 609.
+    MiniLM peaked at 568 MiB; this function returns 609.
     """
     in_forward = 4 * FLOATS_IN_FORWARD * width * TOKENS_IN_FORWARD
     return TORCH_PROCESS_BYTES + weights_bytes + in_forward
 
 
 def shard_bytes(num_rows: int, *, width: int) -> int:
-    """The memory in bytes that a worker needs which searches so many vectors, that it holds once, for neighbours."""
-    bytes_per_row = 4 * width + 16  # and its id, label and group
+    """Return the bytes of memory of a worker that holds ``num_rows`` vectors and searches them for neighbors."""
+    bytes_per_row = 4 * width + 16  # plus its id, label and group
     return SEARCH_PROCESS_BYTES + SEARCH_BLOCK_BYTES + bytes_per_row * num_rows
 
 
 def times_on(node: NodeSize, request: Request, memory_bytes: int = 0) -> int:
-    """How many workers of a request, which asks for something, find room on a node at a time."""
+    """Return how many workers of a request fit on a node at a time.
+
+    The request must ask for at least one resource.
+    """
     asked = ((node.cpus, request.cpus), (node.gpus, request.gpus), (node.memory_bytes, memory_bytes))
     return min(_times_in(there, part) for there, part in asked if part)
 
 
 def _times_in(whole: float, part: float) -> int:
-    """How often ``part`` goes into ``whole``; 1 // 0.2 would be 4."""
+    """Return how often ``part`` fits into ``whole``; plain 1 // 0.2 would be 4."""
     return math.floor(whole / part + 1e-9)
 
 
 def worker_nodes(
     present: Sequence[Mapping[str, float]], resources: ResourcesConfig, groups: Sequence[NodeGroup] = ()
 ) -> tuple[NodeSize, ...]:
-    """The nodes that may run work at a time: those that are there, and those that an autoscaler may bring.
+    """Return the nodes that may run work at a time: those present and those that an autoscaler may add.
 
-    ``present`` has what Ray calls the resources of each living node that is of none of the ``groups``; a node without CPUs,
-    such as a head that only coordinates, runs no work. InputError when there is none and ``resources`` do not say how far
-    to scale.
+    ``present`` holds Ray's resources of each living node outside ``groups``. Nodes without CPUs, such as a head that
+    only coordinates, run no work.
+
+    Raises:
+        InputError: If there are no such nodes and ``resources`` do not limit the scaling.
     """
     with_cpus = [node for node in present if node.get("CPU", 0.0) > 0]
     nodes = [NodeSize(node["CPU"], node.get("GPU", 0.0), node.get("memory", 0.0)) for node in with_cpus]
@@ -262,15 +272,15 @@ def worker_nodes(
 
 
 def node_groups(file: Path) -> list[NodeGroup]:
-    """The worker types of a cluster's file of `ray up`, as its head has it; none where there is no such file.
+    """Return the worker types in a `ray up` cluster file on its head; empty if the file does not exist.
 
-    Each has as many nodes as there may be of its type, though there may be fewer of all types together.
+    Each type has its own maximum number of nodes, although the total may be limited further.
     """
     return _read_groups(file)[0]
 
 
 def _read_groups(file: Path) -> tuple[list[NodeGroup], int]:
-    """The same, and how many nodes there may be in all."""
+    """Return the node groups of a cluster file and the maximum total number of nodes."""
     if not file.is_file():
         return [], 0
     values = Document.read(file).values
@@ -292,13 +302,13 @@ def _groups_of(values: Mapping[str, Any]) -> tuple[list[NodeGroup], int]:
         size = NodeSize(cpus, gpus, memory)
         max_count = int(kinds[name].get("max_workers", most))
         is_worker = name != values.get("head_node_type")
-        if is_worker and cpus > 0 and max_count > 0:  # where nothing is said, those that are there count
+        if is_worker and cpus > 0 and max_count > 0:  # other types count by their present nodes
             found.append(NodeGroup(name, size, max_count, marks.get(name)))
     return found, most
 
 
 def own_resources(resources: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
-    """A resource that a type of nodes has alone, at least one of it; of the types that have such. ``resources`` by type."""
+    """Return for each node type a resource that only this type has, at least one unit of it, if there is one."""
     num_types_with = Counter(each for has in resources.values() for each in has)
     found: dict[str, str] = {}
     for name, has in resources.items():
@@ -309,7 +319,7 @@ def own_resources(resources: Mapping[str, Mapping[str, float]]) -> dict[str, str
 
 
 def _within(groups: Sequence[NodeGroup], most: int) -> list[NodeGroup]:
-    """The groups with no more nodes than there may be in all, shared out evenly; those without any are left out."""
+    """Return the groups with the maximum total shared out evenly, without groups that get no nodes."""
     counts = [0] * len(groups)
     while sum(counts) < most and any(count < group.max_count for count, group in zip(counts, groups, strict=True)):
         for number, group in enumerate(groups):
@@ -319,19 +329,22 @@ def _within(groups: Sequence[NodeGroup], most: int) -> list[NodeGroup]:
 
 
 def cluster_file() -> Path:
-    """The file that says which nodes may come: the head's own copy, or what the environment names."""
+    """Return the path of the cluster file: the one named in the environment, or the head's own copy."""
     return expanded(os.environ.get(CLUSTER_FILE_VARIABLE) or BOOTSTRAP_FILE)
 
 
 def _check_cluster_file() -> None:
-    """InputError where the environment names one that is not there: without it nothing would be known of nodes to come."""
+    """Raise InputError if the environment names a missing cluster file.
+
+    Without the file, the nodes that an autoscaler may add would be unknown.
+    """
     named = os.environ.get(CLUSTER_FILE_VARIABLE)
     if named and not cluster_file().exists():
         raise InputError(f"{CLUSTER_FILE_VARIABLE}: {named}: no such file; it names the file of `ray up`")
 
 
 def _capacity(resources: ResourcesConfig) -> Capacity:
-    """The nodes of the cluster that this process has joined or started, as it is and as it may become."""
+    """Return the present and possible nodes of the cluster that this process has joined or started."""
     import ray
 
     groups = _within(*_read_groups(cluster_file())) if address_of(resources) else []
@@ -343,7 +356,10 @@ def _capacity(resources: ResourcesConfig) -> Capacity:
 
 
 def _nodes_to_come(resources: ResourcesConfig) -> list[NodeSize]:
-    """As many nodes as ``max_concurrent_trials`` need, each of the size of one trial, or of those that share its GPU."""
+    """Return as many nodes as ``max_concurrent_trials`` need.
+
+    Each has the size of one trial, or of the trials that share a GPU.
+    """
     if resources.max_concurrent_trials is None:
         raise InputError(
             "the cluster has no worker yet: name resources.max_concurrent_trials, and resources.gpus_per_trial or "
@@ -357,10 +373,13 @@ def _nodes_to_come(resources: ResourcesConfig) -> list[NodeSize]:
 
 @contextlib.contextmanager
 def connected(resources: ResourcesConfig, *, show_workers: bool = True) -> Iterator[Capacity]:
-    """Start a local Ray, or join the cluster at ``resources.address``; leave it again at the end.
+    """Start a local Ray or join the cluster at ``resources.address``, and leave it at the end.
 
-    Ray's usage statistics are off. With ``show_workers`` what workers print comes out of this process, for the caller to
-    put into a log; otherwise it is only in Ray's own logs. InputError when Ray does not start or nobody answers.
+    Ray's usage statistics are off. With ``show_workers``, the workers' output appears in this process's output, for the
+    caller to log; otherwise it is only in Ray's own logs.
+
+    Raises:
+        InputError: If Ray does not start or the cluster does not answer.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")  # `uv run raysweep` would ship the working directory
@@ -400,10 +419,10 @@ _forks = {"lead_groups": False}
 
 @contextlib.contextmanager
 def _forks_lead_groups() -> Iterator[None]:
-    """Within, each process that is forked leads a process group of its own, on Linux.
+    """Make each process forked inside the context lead its own process group, on Linux.
 
-    ``timeout``, a shell and others signal a whole group: Ray's processes would end at once, and Ray then ends this one too,
-    before it has reported. Elsewhere it is by their group that Ray ends them.
+    ``timeout``, shells and others signal a whole group. Ray's processes would end at once, and Ray would then end this
+    process before it has reported. On other systems Ray relies on the group to end its processes.
     """
     if sys.platform.startswith("linux"):
         _watch_forks()
@@ -416,15 +435,15 @@ def _forks_lead_groups() -> Iterator[None]:
 
 @cache
 def _watch_forks() -> None:
-    """Once a process: what is registered stays."""
+    """Register the fork hook, once per process, since hooks cannot be removed."""
     os.register_at_fork(after_in_child=lambda: os.setpgid(0, 0) if _forks["lead_groups"] else None)
 
 
 def _with_its_authentication(address: str) -> str:
-    """The address as Ray finds it; with the token that is there where the cluster asks for one, and only there.
+    """Return the cluster's resolved address, after enabling the local token if the cluster requires one.
 
-    Ray itself uses a token for clusters that it finds, and not for those that are named. And a cluster that has none takes
-    drivers with a token, but cannot talk to them: their actors end as soon as they begin.
+    Ray itself uses a token for clusters that it discovers, but not for explicit addresses. A cluster without tokens
+    accepts drivers that send one but cannot talk to them: their actors end as soon as they start.
     """
     import ray
     from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
@@ -437,14 +456,14 @@ def _with_its_authentication(address: str) -> str:
     except ray.exceptions.AuthenticationError:
         maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
     except Exception:
-        return address  # nobody is there, which Ray says better
+        return address  # unreachable; Ray's own error is better
     return found or address
 
 
 def shut_down() -> None:
-    """``ray.shutdown``, which an interruption must not reach: Ray would end the whole process.
+    """Call ``ray.shutdown``, shielded from interruptions, which would make Ray end the whole process.
 
-    In the middle of it, before it stops its processes, Ray resets SIGTERM to the default action, that of ending at once.
+    Before it stops its processes, Ray resets SIGTERM to the default action, which ends this process at once.
     """
     import ray
 
@@ -457,7 +476,7 @@ def shut_down() -> None:
 
 
 def on_this_node() -> Any:
-    """Where an actor is to be that must not be lost with a worker's node: beside the driver, which is here."""
+    """Return the scheduling strategy for actors that must survive the loss of a worker node: the driver's node."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -465,7 +484,7 @@ def on_this_node() -> Any:
 
 
 def address_of(resources: ResourcesConfig) -> str | None:
-    """The cluster that is joined; None where a local one is started."""
+    """Return the address of the cluster to join; None to start a local one."""
     return resources.address or os.environ.get("RAY_ADDRESS")
 
 
@@ -475,7 +494,7 @@ def is_ray_job() -> bool:
 
 
 def _check_address(address: str) -> None:
-    """InputError where nobody listens at a HOST:PORT; Ray itself would try for minutes without a word."""
+    """Raise InputError if nothing listens at a HOST:PORT; Ray itself would retry silently for minutes."""
     host, colon, port = address.rpartition("//")[2].rpartition(":")
     if not colon or not port.isdigit():
         return
@@ -486,10 +505,10 @@ def _check_address(address: str) -> None:
 
 
 def protect_token(*, may_make: bool) -> None:
-    """Have the token that Ray asks for lie where this user alone may read it.
+    """Make Ray's token file readable by this user only.
 
-    One that is missing is made, where it may be, before Ray writes one for everybody to read. Nothing is done where the
-    environment names a token or another file, or turns tokens off.
+    A missing token is created, if ``may_make``, before Ray writes a world-readable one. Does nothing if the environment
+    provides a token or another file, or turns tokens off.
     """
     if os.environ.get("RAY_AUTH_MODE", "token").lower() != "token":
         return
@@ -499,7 +518,7 @@ def protect_token(*, may_make: bool) -> None:
     with contextlib.suppress(OSError):
         if may_make:
             _make_token(path)
-        if path.stat().st_mode & 0o077:  # Ray itself, or `ray get-auth-token`, has written it
+        if path.stat().st_mode & 0o077:  # written by Ray itself or by `ray get-auth-token`
             path.chmod(0o600)
 
 

@@ -1,4 +1,4 @@
-"""What the work on a cluster waits for, in words; and nodes of another type where those first asked for are refused."""
+"""Pending work on a cluster: its description, and requests for other node types when launches fail."""
 
 import logging
 import math
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     import ray
     from ray.autoscaler.v2.schema import ClusterStatus
 
-QUIET_SECONDS = 30.0  # in which nothing moves, after which it is said what is waited for
-REFUSED_SECONDS = 120.0  # the same, after which nodes of another type are asked for where launches failed within them
+QUIET_SECONDS = 30.0  # without movement before the pending work is reported
+REFUSED_SECONDS = 120.0  # without movement, and with failed launches, before another node type is requested
 
 
 class Waiting(NamedTuple):
-    """What on a cluster waits for room, in words and as requests, and whether nodes are on their way for it.
+    """The work that waits for room on a cluster, in words and as requests, and whether nodes are on their way.
 
-    ``refused`` has the types of nodes whose launch has failed lately, unless nodes are starting at present.
+    ``refused`` holds the node types whose launch failed recently; it is empty while nodes are starting.
     """
 
     text: str
@@ -39,19 +39,19 @@ class Waiting(NamedTuple):
 
 
 def waiting() -> Waiting | None:
-    """What waits for room on the cluster that this process has joined; None where nothing does, or nobody answers."""
+    """Return the pending work on the joined cluster; None if nothing is pending or the head does not answer."""
     import ray
     from ray.autoscaler.v2.sdk import get_cluster_status
 
     try:
         return described_waiting(get_cluster_status(ray.get_runtime_context().gcs_address, timeout=CONNECT_SECONDS))
-    except Exception as error:  # of many kinds: the head may be busy, or gone
+    except Exception as error:  # many types, since the head may be busy or gone
         logging.getLogger(__name__).debug("no status of the cluster: %s", error)
         return None
 
 
 def described_waiting(status: "ClusterStatus") -> Waiting | None:
-    """The same of a status as Ray gives it. It is of all work on the cluster, that of other drivers too."""
+    """Return the pending work in a Ray status, which covers all drivers on the cluster."""
     demands = [*status.resource_demands.ray_task_actor_demand, *status.resource_demands.placement_group_demand]
     waiting_for = [each for demand in demands for each in demand.bundles_by_count if not _is_of_scout(each.bundle)]
     if not waiting_for:
@@ -69,7 +69,7 @@ def described_waiting(status: "ClusterStatus") -> Waiting | None:
     parts = [f"{count} for {bundle}" for bundle, count in asked.items()]
     nodes = ", ".join(f"{count} of type {name}" for name, count in coming.items())
     text = f"waiting for room: {', '.join(parts)}; nodes on their way: {nodes or 'none'}"
-    # Ray keeps every failure since the head has started.
+    # Ray keeps every failure since the head started.
     lately = [each for each in status.failed_launches if time.time() - (each.failed_ts_s or 0) < REFUSED_SECONDS]
     if lately:
         reason = " ".join(str(lately[-1].details or "no reason given").split())[:200]
@@ -82,7 +82,7 @@ def described_waiting(status: "ClusterStatus") -> Waiting | None:
 
 
 def _is_of_scout(bundle: Mapping[str, float]) -> bool:
-    """Whether it is of a scout, which asks for what one type of nodes has alone, and for nothing else."""
+    """Return whether a bundle belongs to a probe task, which requests only a node type's own resource."""
     (name,) = bundle if len(bundle) == 1 else ("CPU",)
     return name not in RAYS_OWN and "_group_" not in name and not name.startswith("bundle")
 
@@ -92,7 +92,7 @@ def _as_request(bundle: Mapping[str, float]) -> Request:
 
 
 def instead(found: Waiting, groups: Sequence[NodeGroup]) -> dict[NodeGroup, int]:
-    """How many nodes of other types to ask for where those that the autoscaler prefers are refused; few GPUs first."""
+    """Return how many nodes of other types to request when launches of the preferred types fail; few GPUs first."""
     wanted: dict[NodeGroup, int] = {}
     others = [group for group in groups if group.mark is not None and group.name not in found.refused]
     others.sort(key=lambda group: group.size.gpus)
@@ -105,12 +105,12 @@ def instead(found: Waiting, groups: Sequence[NodeGroup]) -> dict[NodeGroup, int]
 
 
 def _times_on(group: NodeGroup, demand: Request) -> int:
-    """How many of a demand find room on a node, by its memory too where that is known."""
+    """Return how many workers of a demand fit on a node, also by memory if the node's memory is known."""
     return times_on(group.size, demand, demand.memory_bytes if group.size.memory_bytes else 0)
 
 
 def _described_bundle(bundle: Mapping[str, float]) -> str:
-    """Resources in words, such as ``1 CPU and 1 GPU``, without what Ray names for itself."""
+    """Return resources in words, such as ``1 CPU and 1 GPU``, without Ray's internal resources."""
     shown = []
     for name, amount in sorted(bundle.items()):
         if name == "memory":
@@ -121,27 +121,27 @@ def _described_bundle(bundle: Mapping[str, float]) -> str:
 
 
 def _arrive() -> None:
-    """Be on a node."""
+    """Do nothing, to occupy a node only briefly."""
 
 
 class Scouts:
-    """Tasks with nothing to do that only nodes of one type can run, so that the autoscaler brings some.
+    """Probe tasks: empty tasks that only nodes of one type can run, so that the autoscaler adds such nodes.
 
-    Unlike a request to the autoscaler itself they are gone with the driver, and hold no node.
+    Unlike requests to the autoscaler itself, they end with the driver and occupy no node.
     """
 
     def __init__(self) -> None:
         self._under_way: list[ray.ObjectRef[None]] = []
 
     def send(self, group: NodeGroup, count: int) -> None:
-        """Ask for so many nodes of a type."""
+        """Request ``count`` nodes of a type."""
         import ray
 
         task: Any = ray.remote(_arrive).options(num_cpus=0, resources={group.mark: 1})
         self._under_way += [task.remote() for _ in range(count)]
 
     def call_back(self) -> None:
-        """Ask for no more nodes."""
+        """Cancel the requests for more nodes."""
         import ray
 
         for task in self._under_way:
@@ -150,22 +150,22 @@ class Scouts:
 
 
 class WaitingWatch:
-    """Says what is waited for once nothing has moved for half a minute, and again where that has changed.
+    """Reporter of pending work once nothing has moved for QUIET_SECONDS, and again when the pending work changes.
 
-    Ray 2.60's autoscaler asks for the same type of node again and again where a cloud refuses it at once, such as spot
-    machines that are not to be had. After two minutes of that, nodes of another type that fits are asked for, once until
+    The autoscaler of Ray 2.60 requests the same node type again and again even if the cloud rejects it at once, as with
+    unavailable spot machines. After REFUSED_SECONDS of this, nodes of another suitable type are requested, once until
     something moves.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._said = ""
-        self._looked_at = 0.0  # by the monotonic clock
+        self._looked_at = 0.0  # monotonic clock
         self._scouts = Scouts()
         self._has_asked = False
 
     def check(self, quiet_seconds: float) -> bool:
-        """Look into why nothing has moved for so long; whether nodes are on their way."""
+        """Report why nothing has moved for ``quiet_seconds``; return whether nodes are on their way."""
         now = time.monotonic()
         if quiet_seconds < QUIET_SECONDS or now - self._looked_at < QUIET_SECONDS / 3:
             return False
@@ -188,7 +188,7 @@ class WaitingWatch:
             self._scouts.send(group, count)
 
     def moved(self) -> None:
-        """Something goes on, so that nothing more is asked for."""
+        """Note that work is moving again and cancel the requests for other nodes."""
         if self._has_asked:
             self._scouts.call_back()
             self._has_asked = False
