@@ -1,4 +1,4 @@
-"""From sources to artifacts on Ray Data: which artifacts a sweep needs, which are missing, and building them.
+"""From sources to artifacts on Ray Data: planning the artifacts of a sweep and building the missing ones.
 
-The runner prepares before it searches; without Ray, ``prepare_here`` builds the same artifacts in one process.
+The runner prepares before it searches. ``prepare_here`` builds the same artifacts in one process, without Ray.
 """

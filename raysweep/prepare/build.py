@@ -1,4 +1,4 @@
-"""Building the artifacts that a sweep needs and that are missing, on the cluster or in this process."""
+"""Building the missing artifacts of a sweep, on the cluster or in this process."""
 
 import contextlib
 import dataclasses
@@ -23,16 +23,19 @@ from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.terminal import Advance, Display
 
 POLL_SECONDS = 0.2
-MOST_DEATHS = 2  # of coordinators within one stage
-GOOD_RECALL = 0.9  # of an inverted file; a lower one is warned of
+MOST_DEATHS = 2  # of coordinators per stage
+GOOD_RECALL = 0.9  # of an inverted file; lower values cause a warning
 
 
 def prepare(plan: Plan, capacity: Capacity | None, display: Display) -> Prepared:
-    """Build every missing artifact on the cluster and return them all. No capacity is needed when none is missing.
+    """Build every missing artifact on the cluster and return all artifacts.
 
-    One coordinator actor runs the stages with Ray Data and writes what comes back; this process only watches. Raises
-    InputError for a stage that makes no progress for ``resources.stall_seconds``, and for what the sources, the encoder
-    or the neighbours do not allow.
+    One coordinator actor runs the stages with Ray Data and stores the results; this process only watches. ``capacity``
+    may be None if no artifact is missing.
+
+    Raises:
+        InputError: If a stage makes no progress for ``resources.stall_seconds``, or if the sources, the encoder or the
+            neighbors are unsuitable.
     """
     for stage in plan.stages:
         if stage.artifact.exists:
@@ -49,9 +52,9 @@ def prepare(plan: Plan, capacity: Capacity | None, display: Display) -> Prepared
 
 
 def prepare_here(config: SweepConfig, space: Space, display: Display | None = None) -> Prepared:
-    """Build every missing artifact in this process, without Ray: for tests, notebooks and debuggers.
+    """Build every missing artifact in this process, without Ray, for tests, notebooks and debuggers.
 
-    ``display`` is told of what the warnings say, not of progress.
+    ``display`` receives warnings but no progress.
     """
     packages.check(packages.needs_of_sweep(config, space))
     plan = make_plan(config, space)
@@ -61,8 +64,8 @@ def prepare_here(config: SweepConfig, space: Space, display: Display | None = No
     for stage in plan.missing:
         coordinator.build(stage)
         if stage.kind == "sentences":
-            plan.check_k()  # before anything costly
-    plan.check_k()  # of sentences that were there
+            plan.check_k()  # before costly stages
+    plan.check_k()  # also for sentences from an earlier build
     plan.check_freezing()
     if display is not None:
         _warn(plan.prepared, config.examples.target, display)
@@ -70,7 +73,7 @@ def prepare_here(config: SweepConfig, space: Space, display: Display | None = No
 
 
 def _warn(prepared: Prepared, target: int, display: Display) -> None:
-    """Warn of what the sources hold, and of examples that are fewer than was asked for."""
+    """Print the warnings about the sources, and one if there are fewer examples than requested."""
     for text in prepared.sentences_artifact.summary["warnings"]:
         display.warn(text)
     for kind, artifact in prepared.examples_artifacts.items():
@@ -80,7 +83,7 @@ def _warn(prepared: Prepared, target: int, display: Display) -> None:
 
 
 def _tell_recall(plan: Plan, display: Display) -> None:
-    """Say what share of the nearest neighbours an inverted file found, and warn where that is low."""
+    """Print the inverted file's share of the true nearest neighbors, as a warning if it is low."""
     for stage in plan.stages:
         if stage.kind == "neighbours" and (recall := stage.artifact.summary.get("recall")) is not None:
             tell = display.line if recall >= GOOD_RECALL else display.warn
@@ -97,26 +100,27 @@ def _build(plan: Plan, missing: list[Stage], capacity: Capacity, display: Displa
             for stage in missing:
                 coordinator = _build_stage(stage, coordinator, plan, capacity, display)
                 if stage.kind == "sentences":
-                    plan.check_k()  # before anything costly; the sentences stay, for a sweep with another k
+                    plan.check_k()  # before costly stages; the sentences stay, for a sweep with another k
         finally:
             for task in warming:
-                ray.cancel(task)  # one that never had room
+                ray.cancel(task)  # in case it never started for lack of room
             ray.kill(coordinator)
 
 
 def _start_coordinator(plan: Plan, capacity: Capacity) -> Any:
     import ray
 
-    # Three calls at a time: one builds, one answers how far it has come, one warms up.
+    # Three concurrent calls: build, progress and warm_up.
     options = {"num_cpus": 0, "max_concurrency": 3, "scheduling_strategy": on_this_node()}
     return ray.remote(stages.Coordinator).options(**options).remote(plan.store, capacity)
 
 
 def _warm_up(missing: list[Stage], coordinator: Any, capacity: Capacity) -> list[Any]:
-    """Have processes import what encoding takes while the coordinator starts; the tasks of encoding find them idle.
+    """Start processes that import the encoding libraries while the coordinator starts; encoding tasks reuse them.
 
-    They ask for the CPUs of an encoder, or these tasks would begin in other processes meanwhile; and Ray Data starts its
-    actors now, or these would take the idle processes. On a GPU each encoder has a new process of its own.
+    They request an encoder's CPUs, since otherwise the encoding tasks would start in other processes. Ray Data starts
+    its actors now, because they would take the idle processes later. On GPUs each encoder gets a new process of its
+    own.
     """
     import ray
 
@@ -134,7 +138,7 @@ def _warm_up(missing: list[Stage], coordinator: Any, capacity: Capacity) -> list
 
 @contextlib.contextmanager
 def _store_folder(root: Folder) -> Iterator[None]:
-    """Make the folder of artifacts; afterwards remove it, and those above it that were made, if nothing was built."""
+    """Create the artifacts folder; if nothing is built, remove it and any parents created with it."""
     folder = root.path
     if isinstance(root, BucketFolder):
         yield
@@ -147,13 +151,13 @@ def _store_folder(root: Folder) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):  # not empty: something was built
+        with contextlib.suppress(OSError):  # not empty, so something was built
             for path in new_folders:
                 path.rmdir()
 
 
 def _build_stage(stage: Stage, coordinator: Any, plan: Plan, capacity: Capacity, display: Display) -> Any:
-    """Build a stage, and return the coordinator, another one where the process of the first died within."""
+    """Build a stage and return the coordinator, a new one if the first one's process died."""
     import ray
 
     say = partial(_say_waiting, display, stage.name)
@@ -163,7 +167,7 @@ def _build_stage(stage: Stage, coordinator: Any, plan: Plan, capacity: Capacity,
             _build_once(stage, coordinator, stall, display)
             return coordinator
         except ray.exceptions.RayActorError as error:
-            if isinstance(error, ray.exceptions.RayTaskError):  # of an actor that the coordinator called
+            if isinstance(error, ray.exceptions.RayTaskError):  # from an actor that the coordinator called
                 raise
             if num_deaths == MOST_DEATHS:
                 raise InputError(
@@ -196,7 +200,7 @@ def _say_waiting(display: Display, stage_name: str, text: str) -> None:
 
 
 def _described(progress: StageProgress, seconds: float) -> str:
-    """What a stage has done in so many seconds."""
+    """Return a description of the work that a stage did in ``seconds``."""
     made = progress.done - progress.found
     if not progress.done:
         return f"built by another process, which was waited for, {seconds:.1f} s"
@@ -207,7 +211,11 @@ def _described(progress: StageProgress, seconds: float) -> str:
 
 
 def _watch(coordinator: Any, result: Any, stall: "_StallDetector", advance: Advance, display: Display) -> None:
-    """Wait for ``result``, showing the coordinator's progress. InputError for a stall, and for one that a worker raised."""
+    """Wait for ``result`` and show the coordinator's progress.
+
+    Raises:
+        InputError: If the stage stalls or a worker raised one.
+    """
     import ray
 
     said = ""
@@ -226,18 +234,22 @@ def _watch(coordinator: Any, result: Any, stall: "_StallDetector", advance: Adva
 
 @dataclass
 class _StallDetector:
-    """Notices when a stage makes no progress for ``resources.stall_seconds``."""
+    """Detector of stages that make no progress for ``resources.stall_seconds``."""
 
     stage_name: str
     stall_seconds: float
     capacity: Capacity
     waiting: WaitingWatch
     last_progress: tuple[int, int] = (-1, 0)
-    moved_at: float = 0.0  # by the monotonic clock
-    stalled_at: float = 0.0  # when it last moved, or nodes were last on their way
+    moved_at: float = 0.0  # monotonic clock
+    stalled_at: float = 0.0  # when progress last changed or nodes were last on their way
 
     def check(self, progress: StageProgress) -> None:
-        """Take what is done by now. InputError when that has not changed for too long, though nothing is waited for."""
+        """Record the progress so far.
+
+        Raises:
+            InputError: If the progress has not changed for too long although the stage waits for nothing.
+        """
         now = time.monotonic()
         seen = (progress.done, progress.shards)
         if seen != self.last_progress or progress.waits_for:

@@ -1,7 +1,7 @@
-"""A worker called on chunks of consecutive rows, in this process or by Ray Data on a cluster.
+"""Running a worker over chunks of consecutive rows, in this process or with Ray Data on a cluster.
 
-Workers read artifacts, which they memory-map, and store what they make, so hardly more than row numbers goes out and little
-comes back, in order. No stage has a read or write task that could starve for a CPU.
+Workers memory-map artifacts and store their results, so little more than row numbers is sent out, and little comes
+back, in order. No stage has a read or write task that could starve for a CPU.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,9 +17,9 @@ from raysweep.prepare.workers import Columns, Worker
 
 @dataclass(frozen=True)
 class ChunkedJob:
-    """A worker, made of ``arguments``, to be called on the rows 0..num_rows, ``rows_per_chunk`` at a time.
+    """A worker, created with ``arguments``, to be called on the rows 0..num_rows, ``rows_per_chunk`` at a time.
 
-    Each chunk takes its rows of the ``columns`` along. Only the chunks of the numbers in ``only`` are worked on, if given.
+    Each chunk carries its rows of the ``columns``. If ``only`` is given, only chunks with these numbers are processed.
     """
 
     worker: Callable[..., Worker]
@@ -31,17 +31,17 @@ class ChunkedJob:
 
     @property
     def count(self) -> int:
-        """How many chunks all rows make."""
+        """Return the number of chunks that cover all rows."""
         return -(-self.num_rows // self.rows_per_chunk)
 
     @property
     def chunks(self) -> list[dict[str, list[Any]]]:
-        """Each chunk as one row: its number, its first row, the row after its last, and what travels along."""
+        """Return each chunk as one row: its number, its first row, the row after its last, and its columns."""
         numbers = range(self.count) if self.only is None else self.only
         return [self._chunk(number) for number in numbers]
 
     def rows(self, number: int) -> list[int]:
-        """The first row of a chunk, and the row after its last."""
+        """Return the first row of a chunk and the row after its last."""
         start = number * self.rows_per_chunk
         return [start, min(start + self.rows_per_chunk, self.num_rows)]
 
@@ -51,7 +51,7 @@ class ChunkedJob:
         return {"number": [number], "start": [start], "stop": [stop], **along}
 
     def run_here(self) -> Iterator[Columns]:
-        """The results of the chunks in order, from one worker in this process."""
+        """Yield the results of the chunks in order, from one worker in this process."""
         if not (chunks := self.chunks):
             return
         worker = self.worker(*self.arguments)
@@ -59,9 +59,9 @@ class ChunkedJob:
             yield worker({name: np.array(values) for name, values in chunk.items()})
 
     def run_on_cluster(self, request: Request) -> Iterator[Columns]:
-        """The results of the chunks in order, from so many tasks or, on GPUs, actors at a time.
+        """Yield the results of the chunks in order, from up to ``request.count`` concurrent tasks or, on GPUs, actors.
 
-        Tasks run in processes that are there already and stay for the next stage. On a GPU a process ends with its task.
+        Tasks reuse existing processes, which stay for the next stage. On a GPU, a process ends with its task.
         """
         import ray
         from ray.data import ActorPoolStrategy, DataContext, TaskPoolStrategy
@@ -80,7 +80,7 @@ class ChunkedJob:
         else:
             job = {"kind": self.worker, "arguments": self.arguments}
             pool = {"fn": kept_worker.call, "fn_kwargs": job, "compute": TaskPoolStrategy(size=count)}
-        # Blocks that are already in the object store: reading them takes no task.
+        # These blocks are already in the object store, so reading them takes no task.
         chunks = ray.data.from_items(items, override_num_blocks=len(items))
         results = chunks.map_batches(
             **pool,
@@ -95,7 +95,7 @@ class ChunkedJob:
 
 
 def open_ray_data() -> None:
-    """Have Ray Data start its own actors, which takes seconds and processes, by the least that it executes."""
+    """Make Ray Data start its own actors, which takes seconds and processes, with a minimal execution."""
     import ray
     from ray.data import DataContext
 

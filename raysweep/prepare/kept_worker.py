@@ -1,6 +1,6 @@
-"""The worker that a process keeps from one task of a stage to the next, so that what it loads is loaded once.
+"""The worker that a process keeps between the tasks of a stage, so that its data and models are loaded only once.
 
-Ray runs task after task in the same processes, so stages that are made of tasks share them, and what they have imported.
+Ray runs consecutive tasks in the same processes, so task-based stages share these processes and their imports.
 """
 
 import threading
@@ -9,19 +9,19 @@ from typing import Any
 
 from raysweep.prepare.workers import Columns, Worker
 
-KEEP_SECONDS = 10.0  # after which a worker that nobody calls any more gives its memory back
+KEEP_SECONDS = 10.0  # an idle worker is dropped after this time, to free its memory
 
 
 class _Slot:
-    """Room for one worker, under the key of what it was made of."""
+    """A slot for one worker, stored under a key."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[str, Worker] = {}
-        self._timer = threading.Timer(0, self._drop)  # never started, like any that was cancelled
+        self._timer = threading.Timer(0, self._drop)  # a placeholder that is never started
 
     def take(self, key: str) -> Worker | None:
-        """The worker of that key, now the caller's. Any other is dropped."""
+        """Remove and return the worker with this key; any other worker is dropped."""
         self._timer.cancel()
         with self._lock:
             found = self._kept.pop(key, None)
@@ -44,7 +44,10 @@ _slot = _Slot()
 
 
 def call(chunk: Columns, kind: Callable[..., Worker], arguments: tuple[Any, ...]) -> Columns:
-    """What a worker of this kind, made of these arguments, returns for a chunk. It is made by a process's first call."""
+    """Return a worker's result for a chunk.
+
+    A process's first call creates the worker from ``kind`` and ``arguments``; later calls reuse it.
+    """
     key = f"{kind!r} {arguments!r}"
     worker = _slot.take(key) or kind(*arguments)
     try:

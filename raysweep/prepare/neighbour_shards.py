@@ -1,7 +1,8 @@
-"""The search for neighbours spread over shards, each an actor that holds its block of vectors, or one shard in this process.
+"""The neighbor search over shards, each an actor that holds a block of vectors, or one shard in this process.
 
-Shards read blocks of queries in turns, which go by reference to all shards at once; tasks merge what these answer, and
-store it as the artifact's own shards. This process sees references and reports only, and few blocks are under way at a time.
+Shards take turns reading blocks of queries, which are passed by reference to all shards at once. Tasks merge the
+answers and store them as the artifact's own shards. This process handles only references and reports, and few blocks
+are in flight at a time.
 """
 
 import contextlib
@@ -23,21 +24,24 @@ from raysweep.data.neighbour_shard import NeighbourShard
 from raysweep.data.neighbours import LabelledVectors, Neighbours, Search, VectorFile, merge
 from raysweep.data.shards import Report, Shard, ShardSet, open_array
 
-LEAST_ROWS_PER_SHARD = 2**15  # a smaller block is not worth the second or two in which an actor starts
+LEAST_ROWS_PER_SHARD = 2**15  # a smaller block is not worth the second or two of starting an actor
 FEW_ROWS = 2**17
-QUERIES_OF_FEW = 2048  # so that even a small cluster has a block for everybody
-QUERIES = 4096  # that faiss multiplies at once, so that larger blocks gain nothing
-QUERIES_IN_CELLS = 16384  # a cell is multiplied with all queries of a block that probe it
-BLOCKS_AHEAD = 2  # beyond the one that is merged, so that no shard waits for the next
-RESTARTS = 3  # of a shard whose process or node died; it reads its block again
+QUERIES_OF_FEW = 2048  # small enough for every shard of a small cluster to get a block
+QUERIES = 4096  # faiss multiplies this many at once, so larger blocks gain nothing
+QUERIES_IN_CELLS = 16384  # a cell is multiplied by all queries of a block that probe it
+BLOCKS_AHEAD = 2  # beyond the one being merged, so that no shard waits for the next
+RESTARTS = 3  # of a shard whose process or node died; it rereads its block
 
 OpenVectors = Callable[[], VectorFile]
-"""Opens the vectors on the worker that calls it, so that each reads what it needs from where it is."""
+"""Opens the vectors on the calling worker, so that each worker reads only the rows it needs."""
 
 
 @dataclass(frozen=True)
 class TrainVectors:
-    """Opens the embeddings of the training sentences: memory maps of two artifacts, which the worker fetches."""
+    """Opener of the training sentences' embeddings.
+
+    The embeddings are memory maps of two artifacts, which the worker fetches.
+    """
 
     sentences: Artifact
     encoded: Artifact
@@ -54,10 +58,10 @@ class TrainVectors:
 
 
 class Cells(NamedTuple):
-    """An inverted file's cells: the seed that they are trained with, how many of them a query probes, and their store.
+    """The cells of an inverted file: their training seed, the number of cells that a query probes, and their store.
 
-    The centroids are ``kept`` in storage, so that whoever goes on with the search has the same: another run, and a shard
-    whose process died, for which Ray 2.60 may have dropped what the constructor was given (its issue 53727).
+    The centroids are ``kept`` in storage, so that every continuation of the search uses the same ones: another run, or
+    a shard whose process died, for which Ray 2.60 may have dropped the constructor's arguments (Ray issue 53727).
     """
 
     seed: int
@@ -65,20 +69,20 @@ class Cells(NamedTuple):
     kept: ShardSet
 
     def train(self, source: VectorFile, threads: int | None = None) -> None:
-        """Find the centroids, unless they are kept already."""
+        """Train and store the centroids unless they are already stored."""
         if not self.kept.found():
             centroids = inverted_file.train(source, self.seed, threads)
             self.kept.write(0, Shard({"centroids": centroids}, {}))
 
     def centroids(self) -> npt.NDArray[np.float32]:
-        """The centroids, (cells, d), once they were trained."""
+        """Return the trained centroids, (cells, d)."""
         kept: npt.NDArray[np.float32] = self.kept.read(0).column("centroids").to_numpy_ndarray()
         return kept
 
 
 @dataclass(frozen=True)
 class SearchJob:
-    """The vectors and how many there are, what is searched for, and for an inverted file its cells."""
+    """A neighbor search: the vectors and their number, the search settings, and for an inverted file its cells."""
 
     open_vectors: OpenVectors
     num_rows: int
@@ -87,25 +91,34 @@ class SearchJob:
 
     @property
     def num_queries(self) -> int:
-        """How many queries one block has. It does not depend on how many shards there are, as what is stored does not."""
+        """Return the number of queries per block.
+
+        It does not depend on the number of shards, so neither do the stored results.
+        """
         if self.cells:
             return QUERIES_IN_CELLS
         return QUERIES_OF_FEW if self.num_rows <= FEW_ROWS else QUERIES
 
     def rows(self, number: int) -> list[int]:
-        """The first row of a block of queries, and the row after its last."""
+        """Return the first row of a block of queries and the row after its last."""
         start = number * self.num_queries
         return [start, min(start + self.num_queries, self.num_rows)]
 
 
 def as_shard(found: Neighbours, rows: Sequence[int]) -> Shard:
-    """A shard of the artifact: of the first of the ``rows`` to before the second. It reports how many have any neighbour."""
+    """Return the artifact's shard for ``rows``, the first row and the row after the last.
+
+    Its report counts the rows that have any neighbor.
+    """
     has_neighbour = (found.ids >= 0).any(axis=(1, 2))
     return Shard(found.columns, {"num_with_neighbours": int(has_neighbour.sum()), "rows": list(rows)})
 
 
 class ShardWorker:
-    """One shard of the rows: the rows ``start`` to ``stop``. The job's cells are trained already."""
+    """One shard of the vectors: the rows from ``start`` to ``stop``, exclusive.
+
+    The job's cells must have been trained.
+    """
 
     def __init__(self, job: SearchJob, start: int, stop: int, threads: int | None) -> None:
         self.job = job
@@ -116,11 +129,11 @@ class ShardWorker:
             self.shard.put_into_cells(self.quantizer.nearest_one)
 
     def read(self, rows: npt.NDArray[np.integer]) -> LabelledVectors:
-        """Any rows, of this shard or of others."""
+        """Return the vectors of any rows, of this shard or of others."""
         return self.source.read(rows)
 
     def probes(self, queries: LabelledVectors) -> npt.NDArray[np.int32]:
-        """The cells that the queries probe: of any shard the same."""
+        """Return the cells that the queries probe, which are the same for every shard."""
         assert self.job.cells is not None
         return self.quantizer.nearest(queries.vectors, self.job.cells.num_probes)
 
@@ -129,14 +142,14 @@ class ShardWorker:
 
 
 class Shards(Protocol):
-    """All shards together."""
+    """All shards of a search together."""
 
     def search(self, rows: npt.NDArray[np.integer], *, exact: bool = False) -> Neighbours:
-        """The neighbours of a few rows; with ``exact``, of an inverted file too."""
+        """Return the neighbors of a few rows; with ``exact``, an inverted file is searched exhaustively."""
         ...
 
     def store(self, numbers: Iterable[int], into: ShardSet) -> Iterator[Report]:
-        """Find the neighbours of these blocks of the job and store them, each block as the shard of its number."""
+        """Find and store the neighbors of these blocks of the job, each block as the shard of its number."""
         ...
 
 
@@ -162,7 +175,7 @@ class ShardHere:
 
 
 class ShardActors:
-    """Shards of about the same size in actors, ``request`` for each, spread over the nodes."""
+    """Shards of about equal size in actors, ``request`` for each, spread over the nodes."""
 
     def __init__(self, job: SearchJob, num_shards: int, request: Request) -> None:
         import ray
@@ -191,10 +204,10 @@ class ShardActors:
     def store(self, numbers: Iterable[int], into: ShardSet) -> Iterator[Report]:
         import ray
 
-        # It asks for no CPU: the shards have them all, and wait for nobody else.
+        # Requests no CPU, because the shards hold all CPUs during the search.
         merge_and_store: Any = ray.remote(_merge_and_store).options(num_cpus=0, scheduling_strategy="SPREAD")
         read = ((number, self._read(number, np.arange(*self._job.rows(number)))) for number in numbers)
-        # The next block is read, and its cells are found, before this one is searched, so that no shard waits for them.
+        # The next block is read and assigned to cells before this one is searched, so that no shard waits for it.
         asked = ((number, self._ask(*references)) for number, references in _delayed(read, 1))
         stored = (
             merge_and_store.remote(self._job.search, into, number, self._job.rows(number), *answers)
@@ -210,7 +223,10 @@ class ShardActors:
             ray.kill(actor)
 
     def _read(self, number: int, rows: npt.NDArray[np.integer], *, exact: bool = False) -> tuple[Any, Any]:
-        """References to the vectors of rows and to the cells they probe, which the shards read and find in turns."""
+        """Return references to the rows' vectors and to the cells that they probe.
+
+        Shards take turns computing both.
+        """
         actor = self.actors[number % len(self.actors)]
         queries = actor.read.remote(rows)
         if exact or not self._job.cells:
@@ -227,7 +243,10 @@ def _merge_and_store(search: Search, into: ShardSet, number: int, rows: list[int
 
 @contextlib.contextmanager
 def opened(job: SearchJob, num_shards: int, request: Request | None) -> Iterator[Shards]:
-    """Shards in actors, ``request`` for each, which end with the context; without a request one shard in this process."""
+    """Yield shards in actors, with ``request`` for each, which end with the context.
+
+    Without a request, yield one shard in this process.
+    """
     if request is None:
         yield ShardHere(job)
         return
@@ -239,12 +258,15 @@ def opened(job: SearchJob, num_shards: int, request: Request | None) -> Iterator
 
 
 def num_shards(num_rows: int, request: Request) -> int:
-    """One for each worker that the cluster has room for, as long as each has rows enough."""
+    """Return one shard per worker that fits on the cluster, as long as each has enough rows."""
     return max(1, min(request.count, num_rows // LEAST_ROWS_PER_SHARD))
 
 
 def describe_cells(job: SearchJob, shards: Shards) -> dict[str, float]:
-    """The cells of an inverted file, and the recall that it has on a seeded sample of rows; of no other anything."""
+    """Return the cells of an inverted file and its recall on a seeded sample of rows.
+
+    Returns an empty dict for other searches.
+    """
     if not job.cells:
         return {}
     rows = inverted_file.sample_rows(job.num_rows, inverted_file.RECALL_QUERIES, job.cells.seed)
@@ -259,14 +281,17 @@ def describe_cells(job: SearchJob, shards: Shards) -> dict[str, float]:
 
 
 def request_for(capacity: Capacity, *, in_cells: bool) -> Request:
-    """What a shard asks for: a GPU where the workers' faiss sees one; inverted files are searched on CPUs."""
+    """Return the resources of a shard: a GPU if the workers' faiss sees one, otherwise CPUs.
+
+    Inverted files are always searched on CPUs.
+    """
     if in_cells or capacity.gpus < 1 or not _workers_see_gpus():
         return capacity.processors()
     return capacity.encoders()
 
 
 def _workers_see_gpus() -> bool:
-    """Whether faiss sees a GPU where there is one: it may be another faiss than on the node of this process."""
+    """Return whether faiss sees a GPU on a GPU node, whose faiss may differ from this node's."""
     import ray
 
     sees_gpu = ray.remote(_faiss_sees_gpus).options(num_cpus=0, num_gpus=1)
@@ -284,7 +309,7 @@ def _train(open_vectors: OpenVectors, cells: Cells, threads: int) -> None:
 
 
 def _delayed(items: Iterable[Any], count: int) -> Iterator[Any]:
-    """The items, each once ``count`` more of them were taken."""
+    """Yield the items, each after ``count`` more have been taken."""
     waiting: deque[Any] = deque()
     for item in items:
         waiting.append(item)

@@ -1,4 +1,4 @@
-"""Which artifacts a sweep needs, in the order they are built, and which of them are missing."""
+"""The artifacts that a sweep needs, in the order in which they are built, and which of them are missing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,20 +22,20 @@ from raysweep.errors import InputError
 from raysweep.metrics import retrieval
 
 CELLS = 3
-"""How an inverted file's cells are trained: on at most 65,536 rows. The key of neighbours contains it."""
+"""Version of the training of an inverted file's cells: on at most 65,536 rows. Part of the key of neighbors."""
 
 CARVING = 2
-"""How dev is carved: from rows that stand inside no other. The key of sentences contains it."""
+"""Version of carving dev: from rows contained in no other row. Part of the key of sentences."""
 
 LABELS = 2
-"""How labels are normalized: stripped, in NFC, numbers by value. The key of sentences contains it."""
+"""Version of label normalization: stripped, in NFC, numbers by value. Part of the key of sentences."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One artifact to build, and the parameters that its key hashes and its manifest keeps.
+    """One artifact to build, with the parameters that its key hashes and its manifest stores.
 
-    Subclasses add what the stage reads.
+    Subclasses add the stage's inputs.
     """
 
     kind: ClassVar[str]
@@ -44,13 +44,13 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """What people are shown."""
+        """Return the stage's name for messages."""
         return self.kind
 
 
 @dataclass(frozen=True)
 class SentencesStage(Stage):
-    """Sentences, labels and splits, read from the sources as they were listed."""
+    """Sentences, labels and splits, read from the listed sources."""
 
     kind = "sentences"
     data: DataConfig
@@ -77,7 +77,7 @@ class NeighboursStage(Stage):
 
 @dataclass(frozen=True)
 class RandomNeighboursStage(Stage):
-    """Training sentences of each training sentence by chance."""
+    """Random training sentences for each training sentence."""
 
     kind = "neighbours"
     sentences: Artifact
@@ -85,7 +85,7 @@ class RandomNeighboursStage(Stage):
 
 @dataclass(frozen=True)
 class ExamplesStage(Stage):
-    """Training examples of one kind, drawn from neighbours."""
+    """Training examples of one kind, drawn from neighbors."""
 
     kind = "examples"
     sentences: Artifact
@@ -97,13 +97,16 @@ class ExamplesStage(Stage):
 
     @property
     def name(self) -> str:
-        """A sweep has one such stage for each kind of example."""
+        """Return the name with the kind of example, since a sweep has one such stage per kind."""
         return f"{self.kind} {self.example_kind}"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The artifacts of one sweep. ``stages`` build them, each after those it reads; ``prepared`` names them."""
+    """The artifacts of one sweep.
+
+    ``stages`` build the artifacts, each after its inputs; ``prepared`` names them.
+    """
 
     config: SweepConfig
     space: Space
@@ -113,11 +116,14 @@ class Plan:
 
     @property
     def missing(self) -> list[Stage]:
-        """The stages whose artifacts are not in the store."""
+        """Return the stages whose artifacts are not in the store."""
         return [stage for stage in self.stages if not stage.artifact.exists]
 
     def check_k(self) -> None:
-        """InputError when a retrieval pool holds fewer than k sentences. The sentences must have been built."""
+        """Raise InputError if a retrieval pool has fewer than k sentences.
+
+        The sentences must have been built.
+        """
         num_sentences = self.prepared.sentences_artifact.summary["num_sentences"]
         evaluation = self.config.evaluation
         for split in ("dev", "test"):
@@ -126,7 +132,10 @@ class Plan:
                 retrieval.check_k(evaluation.k, min(num_sentences["train"], wanted), "evaluation.k")
 
     def check_freezing(self) -> None:
-        """InputError when the encoder lacks a freezing level of the space. Its tokens must have been built."""
+        """Raise InputError if the encoder lacks a freezing level of the space.
+
+        The encoder's tokens must have been built.
+        """
         names = self.prepared.tokens_artifact.summary["parameter_names"]
         check_freezing(self.space, names)
 
@@ -134,11 +143,13 @@ class Plan:
 def make_plan(config: SweepConfig, space: Space) -> Plan:
     """Plan the artifacts of a sweep.
 
-    This may take a while: it lists the sources, hashes a source that is one file of this machine, unless it is large and was
-    hashed before, hashes the files of each local encoder, and downloads an encoder of the Hugging Face hub that is not in
-    the local cache. It writes no artifact and needs no cluster. Raises InputError for a source that cannot be read, an
-    encoder that cannot be found or that a sweep cannot use, and, where the encoder's weights are in one safetensors file, a
-    freezing level of the space that it lacks.
+    This can be slow: it lists the sources, hashes single-file sources on this machine unless they are large and were
+    hashed before, hashes the files of each local encoder, and downloads encoders from the Hugging Face Hub that are not
+    in the local cache. It writes no artifact and needs no cluster.
+
+    Raises:
+        InputError: If a source cannot be read, an encoder cannot be found or is unsuitable for a sweep, or, for
+            encoders with a single safetensors file, the encoder lacks a freezing level of the space.
     """
     listed = ingest.list_pieces(config.data)
     fingerprints = _fingerprints(config.data, listed)
@@ -167,7 +178,10 @@ def make_plan(config: SweepConfig, space: Space) -> Plan:
 
 
 def check_freezing(space: Space, parameter_names: Sequence[str]) -> None:
-    """InputError when an encoder with these parameters lacks a freezing level of the space, or blocks for layer_decay."""
+    """Raise InputError if an encoder with these parameters does not fit the space.
+
+    It must have the space's freezing levels and, for layer_decay, blocks.
+    """
     levels = space.values("freezing") or ["none"]
     for freeze_output_dense in space.values("freeze_output_dense") or [False]:
         for level in levels:
@@ -177,7 +191,11 @@ def check_freezing(space: Space, parameter_names: Sequence[str]) -> None:
 
 
 def _locate_encoders(config: SweepConfig) -> dict[EncoderConfig, ModelSource]:
-    """Find the encoders of a sweep. InputError for one that a sweep cannot use."""
+    """Return the located encoders of a sweep.
+
+    Raises:
+        InputError: If an encoder is unsuitable for a sweep.
+    """
     encoders = dict.fromkeys((config.model, config.reference_encoder, config.mining_encoder))
     located = {encoder: locate(encoder) for encoder in encoders}
     for encoder, source in located.items():
@@ -187,7 +205,10 @@ def _locate_encoders(config: SweepConfig) -> dict[EncoderConfig, ModelSource]:
 
 
 def _fingerprints(data: DataConfig, listed: Listed) -> dict[str, str]:
-    """A hash of what tells each source's content, by split. What the demo brings along follows from train."""
+    """Return a hash that identifies each source's content, by split.
+
+    The demo's dev and test splits follow from train.
+    """
     found: dict[str, str] = {}
     for split in SPLITS:
         if getattr(data, split):
@@ -197,7 +218,7 @@ def _fingerprints(data: DataConfig, listed: Listed) -> dict[str, str]:
 
 
 def _check_freezing_of_file(space: Space, weights: Path) -> None:
-    """Check the freezing levels by the header of the weights, long before anything is loaded."""
+    """Check the freezing levels against the header of the weights file, long before anything is loaded."""
     if not weights.is_file():
         return
     with safetensors.safe_open(weights, "numpy") as file:
@@ -211,7 +232,7 @@ def _check_freezing_of_file(space: Space, weights: Path) -> None:
 
 
 class _Encoder(NamedTuple):
-    """An encoder as it is used: its configuration with the prompt that goes before every sentence, and its identity."""
+    """An encoder as it is used: its configuration with the prompt put before every sentence, and its identity."""
 
     config: EncoderConfig
     identity: str
@@ -222,7 +243,10 @@ class _Encoder(NamedTuple):
 
 
 class _Planner:
-    """Collects stages, each once. An artifact's key hashes its own parameters and the keys of what it reads."""
+    """Collector of unique stages.
+
+    An artifact's key hashes its own parameters and the keys of its inputs.
+    """
 
     def __init__(self, config: SweepConfig, store: Store, encoders: Mapping[EncoderConfig, _Encoder]) -> None:
         self.config = config
@@ -232,7 +256,7 @@ class _Planner:
 
     def sentences(self, listed: Listed, fingerprints: Mapping[str, str]) -> Artifact:
         data = self.config.data
-        # Where the same content lies does not matter. What carves a dev split matters only where none is given.
+        # The location of the content does not matter. The carving parameters matter only if no dev split is given.
         left_out = {"train", "dev", "test"}
         if data.dev:
             left_out |= {"dev_fraction", "max_dev"}
@@ -254,7 +278,7 @@ class _Planner:
         return self._add(EncodedStage(artifact, keyed, sentences, encoder))
 
     def examples(self, sentences: Artifact, kinds: Sequence[str]) -> dict[str, Artifact]:
-        """The artifacts of examples by kind; without kinds nothing is mined."""
+        """Return the example artifacts by kind; without kinds nothing is mined."""
         if not kinds:
             return {}
         neighbours = self._neighbours(sentences)
@@ -292,7 +316,7 @@ class _Planner:
     def _key(
         self, kind: str, parameters: Mapping[str, Any], reads: Sequence[Artifact]
     ) -> tuple[Artifact, dict[str, Any]]:
-        """The artifact, and all that its key hashes."""
+        """Return the artifact and all parameters that its key hashes."""
         keyed = {**parameters, "reads": sorted(artifact.name for artifact in reads)}
         return self.store.artifact(kind, keyed), keyed
 

@@ -1,7 +1,7 @@
-"""Building the sentences of a sweep: reading, conflicting labels, labels' numbers, shards, duplicates and the dev split.
+"""Building a sweep's sentences: reading, conflicting labels, label numbers, shards, duplicates and the dev split.
 
-What grows with the texts is read and written by workers, a part, a partition or a shard at a time. This process holds what
-is known of each row in numbers: its label, its split, its groups, and what carving dev needs, some 60 bytes at most.
+Workers read and write everything that grows with the texts, one part, partition or shard at a time. This process holds
+only numbers per row: its label, split and groups, and the data for carving dev, at most some 60 bytes.
 """
 
 import io
@@ -33,35 +33,38 @@ from raysweep.prepare.workers import Columns
 from raysweep.storage.folder import open_folder
 
 ROWS_PER_SHARD = 2**16
-ROWS_PER_PARTITION = 2**17  # about
-FEW_ROWS = 2**17  # this process does not ask others about so few once they are read
+ROWS_PER_PARTITION = 2**17  # approximate
+FEW_ROWS = 2**17  # this process handles this many rows itself once they are read
 FEW_BYTES = 2**25
 FEW_PIECES = 8
-FOOTERS_AT_ONCE = 16  # of large Parquet files, which say how their rows are grouped
+FOOTERS_AT_ONCE = 16  # of large Parquet files, which describe the row groups
 
-_GATHERED = 2**13  # texts that come back at a time
-_MOST_DIGITS = 4000  # of a number in a name: more than 4,300 Python does not read
-_NUM_SHOWN = 5  # conflicting texts that the summary shows
+_GATHERED = 2**13  # texts returned at a time
+_MOST_DIGITS = 4000  # of a number in a name; Python parses at most 4,300
+_NUM_SHOWN = 5  # conflicting texts in the summary
 
 Integers = npt.NDArray[np.int64]
 
 
 class Steps(Protocol):
-    """Runs the jobs that a stage consists of, on a cluster or, where ``is_small``, in this process."""
+    """Interface for running the jobs of a stage, on a cluster or, if ``is_small``, in this process."""
 
     def store_shards(self, artifact: Artifact, job: ChunkedJob, *, is_small: bool) -> list[Report]:
-        """The reports of an artifact's shards, one a chunk. Those that are missing are made by the job's workers."""
+        """Return the reports of an artifact's shards, one per chunk.
+
+        The job's workers build the missing shards.
+        """
 
     def run(self, job: ChunkedJob, *, is_small: bool) -> Iterator[Columns]:
-        """What the job's workers return."""
+        """Yield the results of the job's workers."""
 
     def tell(self, num_rows: int) -> None:
-        """Tell how many rows the current step has come through."""
+        """Report the number of rows that the current step has processed."""
 
 
 @dataclass(frozen=True)
 class _Conflict:
-    """A text that stands under different labels in a split: where it stands first, and the labels' keys."""
+    """A text with different labels in one split: the row where it first occurs, and the keys of its labels."""
 
     row: int
     label_keys: list[int]
@@ -69,7 +72,7 @@ class _Conflict:
 
 @dataclass
 class _Conflicts:
-    """Those of one split: how many texts, and the first few of them; ``num_rows`` are dropped for all of them."""
+    """The conflicts of one split: the number of texts, the first few of them, and the number of dropped rows."""
 
     num_texts: int
     first: list[_Conflict]
@@ -92,7 +95,10 @@ class _Rows:
 
 
 class SentencesBuilder:
-    """Builds the sentences of one stage, step after step. What an earlier attempt has stored is not made again."""
+    """Builder of the sentences of one stage, step by step.
+
+    Results stored by an earlier attempt are reused.
+    """
 
     def __init__(self, stage: SentencesStage, store: Store, steps: Steps) -> None:
         self.stage = stage
@@ -111,12 +117,14 @@ class SentencesBuilder:
         self._num_questions = 0
 
     def build(self) -> tuple[Summary, list[Report]]:
-        """The summary of the dataset, and the reports of its shards. The artifact's manifest is left to do.
+        """Return the summary of the dataset and the reports of its shards, without writing the manifest.
 
-        Without ``data.test`` there are no test rows, but the source ``demo`` as train brings its own. A split that is given
-        is never changed; warnings tell how many of its rows stand in train, or inside training rows. Raises InputError for
-        what :func:`raysweep.data.sources.read_pieces` refuses, fewer than two classes, labels that train lacks, and a label
-        column that holds something else.
+        Without ``data.test`` there are no test rows, except that the source ``demo`` as train brings its own. Given
+        splits are never changed; warnings count their rows that also occur in train or inside training rows.
+
+        Raises:
+            InputError: If :func:`raysweep.data.sources.read_pieces` rejects a source, there are fewer than two classes,
+                a split has labels that train lacks, or the label column does not contain labels.
         """
         self._read()
         conflicts = self._find_conflicts()
@@ -153,7 +161,11 @@ class SentencesBuilder:
         return summary, reports
 
     def _read(self) -> None:
-        """Read all pieces, and know what they hold. InputError where a source holds no rows."""
+        """Read all pieces and record their layout.
+
+        Raises:
+            InputError: If a source has no rows.
+        """
         reports = self._read_pieces()
         num_by_split = dict.fromkeys(SPLITS, 0)
         for (split, _), report in zip(self.pieces, reports, strict=True):
@@ -169,7 +181,7 @@ class SentencesBuilder:
         self.layout = Layout(self.work, rows_of_parts, num_by_split["train"], num_partitions)
 
     def _read_pieces(self) -> list[Report]:
-        """What each piece holds, once its rows are stored."""
+        """Store the rows of all pieces and return one report per piece."""
         texts = np.array([piece.to_json() for piece in self.pieces], object)
         is_small = self._is_small
         columns = (self.data.text_column, self.data.label_column)
@@ -180,7 +192,10 @@ class SentencesBuilder:
 
     @property
     def _is_small(self) -> bool:
-        """Whether so little is read that this process does it itself; so is one piece, which nobody can share out."""
+        """Return whether this process should read the pieces itself.
+
+        This holds for little data, and for a single piece, which cannot be shared out.
+        """
         files = [piece.file for _, piece in self.pieces]
         num_bytes = sum(file.num_bytes for file in files if file)
         return len(files) == 1 or (len(files) <= FEW_PIECES and num_bytes <= FEW_BYTES)
@@ -203,7 +218,7 @@ class SentencesBuilder:
 
     @cached_property
     def _label_tables(self) -> list[dict[str, Any]]:
-        """The labels of each piece: their names, keys, counts and first rows."""
+        """Return the labels of each piece: their names, keys, counts and first rows."""
         shards = [self._read_shards.read(number) for number in range(len(self.pieces))]
         return [shard.to_pydict() for shard in shards]
 
@@ -215,7 +230,7 @@ class SentencesBuilder:
         return named
 
     def _find_conflicts(self) -> dict[Split, _Conflicts]:
-        """Have the rows found whose very text carries different labels in one split."""
+        """Return, by split, the texts with different labels, after workers have found their rows."""
         self._check_number_of_labels()
         arguments = (self.layout, self.first_rows)
         job = ChunkedJob(ingest.ConflictWorker, arguments, self.layout.num_partitions, 1)
@@ -226,7 +241,10 @@ class SentencesBuilder:
         }
 
     def _conflicts_of(self, number: int, told: Sequence[tuple[int, list[Any]]]) -> _Conflicts:
-        """Those of the split of this number, of which each partition tells how many texts there are, and the first few."""
+        """Return the conflicts of the split with this number.
+
+        ``told`` has, for each partition, the number of texts and the first few of them.
+        """
         num_texts = sum(count for count, _ in told)
         few = itertools.chain.from_iterable(conflicts for _, conflicts in told)
         first = sorted(map(tuple, few))[:_NUM_SHOWN]
@@ -234,7 +252,11 @@ class SentencesBuilder:
         return _Conflicts(num_texts, shown, self._num_dropped_of(number))
 
     def _num_dropped_of(self, number: int) -> int:
-        """How many rows of the split of this number are dropped, of which some must be left."""
+        """Return the number of dropped rows of the split with this number.
+
+        Raises:
+            InputError: If no row of the split is left.
+        """
         start, stop = self.first_rows[number : number + 2]
         num_dropped = self._num_dropped(start, stop)
         if num_dropped and num_dropped == stop - start:
@@ -243,7 +265,7 @@ class SentencesBuilder:
         return num_dropped
 
     def _num_dropped(self, start: int, stop: int) -> int:
-        """How many rows from ``start`` on and before ``stop`` are dropped."""
+        """Return the number of dropped rows from ``start`` to ``stop``, exclusive."""
         first, end = np.searchsorted(self._dropped, [start, stop]).tolist()
         return int(end - first)
 
@@ -257,9 +279,10 @@ class SentencesBuilder:
             )
 
     def _settle_labels(self) -> list[str]:
-        """The names of the labels of train that are left, in the order in which people sort them.
+        """Return the names of train's remaining labels in natural sort order.
 
-        InputError where there is one, and for a label of another split that train lacks.
+        Raises:
+            InputError: If there is only one label, or another split has a label that train lacks.
         """
         left: dict[str, int] = {}
         for (split, _), table in zip(self.pieces, self._label_tables, strict=True):
@@ -276,7 +299,7 @@ class SentencesBuilder:
         return names
 
     def _dropped_of_train(self) -> Iterator[tuple[int, int]]:
-        """The keys of labels of training rows that are dropped, with the number of these rows, in each partition."""
+        """Yield, per partition, the label keys of dropped training rows and their numbers of rows."""
         conflicts = self.layout.conflicts
         for number in range(conflicts.count):
             batch = conflicts.read(number)
@@ -285,7 +308,7 @@ class SentencesBuilder:
             yield from zip(keys.tolist(), counts.tolist(), strict=True)
 
     def _check_known(self, names: Sequence[str]) -> None:
-        """InputError for the first label that train lacks."""
+        """Raise InputError for the first label that train lacks."""
         in_train = set(names)
         for (split, piece), table in zip(self.pieces, self._label_tables, strict=True):
             if split == "train":
@@ -299,7 +322,7 @@ class SentencesBuilder:
                 raise InputError(f"{piece.name}: row {row}: label {label!r} does not occur in train, which has {known}")
 
     def _report_conflicts(self, found: Mapping[Split, _Conflicts]) -> tuple[list[dict[str, Any]], list[str]]:
-        """The first few conflicting texts, and a warning for each source that has any."""
+        """Return the first few conflicting texts, and a warning for each source that has any."""
         shown: list[dict[str, Any]] = []
         warnings = []
         for split, conflicts in found.items():
@@ -317,7 +340,7 @@ class SentencesBuilder:
         return shown[:_NUM_SHOWN], warnings
 
     def _report_merged_labels(self) -> list[str]:
-        """Return the warning of labels that the sources spell in several ways, if there are any."""
+        """Return the warning about labels that the sources spell in several ways, if there are any."""
         spelled = (
             label for table in self._label_tables for label in zip(table["name"], table["spelling"], strict=True)
         )
@@ -335,7 +358,7 @@ class SentencesBuilder:
         return ShardSet(self.stage.artifact, -(-self._num_kept // ROWS_PER_SHARD))
 
     def _write_texts(self, label_names: Sequence[str]) -> list[Report]:
-        """Have the texts and the labels' numbers written by id."""
+        """Store the texts and label numbers by id and return the shards' reports."""
         numbers = {ingest.label_key(name): number for number, name in enumerate(label_names)}
         keys = np.array(sorted(numbers), np.uint64)
         columns = {
@@ -352,12 +375,15 @@ class SentencesBuilder:
         return np.concatenate(list(columns))
 
     def _first_splits(self) -> npt.NDArray[np.int8]:
-        """The splits as they were given."""
+        """Return the splits as given by the sources."""
         bounds = self.first_rows - np.searchsorted(self._dropped, self.first_rows)
         return np.repeat(np.arange(len(SPLITS), dtype=np.int8), np.diff(bounds))
 
     def _groups(self, kind: str) -> npt.NDArray[np.int32]:
-        """Numbers of the rows, equal for those whose digests of a kind are, in order of first appearance."""
+        """Return a group number per row, in order of first appearance.
+
+        Rows share a number if their digests of this ``kind`` are equal.
+        """
         kinds = ("folded",) if self.data.dev else ("folded", "words")
         num_partitions = self.layout.num_partitions
         into = ShardSet(self.store.working(self.stage.artifact, "duplicates"), len(kinds) * num_partitions)
@@ -375,9 +401,9 @@ class SentencesBuilder:
         return groups
 
     def _carve_dev(self, rows: _Rows) -> None:
-        """Make some rows of train dev, and take others out of it."""
+        """Move some rows from train to dev and leave others out of train."""
         is_train = rows.is_in("train")
-        num_train = int(is_train.sum())  # the first rows, so that their positions are their ids
+        num_train = int(is_train.sum())  # training rows come first, so their positions are their ids
         carving = carve(
             rows.labels[:num_train],
             self._groups("words")[:num_train],
@@ -392,7 +418,7 @@ class SentencesBuilder:
         rows.splits[:num_train][carving.is_left_out] = NO_SPLIT
 
     def _containment(self, is_train: npt.NDArray[np.bool_]) -> Containment:
-        """Answers where texts stand inside training rows: their workers are asked, and texts are had from workers."""
+        """Return the lookup of texts inside training rows, which queries the workers."""
 
         def ask(phrases: Sequence[str], most: int) -> Iterator[Answer]:
             return self._ask(phrases, most, is_train)
@@ -416,7 +442,7 @@ class SentencesBuilder:
             yield ingest.as_answer(answered)
 
     def _take_texts(self, ids: npt.NDArray[np.integer]) -> Iterator[Sequence[str]]:
-        """The texts of these ids, in order."""
+        """Yield the texts of these ids, in order, in batches."""
         for first in range(0, len(ids), ingest.PART_ROWS):
             some = np.asarray(ids[first : first + ingest.PART_ROWS], np.int64)
             ascending = np.sort(some)
@@ -425,7 +451,7 @@ class SentencesBuilder:
             yield texts[places].tolist()
 
     def _gather_texts(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """The texts of these rising ids."""
+        """Return the texts of these ascending ids."""
         arguments = (self._shards, ROWS_PER_SHARD)
         job = ChunkedJob(ingest.GatherWorker, arguments, len(ids), _GATHERED, {"ids": ids})
         gathered = self.steps.run(job, is_small=self._has_few)
@@ -448,11 +474,11 @@ class SentencesBuilder:
 
 
 def _tell_nobody(num_rows: int) -> None:
-    """On a cluster the shards that are stored tell how far reading has come."""
+    """Ignore progress; on a cluster the stored shards show how far reading has come."""
 
 
 def _natural(name: str) -> tuple[bool, float, list[str | int], str]:
-    """Sort key: numbers by value and first, names with their runs of digits by value."""
+    """Return a sort key: numbers first and by value, then names with their runs of digits by value."""
     if re.fullmatch(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", name):
         return False, float(name), [], name
     parts = re.split(r"(\d+)", name.casefold())
@@ -465,7 +491,7 @@ def _count_labels(rows: _Rows, split: Split, label_names: Sequence[str]) -> dict
 
 
 def _why_no_dev(labels: npt.NDArray[np.int32]) -> str:
-    """What rows of train with these labels (rows,) lack of which none could become dev."""
+    """Return the reason why training rows with these labels, (rows,), allow no dev split."""
     num_of_each = np.unique_counts(labels).counts
     if num_of_each.max() == 1:
         return f"each label has one row ({len(num_of_each)} labels), so none is left for a dev split; give data.dev"
@@ -477,7 +503,7 @@ def _count_duplicates(groups: npt.NDArray[np.int32]) -> int:
 
 
 def _carving_warnings(rows: _Rows, label_names: Sequence[str]) -> list[str]:
-    """What carving dev has cost."""
+    """Return warnings about side effects of carving dev."""
     warnings = []
     if count := (rows.splits == NO_SPLIT).sum():
         warnings.append(
@@ -494,12 +520,12 @@ def _carving_warnings(rows: _Rows, label_names: Sequence[str]) -> list[str]:
 
 
 def _missing_labels(split: Split, num_by_label: Mapping[str, int]) -> Iterator[str]:
-    """That a split which was given lacks some of the labels; train has all."""
+    """Yield a warning if a given split lacks some of the labels, all of which train has."""
     absent = [label for label, count in num_by_label.items() if not count]
     if absent:
         yield f"{split} has no text of {_some_labels(absent, len(num_by_label))}: its scores say nothing of them"
 
 
 def _some_labels(labels: Sequence[str], num_labels: int) -> str:
-    """How many of all, and the names of the first."""
+    """Return the number of these labels out of all, and the names of the first few."""
     return f"{len(labels)} of {num_labels} labels ({', '.join(labels[:_NUM_SHOWN])})"

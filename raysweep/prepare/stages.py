@@ -1,7 +1,7 @@
 """The stages of prepare, built one after the other by a coordinator, which is an actor on a cluster.
 
-Each stage maps chunks of rows through workers, which store what they make as shards of the artifact. What an earlier
-attempt has stored is not made again.
+Each stage maps chunks of rows through workers, which store their results as shards of the artifact. Shards stored by an
+earlier attempt are reused.
 """
 
 import errno
@@ -49,26 +49,27 @@ from raysweep.prepare.workers import (
 from raysweep.storage.bucket import StorageError
 from raysweep.storage.folder import open_folder
 
-SENTENCES_PER_SHARD = 2048  # of which batches of like length can be made; 256 take 1.4 times as long
+SENTENCES_PER_SHARD = 2048  # enough for batches of similar length; with 256 encoding takes 1.4 times as long
 
-# On CPUs a shard takes a quarter of the default of ``resources.stall_seconds``, unless they are slower than most: MiniLM, of
-# 11 million weights in its layers, took 0.6 ms a token on one thread of an old server.
+# Chosen so that a shard takes a quarter of the default ``resources.stall_seconds`` on a slow CPU: MiniLM, with 11 million
+# weights in its layers, took 0.6 ms per token on one thread of an old server.
 WORK_PER_SHARD = 1.4e12  # tokens times weights in layers
 FEWEST_PER_SHARD = 64
 _BYTES_PER_TOKEN = 4  # of English
-_MOST_TOKENS = 512  # of a sentence, where nothing else is asked for
+_MOST_TOKENS = 512  # per sentence, unless configured
 
-FEW_ROWS = 4096  # searched and paired in less time than it takes to hand them out; this process does it itself
+FEW_ROWS = 4096  # faster to search and pair in this process than to distribute
 
 Summary = Mapping[str, Any]
-"""What an artifact's manifest says of its content."""
+"""The description of an artifact's content in its manifest."""
 
 
 class StageProgress(NamedTuple):
-    """How far a stage has come. ``total`` is 0 while it is unknown; ``unit`` says what is counted.
+    """The progress of a stage, counted in ``unit``.
 
-    ``found`` were there when it began, and count as done. ``waits_for`` says what it waits for, if for anything. ``shards``
-    counts what was stored, which tells a step that lives where it finds nothing to count.
+    ``total`` is 0 while unknown. ``found`` items existed when the stage started and count as done. ``waits_for``
+    describes what the stage is waiting for, if anything. ``shards`` counts stored shards, which shows life when a step
+    has nothing to count.
     """
 
     done: int
@@ -83,12 +84,12 @@ NOTHING_DONE = StageProgress(0, 0, "sentences")
 
 
 class Coordinator:
-    """Builds stages one after the other; a second thread answers :meth:`progress`.
+    """Builder of stages, one after the other, while a second thread answers :meth:`progress`.
 
-    Without a capacity it works in its own process, chunk after chunk, with the same results.
+    Without a capacity it works in its own process, chunk by chunk, with the same results.
     """
 
-    encode_worker = EncodeWorker  # a subclass may put its own in
+    encode_worker = EncodeWorker  # subclasses may override it
 
     def __init__(self, store: Store, capacity: Capacity | None) -> None:
         self.store = store
@@ -99,11 +100,14 @@ class Coordinator:
         return self._progress
 
     def warm_up(self) -> None:
-        """What the first stage that is spread would wait for; a third thread does it."""
+        """Start Ray Data's actors, in a third thread, so that the first distributed stage need not wait."""
         open_ray_data()
 
     def build(self, stage: Stage) -> None:
-        """Build the artifact of ``stage``, or wait for whoever builds it. What it cannot be of leaves nothing."""
+        """Build the artifact of ``stage``, or wait for another process to build it.
+
+        Nothing is kept of an artifact that cannot be built.
+        """
         self._progress = NOTHING_DONE
         with self.store.turn(stage.artifact, self._wait):
             self._progress = NOTHING_DONE
@@ -115,8 +119,11 @@ class Coordinator:
                 self._give_up(stage, error)
 
     def _give_up(self, stage: Stage, error: Exception) -> None:
-        """Raise what went wrong. What is stored stays for the next attempt, but of what cannot be nothing stays."""
-        if stage.artifact.exists:  # by another process, to which this one had lost its turn
+        """Raise the error of a failed stage.
+
+        Stored shards are kept for the next attempt, unless the artifact cannot be built at all.
+        """
+        if stage.artifact.exists:  # built by another process after this one lost its turn
             return
         refusal = input_error(error)
         if refusal is None:
@@ -164,12 +171,12 @@ class Coordinator:
         return described, reports
 
     def store_shards(self, artifact: Artifact, job: ChunkedJob, *, is_small: bool) -> list[Report]:
-        """The reports of shards of sentences in the making, as :class:`raysweep.prepare.sentences.Steps` has it."""
+        """Return the reports of the sentence shards; see :class:`raysweep.prepare.sentences.Steps`."""
         nothing = StageProgress(0, 0, "rows")
         return self._stored(artifact, job, self._request(), nothing, is_here=is_small)
 
     def run(self, job: ChunkedJob, *, is_small: bool) -> Iterator[Columns]:
-        """What workers return for sentences in the making."""
+        """Yield the workers' results while the sentences are built."""
         return self._run(job, self._request(), is_here=is_small)
 
     def tell(self, num_rows: int) -> None:
@@ -196,7 +203,7 @@ class Coordinator:
         described: Summary = {}
         if self.capacity is None or num_shards > 1 or job.cells:
             described, reports = self._search_shards(job, stage.artifact, request, num_shards, nothing)
-        else:  # all rows in each process that is there already: they are few, or there is one process
+        else:  # few rows or a single process: each existing process holds all rows
             chunks = ChunkedJob(NeighbourWorker, (job, request), job.num_rows, job.num_queries)
             reports = self._stored(stage.artifact, chunks, request, nothing, is_here=job.num_rows <= FEW_ROWS)
         num_with_neighbours = sum(report["num_with_neighbours"] for report in reports)
@@ -219,7 +226,10 @@ class Coordinator:
     def _search_shards(
         self, job: SearchJob, artifact: Artifact, request: Request, num_shards: int, nothing: StageProgress
     ) -> tuple[Summary, list[Report]]:
-        """The rows spread over shards, or all in this process. Also what is known of an inverted file."""
+        """Search with the rows spread over shards, or all in this process.
+
+        Returns the description of an inverted file, if there is one, and the reports.
+        """
         of_each = None if self.capacity is None else request
         count = -(-job.num_rows // job.num_queries)
         into = ShardSet(artifact, count)
@@ -233,7 +243,10 @@ class Coordinator:
         return described, [reports[number] for number in range(count)]
 
     def _shards_that_fit(self, job: SearchJob, width: int) -> tuple[int, Request]:
-        """How many shards, and what each asks for. They all live at once, or none would ever answer."""
+        """Return the number of shards and the request of each.
+
+        All shards must live at once, since each block of queries needs all of them.
+        """
         request = self._neighbour_request(job)
         most = neighbour_shards.num_shards(job.num_rows, request)
         for count in range(most, 1, -1):
@@ -267,7 +280,7 @@ class Coordinator:
         return {"num_examples": num_examples, "num_candidates": int(counts.sum())}, reports
 
     def _count_candidates(self, stage: ExamplesStage) -> npt.NDArray[np.int64]:
-        """How many examples of the stage's kind each training sentence could give."""
+        """Return how many examples of the stage's kind each training sentence could give."""
         num_anchors = stage.neighbours.summary["num_sentences"]
         arguments = (stage.neighbours, stage.parameters["example_kind"])
         job = ChunkedJob(CandidateCounter, arguments, num_anchors, examples.CHUNK)
@@ -278,7 +291,10 @@ class Coordinator:
     def _stored(
         self, artifact: Artifact, job: ChunkedJob, request: Request, nothing: StageProgress, *, is_here: bool = False
     ) -> list[Report]:
-        """The reports of all shards of an artifact, one a chunk. Those that are missing are made by the job's workers."""
+        """Return the reports of all shards of an artifact, one per chunk.
+
+        The job's workers build the missing shards.
+        """
         into = ShardSet(artifact, job.count)
         reports = _found(into, job)
         missing = [number for number in range(job.count) if number not in reports]
@@ -290,7 +306,7 @@ class Coordinator:
         return [reports[number] for number in range(job.count)]
 
     def _counted(self, made: Iterable[Report], found: Mapping[int, Report], nothing: StageProgress) -> Iterator[Report]:
-        """The reports as they are made, with the progress told that they are, beside those that were found."""
+        """Yield the reports as they arrive and count them, and the ``found`` ones, as progress."""
         num_found = sum(report["num_rows"] for report in found.values())
         self._progress = nothing._replace(done=num_found, found=num_found)
         for report in made:
@@ -305,7 +321,7 @@ class Coordinator:
         return self._request() if self.capacity is None else self.capacity.encoders(num_chunks)
 
     def _with_memory(self, request: Request, needed_bytes: int) -> Request:
-        """The request with the memory that a worker needs on CPUs, as on GPUs none was measured."""
+        """Return the request with a worker's memory on CPUs; on GPUs none was measured."""
         if self.capacity is None or request.gpus:
             return request
         return self.capacity.with_memory(request, needed_bytes)
@@ -315,13 +331,13 @@ class Coordinator:
 
 
 def _found(into: ShardSet, job: ChunkedJob | SearchJob) -> dict[int, Report]:
-    """The reports of the shards that are there, by number, without those whose rows are not the job's."""
+    """Return the existing shards' reports by number, without those whose rows differ from the job's."""
     found = into.found()
     return {number: report for number, report in found.items() if report.get("rows") == job.rows(number)}
 
 
 def _encoder_size(stage: EncodedStage) -> EncoderSize | None:
-    """That of the stage's encoder; None where this node does not have it."""
+    """Return the size of the stage's encoder; None if the encoder is not on this node."""
     try:
         source = locate_same(stage.encoder, stage.parameters["encoder"])
     except InputError:
@@ -330,13 +346,16 @@ def _encoder_size(stage: EncodedStage) -> EncoderSize | None:
 
 
 def _tokens_per_sentence(stage: EncodedStage, num_sentences: int) -> float:
-    """About how many tokens a sentence has in the mean, by the bytes that it takes in storage."""
+    """Return the estimated mean number of tokens per sentence, from the stored bytes."""
     num_bytes = sum(open_folder(stage.sentences.location).sizes(stage.sentences.name).values())
     return min(num_bytes / num_sentences / _BYTES_PER_TOKEN, stage.encoder.max_tokens or _MOST_TOKENS)
 
 
 def sentences_per_shard(size: EncoderSize, num_tokens: float) -> int:
-    """How many sentences of so many tokens make a shard on CPUs, which is the least that prepare shows as progress."""
+    """Return how many sentences of ``num_tokens`` tokens make a shard on CPUs.
+
+    A shard is the smallest progress that prepare shows.
+    """
     work = num_tokens * size.weights_in_layers
     fitting = int(WORK_PER_SHARD / work) if work else SENTENCES_PER_SHARD
     return min(SENTENCES_PER_SHARD, max(FEWEST_PER_SHARD, fitting))
@@ -359,8 +378,11 @@ def _search_job(stage: NeighboursStage, centroids: ShardSet) -> SearchJob:
 
 
 def input_error(error: BaseException) -> InputError | None:
-    """The InputError that a worker raised. What passes through Ray Data keeps only the text of its cause."""
-    # Ray's own error of a task is an InputError too, with a traceback as its text.
+    """Return the InputError that a worker raised, if any.
+
+    Errors that pass through Ray Data keep only the text of their cause.
+    """
+    # Ray's task error is itself an InputError, with a traceback as its text.
     cause = getattr(error, "cause", error)
     if isinstance(cause, InputError):
         return cause

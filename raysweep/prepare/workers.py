@@ -1,7 +1,7 @@
-"""What Ray Data's workers do: each is made once in an actor or kept by a process, and then called with chunks of rows.
+"""Workers of Ray Data, each created once in an actor or kept by a process and then called with chunks of rows.
 
-A chunk comes as its number, its first row and the row after its last. What a worker makes of it is a shard of an artifact,
-which it stores itself, and only a report of it goes back. What workers read is in artifacts too, which they memory-map.
+A chunk holds its number, its first row and the row after its last. The worker stores its result as a shard of an
+artifact and returns only a report. Inputs come from memory-mapped artifacts.
 """
 
 import json
@@ -27,22 +27,22 @@ from raysweep.encoders.loaded import LoadedEncoder
 from raysweep.prepare.neighbour_shards import SearchJob, as_shard
 
 Columns = dict[str, npt.NDArray[Any]]
-"""Arrays of equally many rows, by name. A chunk has one row: ``number``, ``start``, ``stop``, and what travels along."""
+"""Arrays with equal numbers of rows, by name. A chunk has one row: ``number``, ``start``, ``stop`` and its columns."""
 
 
 class Worker(Protocol):
-    """What a worker makes of a chunk: columns that are sent back, or a shard for a :class:`StoringWorker`."""
+    """A function of a chunk that returns columns to send back, or a shard for a :class:`StoringWorker`."""
 
     def __call__(self, chunk: Columns, /) -> Any: ...
 
 
 def rows_of(chunk: Columns) -> tuple[int, int]:
-    """The chunk's first row, and the row after its last."""
+    """Return the chunk's first row and the row after its last."""
     return int(chunk["start"][0]), int(chunk["stop"][0])
 
 
 class StoringWorker:
-    """Stores what a worker of ``kind``, made of ``arguments``, makes of chunks, and returns one report a chunk, as JSON."""
+    """Worker that stores the shards of a ``kind`` worker and returns one report per chunk, as JSON."""
 
     def __init__(self, shards: ShardSet, kind: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         self.shards = shards
@@ -56,7 +56,10 @@ class StoringWorker:
 
 
 class EncodeWorker:
-    """Tokens and unit embeddings of chunks of sentences under an encoder; the first chunk tells which one it is."""
+    """Worker that returns tokens and unit embeddings of chunks of sentences under an encoder.
+
+    The first chunk's report also describes the encoder.
+    """
 
     def __init__(self, sentences: Artifact, config: EncoderConfig, identity: str, request: Request) -> None:
         self.sentences = Sentences(sentences.folder)
@@ -66,7 +69,10 @@ class EncodeWorker:
 
     @cached_property
     def model(self) -> LoadedEncoder:
-        """Loaded by the first call, whose errors arrive in full; of a failing constructor Ray says that an actor died."""
+        """Return the encoder, loaded by the first call.
+
+        Errors in a call are reported in full, whereas for a failing constructor Ray reports only a dead actor.
+        """
         encoder.use_threads(self.request.threads)
         device = "cuda" if self.request.gpus else "cpu"
         return LoadedEncoder.load(self.config, self.identity, device=device)
@@ -81,7 +87,10 @@ class EncodeWorker:
 
 
 class NeighbourWorker:
-    """Neighbours of chunks of rows among all rows, which it holds: for so few that shards would not pay."""
+    """Worker that returns neighbors of chunks of rows among all rows, which it holds.
+
+    Used when there are too few rows for shards to pay off.
+    """
 
     def __init__(self, job: SearchJob, request: Request) -> None:
         self.source = job.open_vectors()
@@ -96,7 +105,7 @@ class NeighbourWorker:
 
 
 class RandomNeighbourWorker:
-    """Neighbours by chance of chunks of rows."""
+    """Worker that returns random neighbors of chunks of rows."""
 
     def __init__(self, sentences: Artifact, parameters: Mapping[str, Any]) -> None:
         opened = Sentences(sentences.folder)
@@ -116,7 +125,7 @@ class RandomNeighbourWorker:
 
 
 class CandidateCounter:
-    """How many examples of a kind each anchor of a chunk could give."""
+    """Worker that counts the examples of a kind that each anchor of a chunk could give."""
 
     def __init__(self, neighbours: Artifact, kind: ExampleKind) -> None:
         self.neighbour_ids = open_array(neighbours.folder, "ids")
@@ -128,7 +137,7 @@ class CandidateCounter:
 
 
 class ExampleWorker:
-    """Examples of chunks of anchors, as many of each as the chunk's ``quotas`` allot."""
+    """Worker that returns examples of chunks of anchors, as many per anchor as the chunk's ``quotas`` allot."""
 
     def __init__(self, sentences: Artifact, neighbours: Artifact, parameters: Mapping[str, Any]) -> None:
         self.train = Sentences(sentences.folder).ids("train")
@@ -145,7 +154,7 @@ class ExampleWorker:
         )
         cosines = tuple(self.parameters.get("cosines", (1.0, 0.0)))
         positions, targets = examples.draw(self.parameters["example_kind"], anchors, self.parameters["seed"], cosines)
-        # Neighbours are counted within train, examples within all sentences.
+        # Neighbors are numbered within train, examples within all sentences.
         ids = self.train[positions].astype(np.int32)
         if targets is None:
             return Shard({"ids": ids}, {})
