@@ -1,4 +1,4 @@
-"""Recorded sweeps as tables, and searches simulated on them with workers and a clock, without any training.
+"""Recorded sweeps as tables, and searches simulated on them with workers and a clock, without training.
 
-The commands ``table`` and ``replay`` call it, and the benchmarks of searches.
+Used by the commands ``table`` and ``replay`` and by the search benchmarks.
 """

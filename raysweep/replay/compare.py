@@ -1,4 +1,4 @@
-"""The command ``replay``: searches side by side on a recorded table, and what they reached for which budget."""
+"""The command ``replay``: compare searches on a recorded table by the hypervolume they reach for a given budget."""
 
 import itertools
 import statistics
@@ -20,14 +20,14 @@ from raysweep.search.proposer import try_out
 from raysweep.storage.folder import Folder
 from raysweep.terminal import Display
 
-FRACTIONS = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the budget that the whole table cost
+FRACTIONS = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the whole table's budget
 
 SHARES = (0.9, 0.95, 0.99)  # of the whole table's hypervolume
 
 
 @dataclass(frozen=True)
 class CompareSettings:
-    """Every sampler is tried with every policy, ``num_seeds`` times."""
+    """The searches to compare: every sampler with every policy, ``num_seeds`` times each."""
 
     samplers: Sequence[str]
     policies: Sequence[Policy]
@@ -43,7 +43,7 @@ class CompareSettings:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came out, for people (``title`` and ``table``) and for programs (``figures``, which JSON can hold)."""
+    """The result, for people (``title`` and ``table``) and for programs (``figures``, JSON-compatible)."""
 
     title: str
     table: Grid
@@ -54,8 +54,8 @@ class Comparison:
 class Outcome:
     """Medians over the seeds of one search.
 
-    ``shares`` of the table's hypervolume were reached after FRACTIONS of its budget. ``budgets`` were spent when SHARES of
-    it were reached: infinity where they never were.
+    ``shares`` are the shares of the table's hypervolume reached after FRACTIONS of its budget. ``budgets`` are the
+    budgets spent on reaching SHARES of the hypervolume, infinity if a share was never reached.
     """
 
     search: SearchSettings
@@ -79,7 +79,7 @@ class Outcome:
 
 
 def read(source: Path | Folder, where: Mapping[str, str]) -> RecordedSweep:
-    """The table in a file, or of the run in a folder."""
+    """Return the table in a file, or of the run in a folder."""
     if isinstance(source, Path) and not source.is_dir():
         return table_io.read(source, where)
     results = load(source)
@@ -89,9 +89,10 @@ def read(source: Path | Folder, where: Mapping[str, str]) -> RecordedSweep:
 def compare_searches(
     source: Path | Folder, where: Mapping[str, str], settings: CompareSettings, display: Display
 ) -> Comparison:
-    """Replay searches on a table, of its rows those whose columns have the values ``where`` gives.
+    """Replay searches on those rows of a table whose columns have the values in ``where``.
 
-    Raises InputError where the table cannot be read, or a sampler cannot search it.
+    Raises:
+        InputError: If the table cannot be read, or a sampler cannot search it.
     """
     table = read(source, where)
     _warn_of_short_trials(table, source, display)
@@ -136,7 +137,10 @@ def _warn_of_missing_rungs(table: RecordedSweep, source: Path | Folder, display:
 
 
 def _warn_of_several_encoders(table: RecordedSweep, source: Path | Folder, display: Display) -> None:
-    """Scores of other encoders or data have another scale, and no sweep searches over them."""
+    """Warn if the table mixes base models or datasets.
+
+    Their scores have different scales, and no sweep searches over them.
+    """
     for column in ("model", "dataset"):
         values = sorted({str(trial.values[column]) for trial in table.trials if trial.values.get(column) is not None})
         if len(values) > 1:
@@ -168,7 +172,7 @@ def _replay(table: RecordedSweep, search: SearchSettings, seed: int, num_workers
     except Exception as error:
         if search.sampler in SAMPLERS:
             raise
-        # A user's own sampler failed, so its message helps more than our traceback.
+        # The user's own sampler failed, so its message helps more than raysweep's traceback.
         raise InputError(f"--sampler: {search.sampler!r} failed: {type(error).__name__}: {error}") from None
 
 

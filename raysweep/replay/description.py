@@ -1,15 +1,16 @@
-"""What the columns of a table from elsewhere are: which two metrics are P and S, what was spent, what was searched.
+"""Descriptions of tables from other tools: the columns of P, S, the budget and the searched parameters.
 
-The file ``NAME.table.yaml`` beside ``NAME.csv``, ``NAME.tsv`` or ``NAME.parquet``::
+The file ``NAME.table.yaml`` next to ``NAME.csv``, ``NAME.tsv`` or ``NAME.parquet``::
 
     polarity: {column: val_acc, direction: maximize, range: [0.55, 0.97]}
     similarity: {column: train_time, direction: minimize, range: [0.4, 310.0], log: true}
-    budget: epoch        # whole numbers; without it a trial has one rung, and searches are compared by their proposals alone
-    cost: train_time     # seconds since the trial began, which simulated workers take; without it the budget
-    parameters: [depth, width]    # without it every other column but trial, kind, value and split
-    ranges: [width]      # columns of numbers that are searched as ranges, although few of their values were recorded
+    budget: epoch        # whole numbers; without it a trial has one rung, so only the proposals of searches are compared
+    cost: train_time     # seconds since the trial started, spent by simulated workers; without it the budget
+    parameters: [depth, width]    # without it every other column except trial, kind, value and split
+    ranges: [width]      # numeric columns to search as ranges even if few of their values were recorded
 
-Both metrics are brought to [0, 1]: 0 at the worse end of the range and 1 at the better one. Hypervolumes begin at (0, 0).
+Both metrics are scaled to [0, 1], from the worse end of the range to the better one. The reference point of hypervolumes is
+(0, 0).
 """
 
 import math
@@ -31,18 +32,18 @@ SUFFIX = ".table.yaml"
 
 WORST: Pair = (0.0, 0.0)  # P and S at the worse ends of their ranges
 
-KEPT = ("trial", "kind", "value", "split")  # columns of points that keep their meaning, where they are there
+KEPT = ("trial", "kind", "value", "split")  # point columns that keep their meaning, if present
 
-ONLY_RUNG = 1  # the budget of every trial where none is recorded
+ONLY_RUNG = 1  # the budget of every trial if none is recorded
 
 
 class MetricDescription(Frozen):
-    """A column that stands for P or for S."""
+    """A column that holds P or S."""
 
-    column: str = Field(description="the metric's column")
-    direction: Literal["maximize", "minimize"] = Field(description="which end of the range is the better one")
-    range: list[float] = Field(min_length=2, max_length=2, description="the least and the greatest value")
-    log: bool = Field(False, description="whether its logarithm is brought to [0, 1]")
+    column: str = Field(description="column of the metric")
+    direction: Literal["maximize", "minimize"] = Field(description="better end of the range")
+    range: list[float] = Field(min_length=2, max_length=2, description="minimum and maximum value")
+    log: bool = Field(False, description="whether to scale the logarithm")
 
     @model_validator(mode="after")
     def _check_range(self) -> "MetricDescription":
@@ -56,7 +57,11 @@ class MetricDescription(Frozen):
         return self
 
     def scores(self, frame: "pd.DataFrame") -> "pd.Series[float]":
-        """The metric in [0, 1], 1 at the better end. InputError for a cell that is no number or not in the range."""
+        """Return the metric scaled to [0, 1], with 1 at the better end.
+
+        Raises:
+            InputError: If a cell is not a number or is outside the range.
+        """
         values = number_column(frame, self.column)
         low, high = self.range
         is_outside = (values < low) | (values > high)
@@ -71,22 +76,26 @@ class MetricDescription(Frozen):
 
 
 class TableDescription(Frozen):
-    """What the columns of a table are."""
+    """The meaning of a table's columns."""
 
     polarity: MetricDescription
     similarity: MetricDescription
     budget: str | None = Field(None, description="column of the training budget")
-    cost: str | None = Field(None, description="column of the seconds since the trial began")
+    cost: str | None = Field(None, description="column of the seconds since the trial started")
     parameters: list[str] | None = Field(None, min_length=1, description="columns of the configuration")
-    ranges: list[str] = Field([], description="columns of numbers that are searched as ranges")
+    ranges: list[str] = Field([], description="numeric columns to search as ranges")
 
     @property
     def range_names(self) -> frozenset[str]:
-        """Of the parameters, as :meth:`applied` calls them."""
+        """Return the parameters to search as ranges, under their names in :meth:`applied`."""
         return frozenset(_renamed(name) for name in self.ranges)
 
     def applied(self, frame: "pd.DataFrame") -> "pd.DataFrame":
-        """The columns that :mod:`raysweep.replay.table_io` reads, made of the table's own. InputError names row, column."""
+        """Return the columns that :mod:`raysweep.replay.table_io` reads, made from the table's own.
+
+        Raises:
+            InputError: If a column or cell is invalid, with its row and column.
+        """
         for column in self._named():
             check_column(frame, column)
         names = self._parameters(frame)
@@ -103,11 +112,11 @@ class TableDescription(Frozen):
         return made
 
     def _named(self) -> list[str]:
-        """The columns that the description names."""
+        """Return the columns that the description names."""
         return [*self._measured(), *(self.parameters or [])]
 
     def _measured(self) -> list[str]:
-        """The columns that are no parameters."""
+        """Return the columns that are not parameters."""
         optional = [name for name in (self.budget, self.cost) if name is not None]
         return [self.polarity.column, self.similarity.column, *optional]
 
@@ -119,12 +128,12 @@ class TableDescription(Frozen):
 
 
 def _renamed(parameter: str) -> str:
-    """Our own tables use some names otherwise, such as width."""
+    """Return a parameter's name with a suffix if raysweep's tables use it for something else, such as width."""
     return f"{parameter}_" if parameter in MEASURED else parameter
 
 
 def _check_names(parameters: list[str], measured: list[str]) -> None:
-    """InputError for a parameter that is named twice, or is a metric, the budget or the cost."""
+    """Raise InputError for a parameter that is named twice or is a metric, the budget or the cost."""
     for number, name in enumerate(parameters):
         if name in measured or name in parameters[:number]:
             raise InputError(
@@ -134,14 +143,18 @@ def _check_names(parameters: list[str], measured: list[str]) -> None:
 
 
 def _check_range(frame: "pd.DataFrame", column: str, parameters: list[str]) -> None:
-    """InputError for what is no parameter, or has a cell that is neither a number nor empty."""
+    """Raise InputError if a range is not a parameter or has a cell that is neither a number nor empty."""
     if column not in parameters:
         raise InputError(f"ranges: {column!r} is no parameter; allowed: {', '.join(parameters)}")
     optional_number_column(frame, column)
 
 
 def _costs(frame: "pd.DataFrame", column: str) -> "pd.Series[float]":
-    """InputError where one lies below 0."""
+    """Return the cost column.
+
+    Raises:
+        InputError: If a cost is negative.
+    """
     costs = number_column(frame, column)
     is_below = costs < 0
     if is_below.any():
@@ -151,7 +164,11 @@ def _costs(frame: "pd.DataFrame", column: str) -> "pd.Series[float]":
 
 
 def beside(table: Path) -> TableDescription | None:
-    """The description of a table, None where there is none. InputError names file, line, key and what is allowed."""
+    """Return the description file of a table; None if it does not exist.
+
+    Raises:
+        InputError: If the file is invalid, with file, line, key and the allowed values.
+    """
     path = table.with_name(table.stem + SUFFIX)
     if not path.exists():
         return None
@@ -159,7 +176,7 @@ def beside(table: Path) -> TableDescription | None:
     try:
         return TableDescription.model_validate(document.values)
     except ValidationError as error:
-        # Unknown keys first: a misspelt key is also a missing one, and the misspelling is the cause.
+        # Unknown keys first, since a misspelled key also shows up as a missing one.
         first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
         keys: KeyPath = tuple(first["loc"])
         raise document.error(keys, explain(dict(first), keys, TableDescription)) from None

@@ -1,4 +1,4 @@
-"""A search run against a recorded table: simulated workers and a simulated clock, no training."""
+"""Searches run against a recorded table with simulated workers and a simulated clock, without training."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,24 +18,30 @@ from raysweep.trial_status import TrialStatus
 
 
 class Peer(Protocol):
-    """Anything that searches: raysweep's own scheduler, or another library behind the same calls."""
+    """Interface of a search: raysweep's own scheduler, or another library behind the same calls."""
 
     def ask(self) -> tuple[int, Mapping[str, Any]] | None:
-        """A trial to run or to go on with, and its configuration; None when there is none for now."""
+        """Return a trial to start or resume and its configuration; None if no trial can run now."""
 
     def on_begin(self, trial: int, values: Mapping[str, Any]) -> None:
-        """The new trial stands for this recorded configuration, the nearest to what was asked for."""
+        """Receive the recorded configuration, the nearest to the requested one, that the new trial uses."""
 
     def on_rung(self, trial: int, budget: int, points: Sequence[Pair], ahead: Sequence[int]) -> bool:
-        """Take a rung's points; whether the trial stops here. ``ahead`` are the budgets of its further rungs."""
+        """Receive a rung's points and return whether the trial stops here.
+
+        ``ahead`` holds the budgets of its further rungs.
+        """
 
     def on_rest(self, trial: int, completed: bool) -> None:
-        """The trial runs no more, at least for now: its recorded rungs are over, or it was told to stop."""
+        """Note that the trial no longer runs, at least for now.
+
+        Either its recorded rungs are used up, or it was stopped.
+        """
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """What a search of raysweep's is made of, by the names of a sweep's file."""
+    """The settings of a raysweep search, under the names in a sweep's file."""
 
     sampler: str
     policy: Policy
@@ -76,7 +82,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Step:
-    """A moment at which a rung ended: training budget spent so far, the simulated clock, the hypervolume so far."""
+    """The state when a rung ends: training budget spent so far, simulated clock, and hypervolume so far."""
 
     budget: int
     seconds: float
@@ -84,7 +90,7 @@ class Step:
 
 
 def replay(table: RecordedSweep, peer: Peer, num_workers: int) -> Iterator[Step]:
-    """Run the peer on the table until nothing is left to do; a step for every rung.
+    """Run the peer on the table until nothing is left to do, and yield a step for every rung.
 
     The spent budget counts each rung when it ends, on whichever worker.
     """
@@ -121,20 +127,20 @@ def replay(table: RecordedSweep, peer: Peer, num_workers: int) -> Iterator[Step]
 
 @dataclass
 class _Run:
-    """A trial of the search, which does what a recorded trial did."""
+    """A trial of the search that repeats a recorded trial."""
 
     recorded: RecordedTrial
     num_finished: int = 0
 
     @property
     def next_seconds(self) -> float:
-        """How long the next rung takes."""
+        """Return the duration of the next rung."""
         before = self._last.seconds if self._last else 0.0
         return max(0.0, self._next.seconds - before)
 
     @property
     def next_budget(self) -> int:
-        """What the next rung costs."""
+        """Return the budget of the next rung."""
         return self._next.budget - (self._last.budget if self._last else 0)
 
     @property
@@ -156,29 +162,32 @@ class _Run:
 
 
 class _Workers:
-    """Those that train now, each at one rung of a trial, and the clock that they share."""
+    """The busy workers, each on one rung of a trial, and their shared clock."""
 
     def __init__(self) -> None:
         self.clock = 0.0
-        self._ends: list[tuple[float, int, int]] = []  # a heap: when the rung ends, in which order it began, trial
+        self._ends: list[tuple[float, int, int]] = []  # heap of (end of the rung, start order, trial)
         self._num_started = 0
 
     def __len__(self) -> int:
         return len(self._ends)
 
     def start(self, trial: int, seconds: float) -> None:
-        """Begin a rung of ``seconds``."""
+        """Start a rung that takes ``seconds``."""
         heapq.heappush(self._ends, (self.clock + seconds, self._num_started, trial))
         self._num_started += 1
 
     def wait(self) -> int:
-        """Let time pass until a rung ends; its trial."""
+        """Advance the clock until a rung ends and return its trial."""
         self.clock, _, trial = heapq.heappop(self._ends)
         return trial
 
 
 def budget_to(share: float, table: RecordedSweep, steps: Iterable[Step]) -> float:
-    """The budget spent when the hypervolume first reached ``share`` of the whole table's; infinity if it never did."""
+    """Return the budget spent when the hypervolume first reached ``share`` of the whole table's.
+
+    Returns infinity if it never did.
+    """
     for step in steps:
         if step.area >= share * table.area:
             return step.budget
@@ -186,6 +195,6 @@ def budget_to(share: float, table: RecordedSweep, steps: Iterable[Step]) -> floa
 
 
 def share_at(steps: Sequence[Step], budget: float, table: RecordedSweep) -> float:
-    """The share of the whole table's hypervolume that was reached when ``budget`` was spent."""
+    """Return the share of the whole table's hypervolume that was reached when ``budget`` was spent."""
     reached = [step.area for step in steps if step.budget <= budget]
     return reached[-1] / table.area if reached else 0.0

@@ -1,4 +1,4 @@
-"""Recorded sweeps: what every configuration scored at every rung, for replaying searches without training."""
+"""Recorded sweeps: the scores of every configuration at every rung, for replaying searches without training."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -18,33 +18,34 @@ from raysweep.search.encoding import Scale
 
 Values = Mapping[str, Scalar]
 
-# Numbers are choices where they have no more different values than this, each twice or more on average; otherwise a range.
+# Numbers with at most this many distinct values, each used at least twice on average, are choices; others are ranges.
 MAX_CHOICES = 16
 
-LOG_RATIO = 10.0  # a range whose ends differ by this factor is searched in logarithms
+LOG_RATIO = 10.0  # a range whose ends differ by at least this factor is searched on a log scale
 
 
 @dataclass(frozen=True)
 class RecordedRung:
-    budget: int  # examples seen, or whatever the table counts
-    seconds: float  # since the trial began
+    budget: int  # examples seen, or the table's own unit
+    seconds: float  # since the trial started
     points: tuple[Pair, ...]
 
 
 @dataclass(frozen=True)
 class RecordedTrial:
     values: Mapping[str, Scalar]
-    rungs: tuple[RecordedRung, ...]  # by rising budget
+    rungs: tuple[RecordedRung, ...]  # by ascending budget
 
 
 @dataclass(frozen=True)
 class RecordedSweep:
-    """What every configuration scored at every rung.
+    """The scores of every configuration at every rung.
 
-    ``reference_point`` is where hypervolumes begin: P of the reference encoder and half its S, or the worst scores
-    recorded. ``reference`` are the reference encoder's own scores, where the table has them. The parameters in ``ranges``
-    are searched as ranges of numbers, however few of their values were recorded. Of those in ``nullable`` null is a value:
-    a trial without one has it, unless another parameter decides which trials have one.
+    ``reference_point`` is the hypervolume's reference point: P of the reference encoder and half its S, or the worst
+    recorded scores. ``reference`` holds the reference encoder's own scores, if the table has them. The parameters in
+    ``ranges`` are searched as ranges of numbers even if few of their values were recorded. For the parameters in
+    ``nullable``, null is a value: a trial without a value has null, unless another parameter decides which trials have
+    one.
     """
 
     trials: tuple[RecordedTrial, ...]
@@ -55,13 +56,13 @@ class RecordedSweep:
 
     @cached_property
     def area(self) -> float:
-        """The hypervolume of everything recorded."""
+        """Return the hypervolume of everything recorded."""
         points = [point for trial in self.trials for rung in trial.rungs for point in rung.points]
         return hypervolume(points, self.reference_point)
 
     @cached_property
     def space(self) -> Space:
-        """The space that the recorded configurations come from, as far as they tell."""
+        """Return the search space inferred from the recorded configurations."""
         rows = [dict(trial.values) for trial in self.trials]
         return Space(_parameters(_with_nulls(rows, self.nullable), self.ranges))
 
@@ -71,25 +72,25 @@ class RecordedSweep:
 
     @property
     def whole_budget(self) -> int:
-        """What it cost to run every trial to its last recorded rung."""
+        """Return the cost of running every trial to its last recorded rung."""
         return sum(trial.rungs[-1].budget for trial in self.trials)
 
     @property
     def first_budget(self) -> int:
-        """Of the earliest rung of any trial."""
+        """Return the budget of the earliest rung of any trial."""
         return min(trial.rungs[0].budget for trial in self.trials)
 
     def objective(self) -> Objective:
-        """P and S in equal parts."""
+        """Return the objective that weights P and S equally."""
         return Objective(0.5, self.reference_point)
 
 
 class FreeTrials:
-    """The recorded trials that no proposal stands for yet. A proposal stands for the nearest of them.
+    """The recorded trials that no proposal has been mapped to yet; each proposal is mapped to the nearest one.
 
-    Distances are sums over parameters: of numbers the difference (in logarithms where the range is wide), of all else 0 or
-    1, either over its mean between two of the recorded configurations, so that no parameter outweighs another by its kind.
-    A parameter that only one of the two has counts as the greatest difference.
+    Distances are sums over parameters: for numbers the difference (of logarithms if the range is wide), otherwise 0 or
+    1, divided by the mean over pairs of recorded configurations so that no parameter outweighs another by its kind. A
+    parameter that only one of the two has counts as the maximum difference.
     """
 
     def __init__(self, table: RecordedSweep) -> None:
@@ -100,7 +101,11 @@ class FreeTrials:
             self._columns[name] = _column([trial.values.get(name) for trial in table.trials])
 
     def take_nearest(self, values: Mapping[str, Any]) -> int:
-        """The index of the recorded trial that a proposal stands for; it is free no more. IndexError if none is free."""
+        """Return the index of the recorded trial nearest to a proposal and mark it as taken.
+
+        Raises:
+            IndexError: If no trial is left.
+        """
         distances = self._distances(values)
         distances[~self._is_free] = np.inf
         index = int(np.argmin(distances))
@@ -110,7 +115,7 @@ class FreeTrials:
         return index
 
     def _distances(self, values: Mapping[str, Any]) -> Float64Array:
-        """Of the proposal from each recorded trial, (trials,)."""
+        """Return the distances between the proposal and the recorded trials, (trials,)."""
         distances = np.zeros(len(self._is_free))
         for name, column in self._columns.items():
             distances += column.distances(values.get(name))
@@ -119,7 +124,10 @@ class FreeTrials:
 
 @dataclass(frozen=True)
 class _NumberColumn:
-    """A parameter of numbers. ``places``, shape (trials,): where they lie within their range; nan without a value."""
+    """A numeric parameter.
+
+    ``places``, shape (trials,), are the positions of the values within their range; nan without a value.
+    """
 
     scale: Scale
     places: Float64Array
@@ -133,7 +141,10 @@ class _NumberColumn:
 
 @dataclass(frozen=True)
 class _ChoiceColumn:
-    """A parameter of words. ``values``: shape (trials,), of objects; None without a value."""
+    """A categorical parameter.
+
+    ``values`` has shape (trials,) and dtype object; None without a value.
+    """
 
     values: npt.NDArray[np.object_]
     weight: float
@@ -147,7 +158,7 @@ _Column = _NumberColumn | _ChoiceColumn
 
 
 def _column(values: Sequence[Scalar]) -> _Column:
-    """One parameter of all recorded trials, None where a trial has no value of it."""
+    """Return the column of one parameter over all recorded trials, given None for trials without a value."""
     given = [value for value in values if value is not None]
     scale = _scale(given)
     if scale is None:
@@ -158,23 +169,23 @@ def _column(values: Sequence[Scalar]) -> _Column:
 
 
 def _weight(mean_distance: float) -> float:
-    """What makes the mean distance 1; where all configurations are alike it is 0, and any weight will do."""
+    """Return the factor that makes the mean distance 1, or 1 if all configurations are alike."""
     return 1 / (mean_distance or 1.0)
 
 
 def _mean_difference(numbers: Sequence[float]) -> float:
-    """Between two of them, over all pairs, each with itself included."""
+    """Return the mean absolute difference over all pairs, including each number with itself."""
     count = len(numbers)
     return float(2 * ((2 * np.arange(count) - count + 1) * np.sort(numbers)).sum() / count**2)
 
 
 def _mean_unlikeness(values: Sequence[Any]) -> float:
-    """The chance that two of them, drawn with replacement, are unlike."""
+    """Return the probability that two values, drawn with replacement, differ."""
     return 1 - sum((number / len(values)) ** 2 for number in Counter(values).values())
 
 
 def _scale(values: Sequence[Any]) -> Scale | None:
-    """The range of these values, where they are numbers; None of words, of nulls, and of nothing."""
+    """Return the scale of numeric values; None for words, nulls and empty input."""
     if any(isinstance(value, bool | str | None) for value in values) or not values:
         return None
     low, high = float(min(values)), float(max(values))
@@ -182,7 +193,10 @@ def _scale(values: Sequence[Any]) -> Scale | None:
 
 
 def _with_nulls(rows: Sequence[Values], nullable: Set[str]) -> list[Values]:
-    """Return the configurations with null for what they lack, if null is a value of it and no other value decides it."""
+    """Return the configurations with null for missing values.
+
+    This applies to parameters for which null is a value and whose presence no other value decides.
+    """
     names = list(dict.fromkeys(name for row in rows for name in row))
     lacking = [name for name in names if any(name not in row for row in rows)]
     everywhere = [name for name in names if name not in lacking]
@@ -192,7 +206,10 @@ def _with_nulls(rows: Sequence[Values], nullable: Set[str]) -> list[Values]:
 
 
 def _parameters(rows: Sequence[Values], ranges: Set[str]) -> Parameters:
-    """The parameters of these configurations; one that only some have stands under the choice that decides it."""
+    """Return the parameters of these configurations.
+
+    A parameter that only some configurations have is nested under the choice that decides it.
+    """
     names = list(dict.fromkeys(name for row in rows for name in row))
     everywhere = [name for name in names if all(name in row for row in rows)]
     found: dict[str, Parameter] = {name: _parameter([row[name] for row in rows], name in ranges) for name in everywhere}
@@ -215,7 +232,7 @@ def _parameters(rows: Sequence[Values], ranges: Set[str]) -> Parameters:
 
 
 def _decides(rows: Iterable[Values], parent: str, name: str) -> bool:
-    """Whether the parent's value says if a configuration has the parameter ``name``."""
+    """Return whether the parent's value determines if a configuration has the parameter ``name``."""
     presence: dict[Scalar, set[bool]] = {}
     for row in rows:
         presence.setdefault(row[parent], set()).add(name in row)
@@ -223,7 +240,7 @@ def _decides(rows: Iterable[Values], parent: str, name: str) -> bool:
 
 
 def _below(rows: Iterable[Values], parent: str, option: Scalar, children: Sequence[str]) -> list[Values]:
-    """What the configurations whose parent has this value say of ``children``."""
+    """Return the values of ``children`` in the configurations with this value of the parent."""
     chosen = [row for row in rows if row[parent] == option]
     return [{name: row[name] for name in children if name in row} for row in chosen]
 

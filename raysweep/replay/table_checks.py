@@ -1,4 +1,4 @@
-"""The rows of a recorded table, and what is refused of them. Each check is a function in CHECKS."""
+"""The rows of a recorded table and their validation. Each check is a function in CHECKS."""
 
 import math
 from collections.abc import Callable
@@ -17,26 +17,29 @@ if TYPE_CHECKING:
 BUDGETS = ("examples_seen", "epoch", "step")
 SCORES = ("polarity", "similarity", "accuracy", "loss_value")
 DEVIATIONS = ("polarity_std", "similarity_std")  # over queries
-COUNTS = ("num_queries", "k")  # of what P is the share of, where all ranks weigh the same
+COUNTS = ("num_queries", "k")  # their product is the denominator of P, if ranks have equal weights
 MEASURED = (*BUDGETS, *SCORES, *DEVIATIONS, *COUNTS, "trial", "kind", "value", "seconds", "width", "split")
 
 
 @dataclass(frozen=True)
 class PointRows:
-    """The rows that are operating points of trials. Their index tells the row of the file, from 0."""
+    """The rows that are operating points of trials.
+
+    Their index is the row number in the file, from 0.
+    """
 
     frame: "pd.DataFrame"
     budget: str  # the column of the training budget
 
     @property
     def parameters(self) -> list[Any]:
-        """The columns of the configuration."""
-        # pandas calls the index that it wrote into a file "Unnamed: 0".
+        """Return the columns of the configuration."""
+        # pandas names an index column in a file "Unnamed: 0".
         return [name for name in self.frame.columns if name not in MEASURED and not str(name).startswith("Unnamed: ")]
 
     @cached_property
     def configurations(self) -> "pd.DataFrame":
-        """The parameters as plain objects, None where there is nothing."""
+        """Return the parameters as plain objects, with None for empty cells."""
         return self.frame[self.parameters].apply(as_objects)
 
     @cached_property
@@ -45,26 +48,30 @@ class PointRows:
 
     @property
     def trials(self) -> "pd.Series[Any]":
-        """What tells the trials apart: the column ``trial``, or else their configurations."""
+        """Return the column that identifies trials: ``trial``, or else their configurations."""
         if "trial" in self.frame:
             return self.frame["trial"]
         return self.configuration_keys
 
 
 def as_objects(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Plain objects, None where there is nothing, whatever type of column stands for it."""
+    """Return a column as plain objects, with None for empty cells of any type."""
     return column.astype(object).where(column.notna(), None)
 
 
 def plain(value: Any) -> Scalar:
-    """A cell as YAML would have it: a whole number stays one although a column with gaps holds floats."""
+    """Return a cell as YAML would have it; whole numbers stay integers although columns with gaps hold floats."""
     value = value.item() if isinstance(value, np.generic) else value
     scalar: Scalar = int(value) if isinstance(value, float) and value.is_integer() else value
     return scalar
 
 
 def number_column(frame: "pd.DataFrame", column: str) -> "pd.Series[float]":
-    """A column as floats. InputError names the first row whose cell is not a finite number."""
+    """Return a column as floats.
+
+    Raises:
+        InputError: For the first row whose cell is not a finite number.
+    """
     import pandas as pd
 
     numbers = pd.to_numeric(frame[column], errors="coerce").astype("float64")
@@ -76,13 +83,13 @@ def number_column(frame: "pd.DataFrame", column: str) -> "pd.Series[float]":
 
 
 def optional_number_column(frame: "pd.DataFrame", column: str) -> "pd.Series[float]":
-    """The same, but cells may be empty: NaN there."""
+    """Return a column as floats like :func:`number_column`, with NaN for empty cells."""
     given = frame[frame[column].notna()]
     return number_column(given, column).reindex(frame.index)
 
 
 def optional_count_column(frame: "pd.DataFrame", column: str) -> "pd.Series[float]":
-    """The same of whole numbers above 0."""
+    """Return a column of whole numbers above 0 as floats, with NaN for empty cells."""
     counts = optional_number_column(frame, column)
     is_wrong = (counts % 1 != 0) & counts.notna() | (counts < 1)
     if is_wrong.any():
@@ -104,7 +111,10 @@ def check_column(frame: "pd.DataFrame", column: str) -> None:
 
 
 def check_unit(frame: "pd.DataFrame", is_percent: "pd.Series[bool]") -> None:
-    """Scores are all in [0, 1] or all x100; ``is_percent`` tells the rows whose polarity must be x100."""
+    """Raise InputError unless scores are all in [0, 1] or all x100.
+
+    ``is_percent`` marks the rows whose polarity must be x100.
+    """
     if is_percent.any() != (frame["similarity"].abs() > 1.5).any():
         raise InputError(
             f"polarity is at most {frame['polarity'].max():g} and similarity at most {frame['similarity'].max():g}; "
@@ -141,7 +151,7 @@ def _check_that_there_are_parameters(points: PointRows) -> None:
 
 def _check_names_of_parameters(points: PointRows) -> None:
     for column in points.parameters:
-        if "." in str(column):  # a space's prefixes end in one, and pandas tells columns of one name apart by it
+        if "." in str(column):  # prefixes of a space end in a dot, and pandas uses dots to rename duplicate columns
             raise InputError(
                 f"column {column!r}: a parameter's name has no dot, and no two columns have one name; rename it"
             )
@@ -180,9 +190,9 @@ CHECKS: tuple[Callable[[PointRows], None], ...] = (
     _check_that_trials_are_named,
     _check_that_a_trial_has_one_configuration,
 )
-"""In this order: a later check may rely on what earlier ones found right. Each raises InputError."""
+"""Checks in this order, since later ones may rely on earlier ones. Each raises InputError."""
 
 
 def in_row(row: Any, problem: str) -> InputError:
-    """``row`` is of the frame's index, which counts from 0; people count from 1."""
+    """Return the error for a row of the frame's index, which counts from 0, whereas users count from 1."""
     return InputError(f"row {row + 1}: {problem}")

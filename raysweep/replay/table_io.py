@@ -1,9 +1,9 @@
-"""Reading and writing recorded sweeps as tables: see :mod:`raysweep.replay.table`.
+"""Reading and writing recorded sweeps as tables; see :mod:`raysweep.replay.table`.
 
-A table has a row for each operating point of each rung: the configuration's columns, one of ``examples_seen``, ``step`` or
-``epoch`` (the training budget), ``polarity`` and ``similarity``, in [0, 1] or x100; and where known ``trial``, ``kind``,
-``value`` and ``seconds`` (since the trial began). Rows of kind ``reference`` hold the reference encoder's scores. Of a table
-with other columns a file beside it says what they are: :mod:`raysweep.replay.description`.
+A table has a row for each operating point of each rung, with the configuration's columns, one of ``examples_seen``,
+``step`` or ``epoch`` (the training budget), ``polarity`` and ``similarity``, in [0, 1] or x100, and if known ``trial``,
+``kind``, ``value`` and ``seconds`` (since the trial started). Rows of kind ``reference`` hold the reference encoder's
+scores. The columns of other tables are described in a file next to the table: :mod:`raysweep.replay.description`.
 """
 
 from collections.abc import Mapping
@@ -37,22 +37,23 @@ from raysweep.results.views import averaged, varied_parameters
 if TYPE_CHECKING:
     import pandas as pd
 
-Cells = dict[str, Any]  # of a row, by column
+Cells = dict[str, Any]  # one row, by column
 
-_NO_TRIALS = ("oracle", *BASELINES)  # kinds of points that no search finds and that no trial made
+_NO_TRIALS = ("oracle", *BASELINES)  # kinds of points that no trial produces and no search finds
 
 NULLABLE = frozenset(
     name for name, field in TrialConfig.model_fields.items() if field.default is None and name not in LOSS_PARAMETERS
 )
-"""The parameters of trials of which null is a value."""
+"""Trial parameters for which null is a value."""
 
 MAX_BYTES = 2**28  # a million rows of twenty columns
 
 
 def read(path: Path, where: Mapping[str, str] | None = None) -> RecordedSweep:
-    """Read a table from .csv, .tsv or .parquet, of its rows those whose columns have the values ``where`` gives.
+    """Read a table from .csv, .tsv or .parquet, keeping rows whose columns have the values in ``where``.
 
-    Raises InputError that names the file and column, and the row where there is one.
+    Raises:
+        InputError: If the table is invalid, with the file, the column and, if there is one, the row.
     """
     frame = read_frame(path)
     description = description_beside(path)
@@ -68,7 +69,11 @@ def read(path: Path, where: Mapping[str, str] | None = None) -> RecordedSweep:
 
 
 def read_frame(path: Path) -> "pd.DataFrame":
-    """The rows of a .csv, .tsv or .parquet file, unchecked. InputError where it is no such file, or too large."""
+    """Return the rows of a .csv, .tsv or .parquet file, unchecked.
+
+    Raises:
+        InputError: If the file is of another type or too large.
+    """
     import pandas as pd
 
     readers = {
@@ -78,7 +83,7 @@ def read_frame(path: Path) -> "pd.DataFrame":
     }
     if not path.exists():
         raise InputError(f"{path}: no such file")
-    if not path.is_file():  # a device or a pipe would be read without end
+    if not path.is_file():  # reading a device or a pipe may never end
         raise InputError(f"{path}: is no ordinary file")
     if path.suffix not in readers:
         raise InputError(f"{path}: unsupported suffix ({path.suffix or 'none'}); a table ends in {', '.join(readers)}")
@@ -87,17 +92,20 @@ def read_frame(path: Path) -> "pd.DataFrame":
         frame: pd.DataFrame = readers[path.suffix](path)
     except InputError:
         raise
-    except Exception as error:  # a damaged file fails in any layer below, each with errors of its own
+    except Exception as error:  # a damaged file may fail in any layer, each with its own error types
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise InputError(f"{path}: cannot be read: {reason}") from None
     return frame
 
 
 def _read_text(path: Path, delimiter: str) -> "pd.DataFrame":
-    """Return the rows of a CSV or TSV file. InputError for a row that repeats the header.
+    """Return the rows of a CSV or TSV file.
 
-    In a column of numbers or truth values NA, NaN, None, null and the like are empty cells, as pandas has it. In a column of
+    NA, NaN, None, null and the like are empty cells in columns of numbers or booleans, as in pandas. In a column of
     names they are names, and only an empty cell is empty.
+
+    Raises:
+        InputError: If a row repeats the header.
     """
     import pandas as pd
 
@@ -119,7 +127,7 @@ def _has_names(column: "pd.Series[Any]") -> bool:
 
 
 def _check_header(frame: "pd.DataFrame", path: Path) -> None:
-    """Raise InputError for a row that repeats the header, which makes names of the numbers in all columns."""
+    """Raise InputError for a row that repeats the header, which would turn all columns into names."""
     if frame.empty or not all(_has_names(frame[column]) for column in frame):
         return
     is_name = frame.apply(lambda cells: cells.astype(str).str.strip('\ufeff" ').isin(frame.columns))
@@ -130,7 +138,7 @@ def _check_header(frame: "pd.DataFrame", path: Path) -> None:
 
 
 def _check_size(path: Path) -> None:
-    """InputError for a file that holds more than any recorded sweep, before it is read."""
+    """Raise InputError, before reading, for a file larger than any recorded sweep."""
     num_bytes = path.stat().st_size
     if path.suffix == ".parquet":
         import pyarrow.parquet
@@ -144,9 +152,10 @@ def _check_size(path: Path) -> None:
 def from_frame(
     frame: "pd.DataFrame", name: str, where: Mapping[str, str] | None = None, begin: Pair | None = None
 ) -> RecordedSweep:
-    """The table that a frame holds; ``name`` is for errors. See :func:`read`.
+    """Return the table in a frame; ``name`` is for error messages. See :func:`read`.
 
-    Hypervolumes begin at ``begin``: if not given, at P and half the S of the reference, or at the worst recorded scores.
+    ``begin`` is the reference point of hypervolumes; by default P and half the S of the reference, or the worst
+    recorded scores.
     """
     try:
         return _recorded_sweep(frame.reset_index(drop=True), where or {}, begin)
@@ -175,7 +184,7 @@ def _with_kinds(frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def _on_dev(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """The rows that searches are judged on."""
+    """Return the rows of the dev split, on which searches are judged."""
     frame = frame[~frame["kind"].isin(_NO_TRIALS)]
     if "split" not in frame:
         return frame
@@ -186,14 +195,17 @@ def _on_dev(frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def _chosen(frame: "pd.DataFrame", where: Mapping[str, str]) -> "pd.DataFrame":
-    """The rows whose columns have these values."""
+    """Return the rows whose columns have these values."""
     for column, wanted in where.items():
         frame = _part(frame, column, wanted)
     return frame
 
 
 def _part(frame: "pd.DataFrame", column: str, wanted: str) -> "pd.DataFrame":
-    """The rows whose column has this value. Rows of the reference stay with them, unless they name another value."""
+    """Return the rows whose column has this value.
+
+    Rows of the reference are kept as well, unless they have another value.
+    """
     check_column(frame, column)
     is_reference = frame["kind"] == "reference"
     texts = as_objects(frame[column]).map(lambda value: None if value is None else str(plain(value)))
@@ -210,7 +222,7 @@ def _part(frame: "pd.DataFrame", column: str, wanted: str) -> "pd.DataFrame":
 
 
 def _number_text(text: str) -> str:
-    """A number as a table's cell is shown, ``1`` for ``1.0``; any other text as it is."""
+    """Return a number in the form of a table cell, such as ``1`` for ``1.0``; other text is unchanged."""
     try:
         return str(plain(float(text)))
     except (ValueError, OverflowError):
@@ -218,7 +230,11 @@ def _number_text(text: str) -> str:
 
 
 def in_unit_interval(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """With scores and their deviations in [0, 1], also where all were x100. InputError for cells that are no numbers."""
+    """Return the frame with scores and their deviations in [0, 1], even if all were x100.
+
+    Raises:
+        InputError: If a cell is not a number.
+    """
     for column in ("polarity", "similarity"):
         frame = frame.assign(**{column: number_column(frame, column)})
     deviations = [column for column in DEVIATIONS if column in frame]
@@ -248,7 +264,7 @@ def _reference_scores(references: "pd.DataFrame") -> Pair | None:
 
 
 def _reference_point(points: PointRows, reference: Pair | None) -> Pair:
-    """Where hypervolumes begin."""
+    """Return the reference point of hypervolumes."""
     if reference is not None:
         return reference[0], reference[1] / 2
     return float(points.frame["polarity"].min()), float(points.frame["similarity"].min())
@@ -271,7 +287,7 @@ def _rung(budget: int, rows: "pd.DataFrame") -> RecordedRung:
 
 
 def _check_that_it_can_be_searched(table: RecordedSweep) -> None:
-    table.space  # noqa: B018 (InputError where the configurations make no space)
+    table.space  # noqa: B018 (raises InputError if the configurations form no space)
     if not table.area:
         polarity, similarity = table.reference_point
         origin = "P and half the S of its reference" if table.reference else "the worst that is recorded or allowed"
@@ -281,7 +297,11 @@ def _check_that_it_can_be_searched(table: RecordedSweep) -> None:
 
 
 def write(results: Results, path: Path) -> int:
-    """Write a run as a table; how many trials it holds. InputError when the suffix is unknown or no rung is done."""
+    """Write a run as a table and return the number of its trials.
+
+    Raises:
+        InputError: If the suffix is unknown or no rung is finished.
+    """
     if path.suffix not in (".csv", ".parquet"):
         raise InputError(f"{path}: unsupported suffix ({path.suffix or 'none'}); a table ends in .csv or .parquet")
     frame = frame_of(results)
@@ -296,7 +316,11 @@ def write(results: Results, path: Path) -> int:
 
 
 def frame_of(results: Results) -> "pd.DataFrame":
-    """A run's dev points as a table; of a configuration with replicates the means. InputError when no rung is done."""
+    """Return a run's dev points as a table, with means for configurations that have replicates.
+
+    Raises:
+        InputError: If no rung is finished.
+    """
     import pandas as pd
 
     if not results.rungs:
@@ -315,7 +339,7 @@ def frame_of(results: Results) -> "pd.DataFrame":
     frame = pd.DataFrame(rows).astype({"trial": "Int64", "examples_seen": "Int64"})
     for name in names:
         types = {type(cells[name]) for cells in parameter_cells.values()}
-        if types <= {int, type(None)}:  # pandas makes floats of whole numbers that some trials lack
+        if types <= {int, type(None)}:  # pandas turns integer columns with gaps into floats
             frame[name] = frame[name].astype("Int64")
     columns = [
         "trial",
