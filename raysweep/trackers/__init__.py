@@ -1,4 +1,4 @@
-"""A sweep in TensorBoard, MLflow, Weights & Biases and Trackio, through their own clients, fed from the ledger's events.
+"""A sweep in TensorBoard, MLflow, Weights & Biases and Trackio, fed from the ledger through their own clients.
 
-The runner feeds them while a sweep runs, and the command ``track`` afterwards.
+The runner feeds them while a sweep runs; the command ``track`` feeds them afterwards.
 """

@@ -1,4 +1,4 @@
-"""MLflow: a run for each trial, found again by its tags."""
+"""MLflow: one run per trial, found again by its tags."""
 
 import tempfile
 import time
@@ -9,22 +9,22 @@ from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
 from raysweep.trial_status import TrialStatus
 
 RUN, TRIAL, STATUS, REASON = "raysweep.run", "raysweep.trial", "raysweep.status", "raysweep.reason"  # tags
-FRONT = "front"  # stands for a trial's number in the run that holds the front
+FRONT = "front"  # replaces the trial number in the run that holds the front
 
-MOST_CHARACTERS = 500  # of a parameter and of a tag, which every version takes
+MOST_CHARACTERS = 500  # of a parameter or tag; accepted by every MLflow version
 
 ENDINGS = {
     TrialStatus.COMPLETED: "FINISHED",
     TrialStatus.STOPPED: "KILLED",
     TrialStatus.FAILED: "FAILED",
 }
-"""MLflow's names for how a trial may end. A trial that may still go on is running there."""
+"""MLflow's statuses of ended trials. Trials that may still resume count as running."""
 
 
 class MLflowTracker(Tracker):
-    """Writes to the experiment ``project`` of a tracking server, or of a database on this machine.
+    """Tracker that writes to the experiment ``project`` of a tracking server or of a database on this machine.
 
-    ``artifacts`` is where an experiment that is new keeps files, None where the server decides.
+    ``artifacts`` is the file location of a new experiment; None lets the server decide.
     """
 
     name = "mlflow"
@@ -35,7 +35,7 @@ class MLflowTracker(Tracker):
         self._client = MlflowClient(tracking_uri=uri)
         self._run = run
         self._experiment = self._find_experiment(project, artifacts)
-        self._runs = self._find_runs()  # ids by the tag of the trial
+        self._runs = self._find_runs()  # ids by trial tag
         self._last_steps: dict[str, int] = {}  # by run
 
     def _find_experiment(self, project: str, artifacts: Path | None) -> str:
@@ -46,7 +46,7 @@ class MLflowTracker(Tracker):
         return str(self._client.create_experiment(project, artifact_location=location))
 
     def _find_runs(self) -> dict[str, str]:
-        """What an earlier session has made."""
+        """Return the runs of earlier sessions, ids by trial tag."""
         found: dict[str, str] = {}
         token: str | None = None
         while True:
@@ -69,7 +69,7 @@ class MLflowTracker(Tracker):
         self._client.log_batch(run_id, metrics=metrics)
 
     def _run_of(self, trial: TrackedTrial) -> str:
-        """The id of a trial's run, which is made where it is not there."""
+        """Return the id of a trial's run, which is created if missing."""
         from mlflow.entities import Param
 
         key = str(trial.number)
@@ -86,7 +86,7 @@ class MLflowTracker(Tracker):
         return str(begun.info.run_id)
 
     def _last_step(self, run_id: str) -> int:
-        """The last rung that a run has."""
+        """Return the last rung that a run has."""
         if run_id not in self._last_steps:
             history = self._client.get_metric_history(run_id, "examples_seen")
             self._last_steps[run_id] = max((metric.step for metric in history), default=0)

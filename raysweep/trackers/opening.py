@@ -1,4 +1,4 @@
-"""From the trackers that a sweep's file names to clients: what is missing is said before anything begins."""
+"""From the configured trackers to open clients; missing clients and settings are reported before the sweep starts."""
 
 import os
 from collections.abc import Callable
@@ -22,19 +22,22 @@ from raysweep.trackers.tracker import Tracker
 
 @dataclass(frozen=True)
 class Destination:
-    """The run that is tracked: its folder, wherever it is, and the sweep's name."""
+    """The tracked run: its folder, wherever it is, and the sweep's name."""
 
     run: Folder
     sweep: str
 
     @property
     def name(self) -> str:
-        """The run's own name."""
+        """Return the run's own name."""
         return location.name_of(self.run.location)
 
 
 def check(config: TrackersConfig, runs: str) -> None:
-    """InputError where a tracker's extra is not installed, or needs to be told where to write as runs lie in a bucket."""
+    """Raise InputError if a tracker's extra is not installed or its destination is missing.
+
+    Runs in a bucket need an explicit destination.
+    """
     packages.check(packages.needs_of_trackers(config))
     if not location.is_uri(runs):
         return
@@ -47,7 +50,10 @@ def check(config: TrackersConfig, runs: str) -> None:
 
 
 def openers(config: TrackersConfig, to: Destination) -> dict[str, Callable[[], Tracker]]:
-    """Functions that open the trackers that are on, by name. They may take long, and raise whatever the clients do."""
+    """Return functions that open the configured trackers, by name.
+
+    They may be slow and raise any error of the clients.
+    """
     found: dict[str, Callable[[], Tracker]] = {}
     if config.tensorboard is not None:
         found["tensorboard"] = partial(_tensorboard, config.tensorboard, to)
@@ -81,7 +87,7 @@ def _mlflow(settings: MLflowConfig, to: Destination) -> Tracker:
 def _wandb(settings: WandbConfig, to: Destination) -> Tracker:
     from raysweep.trackers.wandb import WandbTracker
 
-    # Beside the run, in which no links may lie, as the client makes them.
+    # Next to the run, because the client creates links, which a run folder must not contain.
     folder = _own_folder(to).parent if settings.folder is None else Path(settings.folder)
     return WandbTracker(settings.project or to.sweep, to.name, folder, settings.mode)
 
@@ -93,7 +99,11 @@ def _trackio(settings: TrackioConfig, to: Destination) -> Tracker:
 
 
 def _own_folder(to: Destination) -> Path:
-    """The run's folder. InputError where the run lies in a bucket."""
+    """Return the run's folder.
+
+    Raises:
+        InputError: If the run is in a bucket.
+    """
     if isinstance(to.run, BucketFolder):
         raise InputError(f"{to.run.location}: lies in a bucket; name a folder, or a uri, for the tracker")
     return to.run.path.absolute()

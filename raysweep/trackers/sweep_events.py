@@ -1,4 +1,4 @@
-"""From the events of a ledger to what trackers are given."""
+"""Conversion of a ledger's events into calls of trackers."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -22,7 +22,7 @@ from raysweep.trial_status import TrialStatus
 
 
 class SweepEvents:
-    """Passes a run's events on to a tracker, as they come."""
+    """A run's events, passed on to a tracker as they arrive."""
 
     def __init__(self, tracker: Tracker, run: Folder) -> None:
         self._tracker = tracker
@@ -32,7 +32,7 @@ class SweepEvents:
         self._reference: Point | None = None
 
     def take(self, event: Event) -> None:
-        """Take the next event. Raises whatever the tracker's client does."""
+        """Pass on the next event; raises any error of the tracker's client."""
         match event:
             case SessionStarted():
                 self._info = event.info
@@ -56,7 +56,7 @@ class SweepEvents:
             self._tracker.rest(trial)
 
     def _metrics(self, rung: RungFinished) -> dict[str, float]:
-        """Of the rung's best point, of its plain point, and of the rung itself."""
+        """Return the metrics of the rung's best point, of its plain point, and of the rung itself."""
         metrics = {"loss": rung.loss, "examples_seen": float(rung.examples_seen), "seconds": rung.seconds}
         if rung.points and self._info is not None:
             best = self._best_of(rung.points, self._info)
@@ -68,7 +68,10 @@ class SweepEvents:
         return metrics
 
     def _best_of(self, points: Sequence[Point], info: RunInfo) -> Point:
-        """As the sweep judges them: a point that meets the constraints is better than any that does not."""
+        """Return the best point by the sweep's own rule.
+
+        A point that meets the constraints beats any that does not.
+        """
         if self._reference is None:
             return max(points, key=info.objective)
         reference = self._reference.polarity, self._reference.similarity
@@ -77,7 +80,10 @@ class SweepEvents:
         return by_pair[objective.best_point(list(by_pair))]
 
     def finish(self, moved: Callable[[], None] = lambda: None) -> None:
-        """Give the tracker the front, as the ledger has it now, and close it. ``moved`` is called as it comes on."""
+        """Pass the front, from the current ledger, to the tracker and close it.
+
+        ``moved`` is called after each trial that is closed, to show progress.
+        """
         try:
             summary = summary_of(self._run)
             if summary.members:
@@ -99,7 +105,7 @@ def _front_page(summary: Summary) -> FrontPage:
 
 
 def _front_metrics(summary: Summary) -> Mapping[str, float]:
-    """How large the front is on each split, scores in [0, 1]."""
+    """Return the size of the front and its hypervolume on each split, with scores in [0, 1]."""
     metrics = {"members": float(len(summary.members))}
     for split, area in summary.areas.items():
         metrics[f"{split}/hypervolume"] = area.front

@@ -1,4 +1,4 @@
-"""TensorBoard: event files in a folder for each trial, which a session writes anew."""
+"""TensorBoard: event files in one folder per trial, rewritten by each session."""
 
 import os
 import socket
@@ -11,13 +11,13 @@ from raysweep.trackers.tracker import FrontPage, Step, TrackedTrial, Tracker
 
 FRONT = "front"
 EVENT_FILES = "events.out.tfevents.*"
-FILE_VERSION = "brain.Event:2"  # what every such file begins with
+FILE_VERSION = "brain.Event:2"  # the first event of every file
 
 
 class TensorBoardTracker(Tracker):
-    """Writes through the client's own summaries, without TensorFlow. The folder of the run's trials is ``folder``.
+    """Tracker that uses TensorBoard's own summaries, without TensorFlow, and writes the run's trials to ``folder``.
 
-    Event files cannot be gone on with, so those of an earlier session are replaced by files that hold all of it.
+    Event files cannot be continued, so those of an earlier session are replaced by complete ones.
     """
 
     name = "tensorboard"
@@ -42,7 +42,7 @@ class TensorBoardTracker(Tracker):
         writer.add(_event(_text("status", text), len(trial.steps)))
 
     def _writer_of(self, trial: TrackedTrial) -> "_EventFile":
-        """A trial's file, which begins with its configuration."""
+        """Return a trial's file, which starts with its configuration."""
         is_new = trial.name not in self._writers
         writer = self._writer(trial.name)
         if is_new:
@@ -70,7 +70,10 @@ class TensorBoardTracker(Tracker):
 
 
 class _EventFile:
-    """A new file of events in a folder. It is open only while it is written; the client's own writer has a thread."""
+    """A new file of events in a folder.
+
+    The file is open only during a write. TensorBoard's own writer would need a thread.
+    """
 
     def __init__(self, folder: Path) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
@@ -93,7 +96,7 @@ def _event(summary: Any, step: int) -> Any:
 
 
 def _text(tag: str, text: str) -> Any:
-    """A text of the plugin for texts, which shows Markdown."""
+    """Return a summary for the text plugin, which renders Markdown."""
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.compat.proto.tensor_pb2 import TensorProto
     from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
@@ -110,6 +113,6 @@ def _bullets(settings: Mapping[str, Any]) -> str:
 
 
 def _size(png: bytes) -> tuple[int, int]:
-    """Height and width of a PNG picture in pixels, which stand in its first chunk."""
+    """Return the height and width of a PNG picture in pixels, which are stored in its first chunk."""
     width, height = (int.from_bytes(png[start : start + 4], "big") for start in (16, 20))
     return height, width

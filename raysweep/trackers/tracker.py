@@ -1,4 +1,4 @@
-"""What a tracker is, and what it is given: trials with their steps, and the front in the end."""
+"""The interface of a tracker and its inputs: trials with their steps, and the front at the end."""
 
 import abc
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ OVER = (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED)
 
 @dataclass(frozen=True)
 class Step:
-    """A rung: its number, from 1, and its metrics by name. Scores lie in [0, 1]."""
+    """A rung: its number, from 1, and its metrics by name, with scores in [0, 1]."""
 
     number: int
     metrics: Mapping[str, float]
@@ -20,7 +20,7 @@ class Step:
 
 @dataclass
 class TrackedTrial:
-    """A trial as its events tell it so far."""
+    """A trial as described by its events so far."""
 
     number: int
     config: Mapping[str, Any]
@@ -39,14 +39,14 @@ class TrackedTrial:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The configuration, and which trial it repeats."""
+        """Return the configuration and the trial that it replicates, if any."""
         repeats = {} if self.replicate_of is None else {"replicate_of": self.replicate_of}
         return {**self.config, **repeats}
 
 
 @dataclass(frozen=True)
 class FrontPage:
-    """The front as a table of texts, the same as Markdown, its picture as PNG bytes, and figures of all of it by name."""
+    """The front as a table of texts, as Markdown and as PNG bytes, and its overall metrics by name."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -56,29 +56,29 @@ class FrontPage:
 
 
 class Tracker(abc.ABC):
-    """A client, opened for one run of raysweep. What an earlier session, or process, has given it is not given twice.
+    """A client, opened for one run of raysweep.
 
-    Its methods are called from one thread, in the order of the events, for all events of the run. They may raise whatever
-    the client raises.
+    It skips data that an earlier session or process has already stored. The methods are called from one thread, in the
+    order of the events, for all events of the run. They may raise any error of the client.
     """
 
     name: ClassVar[str]
 
     @abc.abstractmethod
     def step(self, trial: TrackedTrial, step: Step) -> None:
-        """A trial has come to a rung, the last of its ``steps``."""
+        """Store the rung that a trial has just finished, the last of its ``steps``."""
 
     @abc.abstractmethod
     def rest(self, trial: TrackedTrial) -> None:
-        """A trial has left its worker: for now, or for good."""
+        """Note that a trial has left its worker, for now or for good."""
 
     @abc.abstractmethod
     def front(self, front: FrontPage) -> None:
-        """The sweep's session is over."""
+        """Store the front at the end of the sweep's session."""
 
-    def close_trial(self, trial: TrackedTrial) -> None:  # noqa: B027 (most have nothing to do)
-        """Have all of one trial stored; called for each of the run's before :meth:`close`."""
+    def close_trial(self, trial: TrackedTrial) -> None:  # noqa: B027 (most trackers need nothing here)
+        """Store all remaining data of one trial; called for each of the run's trials before :meth:`close`."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Have all that was given stored."""
+        """Store all remaining data."""

@@ -1,4 +1,4 @@
-"""Trackers that are fed while a sweep runs, each in a thread of its own: one that fails or hangs holds up nothing."""
+"""Trackers fed while a sweep runs, each in its own thread, so that one that fails or hangs delays nothing."""
 
 import contextlib
 import queue
@@ -22,22 +22,25 @@ from raysweep.trackers.opening import Destination, check, openers
 from raysweep.trackers.sweep_events import SweepEvents
 from raysweep.trackers.tracker import Tracker
 
-FINISH_SECONDS = 60.0  # for which the end of a sweep waits for trackers that do not come on
+FINISH_SECONDS = 60.0  # the end of a sweep waits this long for a tracker without progress
 
 Warn = Callable[[str], None]
 
-_END = object()  # the last thing that a tracker's thread is given
+_END = object()  # ends a tracker's thread
 
 
 class Tracking:
-    """Feeds the trackers of a run's session. :meth:`take` and :meth:`finish` return soon, whatever the trackers do."""
+    """The trackers of a run's session.
+
+    :meth:`take` never blocks, and :meth:`finish` returns in bounded time, whatever the trackers do.
+    """
 
     def __init__(self, config: TrackersConfig, run: Folder, sweep: str, warn: Warn) -> None:
         opened = openers(config, Destination(run, sweep))
         self._feeds = [_Feed(name, opener, run, warn) for name, opener in opened.items()]
 
     def take_all(self, events: Iterable[Event]) -> None:
-        """Take the events that the run has had so far."""
+        """Take the events of the run so far."""
         for event in events:
             self.take(event)
 
@@ -47,7 +50,7 @@ class Tracking:
             feed.put(event)
 
     def finish(self) -> None:
-        """Have the trackers close, with the front as it is now. It warns of those that do not come to an end."""
+        """Close the trackers with the current front and warn about those that do not finish."""
         for feed in self._feeds:
             feed.put(_END)
         for feed in self._feeds:
@@ -55,7 +58,7 @@ class Tracking:
 
 
 class _Feed:
-    """One tracker and its thread. What goes wrong in it is told once, and it is left out from then on."""
+    """One tracker and its thread. After an error it warns once and drops the tracker."""
 
     def __init__(self, name: str, opener: Callable[[], Tracker], run: Folder, warn: Warn) -> None:
         self._name, self._opener, self._run, self._warn = name, opener, run, warn
@@ -76,7 +79,7 @@ class _Feed:
                 events.take(event)
                 self._move()
             events.finish(self._move)
-        except Exception as error:  # clients let through whatever their layers raise
+        except Exception as error:  # clients pass on any error of their layers
             self._warn(f"trackers: {self._name} is left out from now on: {_one_line(error)}; {self._hint}")
 
     def _move(self) -> None:
@@ -87,7 +90,7 @@ class _Feed:
         return f"later: raysweep track {self._run.location} --to {self._name}"
 
     def wait(self) -> None:
-        """Until the thread ends, or has not come on for long."""
+        """Wait until the thread ends or has made no progress for FINISH_SECONDS."""
         self._moved_at = time.monotonic()
         while self._thread.is_alive():
             left = self._moved_at + FINISH_SECONDS - time.monotonic()
@@ -98,7 +101,11 @@ class _Feed:
 
 
 def fill(config: TrackersConfig, run: Folder) -> Sequence[str]:
-    """Give the trackers all that a run's ledger holds, here and now; their names. InputError where one of them fails."""
+    """Pass all events of a run's ledger to the trackers, in this thread, and return the trackers' names.
+
+    Raises:
+        InputError: If a tracker fails.
+    """
     check(config, run.location)
     sweep = load(run).info.name
     opened = openers(config, Destination(run, sweep))
@@ -121,9 +128,12 @@ def _one_line(error: Exception) -> str:
 
 
 def settings(run: Folder, names: Sequence[str], given: Mapping[str, str]) -> TrackersConfig:
-    """The settings of these trackers: those of the run's own file, with what is ``given`` for each that has such a key.
+    """Return the settings of these trackers: those of the run's own file, updated with ``given``.
 
-    InputError where a name is none, where none of them has a key that is given, and for a value that is refused.
+    Each given value applies to all of the trackers that have such a key.
+
+    Raises:
+        InputError: If a name is unknown, no tracker has a given key, or a value is invalid.
     """
     own = TrackersConfig()
     stored = read_settings(run, load(run)).get("trackers", {})

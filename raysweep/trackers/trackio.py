@@ -1,4 +1,4 @@
-"""Trackio: a run for each trial, in a group of the sweep's run."""
+"""Trackio: one run per trial, in a group named after the sweep's run."""
 
 import tempfile
 from pathlib import Path
@@ -10,9 +10,9 @@ FRONT = "front"
 
 
 class TrackioTracker(Tracker):
-    """Writes to the database of the client, on this machine unless its environment names a space.
+    """Tracker that writes to the client's database, on this machine unless its environment names a space.
 
-    One run is open at a time, that of the trial which was last at a rung; the others go on after their last step.
+    Only one run is open at a time, that of the trial with the latest rung; the others continue after their last step.
     """
 
     name = "trackio"
@@ -21,7 +21,7 @@ class TrackioTracker(Tracker):
         self._project, self._run = project, run
         self._open: Any = None
         self._open_name = ""
-        self._next_steps: dict[str, int] = {}  # by run, as it was when it was first opened
+        self._next_steps: dict[str, int] = {}  # by run, read when the run is first opened
 
     def step(self, trial: TrackedTrial, step: Step) -> None:
         run = self._run_of(trial.name, trial.settings)
@@ -30,7 +30,7 @@ class TrackioTracker(Tracker):
             self._next_steps[trial.name] = step.number + 1
 
     def rest(self, trial: TrackedTrial) -> None:
-        """Do nothing, a run of Trackio having no status, but for a trial that is over before any step.
+        """Do nothing, since Trackio runs have no status, except for a trial that ended before any step.
 
         Without a row it would have no run at all.
         """
@@ -78,7 +78,7 @@ class TrackioTracker(Tracker):
         return self._open
 
     def _stored_steps(self, name: str) -> int:
-        """The step after the last that an earlier session has stored, 0 where it has none."""
+        """Return the step after the last one stored by an earlier session, 0 without one."""
         from trackio.sqlite_storage import SQLiteStorage
 
         last = SQLiteStorage.get_max_step_for_run(self._project, f"{self._run} {name}")

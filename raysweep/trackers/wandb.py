@@ -1,4 +1,4 @@
-"""Weights & Biases: a run for each trial, in a group of the sweep's run."""
+"""Weights & Biases: one run per trial, in a group named after the sweep's run."""
 
 import hashlib
 import shutil
@@ -12,10 +12,10 @@ FRONT = "front"
 
 
 class WandbTracker(Tracker):
-    """Writes runs whose ids are the same in every session.
+    """Tracker that writes runs whose ids are the same in every session.
 
-    Online a run is open while its trial is on a worker, and goes on after the last step that the server has. Offline runs
-    cannot be gone on with: one is written whole when its trial is over or the session ends, in place of an older one.
+    Online, a run is open while its trial is on a worker and continues after the last step on the server. Offline runs
+    cannot be continued: each is written in full when its trial is over or the session ends, replacing an older one.
     """
 
     name = "wandb"
@@ -39,7 +39,7 @@ class WandbTracker(Tracker):
         if trial.number not in self._open:
             self._open[trial.number] = self._init(trial.name, trial.settings)
         run = self._open[trial.number]
-        if step.number >= run.step:  # where it goes on, the next one
+        if step.number >= run.step:  # skips steps that are already on the server
             run.log(dict(step.metrics), step=step.number)
 
     def rest(self, trial: TrackedTrial) -> None:
