@@ -1,4 +1,4 @@
-"""A YAML document whose every key knows its line, so that an error can name file, line and key."""
+"""YAML documents that know the line of every key, so that errors can name file, line and key."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,16 +13,19 @@ from raysweep.errors import InputError, did_you_mean
 
 KeyPath = tuple[str | int, ...]
 
-MAX_VALUES = 100_000  # of a document whose aliases are written out
+MAX_VALUES = 100_000  # of a document with its aliases expanded
 MERGE = "tag:yaml.org,2002:merge"
 TEXT = "tag:yaml.org,2002:str"
 CHOICES = "choices"
-"""The key whose mapping has values of a parameter for keys."""
+"""The key of a mapping whose own keys are values of a parameter."""
 TOO_DEEP = "nested too deeply, or an alias refers to what it is a part of"
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML reads YAML 1.1, where 1e-5 (no dot) is a string; every other tool our users know reads a number."""
+    """A YAML loader that reads 1e-5 as a number.
+
+    PyYAML implements YAML 1.1, in which a number with an exponent but no dot is a string.
+    """
 
 
 _Loader.add_implicit_resolver(
@@ -35,9 +38,14 @@ _Loader.add_implicit_resolver(
 
 
 def parse_value(text: str, *, is_choices: bool = False) -> Any:
-    """Read one YAML value, as given for a key on the command line. What is empty is an empty text; null is no value.
+    """Parse the YAML value of a command-line override; empty text is the empty string, not null.
 
-    ``is_choices`` says that the value's own keys are choices.
+    Args:
+        text: The YAML text.
+        is_choices: Whether the keys of a top-level mapping are choices.
+
+    Raises:
+        InputError: If `text` is not valid YAML.
     """
     if not text:
         return ""
@@ -63,10 +71,10 @@ def _parse(text: str, is_choices: bool) -> Any:
 
 
 def _read_keys_as_text(node: yaml.Node, is_choices: bool, seen: set[tuple[int, bool]]) -> None:
-    """Have every key read as it is spelled: `0.5`, `on` or `2024-01-01` name nothing else.
+    """Tag every key as text, so that keys such as `0.5`, `on` or `2024-01-01` keep their spelling.
 
-    Choices are values of a parameter, so their keys may be numbers and truth values. ``seen`` are the nodes that aliases
-    need not lead to again, each with whether its keys are choices.
+    The keys below `choices` are values of a parameter, so they may also be numbers and booleans. ``seen`` holds the
+    visited nodes, each with its ``is_choices``, so that aliases are followed only once.
     """
     if (id(node), is_choices) in seen:
         return
@@ -85,7 +93,7 @@ def _read_keys_as_text(node: yaml.Node, is_choices: bool, seen: set[tuple[int, b
 
 @dataclass
 class Document:
-    """Nested plain values, the file they came from and the line of every key path."""
+    """Nested plain values, with their source file and the line of every key path."""
 
     source: str
     values: dict[str, Any]
@@ -95,7 +103,11 @@ class Document:
 
     @classmethod
     def read(cls, path: Path) -> "Document":
-        """Read a YAML file whose top level is a mapping; InputError names file and line of what is wrong."""
+        """Read a YAML file whose top level is a mapping.
+
+        Raises:
+            InputError: If the file is missing or invalid; the message names file and line.
+        """
         try:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -107,7 +119,7 @@ class Document:
         document = cls(str(path), {})
         try:
             loader = _Loader(text)
-        except yaml.YAMLError as error:  # a character that no YAML file has, such as a null byte
+        except yaml.YAMLError as error:  # a character that YAML does not allow, such as a null byte
             raise InputError(f"{path}: {_one_line(error)}") from None
         try:
             node = loader.get_single_node()
@@ -125,11 +137,11 @@ class Document:
         return document
 
     def _note_lines(self, loader: _Loader, node: yaml.Node, path: KeyPath) -> None:
-        """Note the line of every key below ``path``. InputError for a key that stands twice or is no plain text."""
+        """Record the line of every key below ``path``; raise InputError for duplicate and non-text keys."""
         self._count_value()
         if isinstance(node, yaml.MappingNode):
             for key_node, value_node in node.value:
-                if key_node.tag == MERGE:  # what `<<` brings is taken to stand where the mapping does
+                if key_node.tag == MERGE:  # merged keys get the line of the mapping
                     self._count_merged(value_node)
                     continue
                 child = self._note_key(loader, key_node, path)
@@ -141,7 +153,7 @@ class Document:
                 self._note_lines(loader, item, child)
 
     def _count_value(self) -> None:
-        """InputError for more values than a person writes, which a few aliases of aliases make."""
+        """Raise InputError if the document has too many values, as nested aliases can produce."""
         self.num_values += 1
         if self.num_values > MAX_VALUES:
             raise InputError(f"{self.source}: has more than {MAX_VALUES:,} values; do aliases refer to one another?")
@@ -169,9 +181,10 @@ class Document:
         return child
 
     def override(self, path: str, text: str, short_forms: Mapping[KeyPath, str] = MappingProxyType({})) -> None:
-        """Set the key at a dotted ``path`` to the YAML value ``text``; missing mappings on the way are made.
+        """Set the key at a dotted ``path`` to the YAML value ``text``, and create missing mappings on the way.
 
-        So are those whose plain value, by ``short_forms``, stands for a mapping with this value under one key.
+        If ``short_forms`` maps a key on the way to a name, its plain value is first expanded to a mapping with that
+        value under the name.
         """
         keys = tuple(path.split("."))
         target = self.values
@@ -192,11 +205,11 @@ class Document:
         self.overridden.add(keys)
 
     def has_override(self, key: str) -> bool:
-        """Whether an override gave this key of the top level, or a part of it."""
+        """Return whether an override set this top-level key or a part of it."""
         return any(given[0] == key for given in self.overridden)
 
     def error(self, path: Sequence[str | int], message: str) -> InputError:
-        """An InputError that says where ``path`` was given: file and line, or the command line."""
+        """Return an InputError that names the origin of ``path``: file and line, or the command line."""
         keys = tuple(path)
         if self.is_overridden(keys):
             return InputError(f"--{dotted(keys)}: {message}")
@@ -208,14 +221,14 @@ class Document:
         return InputError(f"{where}: {message}")
 
     def is_overridden(self, keys: KeyPath) -> bool:
-        """Whether an override gave this key: itself, what it is a part of, or a part of it that the file lacks."""
+        """Return whether an override set this key, a key above it, or a part of it that is missing from the file."""
         prefixes = {keys[:length] for length in range(1, len(keys) + 1)}
         if prefixes & self.overridden:
             return True
         return keys not in self.lines and any(given[: len(keys)] == keys for given in self.overridden)
 
     def _line(self, keys: KeyPath) -> int | None:
-        """The line of this key, or else of the nearest one around it that the file has."""
+        """Return the line of this key or of its nearest ancestor in the file."""
         for length in range(len(keys), 0, -1):
             if line := self.lines.get(keys[:length]):
                 return line
@@ -223,20 +236,20 @@ class Document:
 
 
 def _spelled(name: str, mapping: Mapping[Any, Any]) -> Any:
-    """The key of a mapping that a path calls so, such as the number 16; ``name`` itself where it has none."""
+    """Return the key of the mapping that is spelled ``name``, such as the number 16, or ``name`` if no key is."""
     return next((key for key in mapping if str(key) == name), name)
 
 
 def _refused(path: Path, error: Exception) -> InputError:
-    """What is wrong with a file that could not be read as YAML."""
-    if isinstance(error, InputError):  # which is a ValueError too
+    """Return the InputError for a file that is not valid YAML."""
+    if isinstance(error, InputError):  # also a ValueError
         return error
     if isinstance(error, RecursionError):
         return InputError(f"{path}: {TOO_DEEP}")
     if isinstance(error, yaml.MarkedYAMLError):
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         return InputError(f"{path}: line {line}: {error.problem}")
-    return InputError(f"{path}: a value cannot be read: {_one_line(error)}")  # what looks like a date or a number
+    return InputError(f"{path}: a value cannot be read: {_one_line(error)}")  # such as an invalid date or number
 
 
 def _one_line(error: Exception) -> str:
@@ -248,7 +261,7 @@ def _line_of(node: yaml.Node) -> int:
 
 
 def dotted(path: Iterable[str | int]) -> str:
-    """``("space", "loss", 0)`` as ``space.loss[0]``."""
+    """Return a key path as text: ``("space", "loss", 0)`` becomes ``space.loss[0]``."""
     text = ""
     for key in path:
         if isinstance(key, int):
@@ -259,9 +272,9 @@ def dotted(path: Iterable[str | int]) -> str:
 
 
 def unknown_key(key: str, allowed: Iterable[str], inner: Iterable[str] = ()) -> str:
-    """The sentence for a key that does not exist. It suggests the nearest key that does, else ``inner`` paths."""
+    """Return the error message for an unknown key, with the nearest allowed key or ``inner`` path as a suggestion."""
     names = sorted(allowed)
-    paths: dict[str, str] = {}  # of each last key
+    paths: dict[str, str] = {}  # by last key
     for path in inner:
         last = path.rpartition(".")[2]
         paths[last] = f"{paths[last]} or {path}" if last in paths else path

@@ -1,17 +1,17 @@
-"""Which parameters a freezing level keeps fixed, decided from the names that ``model.named_parameters()`` gives.
+"""Freezing levels: the parameters that each level freezes, derived from ``model.named_parameters()``.
 
-Levels are named as in the adiabatic-tuning paper, each a superset of the one before:
+The levels are named as in the adiabatic-tuning paper. Each is a superset of the one before:
 
 ``none``         nothing
-``emb.base``     the tables of words, positions (absolute or relative) and token types
-``emb``          the whole embedding block: its norm and projection too
-``emb+B0a``      and the attention of block 0, with the norm that belongs to it
-``emb+B0ai``     and its intermediate dense (in ModernBERT with the norm before it)
-``emb+B0aio``    and its output.dense, the second feed-forward matrix
-``emb+B0``       and the rest of block 0: in post-norm encoders output.LayerNorm, in pre-norm ones nothing
+``emb.base``     the word, position (absolute or relative) and token type tables
+``emb``          the whole embedding block, including its norm and projection
+``emb+B0a``      also the attention of block 0, with its norm
+``emb+B0ai``     also its intermediate dense (in ModernBERT with the preceding norm)
+``emb+B0aio``    also its output.dense, the second feed-forward matrix
+``emb+B0``       also the rest of block 0: output.LayerNorm in post-norm encoders, nothing in pre-norm encoders
 ``emb+B0-n``     blocks 0 to n, n >= 1
 
-All of them follow the order of computation, so each parameter has one depth and a level is the greatest depth it
+The levels follow the order of computation, so each parameter has one depth, and a level is the maximum depth that it
 freezes.
 """
 
@@ -61,7 +61,7 @@ _POOLER = re.compile(r"(?:^|\.)pooler\.")
 
 @dataclass(frozen=True)
 class Architecture:
-    """How an encoder names the parts of its blocks: regular expressions, the parts' relative to the block."""
+    """Regular expressions for the names of an encoder's blocks and, relative to a block, of its parts."""
 
     block: str
     attention: str
@@ -82,20 +82,21 @@ ARCHITECTURES = {
 
 
 def check_level(level: str) -> None:
-    """Raise InputError unless ``level`` is written as one. Whether an encoder has it, :func:`frozen_names` tells."""
+    """Raise InputError if ``level`` is malformed; :func:`frozen_names` checks whether an encoder has the level."""
     if level not in FIXED_LEVELS and not _LAST_BLOCK.fullmatch(level):
         raise InputError(f"freezing is {level!r}; allowed: {', '.join(FORMS)}")
 
 
 def is_recognised(names: Sequence[str]) -> bool:
-    """Whether an encoder with these parameter names has levels."""
+    """Return whether an encoder with these parameter names has freezing levels."""
     return _known_architecture(names) is not None
 
 
 def levels(names: Sequence[str]) -> tuple[str, ...]:
-    """The levels of the encoder with these parameter names that leave something to train, each a superset of the last.
+    """Return the levels of an encoder that leave something to train, each a superset of the one before.
 
-    Raises InputError when the encoder's structure is not recognised.
+    Raises:
+        InputError: If the encoder's structure is not recognized.
     """
     depths = _depths(names)
     deeper = (f"emb+B0-{block}" for block in range(1, _num_blocks(depths)))
@@ -103,10 +104,16 @@ def levels(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def frozen_names(names: Sequence[str], level: str, *, freeze_output_dense: bool = False) -> frozenset[str]:
-    """The parameters that ``level`` freezes, and the weight of output.dense of every block if asked.
+    """Return the names of the parameters that ``level`` freezes.
 
-    ``names`` may carry any prefix, such as ``0.model.``. Raises InputError when the encoder lacks the level, when
-    nothing would be left to train, and when its structure is not recognised (which ``none`` does not need).
+    Args:
+        names: The encoder's parameter names, with any prefix, such as ``0.model.``.
+        level: The freezing level.
+        freeze_output_dense: Whether to freeze the weight of output.dense in every block as well.
+
+    Raises:
+        InputError: If the encoder lacks the level, nothing would be left to train, or the encoder's structure is not
+            recognized (not needed for ``none``).
     """
     check_level(level)
     if level == "none" and not freeze_output_dense:
@@ -131,7 +138,7 @@ def frozen_names(names: Sequence[str], level: str, *, freeze_output_dense: bool 
 
 @dataclass(frozen=True)
 class PrefixNames:
-    """Module names of an encoder's frozen first part: what makes embeddings, whole blocks, and the block that follows."""
+    """Module names of an encoder's frozen prefix: the embeddings, the frozen blocks, and the block that follows."""
 
     embeddings: tuple[str, ...]
     blocks: tuple[str, ...]
@@ -139,9 +146,9 @@ class PrefixNames:
 
 
 def prefix_names(names: Sequence[str], modules: Sequence[str], level: str) -> PrefixNames | None:
-    """The part that ``level`` freezes from the input to the end of a block, or None when that is not a single block.
+    """Return the prefix that ``level`` freezes, up to the end of a block, or None if it does not span a whole block.
 
-    ``names`` are the parameters', ``modules`` the modules' names.
+    ``names`` are the parameter names, ``modules`` the module names.
     """
     if level == "none":
         return None
@@ -158,21 +165,24 @@ def prefix_names(names: Sequence[str], modules: Sequence[str], level: str) -> Pr
 
 
 def _num_frozen_blocks(level: str) -> int:
-    """How many whole blocks, counted from the input, are frozen."""
+    """Return the number of completely frozen blocks, counted from the input."""
     num_frozen_depths = level_depth(level) + 1
     return max(0, (num_frozen_depths - _EMBEDDING_DEPTHS) // _BLOCK_DEPTHS)
 
 
 def _blocks_by_number(modules: Sequence[str], architecture: Architecture) -> dict[int, str]:
-    """The names of the modules that are blocks, by their number from the input."""
+    """Return the names of the block modules by their number from the input."""
     block_name = re.compile(rf"(?:^|\.){architecture.block}\.(\d+)$")
     return {int(match[1]): name for name in modules if (match := block_name.search(name))}
 
 
 def heights(names: Sequence[str]) -> dict[str, int]:
-    """How many blocks below the top each parameter is: 0 for what follows the last block, 1 for the last block, and so on.
+    """Return the height of each parameter: 0 after the last block, 1 in the last block, and so on.
 
-    The embeddings are one below the first block. Raises InputError when the encoder's structure is not recognised.
+    The height of the embeddings is one more than that of the first block.
+
+    Raises:
+        InputError: If the encoder's structure is not recognized.
     """
     depths = _depths(names)
     num_blocks = _num_blocks(depths)
@@ -180,12 +190,12 @@ def heights(names: Sequence[str]) -> dict[str, int]:
 
 
 def _block(depth: int) -> int:
-    """The number of the block that has this depth, -1 for the embeddings."""
+    """Return the number of the block at this depth, -1 for the embeddings."""
     return (depth - _EMBEDDING_DEPTHS) // _BLOCK_DEPTHS
 
 
 def frozen_modules(names: Sequence[str], modules: Sequence[str], level: str) -> list[str]:
-    """Those of ``modules``, such as dropout layers, that lie in the part that ``level`` freezes."""
+    """Return the modules, such as dropout layers, in the part of the encoder that ``level`` freezes."""
     if level == "none":
         return []
     architecture = _architecture(names)
@@ -194,14 +204,14 @@ def frozen_modules(names: Sequence[str], modules: Sequence[str], level: str) -> 
 
 
 def level_depth(level: str) -> int:
-    """The greatest depth that a level freezes, -1 for none: what orders levels."""
+    """Return the maximum depth that a level freezes, -1 for ``none``; levels are ordered by it."""
     if match := _LAST_BLOCK.fullmatch(level):
         return _EMBEDDING_DEPTHS + _BLOCK_DEPTHS * (int(match[1]) + 1) - 1
     return FIXED_LEVELS.index(level) - 1
 
 
 def _depths(names: Sequence[str]) -> dict[str, int | None]:
-    """The depth of each parameter, None for what no level freezes: poolers, final norms, heads."""
+    """Return the depth of each parameter, None if no level freezes it, as for poolers, final norms and heads."""
     architecture = _architecture(names)
     return {name: _depth(name, architecture) for name in names}
 
@@ -222,9 +232,10 @@ def _known_architecture(names: Sequence[str]) -> Architecture | None:
 
 
 def _fits(names: Sequence[str], architecture: Architecture) -> bool:
-    """Whether the parameters fill the tables and every block's attention, intermediate and output.
+    """Return whether the parameters cover the tables and every block's attention, intermediate and output.
 
-    What an encoder has beside its blocks, such as DeBERTa's table of relative positions, belongs to no level.
+    An encoder with parameters outside its blocks, such as DeBERTa's table of relative positions, does not fit, because
+    no level covers them.
     """
     depths = {name: _depth(name, architecture) for name in names}
     if any(depth is None and _stands_beside_blocks(name) for name, depth in depths.items()):
@@ -236,7 +247,7 @@ def _fits(names: Sequence[str], architecture: Architecture) -> bool:
 
 
 def _stands_beside_blocks(name: str) -> bool:
-    """Of a parameter that is in no block: whether it is of the encoder's all the same, and not of its final norm."""
+    """Return whether a parameter outside the blocks belongs to the encoder, but not to its final norm."""
     return _ENCODER.search(name) is not None and _FINAL_NORM.search(name) is None
 
 
@@ -254,7 +265,10 @@ def _depth(name: str, architecture: Architecture) -> int | None:
 
 
 def _part_of_block(name: str, architecture: Architecture) -> int:
-    """The number of the part in its block: attention, intermediate, output, rest. ``name`` is relative to the block."""
+    """Return the number of the part in its block: 0 attention, 1 intermediate, 2 output, 3 rest.
+
+    ``name`` is relative to the block.
+    """
     parts = (architecture.attention, architecture.intermediate, architecture.output)
     for number, part in enumerate(parts):
         if re.match(part, name):
@@ -277,5 +291,5 @@ def _frozen(depths: dict[str, int | None], level: str) -> frozenset[str]:
 
 
 def _trainable(depths: dict[str, int | None], frozen: frozenset[str]) -> bool:
-    """Whether a loss on sentence embeddings still moves something. A pooler does not count: they do without it."""
+    """Return whether anything is left to train; poolers do not count, since sentence embeddings do not use them."""
     return any(name not in frozen and not _POOLER.search(name) for name in depths)

@@ -1,4 +1,4 @@
-"""What front members are also measured by: evaluators of sentence-transformers, over files that a sweep names."""
+"""Guards: sentence-transformers evaluators that score front members on files named in the sweep's YAML."""
 
 import hashlib
 import re
@@ -13,7 +13,7 @@ from raysweep.storage import location
 
 
 def _absolute(source: str) -> str:
-    """A relative path is one of the folder in which the sweep was begun."""
+    """Resolve a relative path against the folder in which the sweep was started."""
     if not source:
         raise ValueError("must be the path or URI of a file; it is empty")
     location.without_null(source)
@@ -25,28 +25,32 @@ def _absolute(source: str) -> str:
 File = Annotated[str, AfterValidator(_absolute)]
 
 NEEDED = {"sts": ("pairs",), "retrieval": ("queries", "corpus", "relevant")}
-"""The files of each kind."""
+"""The files of each kind of guard."""
 
 
 class GuardConfig(Frozen):
-    """A guard: `sts` correlates cosines with gold scores (Spearman), `retrieval` ranks a corpus for queries (nDCG@10)."""
+    """A guard: `sts` correlates cosines with gold scores (Spearman), `retrieval` ranks a corpus (nDCG@10)."""
 
-    kind: Literal["sts", "retrieval"] = Field(description="which evaluator of sentence-transformers measures it")
+    kind: Literal["sts", "retrieval"] = Field(description="evaluator of sentence-transformers that computes the score")
     pairs: File | None = Field(
-        None, description="of sts: file with the columns sentence1, sentence2 and score, or a .tsv of score and both"
+        None,
+        description="for sts: file with the columns sentence1, sentence2 and score, or a .tsv of score and both",
     )
-    queries: File | None = Field(None, description="of retrieval: file with the columns id and text")
-    corpus: File | None = Field(None, description="of retrieval: file with the columns id and text")
+    queries: File | None = Field(None, description="for retrieval: file with the columns id and text")
+    corpus: File | None = Field(None, description="for retrieval: file with the columns id and text")
     relevant: File | None = Field(
-        None, description="of retrieval: file with the columns query and document, which hold ids"
+        None, description="for retrieval: file with the columns query and document, which hold ids"
     )
     at_least: float | None = Field(
-        None, ge=-1, le=1, description="what a member has to reach to be the knee or the best; no limit if not given"
+        None,
+        ge=-1,
+        le=1,
+        description="minimum score of a member that is chosen as the knee or the best; no limit if not given",
     )
 
     @property
     def files_digest(self) -> str:
-        """Changes with the kind and with the names of the files, not with what is in them."""
+        """Return a digest of the kind and the file names; it does not depend on file contents."""
         named = [self.kind, *(getattr(self, name) for name in NEEDED[self.kind])]
         return hashlib.sha256("\0".join(named).encode()).hexdigest()[:16]
 
@@ -85,11 +89,11 @@ SCORES = ("P", "S", "polarity", "similarity", "retention", "accuracy", "objectiv
 PLACES = ("point", "trial", "step", "rung", "kind", "value", "width", "split", "dev", "test")
 OTHERS = ("mark", "knee", "best", "configuration", "status", "reason", "none")
 TAKEN = (*SCORES, *PLACES, *OTHERS)
-"""What tables, conditions and options name something else by, besides the parameters of a trial."""
+"""Reserved names in tables, conditions and options, in addition to the parameters of a trial."""
 
 
 def taken_name(guards: Iterable[str]) -> str:
-    """What is wrong with the first of the guards' names that means something else already; empty where none does."""
+    """Return the problem with the first guard that has a reserved name, or an empty string."""
     parameters = TrialConfig.model_fields
     taken = {name.lower() for name in (*TAKEN, *parameters)}
     for name in guards:

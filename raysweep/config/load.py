@@ -1,4 +1,4 @@
-"""From the name or file of a sweep, and overrides, to its configuration and search space."""
+"""Loading a sweep: from its name or file and the overrides to configuration and search space."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -22,15 +22,15 @@ _PROMPTS = ("model.prompt", "reference.prompt", "examples.encoder.prompt", "base
 _NULLS = ("~", "null", "Null", "NULL")  # YAML's
 
 Override = tuple[str, str]
-"""A key's dotted path, and the YAML value that takes the place of the file's."""
+"""The dotted path of a key and the YAML value that replaces the one in the file."""
 
 
 @dataclass(frozen=True)
 class LoadedSweep:
-    """A sweep's file under its overrides. ``document`` knows where each key was given, for errors that say so.
+    """A sweep's file with its overrides applied.
 
-    ``warnings`` say in a line each which settings have no effect, and what of the file's ``first`` is not in ``config``, or
-    stands there twice.
+    ``document`` knows the origin of each key, for error messages. ``warnings`` has one line for each setting without
+    effect, and for each entry of the file's ``first`` that is missing from ``config`` or repeated.
     """
 
     document: Document
@@ -40,9 +40,12 @@ class LoadedSweep:
 
 
 def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
-    """Read and check a sweep's file. InputError names file, line, key, value and what is allowed.
+    """Read and check a sweep's file.
 
-    What the file would have tried first is left out where an override of the space has no place for it.
+    Entries of the file's ``first`` that no longer fit are left out if an override changes the space.
+
+    Raises:
+        InputError: If a value is invalid; the message names file, line, key, value and what is allowed.
     """
     document = Document.read(path)
     for key, value in overrides:
@@ -62,16 +65,16 @@ def load(path: Path, overrides: Iterable[Override] = ()) -> LoadedSweep:
                 f"first[{index}] is left out, since the space that was asked for has no place for it: {error}"
             )
             continue
-        if values in first:  # only in part, or it would have been refused
+        if values in first:  # a partial configuration; repeated complete ones are rejected
             warnings.append(f"first[{index}] stands there before: the sampler completes each of the two")
         first.append(values)
     return LoadedSweep(document, config.model_copy(update={"first": first}), space, tuple(warnings))
 
 
 def _as_yaml(key: str, text: str) -> str:
-    """Return the YAML of an override's value. Sources and prompts may be given as they are, which often is not YAML.
+    """Return the YAML of an override's value; sources and prompts may be unquoted text that is not valid YAML.
 
-    A source may also be a list in YAML. Both may be quoted text or null.
+    A source may also be a YAML list. Sources and prompts may be quoted text or null.
     """
     if key not in (*_SOURCES, *_PROMPTS) or text.strip() in _NULLS:
         return text
@@ -108,14 +111,18 @@ def _check_first(document: Document, config: SweepConfig, space: Space) -> None:
 
 
 def find_space(name: str) -> Path:
-    """The file of this path, or the shipped space of this name. InputError lists the shipped ones."""
+    """Return the path of a sweep's file, given a path or the name of a shipped space.
+
+    Raises:
+        InputError: If neither exists; the message lists the shipped spaces.
+    """
     path = Path(name)
     if not path.name:
         raise InputError(f"{name!r} is no file; SPACE is a YAML file or the name of a shipped space")
     if is_file(path) or path.parent != Path():
         return path
     package = Path(__file__).parents[1]
-    folders = (package / "search_spaces", package.parent / "search_spaces")  # installed, or a checkout
+    folders = (package / "search_spaces", package.parent / "search_spaces")  # installed package, checkout
     for folder in folders:
         shipped_file = folder / path.with_suffix(".yaml")
         if is_file(shipped_file):
@@ -127,7 +134,7 @@ def find_space(name: str) -> Path:
 
 
 def parse_overrides(arguments: Sequence[str]) -> list[Override]:
-    """Overrides as they stand on a command line: ``--KEY VALUE`` or ``--KEY=VALUE``."""
+    """Parse the overrides on a command line: ``--KEY VALUE`` or ``--KEY=VALUE``."""
     overrides = []
     waiting = list(arguments)
     while waiting:
@@ -139,7 +146,7 @@ def parse_overrides(arguments: Sequence[str]) -> list[Override]:
             if not waiting:
                 raise InputError(f"{flag} needs a value; an override is --KEY VALUE, with the dotted path of a key")
             value = waiting.pop(0)
-            if value.startswith("--"):  # of an unset variable nothing is left
+            if value.startswith("--"):  # an unset shell variable leaves no value
                 raise InputError(
                     f"{flag} needs a value, and {value} follows; an override is --KEY VALUE or --KEY=VALUE"
                 )

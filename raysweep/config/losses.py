@@ -1,4 +1,4 @@
-"""The table of losses: which examples each one takes, and its parameters. :mod:`raysweep.training.losses` builds them."""
+"""The table of losses, with their examples and parameters. :mod:`raysweep.training.losses` builds the losses."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,13 +10,13 @@ from raysweep.errors import InputError
 ExampleKind = Literal["triplet", "labelled_pair", "positive_pair", "scored_pair"]
 
 
-# A labelled sentence is a training sentence and its class: nothing is mined for it.
+# A labeled sentence is a training sentence with its class. It is not mined.
 LossExamples = ExampleKind | Literal["labelled_sentence"]
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number above ``low`` and at most ``high``, a parameter of a loss. ``keyword`` is the library's name for it."""
+    """A numeric parameter of a loss, above ``low`` and at most ``high``; ``keyword`` is its name in the library."""
 
     low: float
     high: float
@@ -28,14 +28,14 @@ class Number:
         return f"above {self.low:g}, at most {self.high:g}"
 
     def check(self, name: str, value: float) -> None:
-        """Raise InputError, naming the parameter, its value and what is allowed, unless the value is in range."""
+        """Raise InputError with the parameter, its value and the allowed range if the value is out of range."""
         if not self.low < value <= self.high:  # also rejects NaN
             raise InputError(f"{name} must be above {self.low:g} and at most {self.high:g}, not {value:g}")
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One of a few names, a parameter of a loss that the library does not have."""
+    """A parameter of a loss with a few named options, which the library does not have."""
 
     options: tuple[str, ...]
     default: str
@@ -45,7 +45,7 @@ class Choice:
         return " or ".join(self.options)
 
     def check(self, name: str, value: str) -> None:
-        """Raise InputError, naming the parameter, its value and what is allowed, unless the value is an option."""
+        """Raise InputError with the parameter, its value and the allowed options if the value is not an option."""
         if value not in self.options:
             raise InputError(f"{name} is {value!r}; allowed: {', '.join(self.options)}")
 
@@ -55,11 +55,11 @@ Parameter = Number | Choice
 
 @dataclass(frozen=True)
 class Loss:
-    """One loss: a class of ``sentence_transformers.sentence_transformer.losses``, given what it needs to use cosines.
+    """A loss: a class of ``sentence_transformers.sentence_transformer.losses``, configured to use cosines.
 
-    ``library_class`` is None for ``softmax``, :class:`raysweep.training.losses.SoftmaxLoss`: the library's takes pairs.
-    ``distance`` names the metric of the library that makes its distance cosine distance, in [0, 2]; None where the
-    class works on cosines of its own accord.
+    ``library_class`` is None for ``softmax``, implemented by :class:`raysweep.training.losses.SoftmaxLoss`, because
+    the library's softmax loss takes pairs. ``distance`` is the library's metric for cosine distance, in [0, 2]; None
+    if the class uses cosines anyway.
     """
 
     example_kind: LossExamples
@@ -72,12 +72,12 @@ _SIAMESE_COSINE = "SiameseDistanceMetric.COSINE_DISTANCE"
 
 
 NEGATIVES = ("all", "other_class")
-"""The positives of a batch's other examples that ``multiple_negatives`` takes as an anchor's negatives."""
+"""Sources of an anchor's negatives in ``multiple_negatives``, among the positives of the batch's other examples."""
 
 
 LOSSES: Mapping[str, Loss] = MappingProxyType(
     {
-        # Cosine distances differ by at most 2, so a margin above 2 never lets a triplet go; published ones reach 10.
+        # Cosine distances differ by at most 2, so a margin above 2 is never met; published margins reach 10.
         "triplet": Loss(
             "triplet",
             "TripletLoss",
@@ -104,6 +104,6 @@ LOSSES: Mapping[str, Loss] = MappingProxyType(
 
 
 def mined_kinds(losses: Iterable[object]) -> list[str]:
-    """Return the kinds of example that these losses need and that are drawn from neighbors."""
+    """Return the kinds of mined examples that these losses need."""
     kinds = {LOSSES[str(loss)].example_kind for loss in losses}
     return sorted(kinds - {"labelled_sentence"})

@@ -1,4 +1,4 @@
-"""Optional packages: which of them a sweep's settings need, checked before any work."""
+"""Optional packages that a sweep's settings need, checked before any work."""
 
 import importlib.util
 import os
@@ -17,15 +17,15 @@ EXTRA_OF_SCHEME = {"s3": "s3", "gs": "gcs"}
 
 
 class Need(NamedTuple):
-    """A package, by the name it is imported by, that ``key`` of a sweep's file or an option asks for."""
+    """An optional package, by its import name, that a key of a sweep's file or a command-line option requires."""
 
     key: str
     package: str
-    extra: str  # of raysweep, which installs it
+    extra: str  # the extra of raysweep that installs the package
 
 
 def check(needs: Iterable[Need]) -> None:
-    """Raise InputError with the command that installs it if a package is missing."""
+    """Raise InputError with the install command if a package is missing."""
     for need in needs:
         if importlib.util.find_spec(need.package) is None:
             raise InputError(f"{need.key}: needs the package {need.package}: pip install {_install(need.extra)}")
@@ -38,7 +38,7 @@ def _install(extra: str) -> str:
 
 
 def needs_of_sweep(config: SweepConfig, space: Space) -> Iterator[Need]:
-    """Yield what preparing and searching need. What is prepared already may need less."""
+    """Yield the packages for preparing and searching; existing artifacts may need fewer."""
     yield from needs_of_storage("storage.runs", config.storage.runs)
     yield from needs_of_storage(config.storage.artifacts_key, config.storage.artifacts_location)
     for split in ("train", "dev", "test"):
@@ -53,26 +53,26 @@ def needs_of_sweep(config: SweepConfig, space: Space) -> Iterator[Need]:
 
 
 def needs_of_storage(key: str, place: str) -> Iterator[Need]:
-    """Yield what a folder or an object store needs."""
+    """Yield the packages for a folder or an object store."""
     if location.is_uri(place):
         yield Need(key, "obstore", EXTRA_OF_SCHEME[place.partition("://")[0]])
 
 
 def needs_of_sources(key: str, sources: Iterable[str]) -> Iterator[Need]:
-    """Yield what sources of labeled sentences need."""
+    """Yield the packages for sources of labeled sentences."""
     for source in sources:
         if source.startswith("hub:"):
             yield Need(key, "datasets", "hub")
 
 
 def needs_of_encoder(key: str, encoder: EncoderConfig | None) -> Iterator[Need]:
-    """Yield what an encoder needs, if one is given."""
+    """Yield the packages for an encoder, if one is given."""
     if encoder is not None and encoder.name == "demo":
         yield Need(key, DEMO_PACKAGE, "demo")
 
 
 def needs_of_trackers(config: TrackersConfig) -> Iterator[Need]:
-    """Yield the trackers' clients. Each tracker's package and extra have its name."""
+    """Yield the packages of the trackers' clients; a tracker's package and extra have the tracker's name."""
     for name in config.named:
         yield Need(f"trackers.{name}", name, name)
     if config.mlflow is not None and _is_database(config.mlflow):
@@ -81,6 +81,6 @@ def needs_of_trackers(config: TrackersConfig) -> Iterator[Need]:
 
 
 def _is_database(config: MLflowConfig) -> bool:
-    """Whether MLflow writes to a database itself, as it does by default."""
+    """Return whether MLflow writes to a database directly, as it does by default."""
     uri = config.uri or os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///")
     return uri.startswith(("sqlite:", "postgresql", "mysql", "mssql"))

@@ -1,4 +1,4 @@
-"""Configurations that a person wants tried, in whole or in part, checked against the space that they lie in."""
+"""Presets: complete or partial configurations requested by a person, checked against the space."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ MOST_SHOWN = 80  # characters of a value, in a message
 
 
 class PresetError(InputError):
-    """What is wrong with the value of a parameter, ``key``."""
+    """An invalid value of the parameter ``key``."""
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(f"{key}: {problem}")
@@ -22,10 +22,10 @@ class PresetError(InputError):
 
 @dataclass(frozen=True)
 class Preset:
-    """Values that a trial is to have; the sampler proposes the others.
+    """Requested values of a trial; the sampler proposes the others.
 
-    ``params`` are the values under the sampler's names, such as ``loss=triplet.margin``, without those of parameters that
-    the space fixes. ``is_whole`` says that nothing is left to the sampler.
+    ``params`` holds the values by the sampler's names, such as ``loss=triplet.margin``, without parameters that the
+    space fixes. ``is_whole`` is true if nothing is left to the sampler.
     """
 
     values: Mapping[str, Any]
@@ -34,9 +34,12 @@ class Preset:
 
 
 def preset_of(space: Space, values: Mapping[str, Any]) -> Preset:
-    """The values as a preset. PresetError names the first that does not lie in the space, and what is allowed.
+    """Return the values as a preset.
 
-    A parameter that exists only under a choice can be given together with that choice only.
+    A parameter that exists only under a choice can be given only together with that choice.
+
+    Raises:
+        PresetError: If a value is not in the space; the message names the first one and what is allowed.
     """
     reading = _Reading(values)
     params = dict(reading.params(space.parameters, ""))
@@ -48,14 +51,14 @@ def preset_of(space: Space, values: Mapping[str, Any]) -> Preset:
 
 @dataclass
 class _Reading:
-    """Goes through a space with values at hand, and notes which it used and whether any were left out."""
+    """Traversal of a space with given values; records which values were used and whether any were left out."""
 
     values: Mapping[str, Any]
     used: set[str] = field(default_factory=set)
     left_out: bool = False
 
     def params(self, parameters: Parameters, prefix: str) -> Iterator[tuple[str, Any]]:
-        """The values of these parameters under the sampler's names, which begin with ``prefix``."""
+        """Yield the values of these parameters by the sampler's names, which start with ``prefix``."""
         for name, parameter in parameters.items():
             if name in self.values:
                 self.used.add(name)
@@ -72,7 +75,7 @@ class _Reading:
 
 
 def _checked(name: str, parameter: Parameter, value: Any) -> Any:
-    """The value as the space has it. PresetError where it does not lie there."""
+    """Return the value as it is in the space; raise PresetError if it is not there."""
     if isinstance(value, dict | list):
         raise PresetError(name, f"must be one plain value, not {_shown(value)}")
     match parameter:
@@ -99,12 +102,12 @@ def _within(name: str, parameter: Range, value: Any) -> int | float:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Whether two plain values are equal, where true is not 1."""
+    """Return whether two plain values are equal; unlike in Python, true does not equal 1."""
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
 def _why_unused(space: Space, key: str, values: Mapping[str, Any]) -> str:
-    """Why a value stands for no parameter of the space, or not beside the other values."""
+    """Return the reason why a value matches no parameter of the space, alone or together with the other values."""
     if conditions := list(_conditions(space.parameters, key)):
         options = " or ".join(conditions)
         return f"exists only under {options}, which {_shown_values(values)} does not say"
@@ -115,7 +118,7 @@ def _why_unused(space: Space, key: str, values: Mapping[str, Any]) -> str:
 
 
 def _conditions(parameters: Parameters, key: str) -> Iterator[str]:
-    """The choices that a parameter stands under, such as ``loss: triplet``."""
+    """Yield the choices under which a parameter exists, such as ``loss: triplet``."""
     for name, parameter in parameters.items():
         if isinstance(parameter, Choices):
             for option, children in parameter.options.items():
@@ -124,7 +127,7 @@ def _conditions(parameters: Parameters, key: str) -> Iterator[str]:
 
 
 def _names(parameters: Parameters) -> set[str]:
-    """Of all parameters, those under choices included."""
+    """Return the names of all parameters, including those under choices."""
     found = set(parameters)
     for parameter in parameters.values():
         if isinstance(parameter, Choices):
@@ -134,7 +137,7 @@ def _names(parameters: Parameters) -> set[str]:
 
 
 def _shown_values(values: Mapping[str, Any]) -> str:
-    """As they may stand in a file."""
+    """Return the values in YAML flow style, shortened."""
     return _shortened("{" + ", ".join(f"{name}: {value}" for name, value in values.items()) + "}")
 
 

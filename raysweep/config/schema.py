@@ -1,7 +1,7 @@
-"""A JSON schema of a sweep's YAML file, by which editors complete and check what one writes.
+"""JSON schema of a sweep's YAML file, for completion and validation in editors.
 
-It is made from the models that read the file, so it knows every key. It is broader than they are where a rule concerns
-several keys, such as which parameters go with a loss.
+The schema is generated from the models that read the file, so it covers every key. It does not enforce rules about
+several keys, such as which parameters belong to a loss.
 """
 
 import re
@@ -29,7 +29,7 @@ _PARAMETERS: Schema = {"$ref": "#/$defs/Parameters"}
 
 
 def sweep_schema() -> Schema:
-    """The JSON schema (draft 2020-12) of a sweep's file, as plain values. The same on every machine."""
+    """Return the JSON schema (draft 2020-12) of a sweep's file as plain values, the same on every machine."""
     schema = _without_titles(SweepConfig.model_json_schema())
     definitions = schema.pop("$defs")
     encoder = definitions[EncoderConfig.__name__]
@@ -60,7 +60,10 @@ def sweep_schema() -> Schema:
 
 
 def _without_titles(schema: Any) -> Any:
-    """Without titles, which repeat the keys, and without defaults of whole sections, whose keys have their own."""
+    """Return the schema without titles, which repeat the keys, and without defaults of whole sections.
+
+    The keys of a section have defaults of their own.
+    """
     if isinstance(schema, list):
         return [_without_titles(item) for item in schema]
     if not isinstance(schema, dict):
@@ -74,7 +77,7 @@ def _without_titles(schema: Any) -> Any:
 
 
 def _parameters() -> Schema:
-    """Parameters of a trial: those of the space, or those under one of a parameter's choices."""
+    """Return the schema of a trial's parameters, in the space or under a choice."""
     fields = _without_titles(TrialConfig.model_json_schema())["properties"]
     return {
         "description": "Parameters of a trial, each a plain value, a range or choices.",
@@ -85,7 +88,7 @@ def _parameters() -> Schema:
 
 
 def _preset(parameters: Schema) -> Schema:
-    """One configuration, whole or in part: parameters with plain values."""
+    """Return the schema of a complete or partial configuration: parameters with plain values."""
     return {
         "description": "Values of a trial's parameters; the sampler proposes those that are left out.",
         "type": "object",
@@ -95,7 +98,7 @@ def _preset(parameters: Schema) -> Schema:
 
 
 def _plain(parameter: Schema) -> Schema:
-    """A parameter without its ranges and choices."""
+    """Return the schema of a parameter without ranges and choices."""
     plain = [each for each in parameter["anyOf"] if each.get("type") != "object"]
     return {"description": parameter["description"], "anyOf": plain}
 
@@ -111,7 +114,7 @@ def _parameter(name: str, field: Schema) -> Schema:
 
 
 def _allowed(name: str) -> Schema:
-    """What the model checks in code, and its own schema does not tell."""
+    """Return the constraints that the model checks in code and its own schema lacks."""
     if name == "loss":
         return {"enum": list(LOSSES)}
     if name == "schedule":

@@ -1,7 +1,7 @@
-"""Conditional search spaces: which values each parameter of a trial may take.
+"""Conditional search spaces: the values that each parameter of a trial may take.
 
-A parameter is a plain value (fixed), a range ``{low, high, log}``, or ``{choices: ...}``. Choices are a list, or a mapping
-from each choice to further parameters that exist only under it::
+A parameter is a plain value (fixed), a range ``{low, high, log}``, or ``{choices: ...}``. Choices are a list, or a
+mapping from each choice to parameters that exist only under it::
 
     loss:
       choices:
@@ -9,8 +9,8 @@ from each choice to further parameters that exist only under it::
         multiple_negatives: {scale: {choices: [10, 20, 40]}}
     learning_rate: {low: 1.0e-6, high: 2.0e-4, log: true}
 
-Under a choice, parameters are called after it towards the sampler (``loss=triplet.margin``), so that every name has one
-distribution, as Optuna asks.
+For the sampler, the name of a parameter under a choice includes the choice (``loss=triplet.margin``), because Optuna
+requires one distribution per name.
 """
 
 import itertools
@@ -36,14 +36,14 @@ class Suggester(Protocol):
 
 @dataclass(frozen=True)
 class Fixed:
-    """A parameter that has one value."""
+    """A parameter with a single value."""
 
     value: Scalar
 
 
 @dataclass(frozen=True)
 class Range:
-    """Any number from ``low`` to ``high``, both included; drawn on a logarithmic scale, and whole, if so said."""
+    """Any number from ``low`` to ``high``, both included, optionally on a logarithmic scale or integers only."""
 
     low: float
     high: float
@@ -67,7 +67,7 @@ class Choices:
 
     @property
     def conditional(self) -> bool:
-        """Whether any parameters exist under a choice."""
+        """Return whether any parameters exist under a choice."""
         return any(self.options.values())
 
 
@@ -78,10 +78,10 @@ Parameters = Mapping[str, Parameter]
 
 
 class FixedSuggester:
-    """A Suggester that gives the values of a known configuration, and notes what a sampler would have been asked for.
+    """A Suggester that returns the values of a known configuration and records the sampler's parameters.
 
-    ``params`` and ``distributions`` are by the sampler's names, like those of ``optuna.trial.FixedTrial``. ValueError
-    where a value does not lie in the space.
+    ``params`` and ``distributions`` are keyed by the sampler's names, like those of ``optuna.trial.FixedTrial``. The
+    methods raise ValueError if a value is not in the space.
     """
 
     def __init__(self, values: Mapping[str, Any]) -> None:
@@ -112,13 +112,13 @@ class FixedSuggester:
         return value
 
     def _value(self, name: str) -> Any:
-        parameter = name.rpartition(".")[2]  # the sampler's name begins with the choices that it stands under
+        parameter = name.rpartition(".")[2]  # drop the prefix of choices from the sampler's name
         return self._values.get(parameter)
 
 
 @dataclass(frozen=True)
 class Space:
-    """A parsed, checked space."""
+    """A parsed and checked space."""
 
     parameters: Parameters
 
@@ -127,9 +127,10 @@ class Space:
         return dict(_draw(self.parameters, suggest, ""))
 
     def suggest_fixed(self, values: Mapping[str, Any]) -> FixedSuggester:
-        """What a sampler would have proposed to give these values.
+        """Return a suggester with the sampler's parameters for a known configuration.
 
-        ValueError names the first that does not lie in the space.
+        Raises:
+            ValueError: If a value is not in the space; the message names the first one.
         """
         suggester = FixedSuggester(values)
         for name, value in self.draw(suggester).items():
@@ -138,15 +139,18 @@ class Space:
         return suggester
 
     def grid(self) -> list[dict[str, Scalar]]:
-        """Every combination, as sampler parameters to enqueue. InputError names the first range: a grid has none."""
+        """Return every combination as sampler parameters to enqueue; raise InputError with the first range, if any."""
         return list(_combinations(self.parameters, ""))
 
     def describe(self) -> list[str]:
-        """One line a parameter, for people; indented where it exists only under a choice."""
+        """Return a readable line per parameter, indented if it exists only under a choice."""
         return list(_describe(self.parameters, ""))
 
     def largest(self) -> list[TrialConfig]:
-        """A trial for each branch of the space with the largest batch and the least frozen: what takes most memory."""
+        """Return the trial that uses the most memory in each branch of the space.
+
+        It has the largest batch and the fewest frozen parameters.
+        """
         extremes = self._extremes()
         return [
             trial_config({**values, **extremes, **self._second_pass(values["loss"])})
@@ -154,12 +158,12 @@ class Space:
         ]
 
     def _second_pass(self, loss: str) -> dict[str, Any]:
-        """What makes a trial with this loss embed each batch twice, if any does."""
+        """Return the values that make a trial with this loss embed each batch twice, if the space has any."""
         weights = [weight for weight in self.values("consistency_weight") if weight]
         return {"consistency_weight": max(weights)} if weights and has_classes(loss) else {}
 
     def _extremes(self) -> dict[str, Any]:
-        """The values that take most memory, of the parameters that make a difference to it."""
+        """Return the values that use the most memory, for the parameters that affect it."""
         extremes: dict[str, Any] = {}
         if sizes := self.values("batch_size"):
             extremes["batch_size"] = max(sizes)
@@ -179,16 +183,16 @@ class Space:
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """The parameters that have more than one value, in the space's order."""
+        """Return the parameters that have more than one value, in the space's order."""
         return tuple(name for name in dict.fromkeys(names_of(self.parameters)) if len(self.values(name)) > 1)
 
     def values(self, name: str) -> list[Any]:
-        """Every value that a parameter may take; the two ends of a range."""
+        """Return every value that a parameter may take; for a range, its two ends."""
         return values_of(self.parameters, name)
 
 
 def num_configurations(parameters: Parameters) -> float:
-    """How many different configurations there are; infinite where a parameter is a range."""
+    """Return the number of different configurations, infinite if a parameter is a range."""
     return math.prod(map(_num_values, parameters.values()))
 
 
@@ -203,7 +207,7 @@ def _num_values(parameter: Parameter) -> float:
 
 
 def names_of(parameters: Parameters) -> Iterator[str]:
-    """Of all parameters, also of those under choices."""
+    """Yield the names of all parameters, including those under choices."""
     for name, parameter in parameters.items():
         yield name
         if isinstance(parameter, Choices):
@@ -265,7 +269,7 @@ def _choice_combinations(prefix: str, name: str, choices: Choices) -> Iterator[d
 
 
 def _merged_product(axes: list[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """Every way to take one dictionary of each axis, merged to one."""
+    """Yield every combination of one dictionary per axis, merged into one."""
     for parts in itertools.product(*axes):
         merged: dict[str, Any] = {}
         for part in parts:
@@ -274,7 +278,7 @@ def _merged_product(axes: list[list[dict[str, Any]]]) -> Iterator[dict[str, Any]
 
 
 def find(parameters: Parameters, name: str) -> Iterator[Parameter]:
-    """The parameter of this name wherever it stands, also under choices."""
+    """Yield every parameter of this name, including those under choices."""
     for key, parameter in parameters.items():
         if key == name:
             yield parameter
@@ -284,7 +288,7 @@ def find(parameters: Parameters, name: str) -> Iterator[Parameter]:
 
 
 def values_of(parameters: Parameters, name: str) -> list[Any]:
-    """Every value the parameter may take, wherever it stands; the two ends of a range."""
+    """Return every value that a parameter may take, anywhere in the space; for a range, its two ends."""
     found: list[Any] = []
     for parameter in find(parameters, name):
         if isinstance(parameter, Fixed):
@@ -296,12 +300,12 @@ def values_of(parameters: Parameters, name: str) -> list[Any]:
     return list(dict.fromkeys(found))
 
 
-_DECIDING = ("loss", "optimizer", "schedule")  # other parameters are allowed or needed by their values
-_DEPENDING = ("momentum", "decay", *CLASS_PARAMETERS)  # which those are, apart from those of the losses
+_DECIDING = ("loss", "optimizer", "schedule")  # their values allow or require other parameters
+_DEPENDING = ("momentum", "decay", *CLASS_PARAMETERS)  # those other parameters, except the losses' own
 
 
 def branches(parameters: Parameters) -> Iterator[dict[str, Any]]:
-    """One trial's values for every way through the choices that other parameters depend on."""
+    """Yield a trial's values for every combination of choices that other parameters depend on."""
     axes = [list(_branches_of(name, parameter)) for name, parameter in parameters.items()]
     return _merged_product(axes)
 

@@ -1,4 +1,4 @@
-"""Reading the space of a sweep's file: every value checked against what a trial may be told, before anything runs."""
+"""Parser of a sweep's search space. Every value is validated before anything runs."""
 
 import sys
 from collections.abc import Mapping
@@ -30,8 +30,10 @@ from raysweep.errors import InputError
 def parse(document: Document, config: SweepConfig) -> Space:
     """Read and check the space of a sweep.
 
-    Every value of every parameter is checked against what a trial may be told, and every loss against the parameters it
-    has. InputError names file, line, key, value and what is allowed.
+    Every value of a parameter is checked against its type and range, and every loss against its parameters.
+
+    Raises:
+        InputError: If a value is invalid; the message names file, line, key, value and what is allowed.
     """
     parameters = _parameters(document, ("space",), config.space)
     _check_places(document, ("space",), parameters)
@@ -59,9 +61,10 @@ def parse(document: Document, config: SweepConfig) -> Space:
 def _check_places(
     document: Document, path: KeyPath, parameters: Parameters, elsewhere: frozenset[str] = frozenset()
 ) -> None:
-    """A configuration has one value of a parameter, so what stands under a choice may not stand ``elsewhere`` as well.
+    """Raise if a parameter under a choice also exists ``elsewhere``, since a configuration has one value per parameter.
 
-    That is on a level around it, or under another parameter's choices beside it.
+    ``elsewhere`` holds the parameters of the levels above and those under the choices of other parameters on the same
+    level.
     """
     others = elsewhere | parameters.keys()
     for name, parameter in parameters.items():
@@ -81,7 +84,7 @@ def _shown(values: Mapping[str, Any]) -> str:
 
 
 def _check_grid(document: Document, path: KeyPath, parameters: Parameters) -> None:
-    """A grid has choices alone."""
+    """Raise if a parameter is a range; a grid needs choices."""
     for name, parameter in parameters.items():
         if isinstance(parameter, Range):
             raise document.error((*path, name), f"is a range, {parameter}; the sampler grid needs choices")
@@ -124,7 +127,7 @@ def _range(document: Document, path: KeyPath, name: str, value: dict[str, Any]) 
 def _check_range(document: Document, path: KeyPath, name: str, parameter: Range) -> None:
     low, high = parameter.low, parameter.high
     for end in (low, high):
-        if not abs(end) <= sys.float_info.max:  # also rejects NaN, and whole numbers that no float holds
+        if not abs(end) <= sys.float_info.max:  # also rejects NaN and integers beyond the float range
             raise document.error(path, f"low and high must be finite, not {low} and {high}")
     if low >= high:
         raise document.error(path, f"low must be below high, not low {low} and high {high}")
@@ -156,7 +159,7 @@ def _choices(document: Document, path: KeyPath, name: str, value: Any) -> Choice
 
 
 def _children(document: Document, path: KeyPath, value: Any) -> Parameters:
-    """The parameters that exist only under one choice."""
+    """Parse the parameters that exist only under one choice."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -165,7 +168,7 @@ def _children(document: Document, path: KeyPath, value: Any) -> Parameters:
 
 
 def _listed(document: Document, path: KeyPath, name: str, values: list[Any]) -> Choices:
-    """Choices without parameters of their own."""
+    """Parse choices that have no parameters of their own."""
     options = [_checked(document, (*path, index), name, value) for index, value in enumerate(values)]
     if len(set(options)) < len(options):
         raise document.error(path, f"a choice stands twice in {values}")
@@ -175,13 +178,13 @@ def _listed(document: Document, path: KeyPath, name: str, values: list[Any]) -> 
 def _only(document: Document, path: KeyPath, value: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
     for key in value:
         if key not in allowed:
-            is_fraction = key.isdecimal() and value[key] is None  # of a number such as 0,5
+            is_fraction = key.isdecimal() and value[key] is None  # from a decimal comma, as in 0,5
             hint = "; a decimal is written with a point, as in 0.5" if is_fraction else ""
             raise document.error((*path, key), unknown_key(key, allowed) + hint)
 
 
 def _checked(document: Document, path: KeyPath, name: str, value: Any) -> Any:
-    """The value, if a trial may have it under this name on its own; how parameters fit together is checked later."""
+    """Return the value if it is valid for this parameter alone; combinations of parameters are checked later."""
     if value is None and name in LOSS_PARAMETERS:
         raise document.error(path, "needs a value, not null")
     field = TrialConfig.model_fields[name]
@@ -198,18 +201,18 @@ def _checked(document: Document, path: KeyPath, name: str, value: Any) -> Any:
     return value
 
 
-_PROBE = {"loss": "triplet", "margin": 0.1, "learning_rate": 1e-5}  # a trial that any one parameter may be added to
+_PROBE = {"loss": "triplet", "margin": 0.1, "learning_rate": 1e-5}  # a valid trial to which any parameter can be added
 
 
 def _explain(error: ValidationError, value: Any) -> str:
     first = error.errors()[0]
     message = first["msg"].removeprefix("Value error, ").replace("Input should", "should")
-    shown = "" if first["type"] == "value_error" else f", not {value!r}"  # our own messages name the value
+    shown = "" if first["type"] == "value_error" else f", not {value!r}"  # our own messages include the value
     return f"{message[0].lower()}{message[1:]}{shown}"
 
 
 def _beside(name: str, value: Any) -> dict[str, Any]:
-    """What must stand beside a parameter that goes with others only."""
+    """Return the values that a parameter needs in the same trial, if it depends on others."""
     if name == "decay":
         return {"schedule": "exponential"}
     if name == "momentum":
@@ -220,7 +223,7 @@ def _beside(name: str, value: Any) -> dict[str, Any]:
 
 
 def _check_losses(document: Document, parameters: Parameters) -> None:
-    """A loss's parameter exists only under that loss; and lies in that loss's range."""
+    """Raise if a loss's parameter is given for another loss or is outside that loss's range."""
     shared = {name: parameter for name, parameter in parameters.items() if name in LOSS_PARAMETERS}
     for loss, children in _loss_branches(parameters["loss"]).items():
         for name, parameter in {**shared, **children}.items():
@@ -233,7 +236,7 @@ def _check_losses(document: Document, parameters: Parameters) -> None:
 
 
 def _check_class_parameters(document: Document, loss: str, children: Parameters, parameters: Parameters) -> None:
-    """What goes with class probabilities stands under softmax where there are other losses, or is 0."""
+    """Raise if a parameter of class probabilities applies to a loss other than softmax, unless it is 0."""
     for name in CLASS_PARAMETERS:
         beside = {key: parameter for key, parameter in parameters.items() if key == name}
         if any(values_of(beside, name)):
@@ -243,12 +246,12 @@ def _check_class_parameters(document: Document, loss: str, children: Parameters,
 
 
 def _place_under_loss(loss: str, name: str, children: Parameters) -> KeyPath:
-    """Where a parameter of trials with this loss stands: among its ``children``, or else on the top level."""
+    """Return the path of a parameter of trials with this loss: below the loss or on the top level."""
     return ("space", "loss", "choices", loss, name) if name in children else ("space", name)
 
 
 def _loss_branches(loss: Parameter) -> dict[str, Parameters]:
-    """Each loss with the parameters that stand under it."""
+    """Return each loss with the parameters under it."""
     if isinstance(loss, Choices):
         return {str(name): children for name, children in loss.options.items()}
     if isinstance(loss, Fixed) and loss.value:
@@ -275,7 +278,7 @@ def _losses_with(parameter: str) -> list[str]:
 
 
 def _check_budgets(document: Document, config: SweepConfig, space: Space) -> None:
-    """Trials are compared at equal numbers of examples seen, so every trial must be evaluated exactly there."""
+    """Check that every trial is evaluated at the same numbers of examples, at which trials are compared."""
     path = ("space", "examples_per_rung")
     parameters = find(space.parameters, "examples_per_rung")
     if any(isinstance(parameter, Range) for parameter in parameters):
@@ -303,9 +306,10 @@ def _check_first_examples(document: Document, config: SweepConfig, rung_size: in
 
 
 def _check_first(document: Document, config: SweepConfig, space: Space) -> None:
-    """What is to be tried first lies in the space, within the budget, and is not the same twice.
+    """Check that the configurations of ``first`` are in the space, within the budget, and distinct.
 
-    The file's may lie outside of a space that an override has changed: see :func:`raysweep.config.load.load`.
+    If an override changed the space, the file's configurations may be outside it: see
+    :func:`raysweep.config.load.load`.
     """
     if len(config.first) > config.budget.trials:
         problem = f"holds {len(config.first)} configurations, but budget.trials is {config.budget.trials}"
@@ -327,7 +331,7 @@ def _check_first(document: Document, config: SweepConfig, space: Space) -> None:
 
 
 def possible_values(space: Space, name: str) -> list[Any]:
-    """What a trial may have: also the default, unless every branch gives a value."""
+    """Return the values that a trial may have, including the default unless every branch gives a value."""
     values = space.values(name)
     if not all(name in branch for branch in branches(space.parameters)):
         values.append(TrialConfig.model_fields[name].default)

@@ -1,4 +1,4 @@
-"""Strict, frozen configuration models, and what is wrong with a value in plain words."""
+"""Strict, frozen base model for configuration, and readable messages for validation errors."""
 
 from typing import Any, get_origin
 
@@ -8,13 +8,13 @@ from raysweep.config.document import KeyPath, unknown_key
 
 
 class Frozen(BaseModel):
-    """Strict and immutable: no unknown keys, no silent conversions beyond int to float."""
+    """Strict and immutable base model: no unknown keys, no silent conversions except int to float."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str:
-    """What is wrong, in one of pydantic's errors of reading a ``model``, as a reader of the file would say it."""
+    """Return a readable message for one of pydantic's validation errors of ``model``."""
     value = error["input"]
     match error["type"]:
         case "extra_forbidden":
@@ -35,11 +35,11 @@ def explain(error: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str
 
 
 def _fields(path: KeyPath, model: type[BaseModel]) -> list[str]:
-    """The keys that are allowed at a path within a model."""
+    """Return the keys that are allowed at a path within a model."""
     found: list[type[BaseModel]] = [model]
     is_name = False
     for key in path:
-        if isinstance(key, int) or is_name:  # a list has the models of its items, and so has a mapping of names
+        if isinstance(key, int) or is_name:  # list indices and names in a mapping keep the item's models
             is_name = False
             continue
         annotations = [_annotation(each, key) for each in found]
@@ -49,13 +49,13 @@ def _fields(path: KeyPath, model: type[BaseModel]) -> list[str]:
 
 
 def _annotation(model: type[BaseModel], key: str) -> Any:
-    """Return the type of a model's field, None if the model has no such field."""
+    """Return the type of a model's field, or None if the model has no such field."""
     field = model.model_fields.get(key)
     return field and field.annotation
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
-    """The models that a type holds, itself included."""
+    """Return the models contained in a type, including the type itself."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for inner in getattr(annotation, "__args__", ()) for model in _models(inner)]

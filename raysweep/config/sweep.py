@@ -1,4 +1,4 @@
-"""The typed, frozen form of a sweep's YAML file. YAML is turned into it once, at the edge."""
+"""The typed, frozen form of a sweep's YAML file."""
 
 import re
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from raysweep.storage import location
 
 
 def _absolute_source(source: str) -> str:
-    """Workers have working folders of their own, so a relative path would mean another file there."""
+    """Return a source with an absolute path, since workers have different working directories."""
     location.without_null(source)
     if location.is_uri(source):
         return location.without_keys(source)
@@ -32,7 +32,7 @@ def _absolute_source(source: str) -> str:
 
 
 def _source_or_list(value: Any) -> Any:
-    """What is wrong with a value that is neither, in one line where pydantic would have one for each kind."""
+    """Check the type before pydantic, which would report one error per allowed type."""
     entries = value if isinstance(value, list) else [value]
     for entry in entries:
         if not isinstance(entry, str):
@@ -82,21 +82,23 @@ def _named(value: Any) -> Any:
 
 
 class DataConfig(Frozen):
-    """Where labelled sentences come from.
+    """Sources of labeled sentences.
 
     A source is `demo`, `hub:NAME[:SPLIT]`, or a path or URI of a file, a folder or a glob, or a list of these.
     """
 
-    train: Sources = Field(description="training sentences; also the pool that retrieval searches in")
-    dev: Sources | None = Field(None, description="sentences the search selects on; carved from train when not given")
+    train: Sources = Field(description="training sentences; also the pool that retrieval searches")
+    dev: Sources | None = Field(None, description="sentences on which the search selects; split off train if not given")
     test: Sources | None = Field(None, description="sentences scored once, for the report")
     subset: str | None = Field(None, description="configuration name of a hub dataset")
-    text_column: str = Field("text", description="column that holds the sentences")
+    text_column: str = Field("text", description="column of the sentences")
     label_column: str = Field(
-        "label", description="column that holds the labels: strings, numbers or truth values, any number of classes"
+        "label", description="column of the labels: strings, numbers or booleans, any number of classes"
     )
-    dev_fraction: float = Field(0.1, gt=0, lt=1, description="share of train carved as dev when dev is not given")
-    max_dev: int = Field(1000, ge=1, description="most sentences carved as dev when dev is not given")
+    dev_fraction: float = Field(
+        0.1, gt=0, lt=1, description="share of train that is split off as dev if dev is not given"
+    )
+    max_dev: int = Field(1000, ge=1, description="maximum number of sentences split off as dev if dev is not given")
 
 
 class EncoderConfig(Frozen):
@@ -108,14 +110,17 @@ class EncoderConfig(Frozen):
     revision: str | None = Field(None, description="branch, tag or commit on the hub; its default branch if not given")
     prompt: str | None = Field(
         None,
-        description="text put before every sentence, such as 'query: ' for e5, or '' for none; the model's own default "
+        description="text added before every sentence, such as 'query: ' for e5, or '' for none; the model's default "
         "prompt if not given",
     )
     max_tokens: int | None = Field(
-        None, ge=2, description="longer sentences are cut to so many tokens; the model's own limit if not given"
+        None,
+        ge=2,
+        description="maximum number of tokens, to which longer sentences are truncated; the model's own limit if not "
+        "given",
     )
     precision: Literal["fp32", "bf16"] = Field(
-        "fp32", description="arithmetic in which prepare computes embeddings with this encoder"
+        "fp32", description="precision in which prepare computes embeddings with this encoder"
     )
 
 
@@ -124,35 +129,38 @@ Encoder = Annotated[EncoderConfig, BeforeValidator(_named)]
 SHORT_FORMS: Mapping[KeyPath, str] = MappingProxyType(
     dict.fromkeys([("model",), ("reference",), ("examples", "encoder"), ("baselines", "setfit")], "name")
 )
-"""Where a plain name stands for a mapping that has it under this key."""
+"""Keys that accept a plain name in place of a mapping, with the key of the mapping that the name sets."""
 
 
 class ExamplesConfig(Frozen):
-    """How training examples are mined from neighbours under an encoder."""
+    """Mining of training examples from neighbors under an encoder."""
 
-    encoder: Encoder | None = Field(None, description="encoder whose neighbours are mined; the reference if not given")
+    encoder: Encoder | None = Field(
+        None, description="encoder whose nearest neighbors are mined; the reference if not given"
+    )
     neighbours: Literal["per_class", "pooled", "random"] = Field(
         "per_class",
-        description="per_class: the k nearest of the own class and the k nearest of the others; pooled: the k nearest of "
-        "all, split by label; random: k of the own class and k of the others by chance",
+        description="per_class: the k nearest sentences of the same class and the k nearest of the others; pooled: "
+        "the k nearest of all, split by label; random: k random sentences of the same class and k of the "
+        "others",
     )
-    k: int = Field(16, ge=1, le=1024, description="neighbours per sentence")
+    k: int = Field(16, ge=1, le=1024, description="neighbors per sentence")
     min_similarity: float | None = Field(
-        None, ge=-1, lt=1, description="lowest cosine of a neighbour; no limit if not given"
+        None, ge=-1, lt=1, description="minimum cosine of a neighbor; no limit if not given"
     )
     index: Literal["exact", "inverted_file"] = Field(
         "exact",
-        description="exact: each sentence is compared with every other; inverted_file: with those in the nearest cells, for "
-        "many millions, at a recall that prepare measures and states",
+        description="exact: compare each sentence with every other; inverted_file: only with those in the nearest "
+        "cells, for many millions of sentences, at a recall that prepare measures and reports",
     )
     anchors_per_class: int | None = Field(
         None,
         ge=1,
-        description="sentences of each class, drawn by chance, that examples begin with, and with random neighbours end "
-        "with too; all of them if not given",
+        description="number of random sentences per class to use as anchors and, with random neighbors, also as the "
+        "other sentences; all sentences if not given",
     )
     target: int = Field(
-        250_000, ge=1, description="most examples sampled of each kind that the losses of the space need"
+        250_000, ge=1, description="maximum number of examples sampled of each kind that the losses of the space need"
     )
     same_class_cosine: float = Field(1.0, ge=-1, le=1, description="target cosine of a same-class scored pair")
     other_class_cosine: float = Field(0.0, ge=-1, le=1, description="target cosine of an other-class scored pair")
@@ -170,75 +178,78 @@ Grid = list[Annotated[float, Field(gt=0, le=100)]]
 
 
 class PointsConfig(Frozen):
-    """The operating points that a rung reports beside the plain one: the values of each kind."""
+    """Operating points that a rung reports in addition to the plain one: the values of each kind."""
 
     concat: Grid = Field(
         [0.1, 0.3, 1.0, 3.0],
-        description="weights at which the cosine of the tuned encoder is added to that of the reference",
+        description="weights of the tuned encoder's cosine, added to the reference's cosine",
     )
     class_concat: Grid = Field(
         [0.1, 0.3, 1.0],
-        description="weights at which the inner product of class probabilities is added to the reference's cosine; "
-        "only trials with the loss softmax have these points",
+        description="weights of the inner product of class probabilities, added to the reference's cosine; only "
+        "trials with the loss softmax have these points",
     )
     interpolate: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
         [],
-        description="places between the base model's weights (0) and the tuned ones (1); each costs another evaluation",
+        description="positions between the base model's weights (0) and the tuned weights (1); each costs another "
+        "evaluation",
     )
     labelled: Grid = Field(
         [],
-        description="weights at which the probability that the query has a sentence's known label is added to the "
-        "reference's cosine, for pools of known labels; only trials with the loss softmax have these points, which are "
-        "kept apart from the front",
+        description="weights of the probability that the query has a sentence's known label, added to the reference's "
+        "cosine, for pools with known labels; only trials with the loss softmax have these points, which "
+        "are not part of the front",
     )
     calibrate: bool = Field(
         True,
-        description="divide the logits of softmax heads by the temperature of least log loss on dev: class probabilities "
-        "that say how often they are right, which class_concat is best with",
+        description="divide the logits of softmax heads by the temperature that minimizes log loss on dev; "
+        "class_concat works best with calibrated class probabilities",
     )
 
 
 class EvaluationConfig(Frozen):
-    """How P and S are computed."""
+    """Computation of the scores P and S."""
 
     k: int = Field(16, ge=1, description="retrieved sentences per query")
     rank_weights: Literal["uniform", "linear"] = Field(
-        "uniform", description="weights of the k ranks: all the same, or falling linearly from the nearest"
+        "uniform", description="weights of the k ranks: uniform, or decreasing linearly with rank"
     )
     num_pool: int | None = Field(
-        None, ge=1, description="training sentences that retrieval searches in; min(train, 5 * queries) if not given"
+        None,
+        ge=1,
+        description="number of training sentences in the retrieval pool; min(train, 5 * queries) if not given",
     )
-    pool_seed: int = Field(42, ge=0, lt=2**32, description="seed of the sample of train that is the pool")
+    pool_seed: int = Field(42, ge=0, lt=2**32, description="seed for sampling the pool from train")
     points: PointsConfig = Field(
-        PointsConfig(), description="operating points that each rung reports beside the tuned encoder itself"
+        PointsConfig(), description="operating points that each rung reports in addition to the tuned encoder itself"
     )
 
 
 class BaselinesConfig(Frozen):
-    """What the report shows beside the front, and no trial made. It changes neither the search nor the front."""
+    """Baselines shown in the report next to the front. They affect neither the search nor the front."""
 
     probe: Grid = Field(
         [0.05, 0.1, 0.3, 1.0, 3.0],
-        description="weights g of the points class_concat(g) of the reference encoder itself, with the class probabilities "
-        "of a logistic regression on its embeddings; none if empty",
+        description="weights g of the points class_concat(g) of the reference encoder, with class probabilities from "
+        "a logistic regression on its embeddings; none if empty",
     )
     setfit: Encoder | None = Field(
         None,
-        description="model that the setfit package saved, whose body is scored as an encoder: a folder, a name on the hub, "
-        "or a mapping",
+        description="model saved by the setfit package, whose body is scored as an encoder: a folder, a name on the "
+        "hub, or a mapping",
     )
     published: Literal["sst2"] | None = Field(
         None,
-        description="table of published scores to show on the split that they were measured on; none if not given",
+        description="table of published scores, shown on the split on which they were measured; none if not given",
     )
 
 
 class ReportConfig(Frozen):
-    """What the report may show of the data."""
+    """Data that the report may show."""
 
     texts: bool = Field(
         True,
-        description="whether the run holds texts of the data, for the report: some queries, and what is retrieved for them",
+        description="whether the run stores texts for the report: some queries and the sentences retrieved for them",
     )
 
 
@@ -249,30 +260,30 @@ Aim = Literal["front", "area", "combined", "parego", "both"]
 
 
 class ConstraintsConfig(Frozen):
-    """What an operating point has to reach, in [0, 1]. Points that do not are worth less than all that do."""
+    """Minimum scores of an operating point, in [0, 1]. Points that violate one rank below all points that do not."""
 
-    polarity: float = Field(0.0, ge=0, le=1, description="lowest P, 0 for no limit")
-    similarity: float = Field(0.0, ge=0, le=1, description="lowest S, 0 for no limit")
+    polarity: float = Field(0.0, ge=0, le=1, description="minimum P, 0 for no limit")
+    similarity: float = Field(0.0, ge=0, le=1, description="minimum S, 0 for no limit")
     retention: float = Field(
-        0.0, ge=0, le=1, description="lowest S relative to the reference encoder's S, 0 for no limit"
+        0.0, ge=0, le=1, description="minimum S relative to the reference encoder's S, 0 for no limit"
     )
 
 
 class ObjectiveConfig(Frozen):
-    """What a trial is judged by: its best point under polarity_weight * P + (1 - polarity_weight) * S, and its front."""
+    """Objective of a trial: its best point under polarity_weight * P + (1 - polarity_weight) * S, and its front."""
 
     polarity_weight: float = Field(0.5, ge=0, le=1, description="weight of P in the weighted sum; S has the rest of 1")
     similarity: Literal["similarity", "retention"] = Field(
-        "similarity", description="what stands for S: the score itself, or retention, S over S of the reference"
+        "similarity",
+        description="score used as S: similarity itself, or retention, which is S divided by the reference's S",
     )
-    constraints: ConstraintsConfig = Field(
-        ConstraintsConfig(), description="lowest scores that an operating point has to reach"
-    )
+    constraints: ConstraintsConfig = Field(ConstraintsConfig(), description="minimum scores of an operating point")
     proposals: Aim = Field(
         "front",
-        description="what the sampler maximises. front: the hypervolume of all trials' joint front, with samplers other "
-        "than mfgp the same as area; area: the hypervolume of a trial's own points; combined: the weighted sum; parego: a "
-        "Tchebycheff scalarisation that varies from trial to trial; both: P and S as two objectives",
+        description="what the sampler maximizes. front: the hypervolume of the joint front of all trials, same as "
+        "area with samplers other than mfgp; area: the hypervolume of a trial's own points; combined: the "
+        "weighted sum; parego: a Tchebycheff scalarization that varies from trial to trial; both: P and S "
+        "as two objectives",
     )
 
 
@@ -280,14 +291,15 @@ Policy = Literal["growth", "pareto", "asha", "median", "none"]
 
 
 class PlateauConfig(Frozen):
-    """The sweep ends when the front's hypervolume has not grown by more than a fraction while trials were held or ended."""
+    """A stopping rule: the sweep ends when the front's hypervolume stops growing while trials pause or end."""
 
     trials: int = Field(
         ge=1,
-        description="how many times in a row trials are held or end; under growth a trial is held often",
+        description="number of consecutive times that a trial pauses or ends without such growth; under the policy "
+        "growth, trials pause often",
     )
     growth: float = Field(
-        0.01, ge=0, description="growth of the hypervolume that counts, relative; 0.01 is one percent"
+        0.01, ge=0, description="minimum relative growth of the hypervolume that counts; 0.01 is one percent"
     )
 
 
@@ -296,45 +308,55 @@ HALVING = ("asha", "pareto")
 
 
 class EarlyStoppingConfig(Frozen):
-    """Trials are compared at equal numbers of examples seen; the halving policies revive a trial that proves good later."""
+    """Early stopping of trials and of the sweep.
+
+    Trials are compared at equal numbers of examples seen. The halving policies resume a trial that proves good later.
+    """
 
     policy: Policy = Field(
         "growth",
-        description="growth: the next rung goes where the front is expected to grow most; pareto: successive "
-        "halving on the front; asha: successive halving on the objective; median: the median rule on the objective; none",
+        description="growth: the next rung goes to the trial with the highest expected gain; pareto: successive "
+        "halving on the front; asha: successive halving on the objective; median: the median rule on the "
+        "objective; none",
     )
     first_examples: int = Field(
-        2048, ge=1, description="examples seen before a trial may be stopped; growth does not use it"
+        2048, ge=1, description="examples seen before a trial may be stopped; not used by growth"
     )
     reduction_factor: int = Field(
-        2, ge=2, description="one in this many trials goes on at each milestone of the policies pareto and asha"
+        2, ge=2, description="one in this many trials continues at each milestone of the policies pareto and asha"
     )
     plateau: PlateauConfig | None = Field(
-        None, description="when to end the sweep because its front no longer grows; never if not given"
+        None, description="when to end the sweep because its front has stopped growing; never if not given"
     )
 
 
 class BudgetConfig(Frozen):
-    """What a sweep may spend; running trials end at their next rung when a limit is reached, or at once by ``minutes``."""
+    """Limits of a sweep.
+
+    When a limit is reached, running trials end at their next rung, or at once if the limit is `minutes`.
+    """
 
     trials: int = Field(20, ge=1, description="configurations that the search tries")
     rungs: int = Field(6, ge=1, description="evaluations per trial; a trial sees rungs * examples_per_rung examples")
     examples_per_trial: int | None = Field(
-        None, ge=1, description="examples that every trial sees in all, in place of rungs; rungs decides if not given"
+        None,
+        ge=1,
+        description="total examples that every trial sees, in place of rungs; determined by rungs if not given",
     )
     minutes: float | None = Field(None, gt=0, description="wall-clock limit of the search; no limit if not given")
     cpu_hours: float | None = Field(
-        None, gt=0, description="limit of the time that trials hold CPUs, in hours of one CPU; no limit if not given"
+        None, gt=0, description="limit of the CPU time allocated to trials, in CPU hours; no limit if not given"
     )
     gpu_hours: float | None = Field(
-        None, gt=0, description="limit of the time that trials hold GPUs, in hours of one GPU; no limit if not given"
+        None, gt=0, description="limit of the GPU time allocated to trials, in GPU hours; no limit if not given"
     )
     money: float | None = Field(
-        None, gt=0, description="limit of what trials cost, in the currency of prices; no limit if not given"
+        None, gt=0, description="limit of the cost of trials, in the currency of prices; no limit if not given"
     )
     prices: dict[str, Annotated[float, Field(ge=0)]] = Field(
         {},
-        description="price of a node an hour, by node type of the cluster's file; the key default stands for any other",
+        description="price of a node per hour, by node type in the cluster file; the key default applies to any other "
+        "type",
     )
 
     @model_validator(mode="after")
@@ -344,73 +366,75 @@ class BudgetConfig(Frozen):
         return self
 
     def price_per_hour(self, node_type: str) -> float | None:
-        """Of a whole node; None where its type has no price."""
+        """Return the price of a whole node per hour, or None if its type has no price."""
         return self.prices.get(node_type, self.prices.get("default"))
 
     def rungs_of(self, examples_per_rung: int) -> int:
-        """How many rungs a trial has that sees so many examples at each."""
+        """Return the number of rungs of a trial with this number of examples per rung."""
         return self.rungs if self.examples_per_trial is None else self.examples_per_trial // examples_per_rung
 
 
 class ReplicatesConfig(Frozen):
-    """Noise: when the search is over, configurations near the front run again with other seeds, and count by their means."""
+    """Replicates: after the search, configurations near the front run again with other seeds, and their means count."""
 
-    trials: int = Field(0, ge=0, description="most replicates, in addition to budget.trials; 0 for none")
-    runs: int = Field(3, ge=2, description="most runs of one configuration, its first included")
+    trials: int = Field(0, ge=0, description="maximum number of replicates, in addition to budget.trials; 0 for none")
+    runs: int = Field(3, ge=2, description="maximum number of runs per configuration, including the first")
 
 
 class ResourcesConfig(Frozen):
-    """What a sweep runs on. What is not given derives from the cluster that is there."""
+    """Resources of a sweep. Values that are not given are derived from the available cluster."""
 
     address: str | None = Field(None, description="Ray cluster to join; a local one is started if not given")
-    num_cpus: int | None = Field(None, ge=1, description="CPUs of the local cluster; all of this machine if not given")
+    num_cpus: int | None = Field(
+        None, ge=1, description="CPUs of the local cluster; all CPUs of this machine if not given"
+    )
     cpus_per_trial: float | None = Field(
-        None, gt=0, description="CPUs that a trial holds; derived from the cluster if not given"
+        None, gt=0, description="CPUs allocated to a trial; derived from the cluster if not given"
     )
     gpus_per_trial: Annotated[float, Field(ge=0, le=1)] | Literal["measured"] | None = Field(
         None,
-        description="share of a GPU that a trial holds: below 1 packs several trials on one GPU, measured packs as many "
-        "as its memory holds; one GPU if the cluster has any and this is not given",
+        description="share of a GPU allocated to a trial: below 1 packs several trials on one GPU, measured packs as "
+        "many as fit in its memory; one GPU if not given and the cluster has any",
     )
     max_concurrent_trials: int | None = Field(
-        None, ge=1, description="most trials that run at once; as many as the cluster holds if not given"
+        None, ge=1, description="maximum number of concurrent trials; as many as fit on the cluster if not given"
     )
-    stall_seconds: float = Field(300, gt=0, description="prepare gives up after so many seconds without progress")
+    stall_seconds: float = Field(300, gt=0, description="abort prepare after this many seconds without progress")
     cache_gib: float = Field(
-        2, ge=0, description="memory in GiB in which a running trial caches the outputs of a frozen part of the encoder"
+        2, ge=0, description="memory in GiB for caching the outputs of a frozen part of the encoder, per running trial"
     )
     max_failures: int = Field(
         2,
         ge=0,
-        description="how many times in a row, without a rung between, a trial whose process died goes on from its "
-        "checkpoint; nodes that went away are not counted",
+        description="maximum number of consecutive times, without a rung in between, that a trial whose process died "
+        "resumes from its checkpoint; lost nodes do not count",
     )
     max_failed_share: float = Field(
         0.5,
         ge=0,
         le=1,
-        description="the search ends when more than this share of the trials, and at least 3, have failed, those that "
-        "diverged aside",
+        description="the search ends when more than this share of the trials, and at least 3, have failed, not "
+        "counting diverged trials",
     )
     silent_seconds: float = Field(
         60,
         gt=0,
-        description="a trial whose process is frozen, or whose training does not come on, for so many seconds is killed, "
-        "and goes on from its checkpoint; loading may take ten times as long",
+        description="a trial whose process is frozen, or whose training makes no progress, for this many seconds is "
+        "killed and resumed from its checkpoint; loading may take ten times as long",
     )
     rung_minutes: float | None = Field(
         None,
         gt=0,
-        description="a trial whose rung takes more minutes is killed too; if not given, ten times the slowest rung so "
-        "far, and half an hour at least",
+        description="a trial is also killed if a rung takes more minutes than this; if not given, ten times the "
+        "slowest rung so far, and at least half an hour",
     )
     checkpoint_seconds: float = Field(
-        300, gt=0, description="seconds between checkpoints of a trial, which also saves its state at each rung"
+        300, gt=0, description="seconds between checkpoints of a trial; its state is also saved at each rung"
     )
 
     @property
     def gpus_asked(self) -> float | None:
-        """GPUs of a trial before any packing, None where the cluster decides."""
+        """Return the GPUs of a trial before any packing, or None if the cluster decides."""
         return 1.0 if self.gpus_per_trial == "measured" else self.gpus_per_trial
 
     @field_validator("gpus_per_trial", mode="before")
@@ -423,25 +447,26 @@ class ResourcesConfig(Frozen):
 
 
 class StorageConfig(Frozen):
-    """Where runs and artifacts are kept: a folder that every node sees, or `s3://BUCKET/PREFIX` or `gs://BUCKET/PREFIX`."""
+    """Storage of runs and artifacts: a folder shared by all nodes, or `s3://BUCKET/PREFIX` or `gs://BUCKET/PREFIX`."""
 
     runs: Location = Field(
-        "raysweep-runs", validate_default=True, description="folder or URI that holds one folder a run"
+        "raysweep-runs", validate_default=True, description="folder or URI that holds one folder per run"
     )
     artifacts: Location | None = Field(
-        None, description="folder or URI of what prepare makes; artifacts in the folder of runs if not given"
+        None,
+        description="folder or URI of the artifacts that prepare builds; artifacts in the folder of runs if not given",
     )
     max_gib: float = Field(
         20,
         gt=0,
-        description="limit in GiB of the front's weights, paused trials' checkpoints and per-query scores; beyond it, the "
-        "worst paused trials end, then the weights that the front needs least are removed. Checkpoints of running trials "
-        "come on top",
+        description="limit in GiB of the front's weights, paused trials' checkpoints and per-query scores; beyond it, "
+        "the worst paused trials end, then the weights that the front needs least are removed. "
+        "Checkpoints of running trials are not counted",
     )
 
     @property
     def artifacts_key(self) -> str:
-        """The key that says where artifacts lie."""
+        """Return the key that sets the location of artifacts."""
         return "storage.artifacts" if self.artifacts else "storage.runs"
 
     @property
@@ -450,53 +475,51 @@ class StorageConfig(Frozen):
 
 
 class SweepConfig(Frozen):
-    """A sweep, as one YAML file describes it."""
+    """A sweep, as described by one YAML file."""
 
     name: Annotated[str, AfterValidator(_folder_name)] = Field(
         "sweep", max_length=200, description="name of the run's folder", json_schema_extra={"pattern": _NAME}
     )
-    seed: int = Field(0, ge=0, lt=2**32, description="every random draw of the sweep derives from it")
+    seed: int = Field(0, ge=0, lt=2**32, description="seed from which every random draw of the sweep derives")
     sampler: str = Field(
         "mfgp",
-        description=f"what proposes configurations: {', '.join(SAMPLERS)}, or an Optuna sampler's import path, "
-        "package:Class",
+        description=f"sampler that proposes configurations: {', '.join(SAMPLERS)}, or an import path, package:Class",
     )
-    data: DataConfig = Field(description="where labelled sentences come from")
+    data: DataConfig = Field(description="sources of labeled sentences")
     model: Encoder = Field(description="the encoder to tune: its name, or a mapping")
     reference: Encoder | None = Field(
         None, description="the frozen encoder that defines similarity; the model if not given"
     )
-    examples: ExamplesConfig = Field(ExamplesConfig(), description="how training examples are mined")
-    evaluation: EvaluationConfig = Field(EvaluationConfig(), description="how the scores P and S are computed")
-    baselines: BaselinesConfig = Field(
-        BaselinesConfig(), description="what the report shows beside the front, and no trial made"
-    )
-    # Plain values here, which raysweep.config.space_parser reads.
+    examples: ExamplesConfig = Field(ExamplesConfig(), description="mining of training examples")
+    evaluation: EvaluationConfig = Field(EvaluationConfig(), description="computation of the scores P and S")
+    baselines: BaselinesConfig = Field(BaselinesConfig(), description="baselines shown in the report next to the front")
+    # Plain values, parsed by raysweep.config.space_parser.
     space: dict[str, Any] = Field(
         description="parameters of a trial, each a plain value, a range {low, high, log} or {choices: ...}"
     )
     first: list[dict[str, Any]] = Field(
         [],
-        description="configurations to try before any other, such as a baseline: each a mapping of parameters to values of "
-        "the space, of which the sampler proposes those that are left out. They count in budget.trials",
+        description="configurations to try before any other, such as a baseline: mappings of parameters to values of "
+        "the space; the sampler proposes omitted parameters. They count toward budget.trials",
     )
-    objective: ObjectiveConfig = Field(ObjectiveConfig(), description="what a trial is judged by")
+    objective: ObjectiveConfig = Field(ObjectiveConfig(), description="objective by which trials are judged")
     early_stopping: EarlyStoppingConfig = Field(
         EarlyStoppingConfig(), description="when trials and the sweep end early"
     )
-    budget: BudgetConfig = Field(BudgetConfig(), description="what the sweep may spend")
+    budget: BudgetConfig = Field(BudgetConfig(), description="limits of the sweep")
     replicates: ReplicatesConfig = Field(
         ReplicatesConfig(), description="repeated runs of good configurations with other seeds"
     )
-    resources: ResourcesConfig = Field(ResourcesConfig(), description="what the sweep runs on")
-    report: ReportConfig = Field(ReportConfig(), description="what the report may show of the data")
-    storage: StorageConfig = Field(default_factory=StorageConfig, description="where runs and artifacts are kept")
+    resources: ResourcesConfig = Field(ResourcesConfig(), description="resources on which the sweep runs")
+    report: ReportConfig = Field(ReportConfig(), description="data that the report may show")
+    storage: StorageConfig = Field(default_factory=StorageConfig, description="storage of runs and artifacts")
     guards: Guards = Field(
-        {}, description="what the front's members are also measured by when the search is over, by names of your own"
+        {}, description="additional evaluations of the front's members after the search, by names of your choice"
     )
     trackers: Trackers = Field(
         TrackersConfig(),
-        description="where the sweep is also tracked: a list of names, or a mapping of them to settings",
+        description="experiment trackers that also record the sweep: a list of names, or a mapping of names to "
+        "settings",
     )
 
     @property
@@ -505,7 +528,7 @@ class SweepConfig(Frozen):
 
     @property
     def limits(self) -> list[str]:
-        """What ends the search besides its trials, and what a point has to reach, in the file's words."""
+        """Return the limits of the search other than its trials, and the minimum scores, by the keys of the file."""
         plateau = self.early_stopping.plateau
         found = {key: getattr(self.budget, key) for key in ("minutes", "cpu_hours", "gpu_hours", "money")}
         found["plateau of trials"] = plateau and plateau.trials
@@ -518,11 +541,16 @@ class SweepConfig(Frozen):
 
 
 def parse(document: Document) -> SweepConfig:
-    """Validate a document. InputError names file, line, key, value and what is allowed, for the first thing wrong."""
+    """Validate a document.
+
+    Raises:
+        InputError: If a value is invalid; the message names file, line, key, value and what is allowed for the first
+            error.
+    """
     try:
         config = SweepConfig.model_validate(document.values)
     except ValidationError as error:
-        # Unknown keys first: a misspelt key is also a missing one, and the misspelling is the cause.
+        # Report unknown keys first: a misspelled required key is also missing, and the misspelling is the cause.
         first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
         path: KeyPath = tuple(first["loc"])
         raise document.error(path, explain(dict(first), path, SweepConfig)) from None
@@ -531,7 +559,7 @@ def parse(document: Document) -> SweepConfig:
 
 
 def _check_published(document: Document, config: SweepConfig) -> None:
-    """InputError where published scores would stand beside scores that are measured in another way."""
+    """Raise InputError if published scores would be compared with scores measured in a different way."""
     evaluation = config.evaluation
     is_the_same = evaluation.k == 16 and evaluation.rank_weights == "uniform"
     if config.baselines.published and not is_the_same:

@@ -1,4 +1,4 @@
-"""Where a sweep is also tracked, by clients of other projects. The ledger stays the only source of truth."""
+"""Settings of experiment trackers, which use clients of other projects. The ledger remains the only source of truth."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -11,14 +11,14 @@ from raysweep.storage import location
 
 
 def _local(folder: str) -> str:
-    """The absolute path of a folder of this machine, since clients write to no bucket."""
+    """Return the absolute path of a local folder, since the clients cannot write to buckets."""
     if not folder or location.is_uri(folder):
         raise ValueError(f"must be a folder of this machine, not {folder!r}")
     return location.absolute(folder)
 
 
 def _without_password(uri: str) -> str:
-    """A URI as it is: the run's files keep it, so it may hold no secret."""
+    """Return the URI unchanged, unless it holds a password, since the run's files store it."""
     if not uri:
         raise ValueError(
             "must be a URI that mlflow takes, such as http://host:5000 or sqlite:///mlflow.db; it is empty"
@@ -37,41 +37,46 @@ class TensorBoardConfig(Frozen):
     """TensorBoard's event files, in a folder for each trial."""
 
     folder: LocalFolder | None = Field(
-        None, description="folder that gets a folder of the run; the run's own folder tensorboard if not given"
+        None,
+        description="folder in which a folder for the run is created; the run's own folder tensorboard if not given",
     )
 
 
 class MLflowConfig(Frozen):
-    """A run of MLflow for each trial, in one experiment."""
+    """An MLflow run for each trial, in one experiment."""
 
     uri: Annotated[str, AfterValidator(_without_password)] | None = Field(
         None,
-        description="tracking URI; MLFLOW_TRACKING_URI if not given, and without that the file mlflow.db beside the runs",
+        description="tracking URI; MLFLOW_TRACKING_URI if not given, or else the file mlflow.db next to the runs",
     )
     project: Project | None = Field(None, description="name of the experiment; the sweep's name if not given")
 
 
 class WandbConfig(Frozen):
-    """A run of Weights & Biases for each trial, in one group."""
+    """A Weights & Biases run for each trial, in one group."""
 
     project: Project | None = Field(None, description="name of the project; the sweep's name if not given")
     mode: Literal["offline", "online"] = Field(
         "offline",
-        description="offline: files for wandb sync; online: sent as the sweep runs, with the key of wandb login",
+        description="offline: write files for wandb sync; online: send data while the sweep runs, with the key of "
+        "wandb login",
     )
     folder: LocalFolder | None = Field(
-        None, description="folder that gets the client's folder wandb; the folder of runs if not given"
+        None, description="folder in which the client creates its folder wandb; the folder of runs if not given"
     )
 
 
 class TrackioConfig(Frozen):
-    """A run of Trackio for each trial, in one group; in the folder or space that TRACKIO_DIR or TRACKIO_SPACE_ID names."""
+    """A Trackio run for each trial, in one group, in the folder or space set by TRACKIO_DIR or TRACKIO_SPACE_ID."""
 
     project: Project | None = Field(None, description="name of the project; the sweep's name if not given")
 
 
 class TrackersConfig(Frozen):
-    """Trackers that get a run for each trial, a step for each rung, and the front in the end. None of them stops a sweep."""
+    """Experiment trackers.
+
+    They record a run for each trial, a step for each rung, and the final front. Their failures never stop a sweep.
+    """
 
     tensorboard: TensorBoardConfig | None = Field(None, description="TensorBoard; off if not given")
     mlflow: MLflowConfig | None = Field(None, description="MLflow; off if not given")
@@ -80,7 +85,7 @@ class TrackersConfig(Frozen):
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Those that are on."""
+        """Return the names of the enabled trackers."""
         return tuple(name for name in TRACKERS if getattr(self, name) is not None)
 
 
@@ -97,7 +102,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
 
 
 def _listed(value: Any) -> Any:
-    """A list of names stands for trackers with nothing set."""
+    """Convert a list of names to a mapping of trackers with default settings."""
     if isinstance(value, list):
         for name in value:
             if name not in TRACKERS:

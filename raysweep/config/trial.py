@@ -1,4 +1,4 @@
-"""One trial's configuration: a point of the space, all that its training is told."""
+"""The configuration of one trial: a point of the space, with everything that its training needs."""
 
 from typing import Any, Literal
 
@@ -13,114 +13,123 @@ from raysweep.errors import InputError
 SCHEDULES = ("constant", "linear", "quadratic", "polynomial", "cosine", "exponential")
 
 CLASS_PARAMETERS = ("label_smoothing", "consistency_weight")
-"""They go with class probabilities, which only softmax has."""
+"""Parameters that require class probabilities, which only softmax has."""
 
 
 class TrialConfig(Frozen):
-    """One point of the space. A parameter that goes with one loss, optimizer or schedule is None under the others."""
+    """A point of the space. A parameter that belongs to one loss, optimizer or schedule is None under the others."""
 
-    loss: str = Field(description=f"loss that is minimised: {', '.join(LOSSES)}")
+    loss: str = Field(description=f"loss to minimize: {', '.join(LOSSES)}")
     margin: float | None = Field(
         None,
-        description="margin of the losses that have one, in units of cosine distance; the loss's own default if not given",
+        description="margin of losses that have one, in units of cosine distance; the loss's own default if not given",
     )
     scale: float | None = Field(
         None,
-        description="factor of cosines in multiple_negatives, an inverse temperature; the loss's own default if not given",
+        description="factor of the cosines in multiple_negatives, an inverse temperature; the loss's own default if "
+        "not given",
     )
     negatives: Literal["all", "other_class"] | None = Field(
         None,
-        description="in multiple_negatives, the positives of the batch's other examples that an anchor is pushed away from: "
+        description="an anchor's negatives in multiple_negatives, among the positives of the batch's other examples: "
         "all, or only those of another class; the loss's own default if not given",
     )
     retention_weight: float = Field(
-        0.0, ge=0, description="weight of the mean squared distance of tuned from reference cosines, added to the loss"
+        0.0,
+        ge=0,
+        description="weight of the mean squared distance between tuned and reference cosines, added to the loss",
     )
     label_smoothing: float = Field(
-        0.0, ge=0, lt=1, description="share of each target of softmax that is spread evenly over all classes"
+        0.0, ge=0, lt=1, description="share of each softmax target that is spread evenly over all classes"
     )
     consistency_weight: float = Field(
         0.0,
         ge=0,
-        description="weight, under softmax, of the divergence between the class probabilities of two passes with dropout "
-        "masks of their own (R-Drop); above 0 each batch is embedded twice",
+        description="weight, under softmax, of the divergence between the class probabilities of two passes with "
+        "different dropout masks (R-Drop); above 0, each batch is embedded twice",
     )
     learning_rate: float = Field(
-        gt=0, le=1, description="highest learning rate of the schedule, before learning_rate_rule applies"
+        gt=0, le=1, description="maximum learning rate of the schedule, before learning_rate_rule applies"
     )
     learning_rate_rule: Literal["none", "linear", "square_root"] = Field(
-        "none", description="how the rate follows the examples per optimizer step, relative to base_batch_size"
+        "none",
+        description="scaling of the learning rate with the examples per optimizer step, relative to base_batch_size",
     )
     base_batch_size: int = Field(
-        64, ge=1, description="examples per optimizer step at which learning_rate_rule leaves learning_rate as it is"
+        64, ge=1, description="examples per optimizer step at which learning_rate_rule leaves learning_rate unchanged"
     )
     layer_decay: float = Field(
         1.0, gt=0, le=1, description="factor of the learning rate from each block of the encoder to the one below it"
     )
-    optimizer: Literal["adamw", "adamax", "adadelta", "sgd"] = Field("adamw", description="optimizer of PyTorch")
+    optimizer: Literal["adamw", "adamax", "adadelta", "sgd"] = Field("adamw", description="PyTorch optimizer")
     momentum: float | None = Field(
         None,
         ge=0,
         lt=1,
-        description="momentum of sgd, 0 if not given; of adamw and adamax the first beta, 0.9 if not given, and at 0 the "
-        "second beta of adamax is 0 too; adadelta has none",
+        description="for sgd, the momentum, 0 if not given; for adamw and adamax, the first beta, 0.9 if not given "
+        "(at 0, the second beta of adamax is 0 too); adadelta has none",
     )
-    weight_decay: float = Field(0.01, ge=0, description="weight decay of the optimizer; published ones reach 100")
-    max_gradient_norm: float = Field(1.0, gt=0, description="gradients of a greater norm are scaled down to it")
+    weight_decay: float = Field(0.01, ge=0, description="weight decay of the optimizer; published values reach 100")
+    max_gradient_norm: float = Field(
+        1.0, gt=0, description="maximum gradient norm, to which larger gradients are scaled down"
+    )
     freezing: str = Field(
         "none",
-        description=f"part of the encoder, counted from its input, that is not trained: {', '.join(freezing.FORMS)}",
+        description=f"frozen part of the encoder, counted from its input: {', '.join(freezing.FORMS)}",
     )
     freeze_output_dense: bool = Field(
-        False, description="also freeze the weights of output.dense in every block, but not its biases"
+        False, description="also freeze the weights, but not the biases, of output.dense in every block"
     )
     dropout: float | None = Field(
         None, ge=0, lt=1, description="rate of every dropout layer; the encoder's own if not given"
     )
-    frozen_dropout: bool = Field(False, description="dropout in the frozen part too, which can then not be cached")
+    frozen_dropout: bool = Field(
+        False, description="apply dropout in the frozen part too, which prevents caching its outputs"
+    )
     batch_size: int = Field(64, ge=2, le=65536, description="examples per batch")
     no_duplicates: bool = Field(
-        False, description="no sentence occurs twice in a batch, as long as the examples allow it"
+        False, description="avoid repeating a sentence in a batch, as far as the examples allow"
     )
     accumulation_steps: int = Field(1, ge=1, description="batches per optimizer step")
-    examples_per_rung: int = Field(2048, ge=1, description="examples that a trial sees from one evaluation to the next")
-    schedule: str = Field("linear", description=f"course of the learning rate after warm-up: {', '.join(SCHEDULES)}")
+    examples_per_rung: int = Field(2048, ge=1, description="examples that a trial sees between two evaluations")
+    schedule: str = Field("linear", description=f"learning rate schedule after warm-up: {', '.join(SCHEDULES)}")
     decay: float | None = Field(
-        None, gt=0, lt=1, description="factor of the learning rate at each rung, of the exponential schedule only"
+        None, gt=0, lt=1, description="factor of the learning rate at each rung, for the exponential schedule only"
     )
     warmup_fraction: float = Field(
-        0.1, ge=0, le=1, description="share of all steps that warm up; not used when warmup_steps is given"
+        0.1, ge=0, le=1, description="share of all steps used for warm-up; not used if warmup_steps is given"
     )
     warmup_steps: int | None = Field(
-        None, ge=0, description="optimizer steps that warm up; warmup_fraction decides if not given"
+        None, ge=0, description="optimizer steps used for warm-up; determined by warmup_fraction if not given"
     )
     restart_each_rung: bool = Field(
-        False, description="begin the schedule anew at each rung, but for what exponential has decayed by"
+        False, description="restart the schedule at each rung; exponential keeps the decay reached so far"
     )
     resample_each_rung: bool = Field(
         False,
-        description="each rung takes a sample of its own from all examples, in place of those that the rungs before left",
+        description="draw a new sample of all examples at each rung, instead of using those left over from earlier "
+        "rungs",
     )
     fresh_optimizer: bool = Field(
-        False, description="each rung begins with a new optimizer, which remembers no gradient"
+        False, description="create a new optimizer at each rung, which discards the state of the old one"
     )
     average_decay: float | None = Field(
         None,
         gt=0,
         lt=1,
-        description="rungs are scored, and stored, with a moving average of the weights over optimizer steps, whose weight "
-        "for a step falls by this factor with each later step; with the last weights if not given",
+        description="score and store rungs with a moving average of the weights over optimizer steps, in which a "
+        "step's weight falls by this factor with each later step; off if not given",
     )
     idle_rungs: int | None = Field(
         None,
         ge=1,
-        description="the trial ends after so many rungs in a row of which none had both a lower validation loss and fewer "
-        "errors than the last that had; never if not given",
+        description="end the trial after this many consecutive rungs without improvement, which is both a lower "
+        "validation loss and fewer errors than at the last improvement; never if not given",
     )
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto",
-        description="arithmetic of training; auto takes bf16 on GPUs, and on CPUs where it is measured to pay. Scores "
-        "are computed in fp32",
+        description="training precision; auto uses bf16 on GPUs, and on CPUs if a measurement shows that it is "
+        "faster. Scores are always computed in fp32",
     )
 
     @model_validator(mode="after")
@@ -176,14 +185,14 @@ class TrialConfig(Frozen):
 
     @property
     def peak_learning_rate(self) -> float:
-        """The rate that the schedule multiplies: ``learning_rate`` under ``learning_rate_rule``."""
+        """Return the rate that the schedule multiplies: ``learning_rate`` scaled by ``learning_rate_rule``."""
         ratio = self.batch_size * self.accumulation_steps / self.base_batch_size
         powers = {"none": 0.0, "linear": 1.0, "square_root": 0.5}
         return float(self.learning_rate * ratio ** powers[self.learning_rate_rule])
 
 
 def has_classes(loss: str) -> bool:
-    """Whether a loss gives an encoder class probabilities."""
+    """Return whether a loss gives an encoder class probabilities."""
     return LOSSES[loss].example_kind == "labelled_sentence"
 
 
@@ -196,16 +205,17 @@ def loss_defaults(loss: str) -> dict[str, Any]:
 
 
 def trial_config(values: dict[str, Any]) -> TrialConfig:
-    """A validated trial configuration; losses' parameters that are not given take the table's defaults.
+    """Return a validated trial configuration; omitted parameters of the loss take the defaults of the table of losses.
 
-    Raises InputError naming the parameter, its value and what is allowed.
+    Raises:
+        InputError: If a value is invalid; the message names the parameter, its value and what is allowed.
     """
     try:
         return TrialConfig.model_validate({**loss_defaults(str(values.get("loss"))), **values})
     except ValidationError as error:
         first = error.errors()[0]
         path: KeyPath = tuple(first["loc"])
-        if not path:  # one of our own checks of parameters that go together, which name them
+        if not path:  # our own checks of combinations, whose messages name the parameters
             message = first["msg"].removeprefix("Value error, ")
             raise InputError(message) from None
         problem = explain(dict(first), path, TrialConfig)

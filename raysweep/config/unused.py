@@ -1,4 +1,4 @@
-"""Settings that a sweep gives and that change nothing beside its others: where each stands, and why."""
+"""Detection of settings that have no effect next to the sweep's other settings."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -22,9 +22,10 @@ class _Unused(NamedTuple):
 
 
 def unused(document: Document, config: SweepConfig, space: Space) -> Iterator[str]:
-    """What somebody may take to have an effect. Settings at their defaults, or off, do not count.
+    """Yield a warning for each setting that has no effect but looks as if it had.
 
-    Nor do those of a file where an override of the cause has taken their place.
+    Settings that are off or at their defaults do not count, nor do settings of the file if an override of the cause
+    has superseded them.
     """
     in_config = (found for found in _without_effect(config, space) if _is_changed(config, found.setting))
     for setting, cause, why in (*in_config, *_without_effect_in_trials(space)):
@@ -36,7 +37,7 @@ def unused(document: Document, config: SweepConfig, space: Space) -> Iterator[st
 
 
 def _tried_again(document: Document, config: SweepConfig, space: Space) -> Iterator[str]:
-    """A space that has fewer configurations than there are to be trials: the same one scores the same again."""
+    """Warn if the space has fewer configurations than trials, since repeating a configuration repeats its scores."""
     num_there, num_trials = num_configurations(space.parameters), config.budget.trials
     if config.sampler != "grid" and num_there < num_trials:
         there = "1 configuration" if num_there == 1 else f"{num_there:g} configurations"
@@ -47,7 +48,7 @@ def _tried_again(document: Document, config: SweepConfig, space: Space) -> Itera
 
 
 def _never_full(document: Document, space: Space) -> Iterator[str]:
-    """A batch that is larger than any rung: others of such sizes would be trained alike."""
+    """Warn if a batch is larger than any rung, since all such sizes train alike."""
     largest_batch = max(space.values("batch_size"), default=0)
     largest_rung = max(possible_values(space, "examples_per_rung"))
     if largest_batch > largest_rung:
@@ -85,7 +86,7 @@ def _unused_of_examples(space: Space) -> Iterator[tuple[str, str]]:
 
 
 def _without_effect_in_trials(space: Space) -> Iterator[_Unused]:
-    """Parameters of the space that may differ from their defaults, under others that leave them without effect."""
+    """Yield parameters of the space that may differ from their defaults but are left without effect by others."""
     if None not in _taken(space, "warmup_steps"):
         yield from _of_trials(space, "warmup_fraction", "warmup_steps", "warmup_steps is given")
     if _taken(space, "learning_rate_rule") == {"none"}:
@@ -100,7 +101,7 @@ def _of_trials(space: Space, name: str, cause: str, why: str) -> Iterator[_Unuse
 
 
 def _taken(space: Space, name: str) -> set[Any]:
-    """What a trial's parameter may be: its values in the space, and its default where a trial may leave it out."""
+    """Return the values that a trial's parameter may have, including its default if a trial may omit it."""
     left_out = set() if name in space.parameters else {_default(name)}
     return left_out.union(space.values(name))
 
@@ -110,7 +111,7 @@ def _default(name: str) -> Any:
 
 
 def _is_changed(config: SweepConfig, path: KeyPath) -> bool:
-    """Whether the setting is on, and not as it is by default."""
+    """Return whether the setting is on and differs from its default."""
     *sections, name = map(str, path)
     section: Any = config
     for key in sections:
