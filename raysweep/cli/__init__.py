@@ -1,4 +1,4 @@
-"""The command line: one subcommand a stage. It reads arguments, calls a stage, and prints what comes back.
+"""Command line with one subcommand per stage: it reads arguments, calls the stage, and prints the result.
 
-``raysweep`` and ``python -m raysweep`` enter here; torch and Ray are imported only by the commands that use them.
+``raysweep`` and ``python -m raysweep`` start here. Only the commands that need torch and Ray import them.
 """

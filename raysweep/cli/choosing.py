@@ -1,4 +1,4 @@
-"""The commands that look at what runs have stored, to choose from it: ``show`` and ``compare``."""
+"""The commands ``show`` and ``compare``, which select from stored runs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "json")
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="The folder or URI of a run, finished or not.")]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="Folder or URI of a run, finished or not.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -36,31 +36,35 @@ def show(  # noqa: PLR0913 (the options of a command)
         list[str] | None,
         typer.Option(
             metavar="CONDITION",
-            help="Only points of which this holds, such as 'polarity >= 0.85', 'kind = concat', 'loss != triplet' or, by a "
-            "guard's name, 'sts-dev >= 0.8'; repeatable. Scores are those on dev, in [0, 1].",
+            help="Show only points that meet this condition, such as 'polarity >= 0.85', 'kind = concat', 'loss != "
+            "triplet' or, with the name of a guard, 'sts-dev >= 0.8'; repeatable. Scores are those on dev, in "
+            "[0, 1].",
         ),
     ] = None,
     best: Annotated[
         str | None,
         typer.Option(
-            metavar="SCORE", help="The best by polarity, similarity, retention, accuracy or objective; see --top."
+            metavar="SCORE",
+            help="Show the best point by polarity, similarity, retention, accuracy or objective; see --top.",
         ),
     ] = None,
     top: Annotated[
-        int | None, typer.Option(min=1, help="So many of the best points: by the objective, or by what --best names.")
+        int | None, typer.Option(min=1, help="Show the N best points, by the score of --best or else by the objective.")
     ] = None,
-    knee: Annotated[bool, typer.Option("--knee", help="The best-balanced point, of those that meet --where.")] = False,
+    knee: Annotated[
+        bool, typer.Option("--knee", help="Show the best-balanced of the points that meet --where.")
+    ] = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="Choose from every operating point, not from the front alone.")
+        bool, typer.Option("--all", help="Choose from all operating points, not only from the front.")
     ] = False,
     split: Annotated[
-        str | None, typer.Option(help="Show the scores on dev or on test alone. Choosing is on dev all the same.")
+        str | None, typer.Option(help="Show only the scores on dev or on test. Points are always chosen on dev.")
     ] = None,
-    format: Annotated[str, typer.Option(help="table, or json with scores in [0, 1].")] = "table",
+    format: Annotated[str, typer.Option(help="Output format: table, or json with scores in [0, 1].")] = "table",
 ) -> None:
-    """Show points of a run that meet conditions, with scores, configurations and the commands that export them.
+    """Show points of a run that meet conditions, with scores, configurations and export commands.
 
-    All members of the front if nothing else is asked for. Exit code 1 where no point meets the conditions.
+    Without options, all members of the front are shown. Exit code 1 if no point meets the conditions.
     """
     from raysweep.report import choice, choice_table
     from raysweep.report.notes import ending_notes
@@ -94,21 +98,23 @@ def show(  # noqa: PLR0913 (the options of a command)
 def compare(
     runs: Annotated[
         list[str],
-        typer.Argument(metavar="RUN...", help="Folders or URIs of two runs or more; others beside the first."),
+        typer.Argument(
+            metavar="RUN...", help="Folders or URIs of two or more runs; the others are compared with the first."
+        ),
     ],
     to: Annotated[
         Path | None,
         typer.Option(
             parser=given_path,
             metavar="FOLDER",
-            help="Also write compare.md, compare.png with all fronts, and compare.json.",
+            help="Also write compare.md, compare.png with all fronts, and compare.json to this folder.",
         ),
     ] = None,
-    format: Annotated[str, typer.Option(help="table, or json with scores in [0, 1].")] = "table",
+    format: Annotated[str, typer.Option(help="Output format: table, or json with scores in [0, 1].")] = "table",
 ) -> None:
-    """Put runs over the same data side by side: fronts, hypervolumes, which points dominate which, other settings.
+    """Compare runs over the same data: fronts, hypervolumes, which points dominate which, and differing settings.
 
-    Differences of hypervolume have an interval where the runs have stored what they score on each query.
+    Differences in hypervolume have an interval if the runs stored per-query scores.
     """
     from raysweep.report import side_by_side, side_by_side_texts
 
@@ -132,7 +138,7 @@ def compare(
 
 
 def _sides(folders: "Sequence[Folder]") -> "Iterator[Side]":
-    """Each run with what it has stored, under a name of its own."""
+    """Yield each run with its stored results, under a distinct label."""
     from raysweep.report.side_by_side import Side, labels
     from raysweep.report.summary import summary_of
 
@@ -142,7 +148,11 @@ def _sides(folders: "Sequence[Folder]") -> "Iterator[Side]":
 
 
 def _settings_of(folder: "Folder", results: "Results") -> "Mapping[str, Any]":
-    """What the run's file says, by dotted key. InputError where it is not the file that the run was begun with."""
+    """Return the settings in the run's file by dotted key.
+
+    Raises:
+        InputError: If the file is not the one with which the run was started.
+    """
     from raysweep.results.settings_file import read_settings
 
     values = read_settings(folder, results)

@@ -1,4 +1,4 @@
-"""The command line: one subcommand a stage. A command imports what it uses when it is called, so --help is fast."""
+"""The subcommands. Each one imports its dependencies when it is called, which keeps --help fast."""
 
 import datetime
 import io
@@ -41,7 +41,7 @@ OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 FORMATS = ("table", "json")
 
-LONGEST_PAUSE = 86_400  # seconds between two looks at a run
+LONGEST_PAUSE = 86_400  # seconds
 
 OVERRIDE_HELP = (
     "Any key of the file can be overridden by its dotted path: --budget.trials 40, --data.train reviews.csv, "
@@ -50,19 +50,18 @@ OVERRIDE_HELP = (
 
 app = typer.Typer(
     name="raysweep",
-    help="Sweep the fine-tuning of sentence embeddings on Ray, and answer with a Pareto front of polarity (retrieved "
-    "sentences share the query's class) against similarity (they stay close under the frozen reference encoder).",
+    help="Sweep hyperparameters for fine-tuning sentence embeddings on Ray and find the Pareto front of "
+    "polarity (retrieved sentences share the query's class) against similarity (they are close to it "
+    "under the frozen reference encoder).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-SpaceFile = Annotated[
-    str, typer.Argument(metavar="SPACE", help="A YAML file, or the name of a shipped space such as demo.")
-]
+SpaceFile = Annotated[str, typer.Argument(metavar="SPACE", help="YAML file, or name of a shipped space such as demo.")]
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="The folder or URI of a run, finished or not.")]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="Folder or URI of a run, finished or not.")]
 
 Trials = Annotated[int | None, typer.Option(min=1, help="Short for --budget.trials.")]
 
@@ -79,46 +78,47 @@ def run(  # noqa: PLR0913 (the options of a command)
     context: typer.Context,
     space: Annotated[
         str | None,
-        typer.Argument(metavar="SPACE", help="A YAML file, or the name of a shipped space; left out with --resume."),
+        typer.Argument(metavar="SPACE", help="YAML file, or name of a shipped space; optional with --resume."),
     ] = None,
     resume: Annotated[
         str | None,
-        typer.Option(metavar="RUN", help="Go on with a run that was interrupted, killed, or is to be extended."),
+        typer.Option(metavar="RUN", help="Resume a run that was interrupted or killed, or extend one."),
     ] = None,
     warm_start: Annotated[
         list[str] | None,
-        typer.Option(metavar="RUN", help="Learn from this older run, even of other data or models; repeatable."),
+        typer.Option(metavar="RUN", help="Learn from this older run, which may use other data or models; repeatable."),
     ] = None,
     trials: Trials = None,
     take_over: Annotated[
         bool,
         typer.Option(
-            "--take-over", help="With --resume: take a run in an object store from a process that still has it."
+            "--take-over",
+            help="With --resume: take over a run in an object store from another process that still drives it.",
         ),
     ] = False,
     resume_or_start: Annotated[
         bool,
         typer.Option(
             "--resume-or-start",
-            help="Begin the run NAME of storage.runs, or go on with it where it has begun, so that the same command may "
-            "be given again and again. NAME is the key name of the file, or --name NAME. A run that failed for good is only "
-            "reported.",
+            help="Resume the run NAME of storage.runs if it exists, else start it, so that the same command can be "
+            "repeated. NAME is the key name of the file, or --name NAME. A run that failed permanently is "
+            "only reported.",
         ),
     ] = False,
 ) -> None:
-    """Run a whole sweep: prepare, search, score the front on test, report.
+    """Run a complete sweep: prepare, search, score the front on test, and write the report.
 
-    What was prepared before for the same data, encoder and mining is reused. Ctrl-C ends the search and still reports.
-    A resumed run may be given more budget, and a SPACE that only adds to its own.
+    Artifacts of the same data, encoder and mining settings are reused. Ctrl-C ends the search and still writes the
+    report. A resumed run may have a larger budget, and a SPACE that only extends its own.
 
-    The exit code is 0 when the search is complete, has reached its budget or a plateau; 1 when the sweep failed or no trial
-    finished a rung; 2 for bad input or storage that fails; 130 after Ctrl-C or SIGTERM.
+    The exit code is 0 if the search is complete or has reached its budget or a plateau; 1 if the sweep failed or no
+    trial finished a rung; 2 for invalid input or storage failures; 130 after Ctrl-C or SIGTERM.
     """
     from raysweep.config.load import find_space, parse_overrides
     from raysweep.terminal import undisturbed, working
 
     arguments = with_trials(context.args, trials)
-    if space is not None and space.startswith("--"):  # an override, where SPACE was left out
+    if space is not None and space.startswith("--"):  # SPACE was omitted; this is an override
         arguments, space = [space, *arguments], None
     _warn_of_retries(arguments, resumes=resume is not None or resume_or_start)
     resumed = None
@@ -164,7 +164,7 @@ def run(  # noqa: PLR0913 (the options of a command)
 
 
 def _warn_of_retries(arguments: list[str], *, resumes: bool) -> None:
-    """Warn if a retry of this command, which is a Ray job, would start another run."""
+    """Warn if this command is a Ray job and a retry would start another run."""
     from raysweep.cluster.resources import is_ray_job
     from raysweep.config.load import parse_overrides
 
@@ -176,9 +176,9 @@ def _warn_of_retries(arguments: list[str], *, resumes: bool) -> None:
 
 
 def _named_run(space: str, arguments: list[str]) -> tuple[str, bool]:
-    """Return where the run with the sweep's own name is stored, and whether it has begun.
+    """Return where the run with the sweep's own name is stored, and whether it has started.
 
-    A run that failed for good is reported again, and the command ends with exit code 1.
+    If the run failed permanently, report it again and exit with code 1.
     """
     from raysweep.api.functions import load_sweep
     from raysweep.config.load import parse_overrides
@@ -198,9 +198,9 @@ def _named_run(space: str, arguments: list[str]) -> tuple[str, bool]:
 
 @app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
 def prepare(context: typer.Context, space: SpaceFile) -> None:
-    """Prepare, and no more: sentences, tokens, reference embeddings, neighbours and examples.
+    """Only prepare a sweep: sentences, tokens, reference embeddings, neighbors and examples.
 
-    Prints the file that raysweep.open_prepared takes, for running trials in-process from Python.
+    Prints the path of the file that raysweep.open_prepared takes, for running trials in-process from Python.
     """
     from raysweep.ray_tune import run as runner
     from raysweep.terminal import working
@@ -214,37 +214,39 @@ def prepare(context: typer.Context, space: SpaceFile) -> None:
 @app.command()
 def evaluate(  # noqa: PLR0913 (the options of a command)
     model: Annotated[str, typer.Option(help="Encoder to score: a folder, a hub name, or 'demo'.")],
-    train: Annotated[str, typer.Option(help="Labelled sentences; the retrieval pool is sampled from them.")],
-    test: Annotated[str, typer.Option(help="Labelled sentences; each row is a query.")],
+    train: Annotated[str, typer.Option(help="Labeled sentences from which the retrieval pool is sampled.")],
+    test: Annotated[str, typer.Option(help="Labeled sentences; each row is a query.")],
     reference: Annotated[
         str | None, typer.Option(help="Encoder that defines similarity; the model itself if not given.")
     ] = None,
-    k: Annotated[str, typer.Option(help="Retrieved sentences per query; several separated by commas.")] = "16",
+    k: Annotated[
+        str, typer.Option(help="Retrieved sentences per query; one or more values separated by commas.")
+    ] = "16",
     rank_weights: Annotated[str, typer.Option(help="uniform, linear, or both separated by a comma.")] = "uniform",
     num_pool: Annotated[
         int | None, typer.Option(min=1, help="Pool size; min(train, 5 * queries) if not given.")
     ] = None,
-    pool_seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed with which the pool is sampled.")] = 42,
-    text_column: Annotated[str, typer.Option(help="Column of the sentence.")] = "text",
-    label_column: Annotated[str, typer.Option(help="Column of the class.")] = "label",
+    pool_seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed for sampling the pool.")] = 42,
+    text_column: Annotated[str, typer.Option(help="Column of the sentences.")] = "text",
+    label_column: Annotated[str, typer.Option(help="Column of the labels.")] = "label",
     prompt: Annotated[
         str | None,
         typer.Option(
-            help="Text put before every sentence, such as 'query: ', '' for none; each model's own if not given."
+            help="Text added before every sentence, such as 'query: ', or '' for none; each model's own if not given."
         ),
     ] = None,
-    precision: Annotated[
-        str, typer.Option(help="Arithmetic of the scored encoder: fp32, or bf16 (autocast).")
-    ] = "fp32",
-    format: Annotated[str, typer.Option(help="table or json.")] = "table",
+    precision: Annotated[str, typer.Option(help="Precision of the scored encoder: fp32, or bf16 (autocast).")] = "fp32",
+    format: Annotated[str, typer.Option(help="Output format: table or json.")] = "table",
     to: Annotated[
         Path | None,
         typer.Option(
-            parser=given_path, metavar="FOLDER", help="Also write the scores by k: Markdown, LaTeX, CSV and a figure."
+            parser=given_path,
+            metavar="FOLDER",
+            help="Also write the scores by k to this folder: Markdown, LaTeX, CSV and a figure.",
         ),
     ] = None,
 ) -> None:
-    """Score any encoder by retrieval, with no training: polarity P and similarity S, x100."""
+    """Score any encoder by retrieval, without training: polarity P and similarity S, x100."""
     from raysweep.config.sweep import EncoderConfig
     from raysweep.metrics.retrieval import RankWeights
     from raysweep.terminal import working
@@ -297,38 +299,39 @@ def transfer(  # noqa: PLR0913 (the options of a command)
         list[str],
         typer.Option(
             metavar="TASK...",
-            help="One or more of [NAME=]FILE, or with a given split [NAME=]TRAIN,TEST or [NAME=]TRAIN,DEV,TEST: labelled "
-            "sentences, or scored pairs.",
+            help="One or more of [NAME=]FILE or, with a given split, [NAME=]TRAIN,TEST or [NAME=]TRAIN,DEV,TEST: "
+            "labeled sentences or scored pairs.",
         ),
     ],
     tuned_on: Annotated[
         list[str] | None,
         typer.Option(
             metavar="SOURCE...",
-            help="Data that a model was tuned on: sentences of the tasks that stand in it are counted. Exported models "
-            "name theirs themselves.",
+            help="Data on which a model was tuned; task sentences that occur in it are counted. Exported models "
+            "record their own.",
         ),
     ] = None,
     folds: Annotated[
-        int, typer.Option(min=2, help="Folds that a task without a given split is tested in, in turn.")
+        int, typer.Option(min=2, help="Number of cross-validation folds for tasks without a given split.")
     ] = 10,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed with which rows are put into folds.")] = 0,
-    text_column: Annotated[str, typer.Option(help="Column of the labelled sentence.")] = "text",
-    label_column: Annotated[str, typer.Option(help="Column of its class.")] = "label",
-    score_column: Annotated[str, typer.Option(help="Column of a pair's gold score.")] = "score",
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed for assigning rows to folds.")] = 0,
+    text_column: Annotated[str, typer.Option(help="Column of the labeled sentences.")] = "text",
+    label_column: Annotated[str, typer.Option(help="Column of the labels.")] = "label",
+    score_column: Annotated[str, typer.Option(help="Column of the gold scores of pairs.")] = "score",
     pair_columns: Annotated[
-        str, typer.Option(metavar="FIRST,SECOND", help="Columns of a pair's sentences.")
+        str, typer.Option(metavar="FIRST,SECOND", help="Columns of the sentences of pairs.")
     ] = "sentence1,sentence2",
     prompt: Annotated[
-        str | None, typer.Option(help="Text put before every sentence, or '' for none; each model's own if not given.")
+        str | None,
+        typer.Option(help="Text added before every sentence, or '' for none; each model's own if not given."),
     ] = None,
-    precision: Annotated[str, typer.Option(help="Arithmetic of the encoders: fp32, or bf16 (autocast).")] = "fp32",
-    format: Annotated[str, typer.Option(help="table, json or csv.")] = "table",
+    precision: Annotated[str, typer.Option(help="Precision of the encoders: fp32, or bf16 (autocast).")] = "fp32",
+    format: Annotated[str, typer.Option(help="Output format: table, json or csv.")] = "table",
 ) -> None:
-    """Compare frozen encoders on other tasks, with no training: classification and correlation, x100.
+    """Compare frozen encoders on other tasks, without training: classification and correlation, x100.
 
-    On labelled sentences a logistic regression on the embeddings is tested; of scored pairs the cosines are correlated with
-    the gold scores (Spearman).
+    For labeled sentences, a logistic regression on the embeddings is tested. For scored pairs, the Spearman
+    correlation of cosines with gold scores is computed.
     """
     from raysweep.terminal import working
 
@@ -365,7 +368,7 @@ def report(
     run: Run,
     to: Annotated[
         Path | None,
-        typer.Option(parser=given_path, metavar="FOLDER", help="Where to write it; RUN/report if not given."),
+        typer.Option(parser=given_path, metavar="FOLDER", help="Folder for the report; RUN/report if not given."),
     ] = None,
     every: Annotated[
         float | None,
@@ -373,13 +376,13 @@ def report(
             metavar="SECONDS",
             min=1,
             max=LONGEST_PAUSE,
-            help="Write it again so often, where there is news, until the sweep ends.",
+            help="Rewrite the report every N seconds if the run changed, until the sweep ends.",
         ),
     ] = None,
 ) -> None:
     """Write a run's report from its stored results: tables of the front, figures, report.html. Needs no cluster.
 
-    With --every it is kept up to date while the sweep runs, and written for the last time when the sweep has ended.
+    With --every, the report is kept up to date while the sweep runs, and written a last time when the sweep has ended.
     """
     folder, place = run_folder("RUN", run), to and here("--to", to)
     try:
@@ -392,7 +395,7 @@ def report(
 
 @app.command(context_settings=OVERRIDES, epilog=OVERRIDE_HELP)
 def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) -> None:
-    """Check a sweep's file and show what it would search, without touching data, models or a cluster."""
+    """Check a sweep's file and show its search space, without accessing data, models or a cluster."""
     loaded = _load(space, with_trials(context.args, trials))
     typer.echo(f"{space}: valid")
     for line in _description(loaded):
@@ -405,32 +408,32 @@ def validate(context: typer.Context, space: SpaceFile, trials: Trials = None) ->
 
 @app.command()
 def control(  # noqa: PLR0913 (the options of a command)
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The folder or URI of a run that is under way.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Folder or URI of a running sweep.")],
     pause: Annotated[
-        bool, typer.Option("--pause", help="Begin no trial and no rung; trials that run end their rung first.")
+        bool, typer.Option("--pause", help="Start no new trials or rungs; running trials finish their rung.")
     ] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on after a pause.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume after a pause.")] = False,
     workers: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Run at most N trials at a time from now on.")
     ] = None,
     stop_trial: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Stop trial N for good; what it has scored stays.")
+        int | None, typer.Option(metavar="N", min=0, help="Stop trial N for good; its scores are kept.")
     ] = None,
     try_: Annotated[
         str | None,
         typer.Option(
             "--try",
             metavar="CONFIGURATION",
-            help="Try this configuration next, such as '{loss: triplet, margin: 0.1}'; the sampler proposes what it leaves "
-            "out. It counts in budget.trials.",
+            help="Try this configuration next, such as '{loss: triplet, margin: 0.1}'; the sampler proposes "
+            "omitted parameters. It counts toward budget.trials.",
         ),
     ] = None,
-    wait: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long to wait for the answer.")] = 30,
+    wait: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Seconds to wait for a response.")] = 30,
 ) -> None:
-    """Steer a sweep that is running: one of --pause, --resume, --workers, --stop-trial and --try.
+    """Control a running sweep with one of --pause, --resume, --workers, --stop-trial and --try.
 
-    Leaves a request in the run, waits for its driver to act, and prints its answer. What was asked for holds for a resumed
-    sweep too. What cannot be done is refused with exit code 2, and no answer in time is exit code 1.
+    Sends a request to the sweep's driver, waits for it to act, and prints its response. Changes also apply to a
+    resumed sweep. Exit code 2 if the request is rejected, 1 if there is no response in time.
     """
     from raysweep.control import command
     from raysweep.control.request import Request, plain
@@ -465,14 +468,14 @@ def control(  # noqa: PLR0913 (the options of a command)
 def watch(
     run: Run,
     every: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.2, max=LONGEST_PAUSE, help="Seconds between two looks.")
+        float, typer.Option(metavar="SECONDS", min=0.2, max=LONGEST_PAUSE, help="Seconds between updates.")
     ] = 5,
-    once: Annotated[bool, typer.Option("--once", help="Show the run as it is now, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show the current state of the run, and exit.")] = False,
 ) -> None:
-    """Show a run while it grows: its trials, its front as a table and as a plot of characters.
+    """Show a running sweep: its trials, and its front as a table and as a text plot.
 
-    Ends when the sweep does, or where no driver is alive, and says how the run goes on. Into a file or another command
-    it prints a line for each change, and the whole view at the end. Writes nothing to the run.
+    Ends with the sweep, or if no driver is alive, and then shows how to resume the run. If the output is a file or a
+    pipe, prints a line for each change, and the full view at the end. Writes nothing to the run.
     """
     from raysweep.report.watch import command
 
@@ -488,7 +491,7 @@ def watch(
 
 @app.command()
 def schema() -> None:
-    """Print the JSON schema of a sweep's file, by which editors complete and check YAML."""
+    """Print the JSON schema of a sweep's file, for YAML completion and validation in editors."""
     import json
 
     from raysweep.config.schema import sweep_schema
@@ -500,20 +503,23 @@ def schema() -> None:
 def export(
     run: Run,
     to: Annotated[
-        Path, typer.Argument(parser=given_path, metavar="FOLDER", help="Where to write the model; must not exist.")
+        Path, typer.Argument(parser=given_path, metavar="FOLDER", help="Folder for the model; must not exist.")
     ],
     point: Annotated[
         str,
-        typer.Option(help="knee, best (of the objective), or a member's name: TRIAL:STEP, TRIAL:STEP:concat=0.3, ..."),
+        typer.Option(
+            help="knee, best (by the objective), or the name of a member: TRIAL:STEP, TRIAL:STEP:concat=0.3, ..."
+        ),
     ] = "knee",
     push: Annotated[
-        str | None, typer.Option(metavar="OWNER/NAME", help="Also upload it, to this repository on the hub.")
+        str | None, typer.Option(metavar="OWNER/NAME", help="Also upload the model to this repository on the hub.")
     ] = None,
-    private: Annotated[
-        bool, typer.Option("--private", help="With --push: a repository that others do not see.")
-    ] = False,
+    private: Annotated[bool, typer.Option("--private", help="With --push: create a private repository.")] = False,
 ) -> None:
-    """Write a front member as an ordinary sentence-transformers model with its card, for SentenceTransformer(FOLDER)."""
+    """Write a front member as an ordinary sentence-transformers model with its card.
+
+    SentenceTransformer(FOLDER) loads it.
+    """
     from raysweep.export import hub
     from raysweep.terminal import working
 
@@ -557,28 +563,30 @@ def tables(
     ],
     to: Annotated[
         Path,
-        typer.Option(parser=given_path, metavar="FOLDER", help="Where to write them, over those of an earlier call."),
+        typer.Option(
+            parser=given_path, metavar="FOLDER", help="Folder for the tables; those of an earlier call are overwritten."
+        ),
     ],
     where: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COLUMN=VALUE",
-            help="Only configurations with this value of a parameter, of model or of dataset; repeatable.",
+            help="Use only configurations with this value of a parameter, of model or of dataset; repeatable.",
         ),
     ] = None,
     split: Annotated[
         str | None,
-        typer.Option(help="dev or test; if not given, test where every point of a table has scores on it, else dev."),
+        typer.Option(help="dev or test; if not given, test if all points of a table have scores on it, else dev."),
     ] = None,
     z_test: Annotated[
         str | None,
-        typer.Option(metavar="ROW", help="Also two-proportion z-tests of P against this row, such as reference."),
+        typer.Option(metavar="ROW", help="Also run two-proportion z-tests of P against this row, such as reference."),
     ] = None,
 ) -> None:
-    """Write tables as papers print them: Markdown, LaTeX and CSV, with figures.
+    """Write tables and figures for papers: Markdown, LaTeX and CSV.
 
-    P and S by loss, margin and model; by examples per rung; the best of each loss by rung; and by k, of what evaluate
-    wrote. A table that the data cannot give is left out, and a line says why.
+    The tables show P and S by loss, margin and model; by examples per rung; the best of each loss by rung; and by k,
+    from the output of evaluate. Tables for which the data is missing are omitted, with a note that gives the reason.
     """
     from raysweep.paper.write import write_tables
     from raysweep.results.types import ScoredSplit
@@ -605,17 +613,17 @@ def track(
         typer.Option(metavar="TRACKER...", help="tensorboard, mlflow, wandb or trackio; several separated by spaces."),
     ],
     folder: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Of tensorboard and wandb: where to write.")
+        str | None, typer.Option(metavar="FOLDER", help="For tensorboard and wandb: output folder.")
     ] = None,
-    uri: Annotated[str | None, typer.Option(metavar="URI", help="Of mlflow: its tracking URI.")] = None,
+    uri: Annotated[str | None, typer.Option(metavar="URI", help="For mlflow: tracking URI.")] = None,
     project: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of mlflow, wandb and trackio: project or experiment.")
+        str | None, typer.Option(metavar="NAME", help="For mlflow, wandb and trackio: project or experiment.")
     ] = None,
-    mode: Annotated[str | None, typer.Option(metavar="MODE", help="Of wandb: offline or online.")] = None,
+    mode: Annotated[str | None, typer.Option(metavar="MODE", help="For wandb: offline or online.")] = None,
 ) -> None:
     """Write a run, finished or not, to trackers: a run for each trial, a step for each rung, and the front.
 
-    What they have of it already is not written twice. Settings that are not given are those of the run's own file.
+    Data that a tracker already has is not written again. Settings that are not given are those of the run's own file.
     """
     from raysweep.terminal import working
     from raysweep.trackers import tracking
@@ -630,7 +638,7 @@ def track(
 
 @app.command()
 def replay(  # noqa: PLR0913 (the options of a command)
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="A recorded table, or the folder or URI of a run.")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="Recorded table, or the folder or URI of a run.")],
     sampler: Annotated[
         str, typer.Option(help="mfgp, tpe, gp, nsga2, random or package:Class; several separated by commas.")
     ] = "mfgp",
@@ -638,7 +646,7 @@ def replay(  # noqa: PLR0913 (the options of a command)
         str, typer.Option(help="growth, pareto, asha, median or none; several separated by commas.")
     ] = "growth",
     proposals: Annotated[
-        str, typer.Option(help="What proposals aim at: front, area, combined, parego or both.")
+        str, typer.Option(help="What the sampler maximizes: front, area, combined, parego or both.")
     ] = "front",
     reduction_factor: Annotated[int, typer.Option(min=2, help="Reduction factor of pareto and asha.")] = 2,
     workers: Annotated[int, typer.Option(min=1, help="Simulated workers.")] = 1,
@@ -649,10 +657,10 @@ def replay(  # noqa: PLR0913 (the options of a command)
     ] = None,
     format: Annotated[str, typer.Option(help="table or json.")] = "table",
 ) -> None:
-    """Run searches against a recorded sweep, in seconds each and without training: hypervolume against training
-    budget.
+    """Simulate searches on a recorded sweep, in seconds and without training: hypervolume against training budget.
 
-    Each proposal is replaced by the nearest recorded configuration that none has stood for yet, and the sampler is told.
+    Each proposal is replaced by the nearest recorded configuration that has not been used yet, and the sampler
+    receives the replacement.
     """
     from raysweep.config.sweep import Aim, Policy
     from raysweep.replay.compare import CompareSettings, compare_searches
@@ -683,20 +691,20 @@ def replay(  # noqa: PLR0913 (the options of a command)
 @app.command()
 def artifacts(
     folder: Annotated[
-        str, typer.Argument(metavar="FOLDER", help="A folder or URI of artifacts, storage.artifacts of a sweep.")
+        str, typer.Argument(metavar="FOLDER", help="Folder or URI of artifacts: storage.artifacts of a sweep.")
     ] = "raysweep-runs/artifacts",
     unused_for: Annotated[
         float | None,
-        typer.Option(metavar="DAYS", min=0, help="Only those that no sweep has asked for in so many days."),
+        typer.Option(metavar="DAYS", min=0, help="Only list artifacts that no sweep has used for this many days."),
     ] = None,
     prune: Annotated[
-        bool, typer.Option("--prune", help="Remove those that are listed; needs --unused-for, of 0 days for all.")
+        bool, typer.Option("--prune", help="Remove the listed artifacts; requires --unused-for (0 days for all).")
     ] = False,
 ) -> None:
-    """List what sweeps have prepared, with size and last use; with --prune remove it.
+    """List the artifacts of sweeps, with size and last use; with --prune, remove them.
 
-    A sweep that needs a removed artifact builds it again. A sweep that is running may need what it has read: choose
-    --unused-for accordingly.
+    A sweep that needs a removed artifact builds it again. Running sweeps may still need artifacts that they have read:
+    choose --unused-for accordingly.
     """
     from raysweep.data import inventory
 
@@ -735,7 +743,7 @@ choosing.add_to(app)
 
 
 def _load(space: str, arguments: list[str]) -> "LoadedSweep":
-    """The sweep of SPACE under the overrides that stand on the command line. Warns of what may not be meant."""
+    """Load the sweep SPACE with the command line's overrides, and print its warnings."""
     from raysweep.api.functions import load_sweep
     from raysweep.config.load import parse_overrides
 
@@ -773,7 +781,7 @@ def _warn(text: str) -> None:
 
 
 def _report_until_the_end(run: "Folder", seconds: float, to: Path | None) -> None:
-    """Write the report again wherever the run has changed, until nothing drives it any more."""
+    """Rewrite the report whenever the run has changed, until no driver is alive."""
     from raysweep.report import write as reports
     from raysweep.report.watch.changes import changes
     from raysweep.report.watch.view import View
@@ -784,7 +792,7 @@ def _report_until_the_end(run: "Folder", seconds: float, to: Path | None) -> Non
 
 
 def _report(run: "Folder", to: Path | None = None) -> "Summary":
-    """Write and show the report, and return what it summarizes."""
+    """Write and print the report, and return its summary."""
     from raysweep.report import write as reports
     from raysweep.report.notes import notes
     from raysweep.report.terminal import terminal_tables
@@ -796,7 +804,7 @@ def _report(run: "Folder", to: Path | None = None) -> "Summary":
     for note in notes(written.summary):
         typer.echo(f"note: {note}")
     typer.echo(f"report: {location.join(written.location, 'report.html')}")
-    if location.is_uri(written.location):  # which no browser opens
+    if location.is_uri(written.location):  # browsers cannot open it
         typer.echo(f"to read it: raysweep report {shlex.quote(run.location)} --to FOLDER")
     return written.summary
 
@@ -823,9 +831,9 @@ def _print_json(value: object) -> None:
 
 
 def main() -> None:
-    """Entry point: bad input, misuse, and files that are forbidden or find no room end with one line and exit code 2."""
+    """Run the command line; invalid input, misuse, and file or disk space errors exit with one line and code 2."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a symbol that the output's encoding lacks must not end a sweep
+        if isinstance(stream, io.TextIOWrapper):  # a character outside the output's encoding must not end a sweep
             stream.reconfigure(errors="replace")
     try:
         sys.exit(usage.run(app))

@@ -1,4 +1,4 @@
-"""From a command's options to what they name; every misuse is an InputError that names the option."""
+"""Parsing and validation of option values. Every misuse is an InputError that names the option."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,19 +13,19 @@ from raysweep.storage.location import SCHEMES
 if TYPE_CHECKING:
     from raysweep.storage.folder import Folder
 
-MOST_DIGITS = 18  # of a number in a list
+MOST_DIGITS = 18  # per number in a list
 
 Choice = TypeVar("Choice", bound=str)
 
 
 class SeveralValues(typer.core.TyperCommand):
-    """A command whose repeatable options take all values up to the next option: a shell gives the files of a glob so."""
+    """A command whose repeatable options take all values up to the next option, such as the files of a shell glob."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read ``--tasks A B`` as ``--tasks A --tasks B``."""
+        """Parse ``--tasks A B`` as ``--tasks A --tasks B``."""
         repeatable = {flag for each in self.params if getattr(each, "multiple", False) for flag in each.opts}
         spelled: list[str] = []
-        flag = ""  # the repeatable option that values belong to
+        flag = ""  # the current repeatable option
         for argument in args:
             if argument.startswith("-"):
                 flag = argument if argument in repeatable else ""
@@ -47,7 +47,7 @@ class SeveralValues(typer.core.TyperCommand):
 
 
 def with_trials(arguments: list[str], trials: int | None) -> list[str]:
-    """The overrides, with what ``--trials`` is short for. InputError where that is given too."""
+    """Return the overrides, with ``--trials`` in its long form; raise InputError if both forms are given."""
     if trials is None:
         return arguments
     if any(argument.partition("=")[0] == "--budget.trials" for argument in arguments):
@@ -56,19 +56,19 @@ def with_trials(arguments: list[str], trials: int | None) -> list[str]:
 
 
 def not_empty(flag: str, text: str) -> str:
-    """What an option was given, if that is anything."""
+    """Return the value of an option; raise InputError if it is empty."""
     if not text:
         raise InputError(f"{flag} is empty")
     return text
 
 
 def naturals(flag: str, text: str) -> list[int]:
-    """Whole numbers above 0, separated by commas."""
+    """Return positive integers, separated by commas."""
     return [natural(flag, part) for part in text.split(",")]
 
 
 def natural(flag: str, text: str) -> int:
-    """A whole number above 0."""
+    """Return a positive integer."""
     stripped = text.strip()
     is_whole = stripped.isascii() and stripped.isdigit() and len(stripped) <= MOST_DIGITS
     if not is_whole or int(stripped) < 1:
@@ -77,12 +77,12 @@ def natural(flag: str, text: str) -> int:
 
 
 def several_of(flag: str, text: str, allowed: Sequence[Choice]) -> list[Choice]:
-    """Allowed values, separated by commas."""
+    """Return allowed values, separated by commas."""
     return [one_of(flag, part, allowed) for part in text.split(",")]
 
 
 def one_of(flag: str, text: str, allowed: Sequence[Choice]) -> Choice:
-    """An allowed value."""
+    """Return the value if it is allowed."""
     for choice in allowed:
         if text == choice:
             return choice
@@ -90,7 +90,7 @@ def one_of(flag: str, text: str, allowed: Sequence[Choice]) -> Choice:
 
 
 def where_of(arguments: Sequence[str]) -> dict[str, str]:
-    """The values of columns that ``--where COLUMN=VALUE`` asks for."""
+    """Return the column values that ``--where COLUMN=VALUE`` selects."""
     wanted: dict[str, str] = {}
     for text in arguments:
         column, equals, value = text.partition("=")
@@ -101,28 +101,28 @@ def where_of(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def given_path(text: str) -> Path:
-    """What an option or argument names as a path: not nothing, which an unset variable leaves and a path takes for ``.``."""
+    """Return the path, or reject an empty one, as from an unset shell variable, which Path would read as ``.``."""
     if not text:
         raise typer.BadParameter("it is empty")
     return Path(text)
 
 
 def here(name: str, path: Path) -> Path:
-    """A path that an argument names. InputError where it is a URI, of which a path keeps one slash."""
+    """Return a local path; raise InputError if it is a URI, of which a Path would keep only one slash."""
     if str(path).partition(":/")[0] in SCHEMES and ":/" in str(path):
         raise InputError(f"{name}: must be a path of this machine, not a URI")
     return path
 
 
 def new_here(name: str, path: Path) -> Path:
-    """The same of a path where nothing may be yet. InputError where something is."""
+    """Return a local path; raise InputError if it exists."""
     if here(name, path).exists():
         raise InputError(f"{path}: exists already")
     return path
 
 
 def run_folder(name: str, place: str) -> "Folder":
-    """The folder that an option or argument of this name means. InputError where it is none."""
+    """Return the folder at the location that an option or argument names; raise InputError if it is not a folder."""
     from raysweep.storage.folder import BucketFolder, open_folder
 
     try:

@@ -1,4 +1,4 @@
-"""Tables on a terminal."""
+"""Tables in a terminal."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def print_widest(tables: Iterable["rich.table.Table"]) -> None:
-    """Print the first of the tables that the terminal has room for, or the last."""
+    """Print the first of the tables that fits the terminal, or the last one."""
     from rich.console import Console
     from rich.measure import Measurement
 
@@ -18,7 +18,7 @@ def print_widest(tables: Iterable["rich.table.Table"]) -> None:
         needed = Measurement.get(console, unlimited, table).maximum
         if needed <= console.width:
             break
-    caption, table.caption = table.caption, None  # which would be as narrow as the table
+    caption, table.caption = table.caption, None  # rich wraps captions to the table's width
     Console(width=max(needed, console.width), emoji=False).print(table)
     if caption:
         console.print(caption, soft_wrap=not console.is_terminal)

@@ -1,4 +1,4 @@
-"""What is wrong with how a command was called, in one line: typer itself draws a box of several."""
+"""One-line messages for usage errors, in place of typer's boxes."""
 
 from typing import Any
 
@@ -6,20 +6,20 @@ import typer
 import typer.core
 
 NUMBERS = {"int_parsing": "a whole number", "int_from_float": "a whole number", "float_parsing": "a number"}
-"""What is allowed where pydantic, by which typer reads values, finds such an error."""
+"""Allowed values by the type of pydantic's errors, which typer uses to parse values."""
 
 USAGE_ERROR: type[Any] = typer.BadParameter.mro()[1]
-"""What typer raises for every misuse, which it does not export under a name."""
+"""The base class of typer's usage errors, which typer does not export by name."""
 
 
 def run(app: typer.Typer) -> int:
-    """Run the command that the process was called with; its exit code. A misuse is a ``USAGE_ERROR``."""
+    """Run the command of the process and return its exit code; usage errors raise ``USAGE_ERROR``."""
     code = app(standalone_mode=False)
     return code if isinstance(code, int) else 0
 
 
 def problem(error: Any) -> str:
-    """What is wrong, from a ``USAGE_ERROR``; empty where the help was shown, since nothing was asked for."""
+    """Return the message for a ``USAGE_ERROR``; empty if the help was printed because there were no arguments."""
     if type(error).__name__ == "NoArgsIsHelpError":
         return ""
     if isinstance(error, typer.BadParameter) and error.param is not None:
@@ -31,7 +31,7 @@ def problem(error: Any) -> str:
 
 
 def _name(param: Any) -> str:
-    """An option by its first flag, an argument by what stands for it in the help."""
+    """Return an option's first flag, or an argument's name in the help."""
     if isinstance(param, typer.core.TyperOption):
         return str(param.opts[0])
     return str(param.metavar or param.name).rstrip(".")
@@ -42,7 +42,7 @@ def _is_missing(error: typer.BadParameter) -> bool:
 
 
 def _problem_of_value(error: typer.BadParameter) -> str:
-    """The value and what is allowed, as far as the library tells."""
+    """Return the value and what is allowed, as far as the library reports it."""
     found = _first_error(error.__cause__)
     allowed = [NUMBERS.get(found.get("type", ""), ""), _range(error.param)]
     told = ", ".join(text for text in allowed if text)
@@ -52,7 +52,7 @@ def _problem_of_value(error: typer.BadParameter) -> str:
 
 
 def _first_error(cause: Any) -> dict[str, Any]:
-    """The first of pydantic's errors, empty where another one is the cause."""
+    """Return the first of pydantic's errors, or an empty dictionary for other causes."""
     errors = cause.errors() if hasattr(cause, "errors") else [{}]
     return dict(errors[0])
 
