@@ -1,7 +1,7 @@
-"""Sweeps on Ray for sentence embeddings that keep both class and meaning.
+"""Sweeps on Ray for sentence embeddings that preserve both class and meaning.
 
-The public API is what ``raysweep.__all__`` names. Each name is loaded when it is first used, so that ``import raysweep``
-stays light. Everything in the packages below is implementation: see the architecture page of the documentation.
+``raysweep.__all__`` is the public API. Each name is imported on first use, so that ``import raysweep`` is fast. The
+packages below are implementation: see the architecture page of the documentation.
 """
 
 from importlib import import_module

@@ -1,4 +1,7 @@
-"""The one exception that means "the user can fix this": one clear message, exit code 2, no traceback."""
+"""Shared exceptions.
+
+The user can fix the cause of an :class:`InputError`, so it ends with one clear message, exit code 2 and no traceback.
+"""
 
 import difflib
 import itertools
@@ -10,17 +13,18 @@ class InputError(ValueError):
 
 
 class DamagedError(InputError):
-    """A stored file that cannot be read as it was written, and without which its run can still be shown."""
+    """An unreadable stored file without which its run can still be shown."""
 
 
 class ReplayError(Exception):
-    """A ledger whose trials the sampler of today does not propose again."""
+    """A ledger with trials that the current sampler does not propose again."""
 
 
 def exception_line(traceback: str) -> str:
-    """Of a traceback, as text, the exception with the first line of its message; of a text without frames the last line.
+    """Return the exception in a traceback's text, with the first line of its message.
 
-    What follows that line may be advice, as of CUDA's errors.
+    Later lines are omitted, since they may be advice, as in CUDA errors. For a text without frames, return its last
+    line.
     """
     lines = traceback.rstrip().splitlines() or [""]
     of_frames = [place for place, line in enumerate(lines) if line.startswith("  File ")]
@@ -37,12 +41,15 @@ def exception_line(traceback: str) -> str:
 
 
 def _belongs_to_a_frame(line: str) -> bool:
-    """Whether a traceback's line is empty or indented."""
+    """Return whether a traceback's line is empty or indented."""
     return not line[:1].strip()
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """In parentheses, the one of the names that is nearest to this one, or what it maps to; empty where none is near."""
+    """Return a suggestion in parentheses with the name nearest to ``name``, or an empty string if none is similar.
+
+    If ``names`` is a mapping, suggest the value of the nearest key.
+    """
     close = difflib.get_close_matches(name, names, n=1)
     if not close:
         return ""

@@ -1,4 +1,4 @@
-"""What a person is told while raysweep works, and for commands a log file that takes all else that libraries print."""
+"""Terminal output of running work, and a log file for everything else that libraries print."""
 
 import abc
 import contextlib
@@ -19,38 +19,38 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-SECONDS_BETWEEN_LINES = 10.0  # of the status, where it cannot change in place
+SECONDS_BETWEEN_LINES = 10.0  # between status lines outside a terminal
 
 
 Advance = Callable[[int, int, str], None]
-"""Takes the progress of a counted task: rows done, rows in all (0 while unknown), and what a row is."""
+"""Callback for the progress of a counted task: completed rows, total rows (0 if unknown), and the unit of a row."""
 
 
 class Display(abc.ABC):
-    """What the person who started the work is told: lines that stay, and a status that changes.
+    """Output for the person who started the work: permanent lines and a changing status.
 
-    Subclasses say where these go; a script or a notebook may hand them to a function of its own.
+    Subclasses decide where the output goes; for scripts and notebooks, it may go to a callback.
     """
 
     @abc.abstractmethod
     def line(self, text: str) -> None:
-        """Show one line that stays."""
+        """Show a permanent line."""
 
     @abc.abstractmethod
     def status(self, text: str, fraction: float = 0.0) -> None:
-        """Show the state of things now, which the next call replaces; ``fraction``, in [0, 1], is how much is done."""
+        """Show the current state, replaced by the next call; ``fraction`` is the completed share, in [0, 1]."""
 
     def warn(self, text: str) -> None:
         self.line(f"warning: {text}")
 
     @contextlib.contextmanager
     def live(self) -> Iterator[None]:
-        """Within, :meth:`status` is called often; a display may set a place aside for it."""
+        """Reserve space for frequent calls of :meth:`status` in this context, if the display needs it."""
         yield
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[Advance]:
-        """Show the progress of a counted task, which is told to the function that this gives."""
+        """Yield a function that shows the progress of a counted task."""
         clock = _StageClock(name)
 
         def advance(done: int, total: int, unit: str) -> None:
@@ -61,16 +61,16 @@ class Display(abc.ABC):
 
 
 class _StageClock:
-    """Words for how far a counted task has come, its pace, and how long it will take."""
+    """Text for the progress of a counted task: rows, pace and remaining time."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.began = time.monotonic()
         self.first_done = 0
-        self.first_at: float | None = None  # when rows began to come: start-up does not count into the pace
+        self.first_at: float | None = None  # time of the first rows; excludes start-up from the pace
 
     def text(self, done: int, total: int, unit: str) -> str:
-        """As :data:`Advance` is told; the time left once the pace is known."""
+        """Return the text for the arguments of :data:`Advance`, with the remaining time once the pace is known."""
         rows_per_second = self._rate(done)
         if not total or rows_per_second is None:
             seconds = time.monotonic() - self.began
@@ -82,7 +82,7 @@ class _StageClock:
         return f"{self.name}: {counted}, {pace}, {left} left"
 
     def _rate(self, done: int) -> float | None:
-        """Rows a second since the first ones came; None until there are more."""
+        """Return the rows per second since the first rows were completed, or None until more are."""
         now = time.monotonic()
         if done and self.first_at is None:
             self.first_done, self.first_at = done, now
@@ -92,16 +92,16 @@ class _StageClock:
 
 
 class _LastingConsole(Console):
-    """A console whose reader may go away, such as a `head` that has its lines: rich would end the process then."""
+    """A console that survives a closed pipe, such as one to `head`; rich would exit the process."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
 
 
 class ConsoleDisplay(Display):
-    """Lines on a rich console, which for commands is standard error: standard output stays free for results.
+    """Display on a rich console; for commands this is standard error, which leaves standard output to results.
 
-    The status is a bar at the bottom of a terminal; elsewhere, as in a log file, it is a line every
+    The status is a bar at the bottom of a terminal. Elsewhere, as in a log file, it is a line every
     ``seconds_between_lines``.
     """
 
@@ -109,10 +109,10 @@ class ConsoleDisplay(Display):
         self.console = console
         self.seconds_between_lines = seconds_between_lines
         self._live: Live | None = None
-        self._last_line_at = 0.0  # by the monotonic clock
+        self._last_line_at = 0.0  # monotonic clock
 
     def line(self, text: str) -> None:
-        # What it is redirected to may be full. The work goes on without the line, and the ledger has what matters.
+        # The target of a redirect may be full. Continue without the line, since the ledger has the essential data.
         with contextlib.suppress(OSError):
             self.console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
@@ -127,12 +127,12 @@ class ConsoleDisplay(Display):
 
     @contextlib.contextmanager
     def live(self) -> Iterator[None]:
-        """Within, :meth:`status` has a place of its own at the bottom of a terminal."""
+        """Reserve a row for :meth:`status` at the bottom of a terminal in this context."""
         self._last_line_at = time.monotonic()
         if not self.console.is_terminal:
             yield
             return
-        # What libraries print goes to the log; left to itself, Live would show it here.
+        # By default, Live would show the output of libraries, which belongs in the log.
         options: dict[str, Any] = {"redirect_stdout": False, "redirect_stderr": False}
         with Live(console=self.console, transient=True, refresh_per_second=4, **options) as self._live:
             try:
@@ -142,14 +142,14 @@ class ConsoleDisplay(Display):
 
 
 def duration(seconds: float) -> str:
-    """``75`` as ``1:15``; hours where there are any."""
+    """Return seconds as ``1:15``, with hours if there are any."""
     whole = round(seconds)
     minutes, rest = divmod(whole, 60)
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
 
 
 class Log:
-    """The file that takes what libraries print, from this process and its children."""
+    """The log file for the output of libraries, from this process and its children."""
 
     def __init__(self, path: Path, stdout: int, stderr: int) -> None:
         self.path = path
@@ -164,7 +164,7 @@ class Log:
         os.close(file)
 
     def move(self, path: Path) -> None:
-        """Go on in the file ``path``, which first gets what was written so far."""
+        """Continue in the file ``path``, after copying the existing output to it."""
         _flush()
         shutil.copyfile(self.path, path)
         self._point_at(path)
@@ -172,22 +172,22 @@ class Log:
         self.path = path
 
     def close(self) -> None:
-        """Let standard output and standard error go where they went before."""
+        """Restore standard output and standard error."""
         _flush()
         for descriptor, saved in self._saved.items():
             os.dup2(saved, descriptor)
 
 
 def _flush() -> None:
-    """What the standard streams hold goes where they lead, as far as there is room."""
+    """Flush the standard streams, ignoring errors such as a full disk."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):
-            if stream is not None:  # as it is where it was closed when the process began
+            if stream is not None:  # None if it was closed when the process started
                 stream.flush()
 
 
 def _open_closed_streams() -> None:
-    """Standard output and standard error lead nowhere where the process began without them, as daemons may."""
+    """Redirect standard output and standard error to the null device if they are closed, as in some daemons."""
     for descriptor in (1, 2):
         try:
             os.fstat(descriptor)
@@ -200,9 +200,10 @@ def _open_closed_streams() -> None:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[tuple[Display, Log]]:
-    """Within, libraries' chatter goes to a log file (temporary unless moved) and the Display to the real standard error.
+    """Redirect the output of libraries to a log file, and yield a Display on the real standard error, and the Log.
 
-    The file descriptors are redirected, not only ``sys.stderr``: Ray and tokenizers also print from C++ and Rust.
+    The log file is temporary unless moved. File descriptors are redirected, not only ``sys.stderr``, because Ray and
+    tokenizers also print from C++ and Rust.
     """
     _open_closed_streams()
     stdout, stderr = os.dup(1), os.dup(2)
@@ -216,7 +217,7 @@ def quiet() -> Iterator[tuple[Display, Log]]:
         yield ConsoleDisplay(_LastingConsole(file=stream, emoji=False, **options)), log
     finally:
         log.close()
-        with contextlib.suppress(OSError):  # of lines that found no room
+        with contextlib.suppress(OSError):  # unwritten lines on a full disk
             stream.close()
         os.close(stdout)
         os.close(stderr)
@@ -224,15 +225,15 @@ def quiet() -> Iterator[tuple[Display, Log]]:
 
 
 def in_main_thread() -> bool:
-    """Whether this is the thread that signals come to, the only one that may set their handlers."""
+    """Return whether this is the main thread, which receives signals and alone may set their handlers."""
     return threading.current_thread() is threading.main_thread()
 
 
 @contextlib.contextmanager
 def undisturbed(when: bool = True) -> Iterator[None]:
-    """Within, Ctrl-C and SIGTERM are ignored: for what is short and must not be left half done.
+    """Ignore Ctrl-C and SIGTERM in this context, for short work that must not be left incomplete.
 
-    Does nothing unless ``when``, and outside the main thread, which alone may set signal handlers.
+    Has no effect unless ``when`` is true, or outside the main thread, which alone may set signal handlers.
     """
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, signal.SIG_IGN) for number in numbers] if when and in_main_thread() else []
@@ -244,14 +245,14 @@ def undisturbed(when: bool = True) -> Iterator[None]:
 
 
 class _Interruption:
-    """Whether an interruption has to wait, and whether one does."""
+    """State of interruptions: whether they are deferred, and whether one is pending."""
 
     is_held_back = False
     has_come = False
 
 
 def interrupt() -> None:
-    """KeyboardInterrupt; within :func:`uninterrupted` at its end. For handlers of signals."""
+    """Raise KeyboardInterrupt from a signal handler; within :func:`uninterrupted`, only at its end."""
     if not _Interruption.is_held_back:
         raise KeyboardInterrupt
     _Interruption.has_come = True
@@ -259,7 +260,7 @@ def interrupt() -> None:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Within, an :func:`interrupt` waits: for what is short and to be done as a whole, such as to log and count a rung."""
+    """Defer :func:`interrupt` in this context, for short atomic work, such as logging and counting a rung."""
     within_another = _Interruption.is_held_back
     _Interruption.is_held_back = True
     try:
@@ -273,7 +274,7 @@ def uninterrupted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def termination_kept() -> Iterator[None]:
-    """What SIGTERM does afterwards is what it did before: for ``ray.init``, which has it exit the process at once."""
+    """Restore the SIGTERM handler on exit, since ``ray.init`` installs one that exits the process at once."""
     if not in_main_thread():
         yield
         return
@@ -285,7 +286,10 @@ def termination_kept() -> Iterator[None]:
 
 
 def disable_telemetry() -> None:
-    """Let no library phone home, unless the environment says otherwise; before they are imported, when they read this."""
+    """Disable the telemetry of libraries unless the environment enables it.
+
+    Must be called before they are imported, since they read the environment on import.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_UPDATE_DOWNLOAD_COUNTS", "0")
@@ -293,7 +297,7 @@ def disable_telemetry() -> None:
 
 @contextlib.contextmanager
 def working() -> Iterator[tuple[Display, Log]]:
-    """Within, a command does its work: as in :func:`quiet`; and Ctrl-C ends with the exit code that a shell expects."""
+    """Enter :func:`quiet` for the work of a command, and exit with the code that shells expect after Ctrl-C."""
     disable_telemetry()
     try:
         with quiet() as opened:

@@ -1,14 +1,14 @@
-"""How a trial stands: one vocabulary for the search, the ledger, the Optuna study and the report."""
+"""Trial statuses, shared by the search, the ledger, the Optuna study and the report."""
 
 from enum import StrEnum
 
 
 class TrialStatus(StrEnum):
-    """The values are what the ledger and the report write."""
+    """Status of a trial, with the values that the ledger and the report use."""
 
     RUNNING = "running"
-    HELD = "held"  # stopped for now, with its checkpoint kept; it may be resumed
-    COMPLETED = "completed"  # ran to its last rung
-    STOPPED = "stopped"  # for good: by early stopping, by a rule of its own, or for want of disk
-    INTERRUPTED = "interrupted"  # cut off by a budget or the end of the search; a resume goes on with it
+    HELD = "held"  # paused with its checkpoint kept; may be resumed
+    COMPLETED = "completed"  # reached its last rung
+    STOPPED = "stopped"  # permanently: by early stopping, the trial's own rule, or lack of disk space
+    INTERRUPTED = "interrupted"  # ended by a budget or the end of the search; continues when the run is resumed
     FAILED = "failed"

@@ -1,11 +1,11 @@
-"""The version of raysweep, which a run writes into its ledger, and those of what it stands on."""
+"""The version of raysweep, recorded in the ledger of each run, and the versions of its dependencies."""
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
 __version__ = "0.1.0"
 
-# What scores may depend on: torch's kernels, tokens, neighbours, proposals.
+# Packages that may affect scores through kernels, tokens, neighbors or proposals.
 PACKAGES = (
     "torch",
     "sentence-transformers",
@@ -20,7 +20,7 @@ PACKAGES = (
 
 
 def installed() -> dict[str, str]:
-    """The versions of Python and of those packages that are installed, by name."""
+    """Return the versions of Python and of the installed packages in ``PACKAGES``, by name."""
     versions = {"Python": platform.python_version()}
     for name in PACKAGES:
         try:

@@ -1,5 +1,5 @@
-"""The public API: the functions and types that ``import raysweep`` offers, each documented with what it raises.
+"""The public API: the functions and types of ``import raysweep``.
 
-Scripts and notebooks call it, and the command line where both do the same. Every function imports what it needs when it
-is called.
+Scripts and notebooks use it, and so do commands with the same function. Every function imports its dependencies when
+it is called.
 """

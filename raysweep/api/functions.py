@@ -1,4 +1,4 @@
-"""The functions of the public API, in the order in which a sweep needs them."""
+"""The functions of the public API, in the order in which a sweep uses them."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -21,17 +21,19 @@ if TYPE_CHECKING:
     from raysweep.data.prepared import Prepared
 
 Overrides = Mapping[str, Any] | Iterable[tuple[str, Any]]
-"""Values by the dotted paths of their keys. A string is read as YAML, as on the command line; any other value as it is."""
+"""Values by dotted key path. Strings are parsed as YAML, as on the command line; other values are used as is."""
 
 
 def load_sweep(space: str | Path, overrides: Overrides = ()) -> LoadedSweep:
-    """A sweep by the name of a shipped space, such as ``"demo"``, or by its YAML file, under overrides.
+    """Load a sweep by the name of a shipped space, such as ``"demo"``, or by its YAML file, with overrides.
 
-    Nothing but the file is read. The result's ``config`` is the whole configuration, its ``space`` the search space.
-    Raises InputError that names file, line or key, value and what is allowed.
+    Only the file is read. ``config`` of the result is the complete configuration, ``space`` the search space.
+
+    Raises:
+        InputError: If a value is invalid; the message names file, line or key, value and what is allowed.
     """
     loaded = load.load(load.find_space(str(space)), _as_texts(overrides))
-    if loaded.config.sampler not in SAMPLERS:  # Optuna takes its time to import
+    if loaded.config.sampler not in SAMPLERS:  # importing Optuna is slow
         from raysweep.search.proposer import check_sampler
 
         check_sampler(loaded)
@@ -41,12 +43,19 @@ def load_sweep(space: str | Path, overrides: Overrides = ()) -> LoadedSweep:
 def prepare_sweep(
     sweep: LoadedSweep, *, in_process: bool = False, on_progress: "OnProgress | None" = None
 ) -> "Prepared":
-    """Build what the sweep's trials read, or find it where it was built before.
+    """Build the artifacts that the sweep's trials read, or find existing ones.
 
-    That is sentences, tokens, reference embeddings, neighbours and examples, in the folder ``storage.artifacts``. Ray Data
-    spreads the work over the cluster that ``resources`` names, or over a local one; ``in_process`` does it in this process,
-    without Ray, with the same result, and tells ``on_progress`` of warnings alone. Raises InputError for sources and
-    encoders that cannot be read.
+    The artifacts are sentences, tokens, reference embeddings, neighbors and examples, stored in ``storage.artifacts``.
+
+    Args:
+        sweep: The sweep to prepare.
+        in_process: Whether to run in this process without Ray, with the same result; ``on_progress`` then receives
+            only warnings. By default, Ray Data distributes the work over the cluster that ``resources`` names, or over
+            a local one.
+        on_progress: A callback for progress messages.
+
+    Raises:
+        InputError: If a source or encoder cannot be read.
     """
     from raysweep.api.progress import CallbackDisplay
 
@@ -65,13 +74,19 @@ def prepare_sweep(
 def run_sweep(
     sweep: LoadedSweep, *, warm_start: Iterable[str | Path] = (), on_progress: "OnProgress | None" = None
 ) -> RunResults:
-    """Run a whole sweep: prepare, search, score the front on test. Its results are in ``storage.runs``.
+    """Run a complete sweep: prepare, search, and score the front on test. The results are stored in ``storage.runs``.
 
-    ``on_progress`` takes a :class:`raysweep.Progress` for each line and each change of the status; ``print`` will do.
-    ``warm_start`` names folders of older runs, also over other data or models, that the sampler learns from. A
-    KeyboardInterrupt ends the search; the rungs that were finished are in the results, and :func:`resume_run` goes on.
-    If too many trials fail, the results' ``status`` is ``failed``.
-    Raises InputError for what the sweep's file, data or encoder get wrong.
+    A KeyboardInterrupt ends the search; the results contain the finished rungs, and :func:`resume_run` continues. If
+    too many trials fail, the ``status`` of the results is ``failed``.
+
+    Args:
+        sweep: The sweep to run.
+        warm_start: Folders or URIs of older runs, possibly with other data or models, from which the sampler learns.
+        on_progress: A callback that receives a :class:`raysweep.Progress` for each line and each status change, such
+            as ``print``.
+
+    Raises:
+        InputError: If the sweep's file, data or encoder is invalid.
     """
     from raysweep.api.progress import CallbackDisplay
     from raysweep.ray_tune import run
@@ -85,11 +100,18 @@ def run_sweep(
 def resume_run(
     folder: str | Path, overrides: Overrides = (), *, take_over: bool = False, on_progress: "OnProgress | None" = None
 ) -> RunResults:
-    """Go on with a run that was interrupted, killed or reached its budget, under what may change about it.
+    """Resume a run that was interrupted, killed or reached its budget, with permitted changes.
 
-    ``folder`` may be a URI. ``take_over`` takes a run in an object store from the process that has it, which stops that one.
-    More budget, more replicates and a space that only adds may be asked for: ``{"budget.trials": 40}``. Raises InputError
-    where the folder holds no run, its data or encoder have changed, another process works on it, or too much would change.
+    Args:
+        folder: The folder or URI of the run.
+        overrides: A larger budget, more replicates or a space that only extends the old one, such as
+            ``{"budget.trials": 40}``.
+        take_over: Whether to take over a run in an object store from the process that drives it, which then stops.
+        on_progress: A callback for progress messages.
+
+    Raises:
+        InputError: If the folder does not contain a run, its data or encoder has changed, another process drives it,
+            or an override is not permitted.
     """
     from raysweep.api.progress import CallbackDisplay
     from raysweep.controller.resume import load_resumed
@@ -102,7 +124,11 @@ def resume_run(
 
 
 def load_run(folder: str | Path) -> RunResults:
-    """The results of the run in a folder or at a URI, finished or not. Raises InputError where the folder holds no run."""
+    """Return the results of the run in a folder or at a URI, finished or not.
+
+    Raises:
+        InputError: If the folder does not contain a run.
+    """
     return RunResults(_folder(folder))
 
 
@@ -111,10 +137,19 @@ def export_point(
 ) -> str:
     """Write a front member as an ordinary sentence-transformers model with its card, for ``SentenceTransformer(to)``.
 
-    ``point`` is ``knee``, ``best`` (of the objective) or a name from the column ``point`` of :attr:`RunResults.front`.
-    ``push`` also uploads it to the repository ``OWNER/NAME`` on the hub, which is made if it is not there, with ``private``
-    for no one else to see. Returns a sentence that says what was written. Raises InputError where there is no such point,
-    ``to`` exists or the weights are gone; and, when the folder is written, where the hub cannot be reached or refuses.
+    Args:
+        run: The run, or its folder or URI.
+        to: The folder for the model, which must not exist.
+        point: ``knee``, ``best`` (by the objective) or a name from the column ``point`` of :attr:`RunResults.front`.
+        push: A repository ``OWNER/NAME`` on the hub to which the model is also uploaded; it is created if necessary.
+        private: Whether a created repository is private.
+
+    Returns:
+        A sentence that describes what was written.
+
+    Raises:
+        InputError: If the point does not exist, ``to`` exists or the weights are missing; or, after the folder was
+            written, if the hub cannot be reached or rejects the upload.
     """
     from raysweep.export import hub
     from raysweep.export.export import export
@@ -132,16 +167,21 @@ def export_point(
 
 
 def open_prepared(path: str | Path) -> "Prepared":
-    """What ``raysweep prepare`` left, by the file whose path it prints. Raises InputError when it or an artifact is gone."""
+    """Open the output of ``raysweep prepare`` by the path that the command prints.
+
+    Raises:
+        InputError: If the file or an artifact is missing.
+    """
     from raysweep.data.prepared import Prepared
 
     return Prepared.open(path)
 
 
 def trial_config(**parameters: Any) -> TrialConfig:
-    """A trial's configuration; parameters that are not given take their defaults, losses' own from the table of losses.
+    """Return a trial's configuration; omitted parameters take their defaults, those of losses from the table of losses.
 
-    Raises InputError that names the parameter, its value and what is allowed.
+    Raises:
+        InputError: If a value is invalid; the message names the parameter, its value and what is allowed.
     """
     return validated_trial_config(parameters)
 
@@ -157,7 +197,7 @@ def _folder(place: str | Path) -> Folder:
 
 
 def _as_texts(overrides: Overrides) -> list[tuple[str, str]]:
-    """Each value as the YAML text that the command line would give; JSON is YAML."""
+    """Return each value as the YAML text of a command-line override; JSON is valid YAML."""
     pairs = overrides.items() if isinstance(overrides, Mapping) else overrides
     return [(key, _as_text(key, value)) for key, value in pairs]
 

@@ -1,4 +1,4 @@
-"""Progress of long work as a callback, for scripts and notebooks."""
+"""Progress of long-running work as a callback, for scripts and notebooks."""
 
 import time
 from collections.abc import Callable
@@ -7,15 +7,15 @@ from typing import Literal
 
 from raysweep.terminal import Display
 
-SECONDS_BETWEEN_STATUSES = 2.0  # so that a callback that prints does not fill a page
+SECONDS_BETWEEN_STATUSES = 2.0  # limits the output of callbacks that print
 
 
 @dataclass(frozen=True)
 class Progress:
-    """One message about long work. ``print`` shows its text.
+    """A message about long-running work. ``print`` shows its text.
 
-    ``kind`` is ``line`` for what happened, ``warning``, or ``status`` for how things stand, which the next status replaces.
-    ``fraction`` is the share of the work that has begun, in [0, 1]; 0 where that is not known.
+    ``kind`` is ``line`` for an event, ``warning``, or ``status`` for the current state, which the next status
+    replaces. ``fraction`` is the completed share of the current work, in [0, 1]; 0 if unknown.
     """
 
     kind: Literal["line", "warning", "status"]
@@ -30,7 +30,7 @@ OnProgress = Callable[[Progress], None]
 
 
 class CallbackDisplay(Display):
-    """Hands everything that a person would see to a callback; without one it is silent."""
+    """A display that passes everything to a callback; silent without one."""
 
     def __init__(self, on_progress: OnProgress | None) -> None:
         self._on_progress = on_progress or (lambda progress: None)

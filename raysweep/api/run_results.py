@@ -1,4 +1,4 @@
-"""A run's stored results for Python: fronts and points as pandas frames, figures, the report."""
+"""Results of a run for Python: fronts and points as pandas data frames, figures, and the report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FRONT_COLUMNS = ("point", *ENCODER, *MARKS, *(f"{split}_{score}" for split in ("
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as PNG bytes. A notebook shows it as it is."""
+    """A figure as PNG bytes, displayed by notebooks."""
 
     png: bytes
 
@@ -36,7 +36,7 @@ class Picture:
         return f"Picture of {len(self.png):,} bytes; save(PATH) writes it"
 
     def save(self, path: str | Path) -> None:
-        """Write the figure to a file, whatever its suffix, as PNG."""
+        """Write the figure to a file as PNG, regardless of the file's suffix."""
         Path(path).write_bytes(self.png)
 
     def _repr_png_(self) -> bytes:
@@ -44,10 +44,13 @@ class Picture:
 
 
 class RunResults:
-    """What a run has stored so far. Scores in frames lie in [0, 1]; figures and reports show them x100.
+    """The results that a run has stored so far.
 
-    Frames are made anew at each access, so a caller may change what it was given. Raises InputError where the folder holds
-    no run, or a damaged one.
+    Scores in data frames are in [0, 1]; figures and reports show them x100. Each access creates a new data frame,
+    which the caller may modify.
+
+    Raises:
+        InputError: If the folder does not contain a run, or the run is damaged.
     """
 
     def __init__(self, run: Folder) -> None:
@@ -59,28 +62,27 @@ class RunResults:
 
     @property
     def location(self) -> str:
-        """Where the run is kept: a path or a URI."""
+        """Return the path or URI of the run."""
         return self.run.location
 
     @property
     def folder(self) -> Path:
-        """Where the run's files are on this machine; of a run in an object store, those that were fetched."""
+        """Return the local folder of the run's files; for a run in an object store, it holds the downloaded files."""
         return self.run.path
 
     @property
     def status(self) -> str:
-        """``completed``, ``running`` (or killed), ``interrupted``, ``budget``, ``plateau`` or ``failed``."""
+        """Return ``completed``, ``running`` (or killed), ``interrupted``, ``budget``, ``plateau`` or ``failed``."""
         return self._stored.status
 
     @property
     def front(self) -> pd.DataFrame:
-        """The front that was chosen on dev, by falling similarity: a row a member.
+        """Return the front, selected on dev, with a row per member, by decreasing similarity.
 
-        ``point`` is the name that :func:`raysweep.export_point` takes. ``trial``, ``step``, ``kind``, ``value`` and
-        ``width`` say which encoder it is; ``is_knee``, ``is_best`` (of the objective) and ``is_feasible`` (meets the
-        constraints) what marks it. ``dev_polarity``, ``dev_similarity``, ``dev_retention`` and ``dev_accuracy`` are its
-        scores on dev; ``test_...`` those on test, NaN where it was not scored there. The trial's parameters follow as
-        ``config_...``.
+        ``point`` is the name for :func:`raysweep.export_point`. ``trial``, ``step``, ``kind``, ``value`` and ``width``
+        identify the encoder. ``is_knee``, ``is_best`` (by the objective) and ``is_feasible`` (meets the constraints)
+        mark special members. ``dev_polarity``, ``dev_similarity``, ``dev_retention`` and ``dev_accuracy`` are scores
+        on dev; ``test_...`` are scores on test, NaN if not measured. The trial's parameters follow as ``config_...``.
         """
         import pandas as pd
 
@@ -89,24 +91,26 @@ class RunResults:
 
     @property
     def points(self) -> pd.DataFrame:
-        """Every operating point of every rung on every split, and those of the reference encoder, the oracle and baselines.
+        """Return every operating point on every split.
 
-        Columns: ``trial`` and ``step`` (missing where no trial made the point), ``kind``, ``value``, ``split``, ``width``,
-        ``polarity``, ``similarity``, ``retention`` and ``accuracy`` with the standard deviations over queries of the first
-        two, and ``label``, which tells SetFit models and published scores apart.
+        These are the points of all rungs, of the reference encoder, the oracle and the baselines.
+
+        Columns: ``trial`` and ``step`` (missing for points without a trial), ``kind``, ``value``, ``split``,
+        ``width``, ``polarity``, ``similarity``, ``retention``, ``accuracy``, the standard deviations of polarity and
+        similarity over queries, and ``label``, which identifies SetFit models and published scores.
         """
         return _frame(Point, self._stored.points).astype(_POINT_TYPES)
 
     @property
     def labelled_points(self) -> pd.DataFrame:
-        """Points that are told the pool's labels, with the columns of :attr:`points`, which they are no part of."""
+        """Return the points that use the pool's labels, which :attr:`points` excludes, with the same columns."""
         return _frame(Point, self._stored.labelled).astype(_POINT_TYPES)
 
     @property
     def trials(self) -> pd.DataFrame:
-        """A row a trial: ``trial``, ``status``, ``reason``, what it cost, and its parameters as ``config_...``.
+        """Return a row per trial: ``trial``, ``status``, ``reason``, costs, and its parameters as ``config_...``.
 
-        ``num_rungs`` are as many as it may have; what it had stands in :attr:`rungs`.
+        ``num_rungs`` is the maximum number of rungs; :attr:`rungs` has those that were reached.
         """
         import pandas as pd
 
@@ -116,31 +120,39 @@ class RunResults:
 
     @property
     def rungs(self) -> pd.DataFrame:
-        """A row a rung: ``trial``, ``step``, ``examples_seen``, ``seconds`` since the trial began, the mean ``loss``."""
+        """Return a row per rung.
+
+        Columns: ``trial``, ``step``, ``examples_seen``, ``seconds`` since the start of the trial, and the mean
+        ``loss``.
+        """
         return _frame(Rung, self._stored.rungs)
 
     @property
     def calibrations(self) -> pd.DataFrame:
-        """A row a rung and split of a softmax head: its ``temperature``, cross-entropy and calibration error.
+        """Return a row per rung and split of a softmax head: ``temperature``, cross-entropy and calibration error.
 
-        Those before the temperature are ``cross_entropy_before`` and ``error_before``. Test has the front's rungs alone.
+        ``cross_entropy_before`` and ``error_before`` are the values before temperature scaling. On test, only rungs of
+        the front have a row.
         """
         return _frame(Calibration, self._stored.calibrations)
 
     def front_figure(self) -> Picture:
-        """Polarity against similarity: every point, the front, the reference encoder, the oracle front, the baselines."""
+        """Plot polarity against similarity.
+
+        The figure shows all points, the front, the reference encoder, the oracle front and the baselines.
+        """
         from raysweep.report.figures import front_figure
 
         return Picture(front_figure(self._summary))
 
     def progress_figure(self) -> Picture:
-        """The objective of each trial against the training examples it has seen."""
+        """Plot the objective of each trial against the training examples it has seen."""
         from raysweep.report.figures import progress_figure
 
         return Picture(progress_figure(self._summary))
 
     def write_report(self, to: str | Path | None = None) -> str:
-        """Write the report into the run, as the command does, or into the folder ``to``; where its ``report.html`` is."""
+        """Write the report into the run, or into the folder ``to``, and return the path of ``report.html``."""
         from raysweep.report.write import write
 
         written = write(self.run, None if to is None else Path(to))
@@ -163,13 +175,13 @@ class RunResults:
 
 
 def _score(point: Point | None, name: str) -> float:
-    """NaN where it was not measured."""
+    """Return the score, or NaN if it was not measured."""
     value: float | None = getattr(point, name, None)
     return float("nan") if value is None else value
 
 
 def _frame(kind: type, records: Sequence[Any]) -> pd.DataFrame:
-    """A row for each of these records of one dataclass; its fields are the columns, also where there is no record."""
+    """Return a data frame with a row per record and the fields of the dataclass as columns, even without records."""
     import pandas as pd
 
     columns = [field.name for field in dataclasses.fields(kind)]
