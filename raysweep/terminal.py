@@ -82,7 +82,7 @@ class _StageClock:
         return f"{self.name}: {counted}, {pace}, {left} left"
 
     def _rate(self, done: int) -> float | None:
-        """Return the rows per second since the first rows were completed, or None until more are."""
+        """Return the rows per second since the first completed rows, or None before there are more."""
         now = time.monotonic()
         if done and self.first_at is None:
             self.first_done, self.first_at = done, now

@@ -1,5 +1,5 @@
 """The public API: the functions and types of ``import raysweep``.
 
-Scripts and notebooks use it, and so do commands with the same function. Every function imports its dependencies when
+It serves scripts, notebooks and the command line. Every function imports its dependencies when
 it is called.
 """

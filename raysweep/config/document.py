@@ -153,7 +153,7 @@ class Document:
                 self._note_lines(loader, item, child)
 
     def _count_value(self) -> None:
-        """Raise InputError if the document has too many values, as nested aliases can produce."""
+        """Count a value; raise InputError if there are too many, as nested aliases can produce."""
         self.num_values += 1
         if self.num_values > MAX_VALUES:
             raise InputError(f"{self.source}: has more than {MAX_VALUES:,} values; do aliases refer to one another?")
@@ -236,7 +236,7 @@ class Document:
 
 
 def _spelled(name: str, mapping: Mapping[Any, Any]) -> Any:
-    """Return the key of the mapping that is spelled ``name``, such as the number 16, or ``name`` if no key is."""
+    """Return the key of the mapping whose text is ``name``, such as the number 16; ``name`` itself if it is missing."""
     return next((key for key in mapping if str(key) == name), name)
 
 

@@ -1,4 +1,4 @@
-"""Loading a sweep: from its name or file and the overrides to configuration and search space."""
+"""Loading of sweeps: a name or file, plus overrides, becomes a configuration and a search space."""
 
 import json
 from collections.abc import Iterable, Sequence

@@ -22,7 +22,7 @@ class _Unused(NamedTuple):
 
 
 def unused(document: Document, config: SweepConfig, space: Space) -> Iterator[str]:
-    """Yield a warning for each setting that has no effect but looks as if it had.
+    """Yield a warning for each setting that has no effect, although its author may expect one.
 
     Settings that are off or at their defaults do not count, nor do settings of the file if an override of the cause
     has superseded them.
