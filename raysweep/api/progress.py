@@ -15,7 +15,7 @@ class Progress:
     """A message about long-running work. ``print`` shows its text.
 
     ``kind`` is ``line`` for an event, ``warning``, or ``status`` for the current state, which the next status
-    replaces. ``fraction`` is the completed share of the current work, in [0, 1]; 0 if unknown.
+    replaces. ``fraction`` is the share of the work that has started, in [0, 1]; 0 if unknown.
     """
 
     kind: Literal["line", "warning", "status"]

@@ -117,8 +117,8 @@ class TrialConfig(Frozen):
         None,
         gt=0,
         lt=1,
-        description="score and store rungs with a moving average of the weights over optimizer steps, in which a "
-        "step's weight falls by this factor with each later step; off if not given",
+        description="score and store rungs with a moving average of the weights over optimizer steps, in which the "
+        "contribution of a step falls by this factor with each later step; off if not given",
     )
     idle_rungs: int | None = Field(
         None,
