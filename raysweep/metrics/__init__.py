@@ -1,4 +1,4 @@
-"""What retrieval is worth: polarity and similarity, fronts and hypervolume, the oracle front, the objective of a sweep.
+"""Retrieval scores (polarity, similarity), fronts and hypervolumes, the oracle front, and a sweep's objective.
 
-Pure arithmetic over arrays and pairs. Evaluation computes scores with it, search and report compare them.
+Pure arithmetic over arrays and pairs. Evaluation computes scores with it; search and report compare them.
 """

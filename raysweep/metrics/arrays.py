@@ -1,4 +1,4 @@
-"""Names of the arrays that scores, fronts and models are computed in."""
+"""Type aliases for arrays of scores, fronts and models."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""The concave hull of a front: what its points reach when queries are shared out between them."""
+"""The concave hull of a front: the scores that its points reach if queries are divided among them."""
 
 from collections.abc import Sequence
 
@@ -12,11 +12,11 @@ NO_LEAST = (-np.inf, -np.inf)
 
 
 def concave_hull(points: ArrayLike) -> NDArray[np.int64]:
-    """Indices of the vertices, by rising P, of the least concave curve above the front of the points (n, 2).
+    """Return the indices, by rising P, of the vertices of the smallest concave curve above the front of points (n, 2).
 
-    A retrieval that takes one point's neighbours for some queries and another's for the rest lies on the chord between the
-    two. Of the oracle's points, each greatest in ``S + bonus * P``, no encoder's point lies above the tangents, so that
-    the hull is the limit but for the gaps between the bonuses. Andrew's monotone chain (1979), O(n log n).
+    A retrieval that uses one point's neighbors for some queries and another's for the rest is on the chord between the
+    two. Each oracle point maximizes ``S + bonus * P``, so no encoder's point is above the tangents at the oracle
+    points: except for the gaps between bonuses, the hull is the limit. Andrew's monotone chain (1979), O(n log n).
     """
     array = as_points(points)
     front = np.array(non_dominated(array), dtype=np.int64)
@@ -30,15 +30,16 @@ def concave_hull(points: ArrayLike) -> NDArray[np.int64]:
 
 
 def _turns_right(first: Float64Array, middle: Float64Array, last: Float64Array) -> bool:
-    """Whether the middle point lies above the chord between the others."""
+    """Return whether the middle point is above the chord between the others."""
     chord, step = last - first, middle - first
     return bool(chord[0] * step[1] > chord[1] * step[0])
 
 
 def hull_area(points: ArrayLike, reference: Sequence[float], least: Sequence[float] = NO_LEAST) -> float:
-    """Exact area that the concave hull of the points (n, 2) dominates above ``reference`` (2,).
+    """Return the exact area that the concave hull of the points (n, 2) dominates above ``reference`` (2,).
 
-    Only the part of the hull that reaches ``least`` (2,), of P and of S, counts: what constraints leave of it.
+    Only the part of the hull with at least ``least`` (2,) in P and S counts, which is the part that satisfies the
+    constraints.
     """
     array = as_points(points)
     hull = array[concave_hull(array)]
@@ -54,13 +55,13 @@ def hull_area(points: ArrayLike, reference: Sequence[float], least: Sequence[flo
 
 
 def _reaching(hull: Float64Array, floor: Float64Array) -> Float64Array:
-    """The part of a hull (n, 2), by rising P, that is at least ``floor`` (2,) in both, with vertices where it is cut."""
+    """Return the part of a hull (n, 2), by rising P, that is at least ``floor`` (2,), with vertices at the cuts."""
     if not len(hull):
         return hull
     polarity, similarity = hull[:, 0], hull[:, 1]
     begin = max(floor[0], polarity[0])
     end = polarity[-1]
-    if similarity[-1] < floor[1]:  # interp wants its places rising, and S falls with P
+    if similarity[-1] < floor[1]:  # np.interp needs ascending coordinates, and S falls with P
         end = np.interp(floor[1], similarity[::-1], polarity[::-1])
     if begin > end or floor[1] > similarity[0]:
         return np.empty((0, 2))

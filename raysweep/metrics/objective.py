@@ -1,4 +1,4 @@
-"""What makes a trial good: the weighted objective, the constraints, and the hypervolume above a reference point."""
+"""The weighted objective of a sweep, its constraints, and the hypervolume above a reference point."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +10,14 @@ Pair = tuple[float, float]  # P and S of an operating point
 
 @dataclass(frozen=True)
 class Objective:
-    """Scores (P, S) lie in [0, 1]. Hypervolumes begin at ``reference_point``: P of the reference encoder and half its S."""
+    """The objective of a sweep, over scores (P, S) in [0, 1].
+
+    ``reference_point`` is the lower corner of hypervolumes: P of the reference encoder and half its S.
+    """
 
     polarity_weight: float
     reference_point: Pair
-    similarity_unit: float = 1.0  # what S is multiplied by in the objective: 1 / S of R makes it the retention
+    similarity_unit: float = 1.0  # factor of S in the objective; 1 / S of R gives the retention
     min_polarity: float = 0.0
     min_similarity: float = 0.0
 
@@ -22,10 +25,13 @@ class Objective:
     def of(
         cls, polarity_weight: float, similarity: str, constraints: Mapping[str, float], reference: Pair
     ) -> "Objective":
-        """The objective of a sweep whose reference encoder scores ``reference`` (P, S).
+        """Return the objective of a sweep whose reference encoder scores ``reference`` (P, S).
 
-        ``similarity`` is what the objective weighs against P: "similarity" or "retention". ``constraints`` are the least
-        ``polarity``, ``similarity`` and ``retention`` of a feasible point; any of them may be left out.
+        Args:
+            polarity_weight: Weight of P; S has the rest.
+            similarity: The score that is weighed against P, "similarity" or "retention".
+            constraints: Minimum ``polarity``, ``similarity`` and ``retention`` of a feasible point; all are optional.
+            reference: P and S of the reference encoder.
         """
         least = {"polarity": 0.0, "similarity": 0.0, "retention": 0.0, **constraints}
         return cls(
@@ -38,41 +44,41 @@ class Objective:
 
     @property
     def feasible_reference_point(self) -> Pair:
-        """Where the hypervolume of feasible points begins."""
+        """The reference point for the hypervolume of feasible points."""
         return max(self.reference_point[0], self.min_polarity), max(self.reference_point[1], self.min_similarity)
 
     def weighted_sum(self, point: Pair) -> float:
-        """The weighted objective of one point."""
+        """Return the weighted objective of one point."""
         polarity, similarity = point
         return self.polarity_weight * polarity + (1 - self.polarity_weight) * self.similarity_unit * similarity
 
     def violation(self, point: Pair) -> float:
-        """By how much the point misses the constraints, 0 when it satisfies them."""
+        """Return the amount by which the point violates the constraints, 0 if it satisfies them."""
         polarity, similarity = point
         return max(0.0, self.min_polarity - polarity) + max(0.0, self.min_similarity - similarity)
 
     def best_point(self, points: Sequence[Pair]) -> Pair:
-        """The feasible point of the greatest weighted objective; where none is feasible, the one that misses by least."""
+        """Return the feasible point with the largest weighted objective, or the smallest violation if none is feasible."""
         return max(points, key=lambda point: (-self.violation(point), self.weighted_sum(point)))
 
     def best_value(self, points: Sequence[Pair]) -> float:
-        """The objective of :meth:`best_point`; below 0, by what it misses, where no point is feasible."""
+        """Return the objective of :meth:`best_point`, or minus its violation if no point is feasible."""
         best = self.best_point(points)
         return -self.violation(best) or self.weighted_sum(best)
 
     def area(self, points: Sequence[Pair]) -> float:
-        """The hypervolume of the feasible points above the reference point; below 0, by what is missed, where none is."""
+        """Return the hypervolume of the feasible points, or minus the smallest violation if no point is feasible."""
         feasible = [point for point in points if not self.violation(point)]
         if feasible:
             return hypervolume(feasible, self.reference_point)
         return -self.violation(self.best_point(points))
 
     def tchebycheff(self, points: Sequence[Pair], weight: float) -> float:
-        """The best augmented Tchebycheff value (ParEGO, Knowles 2006) of the points, with ``weight`` on P; 1 at most.
+        """Return the best augmented Tchebycheff value (ParEGO, Knowles 2006) of the points, at most 1.
 
-        Scores are scaled first: P from the reference point's to 1, S from the reference point's to twice it, which is the
-        reference encoder's own; to one more than the reference point's where that leaves no room. Below 0, by what it
-        misses, where no point is feasible.
+        Scores are scaled first. P is scaled from the reference point's P to 1. S is scaled from the reference point's S
+        to twice that, which is S of the reference encoder. If either range is empty, its length is taken to be 1. The
+        value is minus the smallest violation if no point is feasible. ``weight`` is the weight of P.
         """
         violation = self.violation(self.best_point(points))
         if violation:
@@ -88,5 +94,5 @@ class Objective:
 
 
 def front_of(points: Sequence[Pair]) -> tuple[Pair, ...]:
-    """The non-dominated among the points."""
+    """Return the non-dominated points."""
     return tuple(points[index] for index in non_dominated(points))

@@ -1,4 +1,4 @@
-"""The oracle front: the limit that no encoder can pass."""
+"""The oracle front: the limit that no encoder can exceed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,10 +13,13 @@ DEFAULT_BONUSES = (
     *(0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.125, 0.15, 0.175),
     *(0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8, 1.0, 2.0),
 )
-"""Bonuses of the oracle front. Cosines lie in [-1, 1], so a bonus of 2 ranks the whole class first: P has its limit."""
+"""Bonuses of the oracle front.
+
+Cosines are in [-1, 1], so a bonus of 2 ranks the whole class first and P reaches its limit.
+"""
 
 
-BLOCK_ELEMENTS = 1 << 21  # of a (queries, pool) block: 16 MB in float64
+BLOCK_ELEMENTS = 1 << 21  # elements of a (queries, pool) block: 16 MB in float64
 
 
 def oracle_front(
@@ -25,11 +28,16 @@ def oracle_front(
     weights: ArrayLike,
     bonuses: Sequence[float] = DEFAULT_BONUSES,
 ) -> Float64Array:
-    """The limit no encoder can pass: mean P and S (bonuses, 2) of retrieval by ``cosines + bonus * same_label``.
+    """Return mean P and S (bonuses, 2) of retrieval by ``cosines + bonus * same_label``, the limit for any encoder.
 
-    ``cosines`` (queries, pool) are the reference encoder's, ``same_label`` (queries, pool) says which sentences have
-    the query's label, ``weights`` (k,) are the rank weights, k <= pool. Each query retrieves its k greatest sums, in
-    falling order, of equal sums the earlier in the pool. Bonus 0 is the reference encoder itself.
+    Each query retrieves its k largest sums, in falling order; ties are broken by pool position. Bonus 0 is the
+    reference encoder itself.
+
+    Args:
+        cosines: Cosines (queries, pool) under the reference encoder.
+        same_label: Mask (queries, pool) of the sentences with the query's label.
+        weights: Rank weights (k,), k <= pool.
+        bonuses: Bonuses of sentences with the query's label.
     """
     means: Float64Array = oracle_scores(cosines, same_label, weights, bonuses).mean(axis=1)
     return means
@@ -41,7 +49,11 @@ def oracle_scores(
     weights: ArrayLike,
     bonuses: Sequence[float] = DEFAULT_BONUSES,
 ) -> Float64Array:
-    """P and S of each query (bonuses, queries, 2) of the retrieval that :func:`oracle_front` has the means of."""
+    """Return the P and S of each query (bonuses, queries, 2) that :func:`oracle_front` averages.
+
+    Raises:
+        ValueError: If k is not in 1..pool, the shapes differ, or there are no queries.
+    """
     rank_weights = np.asarray(weights, dtype=np.float64)
     k = len(rank_weights)
     num_queries, num_pool = cosines.shape
@@ -62,7 +74,7 @@ def oracle_scores(
 def _scores(
     nearest: Float64Array, in_class: NDArray[np.bool_], rank_weights: Float64Array, bonuses: Sequence[float]
 ) -> Float64Array:
-    """P and S (bonuses, queries, 2) of a block of queries, retrieved from their candidates (queries, 2k)."""
+    """Return P and S (bonuses, queries, 2) of a block of queries, retrieved from their candidates (queries, 2k)."""
     k = len(rank_weights)
     scores: Float64Array = np.empty((len(bonuses), len(nearest), 2))
     for index, bonus in enumerate(bonuses):
@@ -75,10 +87,10 @@ def _scores(
 
 
 def _candidates(cosines: Float64Array, same_label: NDArray[np.bool_], k: int) -> tuple[Float64Array, NDArray[np.bool_]]:
-    """All that may be retrieved whatever the bonus: each query's k nearest of its class, and its k nearest of the others.
+    """Return all sentences that can be retrieved at any bonus: each query's k nearest in its class and in the others.
 
-    Their cosines (queries, 2k), and whether they are of the class (queries, 2k), both in the order of the pool. Where a
-    class has fewer than k sentences, cosines of minus infinity fill up.
+    The result holds their cosines (queries, 2k) and whether they have the query's label (queries, 2k), in pool order.
+    If a class has fewer than k sentences, cosines of minus infinity fill the gap.
     """
     own_columns, own_cosines = _nearest(cosines, same_label, k)
     other_columns, other_cosines = _nearest(cosines, ~same_label, k)
@@ -90,14 +102,14 @@ def _candidates(cosines: Float64Array, same_label: NDArray[np.bool_], k: int) ->
 
 
 def _nearest(cosines: Float64Array, allowed: NDArray[np.bool_], k: int) -> tuple[NDArray[np.int64], Float64Array]:
-    """Columns, rising, and cosines (queries, k) of each query's k nearest among those allowed (queries, pool)."""
+    """Return ascending columns and cosines (queries, k) of each query's k nearest ``allowed`` (queries, pool) sentences."""
     allowed_cosines = np.where(allowed, cosines, -np.inf)
     columns = np.sort(top_k(allowed_cosines, k), axis=1)
     return columns, np.take_along_axis(allowed_cosines, columns, axis=1)
 
 
 def _weighted(values: NDArray[Any], retrieved: NDArray[np.int64], rank_weights: Float64Array) -> Float64Array:
-    """For each query (queries,) the sum of what it retrieved, weighted by rank."""
+    """Return the rank-weighted sum (queries,) of each query's retrieved values."""
     by_rank = np.take_along_axis(values, retrieved, axis=1)
     total: Float64Array = by_rank @ rank_weights
     return total

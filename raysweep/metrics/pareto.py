@@ -1,4 +1,4 @@
-"""Fronts of two objectives that are both maximised: polarity P (first column) and similarity S (second column)."""
+"""Fronts of two maximized objectives: polarity P (first column) and similarity S (second column)."""
 
 import bisect
 from collections.abc import Sequence
@@ -10,7 +10,11 @@ from raysweep.metrics.arrays import Float64Array
 
 
 def as_points(points: ArrayLike) -> Float64Array:
-    """The points as an array (n, 2), also of none. ValueError unless they are finite pairs."""
+    """Return the points as a float64 array (n, 2); an empty input gives shape (0, 2).
+
+    Raises:
+        ValueError: If the points are not finite pairs.
+    """
     array = np.asarray(points, dtype=np.float64)
     if array.size == 0:
         return np.empty((0, 2))
@@ -21,21 +25,22 @@ def as_points(points: ArrayLike) -> Float64Array:
 
 
 def _by_falling_polarity(points: Float64Array) -> NDArray[np.int64]:
-    """The order (n,) by falling P, then falling S, then position: no point comes before one that dominates it."""
+    """Return the order (n,) by falling P, then falling S, then position: no point precedes one that dominates it."""
     position = np.arange(len(points))
     return np.lexsort((position, -points[:, 1], -points[:, 0]))
 
 
 def non_dominated(points: ArrayLike) -> list[int]:
-    """Indices, rising, of the points (n, 2) that no other point dominates: none is as good in both and better in one.
+    """Return the ascending indices of the points (n, 2) that no other point dominates.
 
-    Of exactly equal points the first is kept. O(n log n).
+    A point dominates another if it is at least as good in both objectives and better in one. Only the first of equal
+    points is kept. O(n log n).
     """
     return sorted(front_indices(as_points(points)).tolist())
 
 
 def front_indices(points: Float64Array) -> NDArray[np.int64]:
-    """Indices, by falling P, of the points (n, 2) that no other point dominates; of exactly equal ones the first."""
+    """Return the indices of the non-dominated points (n, 2), by falling P; only the first of equal points is kept."""
     order = _by_falling_polarity(points)
     similarity = points[order, 1]
     best_so_far = np.maximum.accumulate(similarity)
@@ -47,18 +52,18 @@ def front_indices(points: Float64Array) -> NDArray[np.int64]:
 
 
 def dominated_by(points: ArrayLike, front: ArrayLike) -> NDArray[np.bool_]:
-    """Which of the points (n, 2) some point of ``front`` (m, 2) dominates, (n,). O((n + m) log m).
+    """Return a mask (n,) of the points (n, 2) that some point of ``front`` (m, 2) dominates.
 
-    A point that equals one of the front is dominated only if another one of it is better.
+    A point equal to a front point is dominated only if another front point is better. O((n + m) log m).
     """
     array = as_points(points)
     steps = as_points(front)
     steps = steps[non_dominated(steps)]
     if not len(array) or not len(steps):
         return np.zeros(len(array), dtype=np.bool_)
-    steps = steps[np.argsort(steps[:, 0])]  # by rising P, so that S falls
+    steps = steps[np.argsort(steps[:, 0])]  # by rising P, so S falls
     polarity, similarity = array[:, 0], array[:, 1]
-    first_as_good = np.searchsorted(steps[:, 0], polarity)  # of those whose P is as high it has the highest S
+    first_as_good = np.searchsorted(steps[:, 0], polarity)  # has the highest S of the steps with at least this P
     reaches = first_as_good < len(steps)
     step = steps[np.minimum(first_as_good, len(steps) - 1)]
     is_equal = (step[:, 0] == polarity) & (step[:, 1] == similarity)
@@ -67,14 +72,15 @@ def dominated_by(points: ArrayLike, front: ArrayLike) -> NDArray[np.bool_]:
 
 
 def layers(points: ArrayLike) -> NDArray[np.int64]:
-    """For each of the points (n, 2) its non-dominated layer (n,): 0 for the front, 1 for the front of the rest, and so on.
+    """Return the non-dominated layer of each point (n, 2): 0 for the front, 1 for the front of the others, etc.
 
-    Of exactly equal points each later one counts as dominated. O(n log n): points are taken by falling P, so a layer
-    dominates a point where its best S so far is as high, and the first layer that does not is found by bisection.
+    A point counts as dominated by an earlier equal point. O(n log n): points are visited by falling P, so a layer
+    dominates a point if the layer's best S so far is at least as high. Bisection finds the first layer that does not
+    dominate it.
     """
     array = as_points(points)
     order = _by_falling_polarity(array)
-    negated_bests: list[float] = []  # by layer, minus its best S so far; rises from layer to layer
+    negated_bests: list[float] = []  # minus each layer's best S so far; ascending
     layer_in_order = []
     for negated in (-array[order, 1]).tolist():
         layer = bisect.bisect_right(negated_bests, negated)
@@ -89,18 +95,19 @@ def layers(points: ArrayLike) -> NDArray[np.int64]:
 
 
 def knee(front: ArrayLike) -> int:
-    """Index of the best-balanced of the non-dominated points (n, 2), n >= 1, in any order.
+    """Return the index of the best-balanced of the non-dominated points (n, 2), n >= 1, in any order.
 
-    The point farthest beyond the chord between the two extremes, after both objectives are scaled to [0, 1] over the
-    front (I. Das, "On characterizing the 'knee' of the Pareto curve based on Normal-Boundary Intersection", 1999).
-    Ties go to the greatest product of the two objectives; so do fronts with nothing beyond the chord, for example of
-    two points, where only the extremes are left to choose from. The product, unlike the sum, does not depend on scale.
+    The knee is the point farthest beyond the chord between the two extremes, with both objectives scaled to [0, 1] over
+    the front (I. Das, "On characterizing the 'knee' of the Pareto curve based on Normal-Boundary Intersection", 1999).
+    Ties are broken by the larger product of the two objectives. The product also decides if no point is beyond the
+    chord, as in a front of two points, where only the extremes are candidates. Unlike the sum, the product does not
+    depend on scale.
     """
     array = as_points(front)
     if not len(array):
         raise ValueError("a front without points has no knee")
     scaled = _scaled_to_extremes(array)
-    beyond = scaled.sum(axis=1)  # the chord is x + y = 1, so this orders by distance from it
+    beyond = scaled.sum(axis=1)  # the chord is x + y = 1, so this orders points by distance from it
     threshold = beyond.max() - 1e-9
     tied = np.flatnonzero(beyond >= threshold)
     products = array[tied].prod(axis=1)
@@ -109,7 +116,7 @@ def knee(front: ArrayLike) -> int:
 
 
 def _scaled_to_extremes(points: Float64Array) -> Float64Array:
-    """The points (n, 2), each objective scaled to [0, 1]; 0 where it is the same in all of them."""
+    """Return the points (n, 2) with each objective scaled to [0, 1], or 0 if all points share one value."""
     spread = np.ptp(points, axis=0)
     unit = np.where(spread > 0, spread, 1.0)
     scaled: Float64Array = (points - points.min(axis=0)) / unit
@@ -117,7 +124,10 @@ def _scaled_to_extremes(points: Float64Array) -> Float64Array:
 
 
 def hypervolume(points: ArrayLike, reference: Sequence[float]) -> float:
-    """Exact area that the points (n, 2) dominate above ``reference`` (2,); points not above it in both add nothing."""
+    """Return the exact area that the points (n, 2) dominate above ``reference`` (2,).
+
+    Points that are not above the reference in both objectives add nothing.
+    """
     array = as_points(points) - np.asarray(reference, dtype=np.float64)
     above = array[(array > 0).all(axis=1)]
     front = above[non_dominated(above)]

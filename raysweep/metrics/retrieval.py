@@ -1,4 +1,4 @@
-"""Polarity, similarity and accuracy of retrieval, per query, as the concepts page on scores defines them."""
+"""Per-query polarity, similarity and accuracy of retrieval, as defined on the concepts page on scores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ from raysweep.metrics.arrays import Float32Array
 RankWeights = Literal["uniform", "linear"]
 
 
-_VOTES_AT_ONCE = 2**22  # cells of a table of ranks by ranks for each query
-_PAIRS_AT_ONCE = 2**13  # of a query and a sentence, whose cosines are computed
-_CELLS_AT_ONCE = 2**23  # of a table of queries by pool that says which pairs are retrieved
+_VOTES_AT_ONCE = 2**22  # elements of the (queries, k, k) table of votes
+_PAIRS_AT_ONCE = 2**13  # (query, sentence) pairs whose cosines are computed at once
+_CELLS_AT_ONCE = 2**23  # elements of the (queries, pool) table of retrieved pairs
 
-QUERIES_PER_BLOCK = 1024  # bounds the memory of a block of cosines to 1024 * pool * 4 bytes
+QUERIES_PER_BLOCK = 1024  # limits a block of cosines to 1024 * pool * 4 bytes
 
 
 @dataclass(frozen=True)
 class Scores:
     """Per-query scores of one retrieval: ``polarity`` and ``similarity``, each of shape (queries,).
 
-    ``accuracy`` (queries,) is 1 where the retrieved sentences vote for the query's label and else 0; None of what
-    retrieves nothing, such as the oracle. ``retrieved`` (readable queries, k) are
-    positions in the pool, best first, of the queries that readers may be shown; None where that is not known.
+    ``accuracy`` (queries,) is 1 if the retrieved sentences vote for the query's label, else 0; None if nothing is
+    retrieved, as for the oracle. ``retrieved`` (readable queries, k) holds pool positions, best first, for the queries
+    that may be shown to readers; None if unknown.
     """
 
     polarity: npt.NDArray[np.float64]
@@ -36,7 +36,7 @@ class Scores:
 
 
 def rank_weights(kind: RankWeights, k: int) -> npt.NDArray[np.float64]:
-    """Weights of ranks 1..k, shape (k,), summing to 1: linear ``2(k+1-i) / (k(k+1))`` or uniform ``1/k``."""
+    """Return the weights (k,) of ranks 1..k, summing to 1: linear ``2(k+1-i) / (k(k+1))`` or uniform ``1/k``."""
     if kind == "uniform":
         return np.full(k, 1 / k)
     if kind == "linear":
@@ -45,7 +45,7 @@ def rank_weights(kind: RankWeights, k: int) -> npt.NDArray[np.float64]:
 
 
 def check_k(k: int, num_pool: int, name: str = "k") -> None:
-    """InputError, under the name that k was given by, unless 1 <= k <= pool size."""
+    """Raise InputError unless 1 <= k <= pool size; the message calls k by ``name``."""
     if not 1 <= k <= num_pool:
         raise InputError(
             f"{name} is {k}, but the retrieval pool holds {num_pool} sentences; k must lie in 1..{num_pool}"
@@ -53,19 +53,19 @@ def check_k(k: int, num_pool: int, name: str = "k") -> None:
 
 
 def sample_pool(num_train: int, num_queries: int, *, size: int | None = None, seed: int = 42) -> npt.NDArray[np.int64]:
-    """Positions of the pool's rows within train, shape (min(num_train, size),), in drawn order.
+    """Return the positions of the pool's rows within train, shape (min(num_train, size),), in sampled order.
 
-    The default size is ``5 * num_queries``. Equal to the published ``train.sample(size, random_state=seed)`` of pandas,
-    which draws from the legacy RandomState without replacement.
+    The default size is ``5 * num_queries``. The result equals that of ``train.sample(size, random_state=seed)`` in
+    pandas, which the published scores use: sampling without replacement from the legacy RandomState.
     """
     size = min(num_train, 5 * num_queries if size is None else size)
     return np.random.RandomState(seed).choice(num_train, size, replace=False).astype(np.int64)
 
 
 def retrieve(queries: Float32Array, pool: Float32Array, k: int) -> npt.NDArray[np.int64]:
-    """The k pool rows of greatest inner product per query, shape (queries, k), best first, ties by pool position.
+    """Return the k pool rows with the largest inner product per query, shape (queries, k), best first.
 
-    ``queries`` and ``pool`` hold unit rows, so the inner product is the cosine.
+    ``queries`` and ``pool`` hold unit rows, so the inner product is the cosine. Ties are broken by pool position.
     """
     check_k(k, len(pool))
     found = np.empty((len(queries), k), np.int64)
@@ -76,7 +76,7 @@ def retrieve(queries: Float32Array, pool: Float32Array, k: int) -> npt.NDArray[n
 
 
 def top_k(values: npt.NDArray[np.floating], k: int) -> npt.NDArray[np.int64]:
-    """Column indices of the k greatest of each row, shape (rows, k), greatest first, ties by column."""
+    """Return the column indices of the k largest values per row, shape (rows, k), largest first, ties by column."""
     num_columns = values.shape[1]
     if k >= num_columns:
         return _falling(values)
@@ -88,9 +88,10 @@ def top_k(values: npt.NDArray[np.floating], k: int) -> npt.NDArray[np.int64]:
 def top_k_of_sums(
     first: Float32Array, second: Float32Array, weights: Sequence[float], k: int
 ) -> list[npt.NDArray[np.int64]]:
-    """For each weight ``top_k(first + weight * second, k)``, to the last index. Both are (rows, columns), in fp32.
+    """Return ``top_k(first + weight * second, k)`` for each weight, identical to the last index.
 
-    Weights that are near each other cost little: what one retrieves bounds from below what the next one does.
+    ``first`` and ``second`` are fp32 arrays (rows, columns). Weights close to each other cost little, because the
+    result for one weight gives a lower bound for the next.
     """
     by_weight: dict[float, npt.NDArray[np.int64]] = {}
     sums = np.empty_like(first)
@@ -108,15 +109,15 @@ def top_k_of_sums(
 
 
 def _greatest(values: npt.NDArray[np.floating], least: npt.NDArray[np.floating], k: int) -> npt.NDArray[np.int64]:
-    """As :func:`top_k`, where at least k values of each row are known to be no less than its ``least`` (rows, 1)."""
+    """Return :func:`top_k`, given that at least k values of each row are at least its ``least`` (rows, 1)."""
     is_candidate = values >= least
     counts = is_candidate.sum(axis=1)
     rows, columns = np.divmod(np.flatnonzero(is_candidate), values.shape[1])
-    places = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)  # within their rows
+    places = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)  # position within the row
     shape = (len(values), counts.max(initial=k))
     candidates = np.zeros(shape, np.int64)
     candidates[rows, places] = columns
-    # The columns are rising still, so that a stable sort breaks ties by them, and what fills up comes last.
+    # Columns still ascend within each row, so the stable sort breaks ties by column; padding (-inf) sorts last.
     greatest = np.full(shape, -np.inf, values.dtype)
     greatest[rows, places] = values[rows, columns]
     order = _falling(greatest)[:, :k]
@@ -124,7 +125,7 @@ def _greatest(values: npt.NDArray[np.floating], least: npt.NDArray[np.floating],
 
 
 def _falling(values: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
-    """Column indices of each row by falling value, ties by column."""
+    """Return the column indices of each row by falling value, ties by column."""
     return np.argsort(-values, axis=1, kind="stable")
 
 
@@ -135,11 +136,17 @@ def score(
     pool_labels: npt.NDArray[np.integer],
     weights: npt.NDArray[np.float64],
 ) -> Scores:
-    """P, S and accuracy of each query. ``retrieved``: (queries, k) pool positions, best first; ``weights``: (k,).
+    """Return P, S and accuracy of each query.
 
-    P is the weighted share of retrieved sentences with the query's label, in [0, 1]; S the weighted mean of their
-    ``cosines`` (queries, k) with the query under the reference encoder. The accuracy is 1 where :func:`vote` gives the
-    query's label.
+    P is the weighted share of retrieved sentences with the query's label, in [0, 1]. S is the weighted mean of their
+    cosines with the query. The accuracy is 1 if :func:`vote` returns the query's label, else 0.
+
+    Args:
+        retrieved: Pool positions (queries, k), best first.
+        cosines: Cosines (queries, k) of the retrieved sentences with the query under the reference encoder.
+        query_labels: Labels (queries,).
+        pool_labels: Labels (pool,).
+        weights: Rank weights (k,).
     """
     labels = pool_labels[retrieved]
     same_label = labels == query_labels[:, None]
@@ -148,10 +155,10 @@ def score(
 
 
 def vote(labels: npt.NDArray[np.integer], weights: npt.NDArray[np.float64]) -> npt.NDArray[np.integer]:
-    """The label of greatest weight in each row of ``labels`` (queries, k), (queries,); of equals, that of the nearest.
+    """Return the label (queries,) with the largest total weight in each row of ``labels`` (queries, k).
 
-    Columns are ranks, best first, and ``weights`` (k,) theirs. Weights are compared in multiples of the least, which are
-    whole numbers, so that ties are exact.
+    Columns are ranks, best first, and ``weights`` (k,) are their weights. Ties go to the label that is retrieved first.
+    Weights are compared as multiples of the smallest weight, which are integers, so ties are exact.
     """
     votes = np.rint(weights / weights.min())
     k = len(weights)
@@ -160,8 +167,8 @@ def vote(labels: npt.NDArray[np.integer], weights: npt.NDArray[np.float64]) -> n
     for start in range(0, len(labels), rows_at_once):
         block = labels[start : start + rows_at_once]
         agrees = block[:, :, None] == block[:, None, :]
-        votes_of_rank = agrees @ votes  # for the label that stands at each rank
-        winner = votes_of_rank.argmax(axis=1)  # of equals the first, which is the nearest
+        votes_of_rank = agrees @ votes  # for the label at each rank
+        winner = votes_of_rank.argmax(axis=1)  # argmax returns the first of equal votes, that of the nearest sentence
         won[start : start + rows_at_once] = block[np.arange(len(block)), winner]
     return won
 
@@ -169,7 +176,7 @@ def vote(labels: npt.NDArray[np.integer], weights: npt.NDArray[np.float64]) -> n
 def cosines_of_several(
     retrieved: Sequence[npt.NDArray[np.integer]], reference_queries: Float32Array, reference_pool: Float32Array
 ) -> list[npt.NDArray[np.float64]]:
-    """:func:`cosines_of_retrieved` of each retrieval (queries, k). What several of them retrieve is computed once."""
+    """Return :func:`cosines_of_retrieved` for each retrieval (queries, k), computing shared pairs once."""
     stacked = np.stack(retrieved)
     cosines = np.empty(stacked.shape, np.float64)
     rows_at_once = max(1, _CELLS_AT_ONCE // len(reference_pool))
@@ -182,7 +189,7 @@ def cosines_of_several(
 def _cosines_of_block(
     stacked: npt.NDArray[np.integer], queries: Float32Array, pool: Float32Array
 ) -> npt.NDArray[np.float64]:
-    """Cosines (retrievals, queries, k) of what several retrievals found for these queries."""
+    """Return the cosines (retrievals, queries, k) of the sentences that several retrievals found for these queries."""
     num_pool = len(pool)
     rows = np.arange(len(queries))[:, None]
     pairs = rows * num_pool + stacked
@@ -204,7 +211,7 @@ def _cosines_of_block(
 def cosines_of_retrieved(
     retrieved: npt.NDArray[np.integer], reference_queries: Float32Array, reference_pool: Float32Array
 ) -> npt.NDArray[np.float64]:
-    """The cosines (queries, k) of each query with the pool rows that were retrieved for it."""
+    """Return the cosines (queries, k) of each query with the pool rows retrieved for it."""
     cosines = np.empty(retrieved.shape, np.float64)
     for start in range(0, len(retrieved), QUERIES_PER_BLOCK):
         block = slice(start, start + QUERIES_PER_BLOCK)

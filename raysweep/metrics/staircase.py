@@ -1,4 +1,4 @@
-"""A front of two objectives that tells what one more point would add to its hypervolume."""
+"""A front of two objectives with the area that one more point would add to its hypervolume."""
 
 import bisect
 import math
@@ -18,8 +18,8 @@ class Staircase:
     def __init__(self, reference_point: Pair, points: Iterable[Pair] = ()) -> None:
         self.reference_point = reference_point
         self.area = 0.0
-        self._steps: list[Pair] = []  # by rising P and falling S, both above those of the reference point
-        self._ends: Float64Array | None = None  # (steps, 2), the same as an array, when they are asked for as one
+        self._steps: list[Pair] = []  # by rising P and falling S, relative to the reference point
+        self._ends: Float64Array | None = None  # the steps as an array (steps, 2), built on demand
         for point in points:
             self.add(point)
 
@@ -29,22 +29,22 @@ class Staircase:
         return other
 
     def add(self, point: Pair) -> float:
-        """Put a point in. The area that it adds: 0 where the front dominates it."""
+        """Add a point and return the area that it adds: 0 if the front dominates it."""
         x = point[0] - self.reference_point[0]
         y = point[1] - self.reference_point[1]
         if x <= 0 or y <= 0:
             return 0.0
         steps = self._steps
-        right = bisect.bisect_left(steps, (x, -math.inf))  # the first step that reaches as far
+        right = bisect.bisect_left(steps, (x, -math.inf))  # the first step with at least this P
         is_dominated = right < len(steps) and steps[right][1] >= y
         if is_dominated:
             return 0.0
 
-        left = right  # the first step that the point dominates
+        left = right  # becomes the first step that the point dominates
         while left and steps[left - 1][1] <= y:
             left -= 1
         gained = self._area_above(left, right, (x, y))
-        if right < len(steps) and steps[right][0] == x:  # a lower step of the same P gives way
+        if right < len(steps) and steps[right][0] == x:  # the new step replaces a lower one with the same P
             right += 1
         steps[left:right] = [(x, y)]
         self._ends = None
@@ -52,20 +52,20 @@ class Staircase:
         return gained
 
     def add_all(self, points: Float64Array) -> None:
-        """Put points (n, 2) in: faster than one by one, since most do not surpass the front."""
+        """Add points (n, 2). This is faster than adding them one by one, since most do not surpass the front."""
         rising = points[self.is_surpassed_by(points)]
         for point in rising[front_indices(rising)].tolist():
             self.add(tuple(point))
 
     def is_surpassed_by(self, points: Float64Array) -> NDArray[np.bool_]:
-        """Which of the points (n, 2) would add to the area, each by itself: (n,)."""
+        """Return a mask (n,) of the points (n, 2) that would each, on its own, add to the area."""
         if self._ends is None:
             self._ends = np.array(self._steps).reshape(-1, 2)
         above = points - np.array(self.reference_point)
         x, y = above.T
         far, high = self._ends.T
         first_as_far = np.searchsorted(far, x)
-        heights = np.append(high, 0.0)  # beyond the last step there is none
+        heights = np.append(high, 0.0)  # the height is 0 beyond the last step
         floor = heights[first_as_far]
         is_right = x > 0
         is_higher = y > floor
@@ -73,7 +73,7 @@ class Staircase:
         return found
 
     def _area_above(self, left: int, right: int, corner: Pair) -> float:
-        """The area between a new step's ``corner`` and the steps under it, which are those from ``left`` to ``right``."""
+        """Return the area between a new step's ``corner`` and the steps under it, those from ``left`` to ``right``."""
         x, y = corner
         steps = self._steps
         begin = steps[left - 1][0] if left else 0.0

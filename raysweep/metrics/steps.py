@@ -1,4 +1,4 @@
-"""A front of two objectives as steps."""
+"""A front of two objectives as a step function."""
 
 import numpy as np
 
