@@ -1,4 +1,4 @@
-"""How far a front can be trusted: intervals, stability, and what is noise of queries, of seeds or of selection.
+"""Uncertainty of a front: intervals, stability, and noise from queries, seeds and selection.
 
-Pure arithmetic over per-query scores, an array a split. The report and the comparison of runs call it.
+Pure arithmetic over per-query scores, one array per split, used by the report and by the comparison of runs.
 """

@@ -11,19 +11,19 @@ from raysweep.metrics.hull import hull_area
 from raysweep.metrics.objective import Pair
 from raysweep.uncertainty.many_fronts import hypervolumes
 
-_TINY = 1e-12  # rounding
+_TINY = 1e-12  # tolerance for rounding
 
 NO_CONSTRAINTS: Pair = (0.0, -1.0)
 
 
 def reference_points(reference: Float64Array) -> Float64Array:
-    """Where hypervolumes begin (resamples, 2): at P of the reference encoder (resamples, 2) and half of its S."""
+    """Return the reference points (resamples, 2) of hypervolumes: P and half the S of the reference encoder."""
     return reference * [1.0, 0.5]
 
 
 @dataclass(frozen=True)
 class FrontArea:
-    """The hypervolume of the points at ``rows``, above the reference point of the row ``reference`` of the same resample."""
+    """The hypervolume of the points at ``rows``, with the reference point given by row ``reference`` of each resample."""
 
     rows: Sequence[int]
     reference: int
@@ -35,7 +35,7 @@ class FrontArea:
 
 @dataclass(frozen=True)
 class HullArea:
-    """The hypervolume of the concave hull of the points at ``rows``; ``least`` P and S are what constraints ask for."""
+    """The hypervolume of the concave hull of the points at ``rows``; ``least`` is the required P and S."""
 
     rows: Sequence[int]
     reference: int
@@ -51,15 +51,16 @@ class HullArea:
         return areas
 
     def _cuts(self, begins: Float64Array) -> NDArray[np.bool_]:
-        """In which resamples a constraint asks for more than the reference point (resamples, 2)."""
+        """Return a mask of the resamples in which a constraint requires more than the reference point (resamples, 2)."""
         polarity, similarity = self.least
         return (begins[:, 0] < polarity) | (begins[:, 1] < similarity)
 
 
 def _areas_of_concave(points: Float64Array) -> Float64Array:
-    """The areas (resamples,) above 0 of points (resamples, points, 2) that are their own concave hull; NaN of others.
+    """Return the areas (resamples,) of points (resamples, points, 2) that form their own concave hull, else NaN.
 
-    The oracle's points, by rising bonus, are so in every resample: each is greatest in ``S + bonus * P`` query by query.
+    Areas are measured above 0. The oracle's points, by rising bonus, form their own hull in every resample, because
+    each maximizes ``S + bonus * P`` for every query.
     """
     first = points[:, 0].prod(axis=-1)
     areas = first + _below_chords(points)
@@ -78,7 +79,7 @@ def _below_chords(points: Float64Array) -> Float64Array:
 
 
 def _falls_and_turns_right(points: Float64Array) -> NDArray[np.bool_]:
-    """In which resamples P rises from point to point, S falls, and what falls falls ever more steeply."""
+    """Return a mask of the resamples in which P rises from point to point while S falls ever more steeply."""
     steps = np.diff(points, axis=1)
     widths, drops = steps[..., 0], steps[..., 1]
     is_falling = np.all((widths >= -_TINY) & (drops <= _TINY), axis=1)
@@ -88,7 +89,7 @@ def _falls_and_turns_right(points: Float64Array) -> NDArray[np.bool_]:
 
 
 def _turns(widths: Float64Array, drops: Float64Array) -> Float64Array:
-    """Cross products of steps that follow one another, above 0 where a line turns left."""
+    """Return the cross products of successive steps, above 0 if the line turns left."""
     down_after = widths[:, :-1] * drops[:, 1:]
     down_before = drops[:, :-1] * widths[:, 1:]
     return down_after - down_before
@@ -96,7 +97,7 @@ def _turns(widths: Float64Array, drops: Float64Array) -> Float64Array:
 
 @dataclass(frozen=True)
 class Share:
-    """The front's part of the oracle's hypervolume; 0 where the oracle has none."""
+    """The front's share of the oracle's hypervolume, or 0 if that is 0."""
 
     front: FrontArea
     oracle: HullArea
@@ -109,7 +110,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Gain:
-    """By how much the first front's hypervolume exceeds the second's, on the same queries."""
+    """The hypervolume of the first front minus that of the second, on the same queries."""
 
     first: FrontArea
     second: FrontArea

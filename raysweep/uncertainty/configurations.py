@@ -1,12 +1,12 @@
-"""Configurations that were trained several times: what they score on average over queries and seeds, and the noise of that.
+"""Configurations trained several times: their mean scores over queries and seeds, and the noise of these means.
 
-On another split than dev only some runs of a configuration are scored, those that are on the front. They got there by their
-seeds too, and a run that is better than the others on dev is expected to be better elsewhere by a part of that, which is
-taken off. Notation, after :mod:`.seeds`: r runs, of which m are scored on the split, and
+On splits other than dev, only the runs on the front are scored. They were selected partly for their lucky seeds: a run
+that is better than the others on dev is expected to keep only part of its lead elsewhere, and that expected luck is
+subtracted. Notation, following :mod:`.seeds`: r runs, of which m are scored on the split, and
 
-    l           v_a / (v_a + v_e / n) on dev, the reliability of how runs differ there
-    l (x_M - x) what the m runs are expected to be better by than the mean run: the best linear prediction (Henderson, 1975)
-    v           v_a / r + (1 - l) v_a (1 / m - 1 / r), the variance by seeds of what is left, which is v_a / r for m = r
+    l           v_a / (v_a + v_e / n) on dev, the reliability of the differences between runs
+    l (x_M - x) expected lead of the m runs over the mean run: the best linear prediction (Henderson, 1975)
+    v           v_a / r + (1 - l) v_a (1 / m - 1 / r), the remaining variance due to seeds, which is v_a / r for m = r
 """
 
 import math
@@ -27,9 +27,10 @@ _UNKNOWN = RunNoise(Variance(np.inf, 0.0), 0.0)
 
 @dataclass(frozen=True)
 class Replicated:
-    """A configuration's points and their scores on dev (runs, points, 2, queries), P and S. ``keys`` name their kinds.
+    """A configuration's points and their P and S on dev, (runs, points, 2, queries).
 
-    All configurations are scored on the same queries. The noise of seeds is pooled among points of one key.
+    ``keys`` name the kinds of points; the noise of seeds is pooled over points with the same key. All configurations
+    are scored on the same queries.
     """
 
     keys: tuple[Hashable, ...]
@@ -41,14 +42,14 @@ class Replicated:
 
     @property
     def run_means(self) -> Float64Array:
-        """Of P and S over the queries (runs, points, 2)."""
+        """Means of P and S over the queries, (runs, points, 2)."""
         means: Float64Array = self.scores.mean(axis=-1)
         return means
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A configuration on one split: ``scores`` (points, 2, queries), of each point the mean over those ``runs`` of it."""
+    """A configuration on one split: ``scores`` (points, 2, queries) are means over the ``runs`` listed for each point."""
 
     configuration: Replicated
     scores: Float64Array
@@ -56,13 +57,13 @@ class Scored:
 
     @classmethod
     def by_all_runs(cls, configuration: Replicated) -> "Scored":
-        """On dev."""
+        """Return the configuration on dev, where all runs are scored."""
         every = tuple(range(configuration.runs))
         return cls(configuration, configuration.scores.mean(axis=0), (every,) * len(configuration.keys))
 
 
 class SeedNoise:
-    """The noise of one run's P and S, by operating point, pooled over configurations."""
+    """The noise of one run's P and S per operating point, pooled over configurations."""
 
     def __init__(self, configurations: Sequence[Replicated]) -> None:
         keys = {key for each in configurations for key in each.keys}
@@ -75,16 +76,16 @@ class SeedNoise:
         return self._of_all[0] is not None
 
     def of(self, key: Hashable, score: int) -> RunNoise:
-        """Of P (0) or S (1); that of all operating points together where no configuration repeats this one."""
+        """Return the noise of P (``score`` 0) or S (1) for one key, or for all points if the key has no repeated runs."""
         found = self._by_key.get(key, self._of_all)[score]
         return found or self._of_all[score] or _UNKNOWN
 
     def of_mean(self, key: Hashable, runs: int) -> tuple[Variance, Variance]:
-        """The variances of the means of P and of S over so many runs."""
+        """Return the variances of mean P and mean S over ``runs`` runs."""
         return self.of(key, 0).seeds.over(runs), self.of(key, 1).seeds.over(runs)
 
     def of_points(self, keys: Iterable[Hashable]) -> "PointNoise":
-        """Of points of these keys."""
+        """Return the noise of points with these keys."""
         found = [self.of(key, score) for key in keys for score in (0, 1)]
         variance = np.array([each.seeds.value for each in found])
         reliability = np.array([each.reliability for each in found])
@@ -94,7 +95,11 @@ class SeedNoise:
 
 @dataclass(frozen=True)
 class PointNoise:
-    """The variances of one run's P and S by its seed (points, 2), how reliably runs differ, the least degrees of freedom."""
+    """Noise of one run's P and S due to its seed, per point.
+
+    ``variance`` is the variance due to the seed and ``reliability`` that of differences between runs, both (points, 2).
+    ``degrees`` is the minimum of the degrees of freedom.
+    """
 
     variance: Float64Array
     reliability: Float64Array
@@ -103,7 +108,7 @@ class PointNoise:
 
 @dataclass(frozen=True)
 class Trained:
-    """Configurations on one split, and the noise of seeds, which may be known of others too."""
+    """Configurations on one split, and the noise of seeds, which may be estimated from other configurations too."""
 
     configurations: Sequence[Scored]
     noise: SeedNoise
@@ -114,12 +119,12 @@ class Trained:
 
 
 def noise_text(*, has_seeds: bool) -> str:
-    """What an interval is over, for people."""
+    """Return the sources of variation that an interval covers, for display."""
     return "queries and seeds" if has_seeds else "queries"
 
 
 def _pooled(configurations: Sequence[Replicated], key: Hashable | None) -> list[RunNoise | None]:
-    """Of P and of S, over the points of one key, or over all."""
+    """Return the pooled noise of P and of S, over the points of one key, or over all if it is None."""
     return [_pooled_score(configurations, key, score) for score in (0, 1)]
 
 
@@ -136,9 +141,9 @@ def _pooled_score(configurations: Sequence[Replicated], key: Hashable | None, sc
 def intervals(
     configurations: Sequence[Replicated], reference: Float64Array | None, noise: SeedNoise, level: float = LEVEL
 ) -> list[list[ScoreIntervals]]:
-    """For each configuration those of its points, over the queries and seeds that might have been.
+    """Return the intervals of each configuration's points over queries and seeds.
 
-    ``reference`` (2, queries): scores of the reference encoder, which is not trained, so that it has no seeds.
+    ``reference`` (2, queries) holds the scores of the reference encoder, which is not trained and so has no seeds.
     """
     found = []
     for each in configurations:
@@ -153,7 +158,14 @@ def intervals(
 def _of_point(
     scores: Float64Array, by_seeds: tuple[Variance, Variance], reference: Float64Array | None, level: float
 ) -> ScoreIntervals:
-    """``scores`` (runs, 2, queries) of one operating point; ``by_seeds`` are the variances of its mean P and S."""
+    """Return the intervals of one operating point.
+
+    Args:
+        scores: Scores (runs, 2, queries).
+        by_seeds: Variances of mean P and mean S due to seeds.
+        reference: Scores (2, queries) of the reference encoder.
+        level: Confidence level.
+    """
     polarity = _of_mean(scores[:, 0], by_seeds[0], level)
     similarity = _of_mean(scores[:, 1], by_seeds[1], level)
     retention = None
@@ -163,13 +175,16 @@ def _of_point(
 
 
 def _of_mean(scores: Float64Array, by_seeds: Variance, level: float) -> Interval:
-    """Of ``scores`` (runs, queries)."""
+    """Return the interval of the mean of ``scores`` (runs, queries)."""
     variance = seeds.of_queries(scores) + by_seeds
     return interval.around(float(scores.mean()), variance.value, variance.degrees, level)
 
 
 def _of_retention(scores: Float64Array, unit: Float64Array, by_seeds: Variance, level: float) -> Interval:
-    """Of S (runs, queries) over the reference's (queries,), linearised as in :func:`.interval.of_ratio`."""
+    """Return the interval of the ratio of S (runs, queries) to the reference's S (queries,).
+
+    The ratio is linearized as in :func:`.interval.of_ratio`.
+    """
     mean_unit = float(unit.mean())
     ratio = float(scores.mean()) / mean_unit
     residuals = (scores - ratio * unit) / mean_unit
@@ -179,9 +194,9 @@ def _of_retention(scores: Float64Array, unit: Float64Array, by_seeds: Variance, 
 
 
 def noise_of(trained: Trained, untrained: Float64Array, seed: int, resamples: int = RESAMPLES) -> Noise:
-    """Noise of queries and seeds of all configurations' points, in order, and then of those that nothing trained.
+    """Return the noise of queries and seeds for all configurations' points, in order, followed by the untrained points.
 
-    ``untrained`` (points, 2, queries): the reference encoder and the oracle.
+    ``untrained`` (points, 2, queries) holds the scores of the reference encoder and the oracle.
     """
     rng = np.random.default_rng([seed, 1])
     effects = [_SeedEffect.of(each, trained.noise) for each in trained.configurations]
@@ -198,7 +213,7 @@ def noise_of(trained: Trained, untrained: Float64Array, seed: int, resamples: in
 
 @dataclass(frozen=True)
 class _SeedEffect:
-    """What seeds are expected to have added to points (points, 2), and the deviations of what is not known of it."""
+    """The expected effect of seeds on points (points, 2), and the standard deviations of the unknown rest."""
 
     scored: Scored
     luck: Float64Array
@@ -217,16 +232,16 @@ class _SeedEffect:
 
     @property
     def without_luck(self) -> Float64Array:
-        """The scores (points, 2, queries) less what the seeds are expected to have added."""
+        """Scores (points, 2, queries) minus the expected effect of the seeds."""
         return self.scored.scores - self.luck[..., None]
 
     def drawn(self, rng: np.random.Generator, draws: int) -> Float64Array:
-        """Deviations (draws, points, 2) by seeds."""
+        """Return sampled deviations (draws, points, 2) due to seeds."""
         return seeds.drawn_deviations(self.scored.configuration.run_means, self.sizes, rng, draws)
 
 
 def _ahead(scored: Scored) -> Float64Array:
-    """By how much the runs that were scored are better than all of the configuration's, on dev (points, 2)."""
+    """Return the lead (points, 2) of the scored runs over all runs of the configuration, on dev."""
     means = scored.configuration.run_means
     of_scored = [means[list(runs), row].mean(axis=0) for row, runs in enumerate(scored.runs)]
     ahead: Float64Array = np.stack(of_scored) - means.mean(axis=0)

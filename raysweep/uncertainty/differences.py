@@ -1,4 +1,4 @@
-"""Differences of points on the same queries, and which of many are more than noise."""
+"""Differences between points on the same queries, and which of several exceed noise."""
 
 import math
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ from raysweep.uncertainty.interval import LEVEL, Interval
 
 @dataclass(frozen=True)
 class Difference:
-    """By how much one point's mean exceeds another's, the interval of it alone, and its two-sided p-value.
+    """The difference between two points' means, its individual interval, and its two-sided p-value.
 
-    ``adjusted`` is the p-value by Holm's method, where this is one of several differences.
+    ``adjusted`` is the p-value adjusted by Holm's method if this is one of several differences.
     """
 
     estimate: float
@@ -25,12 +25,15 @@ class Difference:
     adjusted: float
 
     def is_real(self, level: float = LEVEL) -> bool:
-        """Whether it is more than noise: among all that were compared, one falsely named so is rarer than 1 - level."""
+        """Return whether the difference exceeds noise.
+
+        Among all differences compared, the probability of any false positive is below 1 - level.
+        """
         return self.adjusted < 1 - level
 
 
 def paired(differences: Sequence[Float64Array], level: float = LEVEL) -> tuple[Difference, ...]:
-    """The means of per-query differences (queries,), by paired t tests, adjusted for how many there are."""
+    """Return the mean per-query differences (queries,) with paired t-tests, adjusted for their number."""
     p_values = [_p_value(each) for each in differences]
     return tuple(
         Difference(float(each.mean()), interval.of_mean(each, level), p_value, adjusted)
@@ -52,9 +55,10 @@ def _p_value(differences: Float64Array) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values adjusted by Holm's step-down method (1979), in the given order: below alpha, all that are hold at once.
+    """Return p-values adjusted by Holm's step-down method (1979), in the given order.
 
-    The i-th least of m is multiplied by m - i + 1, and none is less than the one before it.
+    With probability 1 - alpha, all differences with an adjusted p-value below alpha are real. The i-th smallest of m is
+    multiplied by m - i + 1, and none is smaller than the one before it.
     """
     count = len(p_values)
     adjusted = [1.0] * count

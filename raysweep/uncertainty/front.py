@@ -1,4 +1,4 @@
-"""What can be said of a front on one split, given the per-query scores of its members and of what it is compared with."""
+"""Uncertainty of a front on one split, from the per-query scores of its members and of the points they compete with."""
 
 import itertools
 from collections import Counter
@@ -18,18 +18,18 @@ from raysweep.uncertainty.noise import Noise
 from raysweep.uncertainty.resamples import RESAMPLES, Resamples
 
 PointName = tuple[int | None, int | None, str, float | None]
-"""Trial, step, kind and value of a point; no trial and step of what no trial made."""
+"""Trial, step, kind and value of a point; trial and step are None if no trial produced it."""
 
-_POINTS_AT_ONCE = 1000  # of a block of resamples by rivals: 16 MB
+_POINTS_AT_ONCE = 1000  # points per block of rivals, bounding a block of resampled means to 16 MB
 
 
 @dataclass(frozen=True)
 class PointUncertainty(ScoreIntervals):
-    """What is known of a front member; the intervals are over the queries that might have been drawn.
+    """Uncertainty of a front member; intervals are over the queries that might have been sampled.
 
-    ``stability`` is the share of resamples of the queries in which the point is on the front of those that it was compared
-    with. It is no probability that the point truly is: a point that is there by luck is there in most resamples too.
-    ``knee_share`` is the share in which it is the knee.
+    ``stability`` is the share of resamples of the queries in which the point is on the front of all points compared. It
+    is not the probability that the point is truly on the front: a point that got there by luck is there in most
+    resamples too. ``knee_share`` is the share of resamples in which it is the knee.
     """
 
     stability: float
@@ -39,7 +39,7 @@ class PointUncertainty(ScoreIntervals):
 
 @dataclass(frozen=True)
 class Floor:
-    """By how much the front's hypervolume exceeds that of the linear probe on the untuned encoder, on the same queries."""
+    """The front's hypervolume minus that of the linear probe on the untuned encoder, on the same queries."""
 
     gain: float
     interval: Interval
@@ -51,51 +51,52 @@ class Floor:
 
     @property
     def is_better(self) -> bool:
-        """Whether the upper bound of the difference is below 0: training was worth less than nothing."""
+        """Whether the upper bound of the difference is below 0, so the probe without training is better."""
         return self.interval.high < 0
 
 
 @dataclass(frozen=True)
 class FrontUncertainty:
-    """Intervals of the confidence ``level`` for one split.
+    """Intervals at confidence ``level`` for one split.
 
-    They are over the queries that might have been drawn; ``has_seeds`` says whether those of hypervolume, share and floor
+    They are over the queries that might have been sampled. With ``has_seeds``, those of hypervolume, share and floor
     are also over other seeds of the same configurations.
     """
 
     members: Mapping[PointName, PointUncertainty]
-    others: Mapping[PointName, ScoreIntervals]  # of the points that are compared with the front
+    others: Mapping[PointName, ScoreIntervals]  # points compared with the front
     hypervolume: Interval | None
     share: Interval | None
     floor: Floor | None
-    num_compared: int  # points among which stability was told
+    num_compared: int  # points among which stability was computed
     level: float = LEVEL
     has_seeds: bool = False
 
     @property
     def noise(self) -> str:
-        """What the intervals of hypervolume, share and floor are over."""
+        """Sources of variation that the intervals of hypervolume, share and floor cover."""
         return noise_text(has_seeds=self.has_seeds)
 
     def of(self, name: PointName) -> ScoreIntervals | None:
-        """The intervals of a point, None of one whose scores of each query are not known."""
+        """Return the intervals of a point, or None if its per-query scores are unknown."""
         return self.members.get(name) or self.others.get(name)
 
     @property
     def knee_region(self) -> tuple[PointName, ...]:
-        """The fewest members that hold the knee in a share ``level`` of the resamples, the most frequent first."""
+        """Smallest set of members that contains the knee in a share ``level`` of resamples, most frequent first."""
         region = [name for name, member in self.members.items() if member.in_knee_region]
         return tuple(sorted(region, key=lambda name: -self.members[name].knee_share))
 
 
 @dataclass(frozen=True)
 class FrontScores:
-    """Scores (points, 2, queries), P and S, of all points that a front on one split is judged with, and what each is.
+    """P and S (points, 2, queries) of all points used to judge a front on one split, with the role of each.
 
-    ``members`` are the front's rows, ``counting`` those of them that meet the constraints; ``rivals`` are the rows of all
-    points that trials made, members too. ``oracle`` and ``floor``, the probe, may have none, ``reference`` may be None.
-    ``least`` P and S are what the constraints ask for. ``trained`` are the configurations of what counts, where some of the
-    run were trained several times: then areas are theirs, and other seeds are in their intervals.
+    ``members`` are the rows of the front, and ``counting`` are those that meet the constraints. ``rivals`` are the rows
+    of all points produced by trials, members included. ``oracle`` and ``floor`` (the linear probe) may be empty, and
+    ``reference`` may be None. ``least`` is the P and S that the constraints require. ``trained`` holds the
+    configurations of the counting members if some configurations of the run were trained several times; areas are then
+    those of the configurations, and their intervals also cover other seeds.
     """
 
     names: Sequence[PointName]
@@ -111,23 +112,23 @@ class FrontScores:
 
     @property
     def judged(self) -> list[int]:
-        """The rows of all points that are more than rivals, rising."""
+        """Ascending rows of all points that are not just rivals."""
         others = [] if self.reference is None else [self.reference]
         return sorted({*self.members, *self.oracle, *self.floor, *others})
 
     @property
     def other_rivals(self) -> list[int]:
-        """The rows of rivals that are no members."""
+        """Rows of rivals that are not members."""
         members = set(self.members)
         return [row for row in self.rivals if row not in members]
 
     def among_judged(self, rows: Iterable[int]) -> list[int]:
-        """Where these rows are among :attr:`judged`."""
+        """Return the positions of these rows in :attr:`judged`."""
         place = {row: index for index, row in enumerate(self.judged)}
         return [place[row] for row in rows]
 
     def only_judged(self) -> "FrontScores":
-        """Without those that are rivals only."""
+        """Return the scores without the points that are just rivals."""
         rows = self.judged
         members = self.among_judged(self.members)
         return replace(
@@ -144,7 +145,7 @@ class FrontScores:
 
 
 def assess(front: FrontScores, seed: int, resamples: int = RESAMPLES) -> FrontUncertainty:
-    """Intervals, stability, knee region and floor of a front, all from the same resamples of the queries."""
+    """Return intervals, stability, knee region and floor of a front, all from the same resamples of the queries."""
     drawn = Resamples(front.scores.shape[-1], seed, resamples)
     of_all = drawn.means(front.scores[front.judged])
     stability = _stability(front, drawn, of_all)
@@ -178,7 +179,7 @@ def assess(front: FrontScores, seed: int, resamples: int = RESAMPLES) -> FrontUn
 
 
 def _score_intervals(front: FrontScores) -> dict[PointName, ScoreIntervals]:
-    """Of all points, a block at a time."""
+    """Return the intervals of all points, computed in blocks."""
     found: dict[PointName, ScoreIntervals] = {}
     for rows in _blocks(range(len(front.names))):
         polarity = front.scores[rows, 0]
@@ -193,7 +194,7 @@ def _score_intervals(front: FrontScores) -> dict[PointName, ScoreIntervals]:
 
 
 def _retentions(similarity: Float64Array, front: FrontScores) -> Sequence[Interval | None]:
-    """Of S (points, queries); None each where that of the reference is not known."""
+    """Return the retentions for S (points, queries), each None if the reference's S is unknown."""
     if front.reference is None:
         return [None] * len(similarity)
     ratios = interval.of_ratios(similarity, front.scores[front.reference, 1])
@@ -201,7 +202,10 @@ def _retentions(similarity: Float64Array, front: FrontScores) -> Sequence[Interv
 
 
 def _stability(front: FrontScores, drawn: Resamples, of_judged: Float64Array) -> dict[PointName, float]:
-    """Of each member. There may be many thousand rivals: they are compared in blocks, each with all members."""
+    """Return the stability of each member.
+
+    There may be many thousand rivals, so each block of them is compared with all members.
+    """
     of_members = of_judged[:, front.among_judged(front.members)]
     is_off = ~memberships(of_members)
     for rows in _blocks(front.other_rivals):
@@ -218,7 +222,10 @@ def _blocks(rows: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def _knee_shares(front: FrontScores, noise: Noise) -> dict[int, float]:
-    """Of each member that is the knee in any resample; members that miss a constraint are none, unless all do."""
+    """Return the knee share of each member that is the knee in any resample.
+
+    Members that violate a constraint are excluded, unless all do.
+    """
     eligible = list(front.counting or front.members)
     if not eligible:
         return {}
@@ -240,7 +247,7 @@ def _region(shares: Mapping[int, float], level: float = LEVEL) -> set[int]:
 
 @dataclass(frozen=True)
 class _Compared:
-    """Rows of the points of ``noise``, whose hypervolumes are compared."""
+    """Rows of the points of ``noise`` whose hypervolumes are compared."""
 
     noise: Noise
     front: Sequence[int]
@@ -250,7 +257,7 @@ class _Compared:
 
     @classmethod
     def of(cls, front: FrontScores, noise: Noise, reference: int, seed: int) -> "_Compared":
-        """The members that count, or their configurations where the noise of seeds is known."""
+        """Return the counting members, or their configurations if the noise of seeds is known."""
         if front.trained is None:
             return cls(noise, front.counting, reference, front.oracle, front.floor)
         rows = [reference, *front.oracle, *front.floor]
@@ -267,13 +274,13 @@ class _Compared:
 
 
 def _consecutive(*sizes: int) -> list[range]:
-    """Ranges of these sizes, the first from 0."""
+    """Return consecutive ranges of these sizes, starting at 0."""
     ends = itertools.accumulate(sizes)
     return [range(end - size, end) for size, end in zip(sizes, ends, strict=True)]
 
 
 def _areas(front: FrontScores, noise: Noise, seed: int) -> tuple[Interval | None, Interval | None, Floor | None]:
-    """The intervals of hypervolume and share, and the floor."""
+    """Return the intervals of hypervolume and share, and the floor."""
     if front.reference is None or not front.counting:
         return None, None, None
     found = _Compared.of(front, noise, front.reference, seed)

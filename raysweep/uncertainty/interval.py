@@ -1,4 +1,4 @@
-"""Confidence intervals, and those of means and of ratios of means over queries."""
+"""Confidence intervals, in particular of means and of ratios of means over queries."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ LEVEL = 0.9
 
 @dataclass(frozen=True)
 class Interval:
-    """From ``low`` to ``high``, both in the unit of what is estimated; both infinite where nothing can be said."""
+    """An interval from ``low`` to ``high``, in the unit of the estimate; both are infinite if nothing is known."""
 
     low: float
     high: float
@@ -30,13 +30,13 @@ class Interval:
         return self.low <= value <= self.high
 
     def within(self, low: float, high: float) -> "Interval":
-        """The interval without what lies outside a range, for scores that cannot leave it."""
+        """Return the interval clipped to a range that the score cannot leave."""
         return Interval(min(max(self.low, low), high), min(max(self.high, low), high))
 
 
 @dataclass(frozen=True)
 class ScoreIntervals:
-    """Those of one point's P, S and retention; that of the retention is None where S of the reference is not known."""
+    """Intervals of one point's P, S and retention; ``retention`` is None if S of the reference is unknown."""
 
     polarity: Interval
     similarity: Interval
@@ -47,7 +47,7 @@ EVERYTHING = Interval(-math.inf, math.inf)
 
 
 def around(estimate: float, variance: float, degrees: float, level: float = LEVEL) -> Interval:
-    """The t interval of an estimate with this variance, which was estimated with so many degrees of freedom."""
+    """Return the t-interval of an estimate whose variance was estimated with ``degrees`` degrees of freedom."""
     if degrees <= 0 or not math.isfinite(variance):
         return EVERYTHING
     half_width = t_quantile(degrees, level) * math.sqrt(max(variance, 0.0))
@@ -55,29 +55,30 @@ def around(estimate: float, variance: float, degrees: float, level: float = LEVE
 
 
 def t_quantile(degrees: float, level: float = LEVEL) -> float:
-    """Half the width of a two-sided t interval in standard errors."""
+    """Return half the width of a two-sided t-interval in standard errors."""
     return float(stdtrit(degrees, (1 + level) / 2))
 
 
 def of_mean(scores: Float64Array, level: float = LEVEL) -> Interval:
-    """The t interval of the mean of ``scores`` (queries,)."""
+    """Return the t-interval of the mean of ``scores`` (queries,)."""
     return of_means(scores[None], level)[0]
 
 
 def of_means(scores: Float64Array, level: float = LEVEL) -> list[Interval]:
-    """Those of several points' means, of ``scores`` (points, queries)."""
+    """Return the t-intervals of several points' means, for ``scores`` (points, queries)."""
     return _all_around(scores.mean(axis=-1), scores, level)
 
 
 def of_ratio(scores: Float64Array, unit: Float64Array, level: float = LEVEL) -> Interval:
-    """The interval of the mean of ``scores`` over the mean of ``unit``, both (queries,) and of the same queries."""
+    """Return the interval of the mean of ``scores`` over the mean of ``unit``, both (queries,) on the same queries."""
     return of_ratios(scores[None], unit, level)[0]
 
 
 def of_ratios(scores: Float64Array, unit: Float64Array, level: float = LEVEL) -> list[Interval]:
-    """Those of several points, of ``scores`` (points, queries).
+    """Return the intervals of :func:`of_ratio` for several points, for ``scores`` (points, queries).
 
-    The ratio is linearised (Cochran, "Sampling Techniques", 1977, chapter 6), so that what a query does to both counts once.
+    The ratio is linearized (Cochran, "Sampling Techniques", 1977, chapter 6), so a query's effect on numerator and
+    denominator counts once.
     """
     mean_unit = float(unit.mean())
     if not mean_unit:
@@ -88,7 +89,7 @@ def of_ratios(scores: Float64Array, unit: Float64Array, level: float = LEVEL) ->
 
 
 def _all_around(estimates: Float64Array, scores: Float64Array, level: float) -> list[Interval]:
-    """By the variances of the means of ``scores`` (points, queries)."""
+    """Return t-intervals around the estimates, with the variances of the means of ``scores`` (points, queries)."""
     num_queries = scores.shape[-1]
     if num_queries < 2:
         return [EVERYTHING] * len(scores)

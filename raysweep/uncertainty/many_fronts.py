@@ -1,4 +1,4 @@
-"""Fronts, hypervolumes and knees of many resamples at once: what :mod:`raysweep.metrics.pareto` says of each of them."""
+"""Fronts, hypervolumes and knees of many resamples at once: a vectorized :mod:`raysweep.metrics.pareto`."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +9,9 @@ _ROUNDING = 1e-12
 
 
 def memberships(points: Float64Array) -> NDArray[np.bool_]:
-    """Which of the points (resamples, points, 2) are on their resample's front; of exactly equal points the first."""
+    """Return a mask of the points (resamples, points, 2) on their resample's front, with the first of equal points."""
     polarity, similarity = points[..., 0], points[..., 1]
-    order = np.lexsort((-similarity, -polarity), axis=-1)  # stable, so equal points keep their order
+    order = np.lexsort((-similarity, -polarity), axis=-1)  # a stable sort, so equal points keep their order
     in_order = np.take_along_axis(similarity, order, axis=-1)
     is_better = in_order > _best_before(in_order)
     found = np.empty_like(is_better)
@@ -20,7 +20,7 @@ def memberships(points: Float64Array) -> NDArray[np.bool_]:
 
 
 def _best_before(scores: Float64Array) -> Float64Array:
-    """The greatest of all scores (resamples, points) before each one."""
+    """Return the maximum of all scores (resamples, points) before each one."""
     best_so_far = np.maximum.accumulate(scores, axis=-1)
     best_before = np.full_like(scores, -np.inf)
     best_before[:, 1:] = best_so_far[:, :-1]
@@ -28,9 +28,9 @@ def _best_before(scores: Float64Array) -> Float64Array:
 
 
 def dominated(members: Float64Array, others: Float64Array) -> NDArray[np.bool_]:
-    """Which of ``members`` (resamples, members, 2) one of ``others`` (resamples, others, 2) of its resample dominates.
+    """Return a mask of ``members`` (resamples, members, 2) that one of ``others`` (resamples, others, 2) dominates.
 
-    Means of the same scores that two products of matrices gave differ by rounding, and count as equal.
+    Means of equal scores from two matrix products differ by rounding, and count as equal.
     """
     polarities = np.ascontiguousarray(others[..., 0])
     similarities = np.ascontiguousarray(others[..., 1])
@@ -42,7 +42,10 @@ def dominated(members: Float64Array, others: Float64Array) -> NDArray[np.bool_]:
 
 
 def _dominates(polarities: Float64Array, similarities: Float64Array, member: Float64Array) -> NDArray[np.bool_]:
-    """Which of the others (resamples, others) dominate the member (resamples, 2). In place, since there are many."""
+    """Return a mask of the others (resamples, others) that dominate the member (resamples, 2).
+
+    Operates in place, because there are many others.
+    """
     polarity, similarity = member[:, None, 0], member[:, None, 1]
     found: NDArray[np.bool_] = polarities > polarity + _ROUNDING
     found |= similarities > similarity + _ROUNDING
@@ -52,7 +55,7 @@ def _dominates(polarities: Float64Array, similarities: Float64Array, member: Flo
 
 
 def hypervolumes(points: Float64Array, references: Float64Array) -> Float64Array:
-    """The areas (resamples,) that the points (resamples, points, 2) dominate above ``references`` (resamples, 2)."""
+    """Return the areas (resamples,) that the points (resamples, points, 2) dominate above ``references`` (resamples, 2)."""
     above = points - references[:, None, :]
     adds_nothing = np.any(above <= 0, axis=-1)
     above[adds_nothing] = 0.0
@@ -60,7 +63,7 @@ def hypervolumes(points: Float64Array, references: Float64Array) -> Float64Array
 
 
 def _areas_above_zero(points: Float64Array) -> Float64Array:
-    """Strips of falling P, each as high as the best S so far has risen."""
+    """Return the areas as sums of strips by falling P, each as high as the rise of the best S so far."""
     order = np.argsort(-points[..., 0], axis=-1)
     in_order = np.take_along_axis(points, order[..., None], axis=1)
     polarity, similarity = in_order[..., 0], in_order[..., 1]
@@ -71,7 +74,7 @@ def _areas_above_zero(points: Float64Array) -> Float64Array:
 
 
 def knees(points: Float64Array) -> NDArray[np.int64]:
-    """Index (resamples,) of the knee of the front of each resample's points (resamples, points, 2), points >= 1."""
+    """Return the index (resamples,) of each resample's knee, for points (resamples, points, 2), points >= 1."""
     beyond = _beyond_chord(points, memberships(points))
     farthest = beyond.max(axis=1, keepdims=True)
     is_tied = beyond >= farthest - 1e-9
@@ -81,7 +84,7 @@ def knees(points: Float64Array) -> NDArray[np.int64]:
 
 
 def _beyond_chord(points: Float64Array, on_front: NDArray[np.bool_]) -> Float64Array:
-    """How far each point (resamples, points) is beyond the chord of its front, scaled to that; none off the front."""
+    """Return each point's distance (resamples, points) beyond the chord of its scaled front, -inf off the front."""
     of_front = on_front[..., None]
     least = np.where(of_front, points, np.inf).min(axis=1, keepdims=True)
     most = np.where(of_front, points, -np.inf).max(axis=1, keepdims=True)

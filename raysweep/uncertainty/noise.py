@@ -1,9 +1,9 @@
-"""What noise does to whatever is computed from several points at once, such as a hypervolume: resamples and intervals.
+"""Noise of quantities computed from several points at once, such as a hypervolume: resamples and intervals.
 
-The area of a front is a sum of maxima, so noise makes it greater on average: of two equal points the luckier one counts. A
-percentile interval holds this bias twice. Here the bootstrap's estimate of it is taken off, and counts as one more standard
-error, since near ties the bootstrap sees only a part of it. What queries and what seeds add to it are two such errors, whose
-squares are added, as those of independent parts are; ``benchmarks.calibration`` measures what that covers.
+The area of a front is a sum of maxima, so noise increases it on average: of two equal points, the luckier one counts. A
+percentile interval contains this bias twice. Here the bootstrap estimate of the bias is subtracted, and also counts as
+an additional standard error, because the bootstrap sees only part of the bias near ties. Queries and seeds contribute
+one such error each; they are independent, so their squares are added. ``benchmarks.calibration`` measures the coverage.
 """
 
 from collections.abc import Callable
@@ -18,25 +18,25 @@ from raysweep.uncertainty.resamples import RESAMPLES, resampled_means
 from raysweep.uncertainty.seeds import Variance
 
 Functional = Callable[[Float64Array], Float64Array]
-"""From P and S (resamples, points, 2) of points to one number (resamples,) for each resample."""
+"""Maps P and S (resamples, points, 2) of points to one number per resample, (resamples,)."""
 
 
 @dataclass(frozen=True)
 class SeedDraws:
-    """What other seeds would have changed: deviations (resamples, points, 2), and the degrees of freedom of their size."""
+    """Sampled effects of other seeds: deviations (resamples, points, 2), and the degrees of freedom of their size."""
 
     deviations: Float64Array
     degrees: float
 
     def variance(self, functional: Functional, means: Float64Array) -> Variance:
-        """That of what points of these means (points, 2) are worth."""
+        """Return the variance due to seeds of a functional of points with these means (points, 2)."""
         drawn = functional(means + self.deviations)
         return Variance(float(drawn.var(ddof=1)), self.degrees)
 
 
 @dataclass(frozen=True)
 class Noise:
-    """P and S (points, 2) of points as they were measured, and as resamples of their queries have them."""
+    """Measured P and S (points, 2) of points, and their values under resamples of the queries."""
 
     means: Float64Array
     resampled: Float64Array  # (resamples, points, 2)
@@ -45,15 +45,15 @@ class Noise:
 
     @classmethod
     def of_queries(cls, scores: Float64Array, seed: int, resamples: int = RESAMPLES) -> "Noise":
-        """That of ``scores`` (points, 2, queries), by the paired bootstrap."""
+        """Return the noise of ``scores`` (points, 2, queries), by the paired bootstrap."""
         return cls(scores.mean(axis=-1), resampled_means(scores, seed, resamples), scores.shape[-1])
 
     def estimate(self, functional: Functional) -> float:
-        """What the points are worth as they were measured."""
+        """Return the functional's value at the measured scores."""
         return float(functional(self.means[None])[0])
 
     def interval(self, functional: Functional, level: float = LEVEL) -> Interval:
-        """Of what the same points are worth at their true scores."""
+        """Return the interval of the functional's value at the points' true scores."""
         estimate = self.estimate(functional)
         drawn = functional(self.resampled)
         variance = self._of_queries(drawn)
@@ -68,7 +68,7 @@ class Noise:
         return interval.around(corrected, squared_error, variance.degrees, level)
 
     def _of_queries(self, drawn: Float64Array) -> Variance:
-        """A bootstrap's variance is one over n queries, and an unbiased one is over n - 1."""
+        """Return the variance due to queries, with the bootstrap's divisor n corrected to n - 1."""
         spare = self.num_queries - 1
         if spare < 1:
             return Variance(np.inf, 0.0)

@@ -1,15 +1,15 @@
-"""The two-proportion z-test, as papers on retrieval use it for P, with the design effect of sentences that share a query.
+"""The two-proportion z-test that papers on retrieval apply to P, with the design effect of sentences sharing a query.
 
-With uniform rank weights P is the share of n k retrieved sentences that have the query's label. The k sentences of a query
-are alike, so that they tell less than so many independent ones. Notation:
+With uniform rank weights, P is the share of n k retrieved sentences that have the query's label. The k sentences of a
+query are correlated, so they carry less information than k independent ones. Notation:
 
-    p, n, k   P of a row, its queries, and the sentences that are retrieved for each
+    p, n, k   P of a row, its queries, and the sentences retrieved for each
     s^2       variance of P over queries
     D         design effect (Kish, "Survey Sampling", 1965, chapter 5): s^2 over the binomial variance p (1 - p) / k
     p_0       share of the sentences of both rows together
     z         (p_1 - p_2) / sqrt(p_0 (1 - p_0) (D_1 / (n_1 k_1) + D_2 / (n_2 k_2)))
 
-With D = 1, which is what independent sentences have, z is that of the textbooks.
+For independent sentences, D = 1 and z is the textbook statistic.
 """
 
 import math
@@ -20,7 +20,10 @@ from scipy.special import ndtr
 
 @dataclass(frozen=True)
 class Proportion:
-    """P of a row in [0, 1], of so many queries with k sentences each; ``deviation`` over the queries where it is known."""
+    """P of a row in [0, 1], over ``num_queries`` queries with k sentences each.
+
+    ``deviation`` is its standard deviation over queries, if known.
+    """
 
     share: float
     num_queries: int
@@ -33,7 +36,7 @@ class Proportion:
 
     @property
     def design_effect(self) -> float | None:
-        """None where the deviation is not known or 0, or nothing varies."""
+        """Design effect, or None if the deviation is unknown or 0, or all sentences agree."""
         binomial = self.share * (1 - self.share) / self.k
         if not self.deviation or not binomial:
             return None
@@ -42,9 +45,10 @@ class Proportion:
 
 @dataclass(frozen=True)
 class ZTest:
-    """Whether two rows differ by more than noise. ``binomial_z`` takes sentences for independent, ``z`` does not.
+    """Test of whether two rows differ by more than noise.
 
-    ``design_effect`` is that of both rows together, and ``p_value`` is two-sided, by ``z``.
+    ``binomial_z`` treats sentences as independent; ``z`` does not. ``design_effect`` is that of both rows together, and
+    ``p_value`` is two-sided, based on ``z``.
     """
 
     difference: float
@@ -55,7 +59,10 @@ class ZTest:
 
 
 def z_test(one: Proportion, other: Proportion) -> ZTest | None:
-    """Of the rows' difference. A row whose design effect is not known has the other's; None where neither is known."""
+    """Return the test of the difference between two rows, or None if neither design effect is known.
+
+    A row with an unknown design effect uses the other row's.
+    """
     effect = one.design_effect or other.design_effect
     other_effect = other.design_effect or effect
     num_alike = one.share * one.num_sentences + other.share * other.num_sentences

@@ -10,22 +10,22 @@ from numpy.typing import NDArray
 from raysweep.metrics.arrays import Float64Array
 
 RESAMPLES = 1000
-_CELLS_AT_ONCE = 1 << 22  # of a table of resamples by queries: 32 MB
+_CELLS_AT_ONCE = 1 << 22  # elements of a (resamples, queries) table: 32 MB
 
 
 @dataclass(frozen=True)
 class Resamples:
-    """So many resamples of so many queries: of one seed always the same."""
+    """``count`` resamples of ``num_queries`` queries, determined by ``seed``."""
 
     num_queries: int
     seed: int
     count: int = RESAMPLES
 
     def means(self, scores: Float64Array) -> Float64Array:
-        """Means (resamples, points, 2) of ``scores`` (points, 2, queries), which are P and S of each point and query.
+        """Return the means (resamples, points, 2) of per-query P and S ``scores`` (points, 2, queries).
 
-        A resample is the multinomial number of times that each query is drawn (Efron, 1979), and its means one product of
-        matrices. Memory beyond the result is bounded.
+        A resample is a multinomial vector of how often each query is drawn (Efron, 1979), so all means are one matrix
+        product. Memory beyond the result is bounded.
         """
         num_points, num_scores, _ = scores.shape
         by_query = scores.reshape(num_points * num_scores, self.num_queries).T
@@ -43,7 +43,7 @@ class Resamples:
         return np.concatenate(list(self._drawn()))
 
     def _drawn(self) -> Iterator[Float64Array]:
-        """Blocks (some, queries) of resamples: which part of each one a query is."""
+        """Yield blocks (rows, queries) of resamples, as each query's share of the resample."""
         rng = np.random.default_rng(self.seed)
         at_once = max(1, _CELLS_AT_ONCE // self.num_queries)
         for start in range(0, self.count, at_once):
@@ -53,7 +53,7 @@ class Resamples:
 
 
 def _shares(drawn: NDArray[np.int64]) -> Float64Array:
-    """Which part of each resample (resamples, queries) every query is, by the queries that were drawn."""
+    """Return each query's share of each resample (resamples, queries), from the drawn query indices."""
     size, num_queries = drawn.shape
     first = num_queries * np.arange(size)
     cells = drawn + first[:, None]
@@ -63,5 +63,5 @@ def _shares(drawn: NDArray[np.int64]) -> Float64Array:
 
 
 def resampled_means(scores: Float64Array, seed: int, resamples: int = RESAMPLES) -> Float64Array:
-    """Those of ``scores`` (points, 2, queries), (resamples, points, 2)."""
+    """Return the resampled means (resamples, points, 2) of ``scores`` (points, 2, queries)."""
     return Resamples(scores.shape[-1], seed, resamples).means(scores)

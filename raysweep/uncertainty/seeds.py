@@ -1,17 +1,17 @@
-"""Noise of seeds beside that of queries: crossed random effects, whose variance of seeds is pooled over configurations.
+"""Noise of seeds alongside noise of queries: crossed random effects, with the seed variance pooled over configurations.
 
-Notation, after Searle, Casella and McCulloch, "Variance Components" (1992), chapter 4, two crossed random factors without
-repetition, each run being scored on the same queries:
+Notation, after Searle, Casella and McCulloch, "Variance Components" (1992), chapter 4, for two crossed random factors
+without repetition, since each run is scored on the same queries:
 
     r, n        runs of a configuration, and queries
-    x_sq        score of run s on query q: mean + a_s + b_q + e_sq, of the variances v_a, v_b, v_e
-    MS_s        mean square of runs: n sum (x_s. - x..)^2 / (r - 1), with the expectation n v_a + v_e
-    MS_q        mean square of queries: r sum (x_.q - x..)^2 / (n - 1), with the expectation r v_b + v_e
-    MS_e        mean square of the rest, with the expectation v_e
-    x..         mean of all, of the variance v_a / r + v_b / n + v_e / (r n) = v_a / r + E[MS_q] / (r n)
+    x_sq        score of run s on query q: mean + a_s + b_q + e_sq, with variances v_a, v_b, v_e
+    MS_s        mean square of runs: n sum (x_s. - x..)^2 / (r - 1), with expectation n v_a + v_e
+    MS_q        mean square of queries: r sum (x_.q - x..)^2 / (n - 1), with expectation r v_b + v_e
+    MS_e        residual mean square, with expectation v_e
+    x..         overall mean, with variance v_a / r + v_b / n + v_e / (r n) = v_a / r + E[MS_q] / (r n)
 
-v_a is estimated by (MS_s - MS_e) / n, and averaged over configurations: of two or three runs, one configuration's own says
-next to nothing. The degrees of freedom of the sum of two variances are Satterthwaite's (1946).
+v_a is estimated by (MS_s - MS_e) / n and averaged over configurations, because two or three runs of one configuration
+contain almost no information about it. The degrees of freedom of the sum of two variances are Satterthwaite's (1946).
 """
 
 import math
@@ -25,13 +25,13 @@ from raysweep.metrics.arrays import Float64Array
 
 @dataclass(frozen=True)
 class Variance:
-    """An estimate of a variance, and the degrees of freedom that it has."""
+    """An estimated variance and its degrees of freedom."""
 
     value: float
     degrees: float
 
     def __add__(self, other: "Variance") -> "Variance":
-        """The variance of the sum of two independent quantities, with Satterthwaite's degrees of freedom."""
+        """Return the variance of the sum of two independent quantities, with Satterthwaite's degrees of freedom."""
         parts = [part for part in (self, other) if part.value > 0]
         total = sum(part.value for part in parts)
         if not parts:
@@ -41,12 +41,12 @@ class Variance:
         return Variance(total, total**2 / sum(part.value**2 / part.degrees for part in parts))
 
     def over(self, count: int) -> "Variance":
-        """The variance of a mean of so many."""
+        """Return the variance of a mean of ``count`` values."""
         return Variance(self.value / count, self.degrees)
 
 
 def of_queries(scores: Float64Array) -> Variance:
-    """The variance of the mean of ``scores`` (runs, queries) that comes from the queries: E[MS_q] / (r n)."""
+    """Return the variance of the mean of ``scores`` (runs, queries) due to queries: E[MS_q] / (r n)."""
     num_queries = scores.shape[1]
     if num_queries < 2:
         return Variance(math.inf, 0.0)
@@ -56,23 +56,23 @@ def of_queries(scores: Float64Array) -> Variance:
 
 @dataclass(frozen=True)
 class RunNoise:
-    """How the means of runs over the queries differ: ``seeds`` is v_a, that of their seeds, and ``rest`` is v_e / n."""
+    """Variances of runs' means over the queries: ``seeds`` is v_a, due to seeds, and ``rest`` is v_e / n."""
 
     seeds: Variance
     rest: float
 
     @property
     def reliability(self) -> float:
-        """The part of how a run's mean differs from the others' that its seed is expected to do on other queries too."""
+        """Expected share of a run's lead over the others that is due to its seed and so persists on other queries."""
         total = self.seeds.value + self.rest
         return self.seeds.value / total if total else 0.0
 
 
 def of_runs(configurations: Sequence[Sequence[Float64Array]]) -> RunNoise | None:
-    """Pooled over configurations; None where none has a second run.
+    """Return the noise pooled over configurations, or None if no configuration has a second run.
 
-    A configuration is the scores (runs, queries) of each of its points that are pooled, which have their seeds in common:
-    they are averaged, and count as one.
+    Each configuration is a sequence of the scores (runs, queries) of its points to pool. These points share their
+    seeds, so their estimates are averaged and count once.
     """
     found: list[Float64Array] = []
     degrees: list[int] = []
@@ -91,7 +91,7 @@ def of_runs(configurations: Sequence[Sequence[Float64Array]]) -> RunNoise | None
 
 
 def _of_one(scores: Float64Array) -> tuple[float, float]:
-    """(MS_s - MS_e) / n, which may be below 0, and MS_e / n of one point (runs, queries).
+    """Return (MS_s - MS_e) / n, which may be negative, and MS_e / n of one point (runs, queries).
 
     MS_s / n is the variance of the runs' means.
     """
@@ -107,10 +107,16 @@ def _of_one(scores: Float64Array) -> tuple[float, float]:
 def drawn_deviations(
     run_means: Float64Array, sizes: Float64Array, rng: np.random.Generator, draws: int
 ) -> Float64Array:
-    """What other seeds would do to a configuration's points (draws, points, 2), by the standard deviations ``sizes``.
+    """Return sampled effects (draws, points, 2) of other seeds on a configuration's points.
 
-    ``run_means`` are (runs, points, 2), ``sizes`` (points, 2). What the points have in common is taken from how the runs
-    differ. With a single run all points move together, P and S apart.
+    The correlation between points is estimated from the differences between runs. With a single run, all points move
+    together, P and S independently.
+
+    Args:
+        run_means: Means (runs, points, 2) over queries.
+        sizes: Standard deviations (points, 2).
+        rng: Random generator.
+        draws: Number of samples.
     """
     runs = len(run_means)
     if runs == 1:
@@ -122,9 +128,12 @@ def drawn_deviations(
 
 
 def _unit_contrasts(means: Float64Array) -> Float64Array:
-    """How runs (runs, points, 2) differ, as independent parts (runs - 1, points, 2) whose squares sum to 1 or 0."""
+    """Return differences of runs (runs, points, 2) as independent parts (runs - 1, points, 2).
+
+    The squares of the parts sum to 1, or to 0 if the runs are equal.
+    """
     runs = len(means)
-    # The columns of a unitary matrix, the first of them constant: the others take the mean away.
+    # The first column of the orthogonal matrix is constant, so the other columns remove the mean.
     basis, _ = np.linalg.qr(np.column_stack([np.ones(runs), np.eye(runs)[:, 1:]]))
     parts: Float64Array = np.tensordot(basis[:, 1:].T, means, axes=1)
     length = np.sqrt(np.sum(parts**2, axis=0))

@@ -1,8 +1,9 @@
-"""Why a front is better on dev than on test: it was selected there, and the two splits are not the same queries.
+"""Causes of a front's drop from dev to test: it was selected on dev, and the two splits contain different queries.
 
-Selection is measured by nested resampling of dev: queries are dealt into folds, the front is selected on all folds but one,
-and its members are scored on that one. The mean difference between the two is free of bias for a dev of nine tenths the
-size (Stone, 1974). The bootstrap's optimism varies less, but sees only seven tenths of it where points are near ties.
+Selection is measured by nested resampling of dev: queries are split into folds, the front is selected on all folds but
+one, and its members are scored on the held-out fold. The mean difference between the two is unbiased for a dev set of
+nine tenths the size (Stone, 1974). The bootstrap's optimism varies less, but captures only seven tenths of the effect
+if points are nearly tied.
 """
 
 from collections.abc import Callable
@@ -21,16 +22,16 @@ FOLDS = 10
 REPEATS = 5
 
 Selection = Callable[[Float64Array], list[int]]
-"""From P and S (points, 2) of all candidates to the rows of those that are selected."""
+"""Maps P and S (points, 2) of all candidates to the rows of the selected ones."""
 
 
 @dataclass(frozen=True)
 class Drop:
-    """By how much a mean score of selected points is less on test than on dev, and why.
+    """The decrease of selected points' mean score from dev to test, and its causes.
 
-    ``selection`` is what selecting on dev adds to a score there, ``shift`` the rest: what the same encoders score less on
-    the queries of test than on new ones of dev's kind. ``reference`` is what the reference encoder scores less on test, an
-    encoder that nobody selected; None where it is not stored.
+    ``selection`` is the part of the dev score that is due to selecting on dev. ``shift`` is the rest: the decrease of
+    the same encoders' scores from new queries like those of dev to the queries of test. ``reference`` is the decrease
+    of the reference encoder, which was not selected; None if its scores are not stored.
     """
 
     total: float
@@ -41,9 +42,10 @@ class Drop:
 
 
 def optimism(candidates: Float64Array, seed: int, select: Selection = non_dominated) -> Float64Array:
-    """By how much selected points are better (2,) in P and S on the queries that they were selected on than on others.
+    """Return the excess (2,) in P and S of selected points on the queries used to select them over other queries.
 
-    ``candidates`` (points, 2, queries) are all points that may be selected. Means over the selected ones, then over folds.
+    ``candidates`` (points, 2, queries) are all points that may be selected. The excess is averaged over the selected
+    points, then over folds.
     """
     num_queries = candidates.shape[-1]
     if num_queries < 2:
@@ -71,7 +73,7 @@ def _gains_by_fold(
 
 
 def _means_by_fold(candidates: Float64Array, dealt: NDArray[np.int64], folds: int) -> tuple[Float64Array, Float64Array]:
-    """Means (folds, points, 2) over the queries in each fold, and over all others."""
+    """Return the means (folds, points, 2) over the queries in each fold, and over all others."""
     in_fold = dealt[:, None] == np.arange(folds)
     num_inside = in_fold.sum(axis=0)
     num_outside = len(dealt) - num_inside
@@ -85,7 +87,7 @@ def _means_by_fold(candidates: Float64Array, dealt: NDArray[np.int64], folds: in
 def split_drop(
     dev: Float64Array, test: Float64Array, selection: float, reference: Interval | None = None, level: float = LEVEL
 ) -> Drop:
-    """The drop of selected points, whose scores are ``dev`` (queries,) and ``test`` (other queries,), means over the points.
+    """Return the drop of selected points with mean scores ``dev`` (queries,) and ``test`` (other queries,).
 
     ``selection`` is their mean :func:`optimism` in this score.
     """
@@ -95,7 +97,7 @@ def split_drop(
 
 
 def between_splits(dev: Float64Array, test: Float64Array, level: float = LEVEL) -> Interval:
-    """Welch's interval (1947) of the difference of two means over different queries."""
+    """Return Welch's interval (1947) for the difference of two means over different queries."""
     estimate = float(dev.mean() - test.mean())
     variance = of_queries(dev[None]) + of_queries(test[None])
     return interval.around(estimate, variance.value, variance.degrees, level)
