@@ -1,4 +1,4 @@
-"""What to try next and what to stop: proposals from samplers, early stopping, replicates. No clock, no files, no Ray.
+"""The decisions of a search: proposals from samplers, early stopping and replicates, without a clock, files or Ray.
 
-A sweep feeds it what happens and does what it decides; a replay does the same with a simulated clock.
+A sweep feeds it events and carries out its decisions; a replay does the same with a simulated clock.
 """

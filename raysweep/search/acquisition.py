@@ -1,4 +1,4 @@
-"""Which of many configurations to try next, by Gaussian processes: for the sake of one value, or of a whole front."""
+"""Acquisition functions over Gaussian processes, which improve a single value or a whole front."""
 
 import math
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from raysweep.search.conditional_space import Code
 from raysweep.search.gaussian_process import KernelFitter, Queries, TrainingSet, predict
 from raysweep.search.history import History, Row, values_of, with_failed
 
-WORST = 3.0  # how far below the median a value may lie, in multiples of how far the best lies above it
-TINY = 1e-12  # keeps a divisor from 0
+WORST = 3.0  # maximum distance of a value below the median, as a multiple of the best value's distance above it
+TINY = 1e-12  # avoids division by 0
 
 
-UCB_DEVIATIONS = 0.5  # posterior standard deviations that a candidate may be better by: the upper confidence bound
+UCB_DEVIATIONS = 0.5  # posterior standard deviations added to the mean: the upper confidence bound
 
 
 SUPPORTING_WEIGHTS = (
@@ -28,33 +28,33 @@ SUPPORTING_WEIGHTS = (
     0.5,
     0.7,
     0.9,
-)  # of P, against that of S: the directions in which a front's points are taken
+)  # of P, against S: the directions that select a front's points
 
 
-MAX_STEPS = 48  # of the joint front that gains are worked out over; of more, neighbours are made one
+MAX_STEPS = 48  # maximum steps of the joint front in gain computations; neighbors of longer fronts are merged
 
 
-NUM_ROWS_AT_EASE = 32  # with more, kernels are fitted less often, since a fit takes longer and changes them less
+NUM_ROWS_AT_EASE = 32  # with more rows kernels are fitted less often, since fits take longer and change less
 
 
 class Acquisition(Protocol):
-    """Says how good candidates are to try next, by what the trials of one space have shown.
+    """Scores candidates by the results of the trials in one space.
 
-    Until ``num_startup_trials`` have a value, the model is not asked and every choice is tried alike.
+    The model is used once ``num_startup_trials`` have a value; before that, all choices are tried equally often.
     """
 
     num_startup_trials: int
     begins_in_the_middle: bool
 
     def scores(self, history: History, candidates: Float64Array, random: np.random.Generator) -> Float64Array:
-        """Of the candidates (candidates, axes) the one of the highest score (candidates,) is the one to try."""
+        """Return scores (candidates,) of the candidates (candidates, axes); the highest is tried next."""
 
     def to_refine(self, history: History, count: int, random: np.random.Generator) -> list[int]:
-        """The numbers of trials near which to look, ``count`` at most."""
+        """Return the numbers of at most ``count`` trials near which to search."""
 
 
 class UpperConfidenceBound:
-    """Of a trial's value at the largest budget seen."""
+    """The upper confidence bound of a trial's value at the largest budget seen."""
 
     num_startup_trials = 8
     begins_in_the_middle = False
@@ -76,14 +76,14 @@ class UpperConfidenceBound:
 
 
 class FrontImprovement:
-    """The hypervolume above a reference point that a trial is expected to add to the joint front at the largest budget seen.
+    """The expected increase of the joint front's hypervolume above a reference point, at the largest budget seen.
 
-    P and S each have a Gaussian process. A trial of several points is known by those of them that lie farthest in a few
-    directions, one output each. Trials that run count as if they had turned out as predicted.
+    P and S have a Gaussian process each. A trial with several points is represented by those that are farthest in a few
+    directions, one output each. Running trials count as if they had reached their predictions.
     """
 
     num_startup_trials = 4
-    begins_in_the_middle = True  # where who gave the ranges expects good values
+    begins_in_the_middle = True  # where the author of the ranges expects good values
 
     def __init__(self, num_axes: int, reference_point: Pair) -> None:
         self._reference_point = reference_point
@@ -107,12 +107,12 @@ class FrontImprovement:
     def _predicted(
         self, training: TrainingSet, points: Float64Array, queries: Queries, random: np.random.Generator
     ) -> Float64Array:
-        """Mean and standard deviation of the queries' points, learnt from those of the rows: (2, queries, points, 2)."""
+        """Return the queries' predicted means and standard deviations (2, queries, points, 2), given the rows' points."""
         period = math.ceil(len(points) / NUM_ROWS_AT_EASE)
         predicted = []
         for objective, fitter in enumerate(self._fitters):
             values, centre, unit = _standardised(points[:, :, objective])
-            is_due = (self._num_predictions - objective) % period == 0  # where the period allows, by turns
+            is_due = (self._num_predictions - objective) % period == 0  # alternating if the period allows
             posteriors = fitter.posteriors(training, values, random, is_due=is_due)
             mean, deviation = predict(posteriors if period == 1 else posteriors[:1], queries)
             predicted.append([centre + unit * mean, unit * deviation])
@@ -128,7 +128,7 @@ class FrontImprovement:
 
 
 def _points_that_stand_for(rows: Sequence[Row]) -> Float64Array:
-    """(rows, points, 2), one point a row where no trial has more."""
+    """Return the representative points (rows, points, 2) of each row, one per row if no trial has more."""
     fronts = [row.front for row in rows if row.front is not None]
     num_points = np.array([len(front) for front in fronts])
     begins = np.cumsum(num_points) - num_points
@@ -143,7 +143,7 @@ def _points_that_stand_for(rows: Sequence[Row]) -> Float64Array:
 
 
 def _farthest(fronts: Float64Array) -> NDArray[np.int64]:
-    """Which of each front's points (fronts, n, 2) lies farthest in each direction between P and S: (fronts, directions)."""
+    """Return the index of each front's (fronts, n, 2) farthest point in each direction, (fronts, directions)."""
     weights = np.array(SUPPORTING_WEIGHTS)
     directions = np.stack([weights, 1 - weights])
     farthest: NDArray[np.int64] = np.argmax(fronts @ directions, axis=1)
@@ -151,23 +151,23 @@ def _farthest(fronts: Float64Array) -> NDArray[np.int64]:
 
 
 def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) -> Float64Array:
-    """The area that trials' points (trials, points, 2) are expected to add to a front: (trials,).
+    """Return the area (trials,) that trials' points (trials, points, 2) are expected to add to a front.
 
-    P and S of a trial are normal and independent, and move all its points alike. With x and y above the reference point,
-    the points of a trial stand side by side: each covers the strip between the point before it and its own x, up to its y.
-    What a strip adds is a sum over the front's steps, of the width that it shares with a step times how far it rises above
-    it, and both are differences of expected excesses. For one point this is the expected hypervolume improvement in the
-    closed form of Emmerich, Deutz and Klinkenberg (2011).
+    P and S of a trial are normal and independent, and shift all its points alike. Let x and y be measured from the
+    reference point, and sort a trial's points by x: each covers the strip between the previous point's x and its own,
+    up to its y. The area that a strip adds is a sum over the front's steps: the width that it shares with the step,
+    times its height above the step. Both are differences of expected excesses. For one point, this is the expected
+    hypervolume improvement in the closed form of Emmerich, Deutz and Klinkenberg (2011).
     """
     order = np.argsort(mean[:, :, :1], axis=1)
     x, y = np.moveaxis(np.take_along_axis(mean, order, axis=1) - front.reference_point, 2, 0)
     x_deviation, y_deviation = np.moveaxis(np.take_along_axis(deviation, order, axis=1), 2, 0)
     ends, step_heights = _at_most(MAX_STEPS, front)
-    begins = np.append(0.0, ends)  # of the front's steps, and of the ground beyond them
+    begins = np.append(0.0, ends)  # of the front's steps, and of the area beyond them
     heights = np.append(step_heights, 0.0)
     beyond = _expected_excess(x, x_deviation, begins)  # (trials, points, steps)
     beyond_end = np.zeros((*x.shape, 1))
-    reached = beyond - np.concatenate([beyond[:, :, 1:], beyond_end], axis=2)  # how far into each step
+    reached = beyond - np.concatenate([beyond[:, :, 1:], beyond_end], axis=2)  # expected width within each step
     widths = np.maximum(np.diff(reached, axis=1, prepend=0.0), 0.0)
     rises = _expected_excess(y, y_deviation, heights)
     gains: Float64Array = (widths * rises).sum(axis=(1, 2))
@@ -175,10 +175,10 @@ def expected_gains(front: Steps, mean: Float64Array, deviation: Float64Array) ->
 
 
 def _at_most(count: int, front: Steps) -> tuple[Float64Array, Float64Array]:
-    """Where the front's steps end, and how high they are, each (n,); of more than ``count``, neighbours are made one.
+    """Return the ends and heights of the front's steps, each (n,), merging neighbors if there are more than ``count``.
 
-    They are taken together so that each stretch along the front is as long, and stand at their mean height, so that the
-    area stays.
+    Steps are merged so that each stretch along the front has the same length. A merged step has the mean height, so the
+    area does not change.
     """
     x, y = front.x, front.y
     if len(x) <= count:
@@ -193,7 +193,7 @@ def _at_most(count: int, front: Steps) -> tuple[Float64Array, Float64Array]:
 
 
 def _stretches(count: int, front: Steps) -> NDArray[np.int64]:
-    """On which of ``count`` equally long stretches along the front each step lies (n,), in units of its ends."""
+    """Return the index (n,) of each step among ``count`` equally long stretches of the front, in units of its ends."""
     run = (front.x - front.x[0]) / front.x[-1]
     fall = (front.y[0] - front.y) / front.y[0]
     length_so_far = run + fall
@@ -203,19 +203,19 @@ def _stretches(count: int, front: Steps) -> NDArray[np.int64]:
 
 
 def _expected_excess(mean: Float64Array, deviation: Float64Array, limits: Float64Array) -> Float64Array:
-    """How far normal variables (trials, points) are expected to lie above limits (n,): (trials, points, n)."""
+    """Return the expected excess (trials, points, n) of normal variables (trials, points) over limits (n,)."""
     deviations = deviation[:, :, None]
     above = mean[:, :, None] - limits
     scores = above / deviations
     density = np.exp(-0.5 * scores**2) / math.sqrt(2 * math.pi)
     excess: Float64Array = above * ndtr(scores) + deviations * density
-    return np.maximum(excess, 0.0)  # rounding may leave less
+    return np.maximum(excess, 0.0)  # rounding may produce negative values
 
 
 def _margins(mean: Float64Array, deviation: Float64Array, reference_point: Pair) -> Float64Array:
-    """How near trials' points (trials, points, 2) come to lying above the reference point: (trials,).
+    """Return how close trials' points (trials, points, 2) are to exceeding the reference point, (trials,).
 
-    By how many standard deviations P and S are expected to lie above, of a point the lesser, of a trial the greatest.
+    This is the expected excess in standard deviations: the minimum over P and S, and the maximum over a trial's points.
     """
     scores = (mean - np.array(reference_point)) / deviation
     margins: Float64Array = scores.min(axis=2).max(axis=1)
@@ -223,14 +223,14 @@ def _margins(mean: Float64Array, deviation: Float64Array, reference_point: Pair)
 
 
 def as_array(codes: Sequence[Code], num_axes: int) -> Float64Array:
-    """(codes, axes), also where there are none of either."""
+    """Return codes as an array (codes, axes), even if either is empty."""
     return np.array(codes, dtype=np.float64).reshape(len(codes), num_axes)
 
 
 def _lifted(values: Float64Array) -> Float64Array:
-    """The values of each column, with what is bad no farther below the median than WORST times the best is above it.
+    """Return the values with low outliers clipped, at most WORST times the best's distance below the median.
 
-    It says no more than that it is bad: a loss that has grown without limit would make all others look alike.
+    Each column is clipped on its own. Otherwise a diverged loss would make all other values look alike.
     """
     median, best = np.median(values, axis=0), values.max(axis=0)
     lifted: Float64Array = np.maximum(values, median - WORST * (best - median))
@@ -238,19 +238,19 @@ def _lifted(values: Float64Array) -> Float64Array:
 
 
 def _standardised(values: Float64Array) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """The values (rows, outputs) less their means and over their standard deviations, and these (outputs,)."""
+    """Return the standardized values (rows, outputs), and the means and standard deviations used, (outputs,)."""
     lifted = _lifted(values)
     centre, unit = lifted.mean(axis=0), lifted.std(axis=0) + TINY
     return (lifted - centre) / unit, centre, unit
 
 
 def _standardised_roots(values: Float64Array) -> Float64Array:
-    """Roots of how far the values lie above the worst, less their mean and over their standard deviation.
+    """Return the standardized square roots of the values' distances above the worst.
 
-    Roots, because many values are poor and few good, and because an area grows with the square of what makes it.
+    Square roots, because many values are poor and few are good, and because an area grows with the square of its sides.
     """
     largest = np.abs(values).max() or 1.0
-    lifted = _lifted(values / largest)  # so that nothing grows too large
+    lifted = _lifted(values / largest)  # avoids overflow
     roots = np.sqrt(lifted - lifted.min())
     standardised: Float64Array = (roots - roots.mean()) / (roots.std() + TINY)
     return standardised

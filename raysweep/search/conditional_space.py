@@ -1,7 +1,7 @@
-"""Spaces in which some parameters exist only under certain values of others, known beforehand or learnt from trials.
+"""Spaces with conditional parameters, which exist only under certain values of others.
 
-A study of Optuna's says nothing of its space: the objective asks for one parameter after the other. What its trials were
-asked for tells which parameters there are, and mostly also when each of them exists (:func:`inferred`).
+The space of an Optuna study is not declared: the objective suggests one parameter after another. The parameters that
+its trials suggested reveal which parameters there are and, in most cases, when each of them exists (:func:`inferred`).
 """
 
 from collections import Counter
@@ -16,15 +16,15 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from raysweep.search.encoding import Axis, Params, axis_of
 
-NUM_CHANGED = 2.0  # values of a configuration that are changed on average, to draw one near it
+NUM_CHANGED = 2.0  # mean number of values changed to sample a configuration near another
 
 
-Code = tuple[float, ...]  # a configuration as numbers, one an axis
+Code = tuple[float, ...]  # a configuration as numbers, one per axis
 
 
 @dataclass(frozen=True)
 class OneOf:
-    """A parameter exists where its parent is one of these choices."""
+    """Condition that the parent has one of these choices."""
 
     parent: str
     choices: tuple[Any, ...]
@@ -35,7 +35,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Above:
-    """A parameter exists where its parent is a number above a limit, or below it."""
+    """Condition that the parent is a number above a limit, or below it."""
 
     parent: str
     limit: float
@@ -50,43 +50,43 @@ Condition = OneOf | Above
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a space; ``condition`` says where it exists, None everywhere."""
+    """A parameter of a space, with the ``condition`` under which it exists; None means always."""
 
     name: str
     distribution: BaseDistribution
     condition: Condition | None = None
-    ordered: tuple[Any, ...] | None = None  # its choices in their order, if they have one and are no numbers
+    ordered: tuple[Any, ...] | None = None  # its choices in order, if they are ordered and not numbers
 
     @cached_property
     def axis(self) -> Axis:
-        """What the model sees of it."""
+        """The parameter as the model sees it."""
         return axis_of(self.distribution, self.ordered)
 
     def exists(self, params: Params) -> bool:
-        """Whether a configuration with these values has the parameter."""
+        """Return whether a configuration with these values has the parameter."""
         return self.condition is None or self.condition.holds(params)
 
 
 @dataclass(frozen=True)
 class ConditionalSpace:
-    """Parameters, each after the one that it depends on. Those in ``unexplained`` exist one cannot say where."""
+    """Parameters, each after its parent. The conditions of those in ``unexplained`` are unknown."""
 
     parameters: tuple[Parameter, ...]
     unexplained: frozenset[str] = frozenset()
 
     @cached_property
     def free(self) -> tuple[Parameter, ...]:
-        """Those that may have more than one value: the axes of a configuration's code."""
+        """Parameters with more than one possible value: the axes of a configuration's code."""
         return tuple(parameter for parameter in self.parameters if not parameter.distribution.single())
 
     @cached_property
     def categorical(self) -> NDArray[np.bool_]:
-        """(axes,), whether the values of an axis have no order."""
+        """Mask (axes,) of the axes whose values are unordered."""
         return np.array([parameter.axis.is_categorical for parameter in self.free], dtype=bool)
 
     @cached_property
     def distributions(self) -> dict[str, BaseDistribution]:
-        """By name, of all that may have more than one value."""
+        """Distributions of the free parameters, by name."""
         return {parameter.name: parameter.distribution for parameter in self.free}
 
     @cached_property
@@ -94,18 +94,18 @@ class ConditionalSpace:
         return [(parameter.name, parameter.axis) for parameter in self.free]
 
     def code(self, params: Params) -> Code:
-        """A configuration as numbers."""
+        """Return a configuration as numbers."""
         return tuple([axis.code(params[name]) if name in params else axis.absent for name, axis in self._axes])
 
     def draw(self, random: np.random.Generator, given: Mapping[str, Any]) -> Params:
-        """A random configuration that has the values ``given``, wherever it has their parameters."""
+        """Return a random configuration with the values ``given``, as far as it has their parameters."""
         return self._drawn(given, lambda parameter: parameter.axis.draw(random))
 
     def draw_near(self, known: Params, size: float, random: np.random.Generator, given: Mapping[str, Any]) -> Params:
-        """A known configuration with some of its values changed, about NUM_CHANGED of those that are not ``given``.
+        """Return a configuration with about NUM_CHANGED of the values that are not ``given`` changed.
 
-        A number moves by a normal step of standard deviation ``size`` on its scale from 0 to 1. A choice is drawn anew, and
-        so is what the known configuration lacks because it stands under another choice.
+        A number moves by a normal step of standard deviation ``size`` on its scale from 0 to 1. A choice is sampled
+        anew, as are parameters that the known configuration lacks because they belong to another choice.
         """
         num_changeable = max(len(known) - len(given), NUM_CHANGED)
         change_probability = NUM_CHANGED / num_changeable
@@ -128,11 +128,11 @@ class ConditionalSpace:
         return params
 
     def is_whole(self, params: Params) -> bool:
-        """Whether a configuration has every parameter that exists for its values."""
+        """Return whether a configuration has every parameter that exists for its values."""
         return all(parameter.name in params for parameter in self.free if parameter.exists(params))
 
     def explains(self, trial: "Asked") -> bool:
-        """Whether the space has what a trial was asked for, and nothing else for its values."""
+        """Return whether the space has exactly the parameters that a trial suggested."""
         known = {parameter.name: parameter for parameter in self.parameters}
         for name, distribution in trial.distributions.items():
             if name not in self.unexplained and (
@@ -143,7 +143,7 @@ class ConditionalSpace:
 
 
 class Asked(Protocol):
-    """The part of ``optuna.trial.FrozenTrial`` that tells of a space."""
+    """The part of ``optuna.trial.FrozenTrial`` that describes a space."""
 
     @property
     def params(self) -> dict[str, Any]: ...
@@ -152,14 +152,15 @@ class Asked(Protocol):
 
 
 def inferred(trials: Sequence[Asked]) -> ConditionalSpace:
-    """The space that trials of one study were asked for.
+    """Return the space inferred from the trials of a study.
 
-    A parameter that some trials lack is taken to exist under certain choices of another, or where a number is large or
-    small enough, if one other parameter tells apart the trials that have it. If none does, only trials since the first that
-    has it are asked, since an objective may have grown. What is not explained then is left out.
+    A parameter that some trials lack is assumed to depend on one other parameter that separates the trials with it from
+    those without: either on certain choices, or on a number being above or below a limit. If no parameter separates
+    them, only the trials since the first one with the parameter are considered, because the objective may have been
+    extended. Parameters that are still unexplained are left out.
     """
     counts = Counter(name for trial in trials for name in trial.distributions)
-    # What more trials have cannot depend on what fewer have, so this is an order in which parents come first.
+    # A parameter cannot depend on one that fewer trials have, so parents come first in this order.
     names = sorted(counts, key=lambda name: (-counts[name], name))
     distributions = _merged_distributions(trials)
     parameters: list[Parameter] = []
@@ -180,12 +181,12 @@ def inferred(trials: Sequence[Asked]) -> ConditionalSpace:
     return ConditionalSpace(tuple(parameters), frozenset(unexplained))
 
 
-# Choices are asked before numbers, which are the likelier to tell trials apart by chance the more values they have.
+# Choices are tried before numbers: the more values a parameter has, the likelier it separates trials at random.
 _RANKS = {CategoricalDistribution: 0, IntDistribution: 1, FloatDistribution: 2}
 
 
 def _condition(name: str, possible: Sequence[str], trials: Sequence[Asked]) -> Condition | None:
-    """Where the parameter ``name`` exists, by the first of the ``possible`` others that tells."""
+    """Return the condition of parameter ``name`` from the first of the ``possible`` parents that separates the trials."""
     conditions = (_condition_on(parent, name, trials) for parent in possible)
     return next((condition for condition in conditions if condition is not None), None)
 
@@ -221,7 +222,7 @@ def _merged_distributions(trials: Iterable[Asked]) -> dict[str, BaseDistribution
 
 
 def _covers(one: BaseDistribution, other: BaseDistribution) -> bool:
-    """Whether a distribution has all values of another of its kind."""
+    """Return whether a distribution contains all values of another one of its kind."""
     if one == other or isinstance(one, CategoricalDistribution):
         return True
     assert isinstance(one, FloatDistribution | IntDistribution)
@@ -231,7 +232,7 @@ def _covers(one: BaseDistribution, other: BaseDistribution) -> bool:
 
 
 def _joined(one: BaseDistribution, other: BaseDistribution) -> BaseDistribution:
-    """The range from the lower to the higher end of two, logarithmic if both are."""
+    """Return the joint range of two distributions, logarithmic if both are."""
     assert isinstance(one, FloatDistribution | IntDistribution)
     assert isinstance(other, FloatDistribution | IntDistribution)
     low, high = min(one.low, other.low), max(one.high, other.high)

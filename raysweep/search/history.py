@@ -1,4 +1,4 @@
-"""What the trials of one of Optuna's studies have shown, as the sampler ``mfgp`` learns from it."""
+"""The results of a study's trials, as the sampler ``mfgp`` learns from them."""
 
 import itertools
 import math
@@ -17,25 +17,26 @@ from raysweep.search.encoding import Params
 from raysweep.search.gaussian_process import TrainingSet
 from raysweep.search.joint_front import JointFront
 
-# The model learns from so many values, of one or two steps a trial: those of the best half of the trials that it can take,
-# of the latest quarter, and of some at random of all others.
+# The model is fitted to about NUM_VALUES values, one or two steps per trial: half of the trials used are the best ones,
+# a quarter the latest, and the rest are sampled from the others.
 NUM_VALUES = 96
 BEST_SHARE = 1 / 2
 LATEST_SHARE = 1 / 4
 
 
-FRONTS = "raysweep:fronts"  # the attribute of a trial that has, by step, the list of its points [P, S] so far
+FRONTS = "raysweep:fronts"  # user attribute of a trial: by step, the list of its points [P, S] so far
 
 
-FAILED_QUANTILE = 0.1  # of what trials are worth at their first rung: what one that failed without any counts as
+FAILED_QUANTILE = 0.1  # of the trials' first values; assigned to a trial that failed without any
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A trial and what it is worth at each step it has reported, the more the better.
+    """A trial and its value at each reported step, the higher the better.
 
-    None where it failed or was pruned before it had reported anything. A ``final`` value may come on top; it takes the
-    place of the one at the last step. ``fronts`` has the trial's points (n, 2) so far at each step, where it tells them.
+    ``by_step`` is empty if the trial failed or was pruned before it reported anything. A ``final`` value, if any,
+    replaces the value at the last step. ``fronts`` holds the trial's points (n, 2) so far at each step, if it reports
+    them.
     """
 
     params: Params
@@ -46,7 +47,7 @@ class Shown:
 
     @cached_property
     def latest(self) -> float:
-        """What the trial was worth in the end, or is by now; what has failed comes last."""
+        """Final or latest value; minus infinity if the trial failed."""
         if self.final is not None:
             return self.final
         return self.by_step[max(self.by_step)] if self.by_step else -math.inf
@@ -57,11 +58,11 @@ class Shown:
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
-        """The first step and the last, one of them where they are the same, none where there are none."""
+        """First and last step: one entry if they are equal, none if there are no steps."""
         return tuple(sorted({min(self.by_step), max(self.by_step)})) if self.by_step else ()
 
     def first_and_latest(self, last_of_all: int) -> dict[int, float]:
-        """What it was worth at its first step and its latest; a final value without steps stands at the study's last."""
+        """Return the values at the first and latest step; a final value without steps is assigned to ``last_of_all``."""
         if not self.by_step:
             return {} if self.final is None else {last_of_all: self.final}
         values = {step: self.by_step[step] for step in self.ends}
@@ -70,39 +71,39 @@ class Shown:
 
 @dataclass(frozen=True)
 class Row:
-    """What one step of a trial teaches; nothing but that it is poor where the trial has failed without any."""
+    """One step of a trial as training data; without a value if the trial failed before it reported any."""
 
-    trial: int  # its place among those that are learnt from
+    trial: int  # index among the trials used for training
     step: int
     value: float | None
-    front: Float64Array | None  # (n, 2), where the study tells points
+    front: Float64Array | None  # (n, 2), if the study reports points
 
 
 class History:
-    """The trials of a study under their numbers, as :meth:`read` found them last, in codes of one space.
+    """The trials of a study by number, as of the last :meth:`read`, encoded in one space.
 
-    Where a study ``tells_points``, a step counts if the trial's attribute FRONTS has finite points for it, and
-    ``joint_front`` is that of all trials' points at their latest steps.
+    If the study ``tells_points``, a step counts only if the trial's attribute FRONTS has finite points for it, and
+    ``joint_front`` is the front of all trials' points at their latest steps.
     """
 
     def __init__(self, space: ConditionalSpace, *, tells_points: bool = False) -> None:
         self._space = space
         self._tells_points = tells_points
         self._finished: dict[int, Shown] = {}
-        self._codes: dict[int, tuple[int, Code]] = {}  # of how many parameters, and the code
-        self._left_out: set[int] = set()  # trials that were not asked for all there is
-        self._on_front: dict[int, Float64Array] = {}  # of trials, the points that the joint front has
+        self._codes: dict[int, tuple[int, Code]] = {}  # number of parameters, and the code
+        self._left_out: set[int] = set()  # trials that did not suggest all parameters
+        self._on_front: dict[int, Float64Array] = {}  # by trial, its points on the joint front
         self.joint_front = JointFront()
-        self.shown: dict[int, Shown] = {}  # trials that have shown what they are worth, or failed
-        self.num_with_values = 0  # of these, those that have not failed
-        self.pending: dict[int, Code] = {}  # trials that run and have shown nothing yet
-        self.running: set[Code] = set()  # what trials that run have
-        self.tried: set[Code] = set()  # what a finished trial ever had
+        self.shown: dict[int, Shown] = {}  # trials with values, or failed
+        self.num_with_values = 0  # number of these that have not failed
+        self.pending: dict[int, Code] = {}  # running trials without values
+        self.running: set[Code] = set()  # codes of running trials
+        self.tried: set[Code] = set()  # codes of all finished trials
 
     def read(self, trials: Sequence[FrozenTrial], sign: int, current: int) -> None:
-        """Learn how trials stand, but for the ``current`` one, which is to be given values.
+        """Update the state of all trials except the ``current`` one, which is about to be sampled.
 
-        ``sign`` is -1 where the study minimises.
+        ``sign`` is -1 if the study minimizes.
         """
         self.shown.clear()
         self.pending.clear()
@@ -128,13 +129,13 @@ class History:
             self._forget(number)
 
     def _forget(self, number: int) -> None:
-        """A trial with points that the storage does not show any more."""
+        """Remove a trial with points that the storage no longer shows."""
         del self._on_front[number]
         self._finished.pop(number, None)
         self.joint_front.put(number, np.empty((0, 2)))
 
     def _finish(self, trial: FrozenTrial, sign: int) -> None:
-        """Learn what a trial has come to, for good. One that was not asked for all there is says nothing of the rest."""
+        """Record a finished trial for good, or leave it out if it did not suggest all parameters."""
         has_failed = trial.state == TrialState.FAIL
         if not trial.params or not (has_failed or self._space.is_whole(trial.params)):
             self._left_out.add(trial.number)
@@ -145,7 +146,7 @@ class History:
         self._put_on_front(trial.number, shown)
 
     def _put_on_front(self, number: int, shown: Shown) -> None:
-        """The points of a trial's latest step, if they are not there yet."""
+        """Update the joint front with the points of the trial's latest step, if they changed."""
         if not shown.fronts:
             return
         points = shown.fronts[max(shown.fronts)]
@@ -154,7 +155,7 @@ class History:
             self.joint_front.put(number, points)
 
     def _shown(self, trial: FrozenTrial, sign: int) -> Shown:
-        """What a trial has come to. One whose latest value is no finite number has failed, as NaN has for Optuna."""
+        """Return the results of a trial, which counts as failed if its latest value is not finite, like NaN in Optuna."""
         code = self._code(trial)
         by_step = {step: sign * value for step, value in trial.intermediate_values.items()}
         final = sign * trial.values[0] if trial.state == TrialState.COMPLETE else None
@@ -174,7 +175,7 @@ class History:
         return Shown(trial.params, code, finite, final)
 
     def _code(self, trial: FrozenTrial) -> Code:
-        """The trial's code, made once for as many parameters as it has by now."""
+        """Return the trial's code, cached until its number of parameters changes."""
         count, code = self._codes.get(trial.number, (-1, ()))
         if count != len(trial.params):
             code = self._space.code(trial.params)
@@ -183,28 +184,28 @@ class History:
 
     @property
     def rising(self) -> list[Code]:
-        """Of trials that run and have shown something."""
+        """Codes of running trials with values."""
         return [shown.code for number, shown in self.shown.items() if number not in self._finished]
 
     @property
     def codes(self) -> list[Code]:
-        """Of all trials that have begun."""
+        """Codes of all trials that have started."""
         return [*(shown.code for shown in self.shown.values()), *self.pending.values()]
 
     def best(self, count: int) -> list[int]:
-        """The numbers of the trials that are worth most, the best first."""
+        """Return the numbers of the ``count`` trials with the highest values, best first."""
         numbers = list(self.shown)
         worth = np.array([shown.latest for shown in self.shown.values()])
-        order = np.argsort(-worth, kind="stable")  # of equal ones the first
+        order = np.argsort(-worth, kind="stable")  # stable: the first of equal values
         return [numbers[place] for place in order[:count]]
 
     def lessons(self, random: np.random.Generator) -> tuple[TrainingSet, list[Row]]:
-        """What the model learns from: of each chosen trial the first step and the latest."""
+        """Return the training data: the first and the latest step of each chosen trial."""
         steps = set(itertools.chain.from_iterable(shown.ends for shown in self.shown.values())) or {0}
         first, last = min(steps), max(steps)
         chosen = [self.shown[number] for number in sorted(self._to_learn_from(random))]
         rows = [row for place, shown in enumerate(chosen) for row in _rows_of(place, shown, first, last)]
-        offset = max(0, 1 - first)  # steps that are counted from 0 are doubled from 1
+        offset = max(0, 1 - first)  # steps counted from 0 are doubled from 1
         budgets = np.array([row.step for row in rows]) + offset
         smallest, largest = first + offset, last + offset
         training = TrainingSet(
@@ -217,7 +218,7 @@ class History:
         return training, rows
 
     def _to_learn_from(self, random: np.random.Generator) -> set[int]:
-        """Trials that have shown something, so many that their values are about NUM_VALUES at most."""
+        """Return the trials to train on, chosen so that they have at most about NUM_VALUES values."""
         num_values = sum(len(shown.ends) or 1 for shown in self.shown.values())
         count = NUM_VALUES * len(self.shown) // num_values
         chosen = set(self.best(int(count * BEST_SHARE)))
@@ -232,7 +233,10 @@ class History:
 
 
 def _with_points(shown: Shown, told: Mapping[Any, Any]) -> Shown:
-    """The trial with the points that it has told, of the steps that have some. A storage may have made text of the steps."""
+    """Return the trial with its reported points, at the steps that have any.
+
+    A storage may have converted the steps to text.
+    """
     fronts = {int(step): _points(front) for step, front in told.items() if len(front)}
     fronts = {step: front for step, front in fronts.items() if step in shown.by_step and np.isfinite(front).all()}
     by_step = {step: value for step, value in shown.by_step.items() if step in fronts and math.isfinite(value)}
@@ -247,7 +251,7 @@ def _points(front: Any) -> Float64Array:
 
 
 def _rows_of(place: int, shown: Shown, first: int, last: int) -> Iterator[Row]:
-    """The first step and the latest of a trial; one that has failed stands at the first of all."""
+    """Yield the first and the latest step of a trial; a failed trial is assigned to the first step of all."""
     values = shown.first_and_latest(last)
     for step, value in values.items():
         yield Row(place, step, value, shown.fronts.get(step))
@@ -256,14 +260,14 @@ def _rows_of(place: int, shown: Shown, first: int, last: int) -> Iterator[Row]:
 
 
 def values_of(rows: Sequence[Row]) -> Float64Array:
-    """What each row is worth (rows, 1)."""
+    """Return the value of each row, (rows, 1)."""
     return with_failed(rows, np.array([[row.value] for row in rows if row.value is not None]))
 
 
 def with_failed(rows: Sequence[Row], found: Float64Array) -> Float64Array:
-    """What was ``found`` of the rows that have a value (n, ...), and for the others a low quantile over trials' first rows.
+    """Return one entry per row, (rows, ...), filling failed rows with a low quantile over trials' first rows.
 
-    (rows, ...).
+    ``found`` (n, ...) are the entries of the rows that have a value.
     """
     have_failed = np.array([row.value is None for row in rows])
     if not have_failed.any():

@@ -1,10 +1,10 @@
-"""The sampler ``mfgp``: which configuration to try next, by a Gaussian process over configurations and training budgets.
+"""The sampler ``mfgp``: proposals from a Gaussian process over configurations and training budgets.
 
-Multi-fidelity: a trial teaches by its first intermediate value and its latest, also while it runs and where it was pruned,
-as in freeze-thaw Bayesian optimisation (Swersky, Snoek and Adams, 2014), and a configuration is proposed for what it
-promises at the largest step seen so far. The model is in :mod:`raysweep.search.gaussian_process`, what it learns from in
-:mod:`raysweep.search.history`; here are the configurations that compete, the choice among them, and the sampler that
-Optuna asks.
+Multi-fidelity: the model learns from the first and the latest intermediate value of each trial, running and pruned ones
+included, as in freeze-thaw Bayesian optimization (Swersky, Snoek and Adams, 2014). Configurations are compared by their
+predicted values at the largest step seen so far. The model is in :mod:`raysweep.search.gaussian_process` and its
+training data in :mod:`raysweep.search.history`. This module contains the candidates, the choice among them, and the
+Optuna sampler.
 """
 
 import math
@@ -27,20 +27,21 @@ from raysweep.search.conditional_space import Asked, Code, ConditionalSpace, inf
 from raysweep.search.encoding import Params
 from raysweep.search.history import FRONTS, History
 
-POOL_SIZE = 256  # random configurations that compete to be proposed
-NUM_RENEWED = 64  # of them, before each proposal
+POOL_SIZE = 256  # random candidates
+NUM_RENEWED = 64  # number replaced before each proposal
 
 
-# Copies of the best trials with some values changed, which compete too: random ones alone come near an optimum, not to it.
-NUM_REFINED = 3  # trials
-NUM_COPIES = 24  # of each
-STEP_SIZES = (0.01, 0.3)  # how far a number moves in [0, 1]: a standard deviation between these, drawn for each copy
+# Copies of the best trials with some values changed are candidates too: random candidates alone get close to an optimum
+# but do not reach it.
+NUM_REFINED = 3  # trials that are copied
+NUM_COPIES = 24  # copies per trial
+STEP_SIZES = (0.01, 0.3)  # bounds of the standard deviation by which a number moves in [0, 1], sampled for each copy
 
 
-NUM_WITHOUT_POINTS = 4  # trials that have ended without any, where points are expected, before that is said
+NUM_WITHOUT_POINTS = 4  # trials that completed without points, although expected, before a warning
 
 
-BEGINNING_DEVIATION = 0.25  # of numbers in [0, 1] about their middle: the first draws', where they begin in the middle
+BEGINNING_DEVIATION = 0.25  # standard deviation of the first proposals' numbers around 0.5, if they start in the middle
 
 
 Candidate = tuple[Params, Code]
@@ -48,24 +49,26 @@ Given = Mapping[str, Any]  # values that a proposal must have
 
 
 class MultiFidelitySampler(BaseSampler):
-    """A sampler of Optuna's kind for any study of one objective, minimised or maximised.
+    """An Optuna sampler for single-objective studies, minimized or maximized.
 
-    It learns from what trials report on their way (:meth:`optuna.Trial.report`), whether they run to their end, are pruned
-    or still run; and from final values alone where there are no others. The unit of a step does not matter, but a trial
-    that is trained twice as long should be at twice the step. A trial that failed before any, or whose value is not finite,
-    counts as a poor one. Trials that run elsewhere count as if they had turned out as predicted, so several processes or
-    threads may share a study.
+    It learns from the intermediate values that trials report (:meth:`optuna.Trial.report`), whether they complete, are
+    pruned or still run, and from final values if there are no others. The unit of a step does not matter, but a trial
+    trained twice as long should be at twice the step. A trial that failed before reporting a value, or whose value is
+    not finite, counts as a poor one. Running trials count as if they had reached their predictions, so several
+    processes or threads may share a study.
 
-    Parameters may exist only under certain values of others: the sampler learns where from the trials
-    (:func:`raysweep.search.conditional_space.inferred`), unless it is told the ``space``. What it does not know yet is
-    drawn at random. What a trial was enqueued with stays, and the sampler chooses the rest.
+    Parameters may be conditional on others. The sampler infers the conditions from the trials
+    (:func:`raysweep.search.conditional_space.inferred`) unless ``space`` is given. Parameters that are still unknown
+    are sampled at random. Values of enqueued trials are kept, and the sampler chooses the others.
 
-    With a ``reference_point`` it maximises the hypervolume that the points of all trials dominate above it. A trial tells
-    its points by the attribute "raysweep:fronts": by step the list of its points so far, two scores each, the higher the
-    better.
+    With a ``reference_point`` it maximizes the hypervolume that the points of all trials dominate above it. Trials
+    report their points in the user attribute "raysweep:fronts": by step, the list of the points so far, two scores
+    each, the higher the better.
 
-    The same ``seed`` and the same trials give the same proposals. ValueError where a study has several objectives, and for
-    a reference point or points that are none.
+    Equal ``seed`` and trials give equal proposals.
+
+    Raises:
+        ValueError: If the study has several objectives, or the reference point or points are invalid.
     """
 
     def __init__(
@@ -80,30 +83,30 @@ class MultiFidelitySampler(BaseSampler):
         self._random_sampler = RandomSampler(seed)
         self._study_name: str | None = None
         self._search: _Search | None = None
-        self._asked: dict[int, Asked] = {}  # trials that have told what there is in the space
+        self._asked: dict[int, Asked] = {}  # trials that suggested all parameters of the space
         self._lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the lock: samplers are pickled to go on with them later."""
+        """Return the state without the lock, so that the sampler can be pickled and reused later."""
         return {name: value for name, value in vars(self).items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _lock=threading.RLock())
 
     def reseed_rng(self) -> None:
-        """Draw differently from now on (Optuna asks for it in each of several threads)."""
+        """Reseed the generators with fresh entropy; Optuna calls this in each of several threads."""
         with self._lock:
             self._random = np.random.default_rng()
             self._random_sampler.reseed_rng()
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """With its first trial a study begins, perhaps under the name of one that was."""
+        """Reset the search at a study's first trial, since the study may reuse the name of an earlier one."""
         if trial.number == 0:
             with self._lock:
                 self._study_name = None
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Every parameter known that may have more than one value, wherever it exists."""
+        """Return all known parameters that can have more than one value, conditional ones included."""
         self._raise_error_if_multi_objective(study)
         with self._lock:
             search = self._search_of(study, [] if self._space else study.get_trials(deepcopy=False))
@@ -112,7 +115,7 @@ class MultiFidelitySampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """A whole configuration, with what the trial has already; {} where nothing new is found in the space."""
+        """Return a complete configuration that extends the trial's values, or {} if the space has no new one."""
         if not search_space:
             return {}
         fixed = trial.system_attrs.get("fixed_params", {})
@@ -131,7 +134,7 @@ class MultiFidelitySampler(BaseSampler):
         return {name: value for name, value in params.items() if name in search_space and name not in given}
 
     def _warn_of_missing_points(self, trials: Sequence[FrozenTrial], history: History) -> None:
-        """Once, where trials end and none has told points: perhaps their attribute has another name."""
+        """Warn once if trials complete without points; their attribute may have the wrong name."""
         if self._reference_point is None or self._has_warned or history.num_with_values:
             return
         num_complete = sum(trial.state == TrialState.COMPLETE and trial.number in history.shown for trial in trials)
@@ -146,12 +149,15 @@ class MultiFidelitySampler(BaseSampler):
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """A random value of a parameter that is not known yet."""
+        """Return a random value of a parameter that is not known yet."""
         self._raise_error_if_multi_objective(study)
         return self._random_sampler.sample_independent(study, trial, param_name, param_distribution)
 
     def _search_of(self, study: Study, trials: Sequence[FrozenTrial]) -> "_Search | None":
-        """The search in the space as it is known by now, begun anew where that has changed; None where none is known."""
+        """Return the search in the currently known space, or None if no space is known.
+
+        The search restarts if the space has changed.
+        """
         if study.study_name != self._study_name:
             self._study_name = study.study_name
             self._search = None
@@ -181,12 +187,12 @@ def _finite_pair(reference_point: Pair) -> Pair:
 
 
 def _has_asked_for_all(trial: FrozenTrial) -> bool:
-    """Whether a trial is known to have been asked for all of its parameters: others may have stopped before."""
+    """Return whether a trial is known to have suggested all its parameters; other trials may have ended too early."""
     return trial.state in (TrialState.COMPLETE, TrialState.PRUNED)
 
 
 class _Search:
-    """What competes to be proposed in one space, and the choice by the model."""
+    """The candidates in one space, and the choice among them by the model."""
 
     def __init__(self, space: ConditionalSpace, reference_point: Pair | None) -> None:
         self.space = space
@@ -199,22 +205,22 @@ class _Search:
         self._proposed: set[Code] = set()
 
     def propose(self, random: np.random.Generator) -> Params:
-        """The configuration to try next; empty where nothing new is found in the space."""
+        """Return the next configuration to try, empty if the space has no new one."""
         self._renew_pool(random)
         return self._best_of([*self._pool, *self._near_the_best({}, random)], random)
 
     def complete(self, given: Given, random: np.random.Generator) -> Params:
-        """The configuration to try next of those that have the given values."""
+        """Return the next configuration to try among those with the given values."""
         drawn = [self._drawn(given, random) for _ in range(NUM_RENEWED)]
         untried = [candidate for candidate in drawn if self._is_new(candidate[1])]
         return self._best_of([*untried, *self._near_the_best(given, random)] or drawn, random)
 
     def _is_new(self, code: Code) -> bool:
-        """Whether no trial has or had it, and it was not proposed."""
+        """Return whether no trial has this configuration and it was not proposed before."""
         return not (code in self.history.tried or code in self.history.running or code in self._proposed)
 
     def _best_of(self, candidates: Sequence[Candidate], random: np.random.Generator) -> Params:
-        """The candidate to try next, which is noted as proposed."""
+        """Return the best candidate, and mark it as proposed."""
         if not candidates:
             return {}
         codes = as_array([code for _, code in candidates], len(self.space.free))
@@ -228,14 +234,14 @@ class _Search:
         return self.history.num_with_values >= self._acquisition.num_startup_trials
 
     def _most_promising(self, codes: Float64Array, random: np.random.Generator) -> int:
-        """The place of the one that the model would try."""
+        """Return the index of the candidate that the model scores highest."""
         return int(np.argmax(self._acquisition.scores(self.history, codes, random)))
 
     def _to_begin_with(self, codes: Float64Array, random: np.random.Generator) -> int:
-        """The place of one whose choices have been tried least, so that a few trials see each of them.
+        """Return the index of a candidate whose choices have been tried least, so that a few trials cover all choices.
 
-        Where the acquisition begins in the middle, numbers near the middle of their ranges are likelier, and those of the
-        very first trial the nearest to it; else the first one is taken, which is a random draw.
+        If the acquisition starts in the middle, numbers near the middle of their ranges are more likely, and the first
+        trial is the candidate nearest to the middle. Otherwise the first candidate is used, which is random.
         """
         least_tried = self._least_tried(codes)
         if not self._acquisition.begins_in_the_middle:
@@ -245,12 +251,12 @@ class _Search:
         if not self.history.codes:
             return int(least_tried[np.argmin(squared_distances)])
         log_densities = -0.5 * squared_distances / BEGINNING_DEVIATION**2
-        weights = np.exp(log_densities - log_densities.max())  # so that some weight is left where there are many axes
+        weights = np.exp(log_densities - log_densities.max())  # avoids that all weights vanish with many axes
         probabilities = weights / weights.sum()
         return int(random.choice(least_tried, p=probabilities))
 
     def _least_tried(self, codes: Float64Array) -> NDArray[np.int64]:
-        """The places of those whose choices have been tried least."""
+        """Return the indices of the candidates whose choices have been tried least."""
         tried = as_array(self.history.codes, len(self.space.free))
         categorical = self.space.categorical
         choices = codes[:, categorical]
@@ -259,7 +265,7 @@ class _Search:
         return np.flatnonzero(num_alike == num_alike.min())
 
     def _renew_pool(self, random: np.random.Generator) -> None:
-        """Let the oldest of the pool, and all that have been tried, give way to new random configurations."""
+        """Replace the oldest candidates of the pool, and all that have been tried, with new random configurations."""
         num_staying = POOL_SIZE - NUM_RENEWED
         newest = self._pool[-num_staying:]
         self._pool = [candidate for candidate in newest if self._is_new(candidate[1])]
@@ -272,7 +278,7 @@ class _Search:
                 self._pool.append(candidate)
 
     def _near_the_best(self, given: Given, random: np.random.Generator) -> list[Candidate]:
-        """Copies of good trials, each with some values changed and with those given; none before the model is asked."""
+        """Return copies of good trials with some values changed and with the given values; none during startup."""
         if not self._model_is_asked:
             return []
         competing = {code for _, code in self._pool}

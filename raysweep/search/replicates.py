@@ -1,7 +1,7 @@
-"""Noise: configurations near the front are run again with other seeds, and count by the means over their runs.
+"""Replicates: configurations near the front run again with other seeds and are judged by means over their runs.
 
-A configuration goes by the number of its original, the trial of the search that had it; its replicates have numbers of
-their own. A point is averaged by its name and the examples seen, over the runs that reached it and did not fail.
+A configuration is identified by the number of its original, the trial of the search that introduced it; its replicates
+have their own numbers. A point is averaged by name and examples seen, over the runs that reached it and did not fail.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -16,12 +16,12 @@ from raysweep.metrics.objective import Pair, front_of
 from raysweep.metrics.pareto import non_dominated
 
 Front = tuple[Pair, ...]  # non-dominated points
-Area = Callable[[Sequence[Pair]], float]  # what a front is worth
+Area = Callable[[Sequence[Pair]], float]  # value of a front
 
 
 @dataclass(frozen=True)
 class MeanScores:
-    """A point's mean (P, S) over ``runs`` runs and the sample standard deviations; those of a single run are 0."""
+    """Mean (P, S) of a point over ``runs`` runs and their sample standard deviations, which are 0 for a single run."""
 
     runs: int
     mean: Pair
@@ -31,46 +31,50 @@ class MeanScores:
 @dataclass
 class _Run:
     counts: bool
-    points: dict[int, dict[Any, Pair]] = field(default_factory=dict)  # by examples seen, then by name
+    points: dict[int, dict[Any, Pair]] = field(default_factory=dict)  # by examples seen, then by point name
 
 
 @dataclass(frozen=True)
 class _MeanPoints:
-    """The points of the fronts of means, of all configurations that compete."""
+    """The points of all competing configurations' fronts of means."""
 
     points: Float64Array  # (points, 2)
-    owners: NDArray[np.int64]  # (points,), the original of each
-    num_runs: NDArray[np.int64]  # (points, 1), how many runs of its configuration count
+    owners: NDArray[np.int64]  # (points,), each point's original
+    num_runs: NDArray[np.int64]  # (points, 1), number of counted runs of the configuration
 
     def shifted(self, deviation: Float64Array) -> Float64Array:
-        """The points (points, 2), each better by its standard error, where one run deviates by ``deviation`` (2,)."""
+        """Return the points (points, 2) improved by their standard errors, if one run deviates by ``deviation`` (2,)."""
         return self.points + deviation / np.sqrt(self.num_runs)
 
     def gain(self, original: int, shifted: Float64Array, area: Area) -> float:
-        """What the joint front is worth more with a configuration's shifted points than without the configuration."""
+        """Return the increase of the joint front's area from adding a configuration's shifted points to the others."""
         others = self.points[self.owners != original]
         with_own = np.concatenate([others, shifted[self.owners == original]])
         return _area_of(with_own, area) - _area_of(others, area)
 
 
 class Replicates:
-    """At most ``trials`` replicates are begun; ``runs`` is the most that one configuration gets, its original included."""
+    """The replicates of a sweep and the means over runs.
+
+    ``trials`` is the maximum number of replicates. ``runs`` is the maximum number of runs per configuration, including
+    the original.
+    """
 
     def __init__(self, trials: int = 0, runs: int = 2) -> None:
         self.trials, self.runs = trials, runs
         self.num_begun = 0
         self._runs: dict[int, dict[int, _Run]] = {}  # by original, then by trial
-        self._keys: dict[int, Hashable] = {}  # of originals
-        self._original: dict[int, int] = {}  # of each trial
-        self._fronts: dict[int, Front] = {}  # of means, by original, until something changes them
+        self._keys: dict[int, Hashable] = {}  # by original
+        self._original: dict[int, int] = {}  # by trial
+        self._fronts: dict[int, Front] = {}  # of means, by original; entries are removed when they change
 
     def original(self, number: int, key: Hashable) -> None:
-        """A trial of the search begins; trials of an equal configuration have an equal ``key``."""
+        """Register a new trial of the search. Trials with equal configurations have equal keys."""
         self._runs[number] = {number: _Run(counts=True)}
         self._keys[number], self._original[number] = key, number
 
     def replicate(self, number: int, original: int) -> int:
-        """A replicate begins; which of the configuration's runs it is, the original being run 0."""
+        """Register a new replicate and return its run number within the configuration; the original is run 0."""
         runs = self._runs[original]
         runs[number] = _Run(counts=False)
         self._original[number] = original
@@ -78,11 +82,11 @@ class Replicates:
         return len(runs) - 1
 
     def rung(self, number: int, examples_seen: int, points: Mapping[Any, Pair]) -> None:
-        """A run's points at a rung, by their names. Those of a replicate count once it has ended."""
+        """Record a run's points at a rung, by name. Points of a replicate count once it has ended."""
         self._run(number).points[examples_seen] = dict(points)
 
     def end(self, number: int, failed: bool) -> None:
-        """A run is over; one that failed counts no more, whatever it has scored."""
+        """Mark a run as ended. The scores of a failed run no longer count."""
         self._run(number).counts = not failed
 
     def _run(self, number: int) -> _Run:
@@ -91,7 +95,7 @@ class Replicates:
         return self._runs[original][number]
 
     def has_any(self, original: int) -> bool:
-        """Whether a replicate of this configuration counts."""
+        """Return whether a replicate of this configuration counts."""
         return len(self._counting_runs(original)) > 1
 
     def _counting_runs(self, original: int, ending: int | None = None) -> list[_Run]:
@@ -99,11 +103,15 @@ class Replicates:
         return [run for number, run in runs.items() if run.counts or number == ending]
 
     def next(self, rests: Callable[[int], bool], area: Area) -> int | None:
-        """The original that is to be run once more, or None.
+        """Return the original to replicate next, or None.
 
-        A configuration is worth it that lies on the front of means; when all of those have had their runs, one that would
-        lie there were its means better by their standard error. The fewest runs come first, then what adds most area.
-        ``rests`` says whether a trial is at rest, ``area`` what a front is worth.
+        Candidates are the configurations on the front of means. If all of these have all their runs, candidates are
+        those that would be on the front if their means improved by the standard error. Configurations with the fewest
+        runs come first, then those that add the most area.
+
+        Args:
+            rests: Returns whether a trial is at rest.
+            area: Returns the value of a front.
         """
         if self.num_begun >= self.trials:
             return None
@@ -123,7 +131,7 @@ class Replicates:
         return None
 
     def _least_run(self, originals: set[int], rests: Callable[[int], bool]) -> list[int]:
-        """Of those at rest that lack runs, the ones with the fewest, by number."""
+        """Return the originals at rest that lack runs and have the fewest, by number."""
         num_runs = {original: len(self._runs[original]) for original in sorted(originals) if rests(original)}
         lacking = {original: count for original, count in num_runs.items() if count < self.runs}
         fewest = min(lacking.values(), default=0)
@@ -139,9 +147,10 @@ class Replicates:
         )
 
     def _distinct_fronts(self) -> dict[int, Front]:
-        """The fronts of means by original. Equal configurations have equal seeds, so one of them stands for all.
+        """Return the fronts of means by original, one per distinct configuration.
 
-        It is the one with the most runs, then the one that got furthest, then the first.
+        Equal configurations have equal seeds, so one of them represents all: the one with the most runs, then the one
+        with the most examples seen, then the first.
         """
         equal: dict[Hashable, list[int]] = {}
         for original in self._runs:
@@ -152,7 +161,7 @@ class Replicates:
         return {original: self._front(original) for original in chosen}
 
     def _progress(self, original: int) -> tuple[int, int]:
-        """How many runs a configuration has, and the most examples that its original has seen."""
+        """Return a configuration's number of runs and the most examples its original has seen."""
         runs = self._runs[original]
         return len(runs), max(runs[original].points)
 
@@ -163,7 +172,7 @@ class Replicates:
         return self._fronts[original]
 
     def _deviation_of_a_run(self) -> Float64Array:
-        """The standard deviations (2,) of one run's P and S, pooled over all points that several runs have reached."""
+        """Return the standard deviations (2,) of one run's P and S, pooled over all points reached by several runs."""
         spreads = [scores.spread for scores in self._replicated_scores() if scores.runs > 1]
         if not spreads:
             return np.zeros(2)
@@ -177,7 +186,10 @@ class Replicates:
         return [scores for points in by_budget for scores in points.values()]
 
     def means(self, original: int, ending: int | None = None) -> dict[int, dict[Any, MeanScores]]:
-        """A configuration's points by examples seen, rising, and by name; run ``ending`` counts as if it had ended."""
+        """Return a configuration's mean scores by ascending examples seen and by point name.
+
+        Run ``ending`` counts as if it had ended.
+        """
         pairs: dict[int, dict[Any, list[Pair]]] = {}
         for run in self._counting_runs(original, ending):
             for examples_seen, points in run.points.items():
@@ -187,7 +199,7 @@ class Replicates:
         return {examples_seen: _means_by_name(pairs[examples_seen]) for examples_seen in sorted(pairs)}
 
     def mean_fronts(self, original: int) -> dict[int, Front]:
-        """By examples seen, rising: the front of all of a configuration's means up to there."""
+        """Return, by ascending examples seen, the front of all the configuration's means so far."""
         front: Front = ()
         fronts = {}
         for examples_seen, points in self.means(original).items():
@@ -209,9 +221,9 @@ def _mean_scores(pairs: list[Pair]) -> MeanScores:
 
 
 def _feasible(fronts: dict[int, Front], area: Area) -> dict[int, Front]:
-    """The feasible points of those fronts that have some; where none has, all fronts as they are."""
+    """Return the feasible points of the fronts that have some, or all fronts if none has."""
     feasible = {
-        original: tuple(pair for pair in front if area([pair]) >= 0)  # an infeasible point is worth a negative area
+        original: tuple(pair for pair in front if area([pair]) >= 0)  # the area of an infeasible point is negative
         for original, front in fronts.items()
     }
     return {original: front for original, front in feasible.items() if front} or fronts
@@ -223,7 +235,7 @@ def _area_of(points: Float64Array, area: Area) -> float:
 
 
 def _undominated(points: Float64Array, others: Float64Array) -> NDArray[np.bool_]:
-    """Which of the points (n, 2) none of the others (m, 2) dominates."""
+    """Return a mask of the points (n, 2) that none of the others (m, 2) dominates."""
     front = others[non_dominated(others)]
     as_good: NDArray[np.bool_] = np.all(front >= points[:, None], axis=2)
     better: NDArray[np.bool_] = np.any(front > points[:, None], axis=2)

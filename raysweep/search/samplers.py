@@ -1,4 +1,4 @@
-"""Optuna's samplers by short name or import path."""
+"""Optuna samplers by short name or import path."""
 
 import importlib
 import inspect
@@ -20,33 +20,33 @@ from raysweep.search.mfgp import MultiFidelitySampler
 def make_sampler(
     name: str, seed: int, space: Space, reference_point: Pair | None = None
 ) -> optuna.samplers.BaseSampler:
-    """A sampler for the space by its short name, or any by its import path, such as ``optuna.samplers:QMCSampler``.
+    """Return a sampler for the space, by short name or import path, such as ``optuna.samplers:QMCSampler``.
 
-    With a ``reference_point`` ``mfgp`` maximises the hypervolume above it.
+    With a ``reference_point``, ``mfgp`` maximizes the hypervolume above it.
     """
     samplers = optuna.samplers
     if name == "mfgp":
         return MultiFidelitySampler(conditional_space(space), seed=seed, reference_point=reference_point)
     if name == "tpe":
-        # multivariate and grouped: one density over the parameters that exist together under a choice
+        # Multivariate and grouped: one density for the parameters that exist together under a choice.
         return samplers.TPESampler(seed=seed, multivariate=True, group=True, constant_liar=True)
     if name == "gp":
         return samplers.GPSampler(seed=seed, deterministic_objective=False)
     if name == "nsga2":
         return samplers.NSGAIISampler(seed=seed)
-    if name in ("random", "grid"):  # a grid is enqueued
+    if name in ("random", "grid"):  # grid points are enqueued
         return samplers.RandomSampler(seed=seed)
     sampler_class = find_sampler(name)
     try:
         arguments = {"seed": seed} if "seed" in inspect.signature(sampler_class).parameters else {}
         with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
             return sampler_class(**arguments)
-    except Exception as error:  # it needs other arguments, or a package that is not installed, or anything else
+    except Exception as error:  # missing arguments or packages, or anything else
         raise InputError(f"{name!r} cannot be made: {first_line(error)}") from None
 
 
 def conditional_space(space: Space) -> ConditionalSpace:
-    """A sweep's space as samplers see it: without what it fixes, under the samplers' names."""
+    """Return a sweep's space as samplers see it: without fixed parameters, under the samplers' names."""
     return ConditionalSpace(tuple(_parameters(space.parameters, "", None)))
 
 
@@ -71,7 +71,7 @@ def _distribution_of(parameter: Range) -> FloatDistribution | IntDistribution:
 
 
 def _is_freezing_level(option: Scalar) -> bool:
-    """A recorded table may call anything it likes "freezing"."""
+    """Return whether the option is a freezing level; recorded tables may use the name "freezing" for anything."""
     try:
         check_level(str(option))
     except InputError:
@@ -80,17 +80,21 @@ def _is_freezing_level(option: Scalar) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """An error's type, and the first line of what it says."""
+    """Return the type of an error and the first line of its message."""
     text = str(error).strip().split("\n")[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def find_sampler(path: str) -> type[optuna.samplers.BaseSampler]:
-    """The sampler that an import path ``package.module:Class`` names. InputError says why it is none."""
+    """Return the sampler class with import path ``package.module:Class``.
+
+    Raises:
+        InputError: If the path cannot be imported or is not a sampler.
+    """
     module, colon, attribute = path.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute) if colon else None
-    except (Exception, SystemExit) as error:  # the module may raise anything
+    except (Exception, SystemExit) as error:  # importing may raise anything
         raise InputError(f"{path!r} cannot be imported: {first_line(error)}") from None
     if not (inspect.isclass(found) and issubclass(found, optuna.samplers.BaseSampler)):
         raise InputError(

@@ -1,4 +1,4 @@
-"""Configurations that a person wants tried: those of a sweep's file, under ``first``, and those asked for while it runs."""
+"""Requested configurations: those under ``first`` in a sweep's file, and those requested while it runs."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -9,27 +9,27 @@ from raysweep.config.preset import Preset
 
 @dataclass(frozen=True)
 class Wish:
-    """A preset with a name of its own in the sweep: its place under ``first``, or the request that asked for it."""
+    """A requested configuration: a preset, named by its position under ``first`` or by its request."""
 
     name: str
     preset: Preset
 
 
 def first_name(index: int) -> str:
-    """The name of the wish that stands at this place under ``first``."""
+    """Return the name of the requested configuration at this position under ``first``."""
     return f"first[{index}]"
 
 
 @dataclass
 class Wishes:
-    """Those that no trial has had yet, in the order in which they come: what was asked for in between comes first."""
+    """A queue of requested configurations that no trial has run yet; requests made during the sweep come first."""
 
     _asked: deque[Wish] = field(default_factory=deque)
     _first: deque[Wish] = field(default_factory=deque)
 
     @classmethod
     def of(cls, first: Iterable[Preset]) -> "Wishes":
-        """The presets of a sweep's file."""
+        """Return a queue of the presets from a sweep's file."""
         wishes = [Wish(first_name(index), preset) for index, preset in enumerate(first)]
         return cls(_first=deque(wishes))
 
@@ -37,19 +37,19 @@ class Wishes:
         return len(self._asked) + len(self._first)
 
     def ask_for(self, wish: Wish) -> None:
-        """Have it tried next, after those that were asked for before."""
+        """Append a configuration to the requests made during the sweep, ahead of those under ``first``."""
         self._asked.append(wish)
 
     def has(self, preset: Preset) -> bool:
-        """Whether this very configuration, with nothing left to the sampler, is among them."""
+        """Return whether this exact configuration, with no parameter left to the sampler, is in the queue."""
         others = (wish.preset for wish in (*self._asked, *self._first))
         return preset.is_whole and any(other.is_whole and other.params == preset.params for other in others)
 
     def take(self) -> Wish:
-        """The next one, which there must be."""
+        """Remove and return the next one; the queue must not be empty."""
         return self._asked.popleft() if self._asked else self._first.popleft()
 
     def drop(self, name: str) -> None:
-        """A trial had the wish of this name already."""
+        """Remove the requested configuration with this name, because a trial already ran it."""
         self._asked = deque(wish for wish in self._asked if wish.name != name)
         self._first = deque(wish for wish in self._first if wish.name != name)

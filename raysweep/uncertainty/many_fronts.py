@@ -9,7 +9,7 @@ _ROUNDING = 1e-12
 
 
 def memberships(points: Float64Array) -> NDArray[np.bool_]:
-    """Return a mask of the points (resamples, points, 2) on their resample's front, with the first of equal points."""
+    """Return a mask of the points (resamples, points, 2) on their resample's front; ties go to the first point."""
     polarity, similarity = points[..., 0], points[..., 1]
     order = np.lexsort((-similarity, -polarity), axis=-1)  # a stable sort, so equal points keep their order
     in_order = np.take_along_axis(similarity, order, axis=-1)
