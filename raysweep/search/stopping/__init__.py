@@ -1,4 +1,4 @@
-"""Policies of early stopping: which trials go on, which are held, and which held trial is resumed.
+"""Early stopping policies, which decide which trials continue, pause and resume.
 
-The scheduler asks one of them at every rung; ``factory`` makes the one that a sweep's file names.
+The scheduler consults one of them at every rung; ``factory`` creates the one named in a sweep's file.
 """

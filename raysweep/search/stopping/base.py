@@ -1,4 +1,4 @@
-"""The contract of every policy of early stopping."""
+"""The interface of early stopping policies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,38 +9,45 @@ from raysweep.metrics.objective import Pair
 
 @dataclass(frozen=True)
 class Standing:
-    """What a trial has shown so far."""
+    """The results of a trial so far."""
 
-    front: tuple[Pair, ...]  # its non-dominated points; the feasible ones alone where there are any
-    objective: float  # the best of its points
-    area: float  # the hypervolume of its front; below 0 where no point is feasible
-    points: tuple[Pair, ...] = ()  # all points of the last rung, in an order that is the same at each rung
+    front: tuple[Pair, ...]  # non-dominated points, only the feasible ones if there are any
+    objective: float  # best objective of its points
+    area: float  # hypervolume of its front; negative if no point is feasible
+    points: tuple[Pair, ...] = ()  # all points of the last rung, in the same order at each rung
 
 
 class EarlyStopper(Protocol):
-    """Judges trials as they reach a budget. Trials are known by number; every call is on the driver, in ledger order."""
+    """An early stopping policy, which decides at each rung which trials continue.
+
+    Trials are identified by number. All calls come from the driver, in the order of the ledger.
+    """
 
     def on_rung(
         self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
     ) -> str | None:
-        """Take a rung. The reason to hold the trial for now, or None when it goes on.
+        """Record a rung, and return the reason to pause the trial, or None if it continues.
 
-        ``ahead`` are the examples that it will have seen at its further rungs, ``may_begin`` says whether a new trial
-        could begin in its place. A trial at its last rung, with nothing ahead, counts only as a measure for others.
+        Args:
+            trial: Trial number.
+            examples_seen: Examples seen at this rung.
+            standing: The trial's results so far.
+            ahead: Examples seen at each remaining rung. A trial without any only serves as a reference for others.
+            may_begin: Whether a new trial could start instead.
         """
 
     def next_to_resume(self, may_begin: bool) -> int | None:
-        """A trial that was held and should go on by now, or None. Changes nothing: it goes on with :meth:`set_running`."""
+        """Return a paused trial to resume, or None, without changing state; it resumes with :meth:`set_running`."""
 
     def set_running(self, trial: int, running: bool) -> None:
-        """Whether a trial goes on or is held: the ledger of a resumed sweep may say otherwise than the policy would."""
+        """Set whether a trial runs or is paused; the ledger of a resumed sweep may overrule the policy."""
 
     def end(self, trial: int) -> None:
-        """The trial will not go on, whatever it is worth; what it has shown stays a measure for others."""
+        """End the trial, which will not resume; its results still serve as a reference for others."""
 
 
 class KeepAll:
-    """No early stopping."""
+    """A policy without early stopping."""
 
     def on_rung(
         self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool

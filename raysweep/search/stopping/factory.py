@@ -1,4 +1,4 @@
-"""The policy of early stopping that a sweep's configuration names."""
+"""The factory of early stopping policies."""
 
 from raysweep.config.sweep import EarlyStoppingConfig
 from raysweep.metrics.objective import Objective, Pair
@@ -9,9 +9,9 @@ from raysweep.search.stopping.median import Median
 
 
 def make_early_stopper(rule: EarlyStoppingConfig, objective: Objective, reference: Pair | None) -> EarlyStopper:
-    """A new policy, as the configuration names it.
+    """Return a new policy of the configured kind.
 
-    ``reference`` is what a trial scores before it is trained, None if that is not known.
+    ``reference`` is the score of an untrained trial, or None if unknown.
     """
     if rule.policy == "growth":
         return Growth(objective.feasible_reference_point, reference, objective.reference_point)

@@ -1,16 +1,15 @@
-"""Spend the next rung where the front is expected to grow most: raysweep's own policy of early stopping.
+"""Early stopping policy ``growth``: run the next rung of the trial that is expected to grow the front most.
 
-After each rung a trial is held, unless it is the one to go on with. What a held trial would add is predicted from how its
-points and those of others moved over the same training budgets; what a new trial would add is measured on the latest ones,
-each taken as if it were not there yet. Whichever promises more hypervolume for each example it costs comes next. While
-there are new trials to begin, only the best quarter goes on from its first rung, since much of what looks like growth
-early on is noise, and from any later budget so many of those that reached it that each stretch of training gets about as
-much as any other: the fewer, the further it is to the next rung. Once all are begun, trials go on while they promise any
-growth; before the search ends, so do the good ones that promise none, for slow starters are easily underrated. So budgets
-are never compared unequal, and an end of the front counts as much as its middle.
+After each rung, a trial pauses unless it has the highest expected gain: the hypervolume that it is expected to add to
+the front per example of further training. The gain of a paused trial is predicted from how its points, and those of
+other trials, moved over the same budgets (:mod:`raysweep.search.stopping.learning_curve`). The gain of a new trial is
+the mean over the latest trials, each measured against the front without that trial.
 
-Curves and predictions are in :mod:`raysweep.search.stopping.learning_curve`. A trial's promise is the hypervolume that it is
-expected to add to the front, for each example of its further training.
+While new trials are left to start, only good trials resume, because early gains are mostly noise: the best quarter
+after the first rung, and from any later budget b to the next budget c the best b / c of the trials that reached b. Each
+stage thus gets about the same share of training. Once all trials have started, trials resume as long as they have an
+expected gain. Before the search ends, good trials without any resume too, because slow starters are easily underrated.
+Trials are only compared at equal budgets, and an end of the front counts as much as its middle.
 """
 
 import bisect
@@ -30,33 +29,33 @@ from raysweep.search.stopping.learning_curve import Forecaster, LearningCurve
 from raysweep.search.stopping.ranking import Ranking
 from raysweep.search.stopping.trials import Trial, Trials
 
-NUM_CANDIDATES = 24  # held trials, the most promising, whose promises are kept up to date, beside all without one
+NUM_CANDIDATES = 24  # paused trials, best first, with up-to-date expected gains, in addition to those without one
 
 
-MIN_RELATIVE_GAIN = 0.0001  # of the front's area: a trial that promises no more is not resumed
+MIN_RELATIVE_GAIN = 0.0001  # of the front's area: trials with a smaller expected gain do not resume
 
 
-PROMOTED_ONE_IN = 4  # one in so many, by their own area, may go on from its first rung before all are begun
+PROMOTED_ONE_IN = 4  # one in N, ranked by their own area, may resume from its first rung before all have started
 
 
-NUM_LATEST = 12  # trials that say what a new one may add
+NUM_LATEST = 12  # trials that estimate the gain of a new one
 
 
-NUM_BEGUN_FIRST = 3  # trials begun before any goes on
+NUM_BEGUN_FIRST = 3  # trials started before any resumes
 
 
-NUM_LARGEST = 32  # trials, those of the largest fronts of their own, that stand for all that a new one has to surpass
+NUM_LARGEST = 32  # trials with the largest own fronts, which represent all others in the gain of a new trial
 
 
 class _Peers(NamedTuple):
-    """Trials that are held after as many examples, of which equally many may go on."""
+    """Trials paused at the same budget with the same next budget, which share a quota for resuming."""
 
     budget: int
     is_first_rung: bool
     next_budget: int
 
     def num_good(self, num_reached: int) -> int:
-        """How many of those that reached the budget may go on from it while there are others to begin."""
+        """Return how many of the trials that reached the budget may resume while new trials are left to start."""
         if self.is_first_rung:
             return num_reached // PROMOTED_ONE_IN
         return num_reached * self.budget // self.next_budget
@@ -65,17 +64,19 @@ class _Peers(NamedTuple):
 @dataclass
 class _Trial(Trial[LearningCurve]):
     curve: LearningCurve = field(default_factory=LearningCurve)
-    promise: float = math.inf  # as last worked out; infinite from a rung until it is
-    peers: _Peers = field(init=False)  # while it is held
-    rank: tuple[float, int] = field(init=False)  # among them: minus its area, and its number
+    promise: float = math.inf  # last computed expected gain; infinite after a rung until it is computed
+    peers: _Peers = field(init=False)  # while it is paused
+    rank: tuple[float, int] = field(init=False)  # minus its area, and its number
 
 
 class Growth:
-    """An EarlyStopper; see the module's docstring.
+    """The policy ``growth``; see the module docstring.
 
-    Hypervolumes begin at ``reference_point``, which constraints may have raised; until a point lies above it, at ``wider``.
-    An untrained trial scores ``origin``, None if that is not known. ``num_candidates`` bounds how many
-    promises are worked out at once, beside those of trials that have none yet.
+    Args:
+        reference_point: Lower corner of hypervolumes, which constraints may have raised.
+        origin: P and S of an untrained trial, or None if unknown.
+        wider: Reference point until a point is above ``reference_point``.
+        num_candidates: Maximum number of expected gains updated at once, in addition to those of trials without one.
     """
 
     def __init__(
@@ -90,22 +91,22 @@ class Growth:
         self.num_candidates = num_candidates
         self._forecaster = Forecaster(origin)
         self._trials = Trials(_Trial)
-        self._areas: dict[int, list[tuple[float, int]]] = {}  # by budget: minus the area of each trial there, rising
-        self._worst_good: dict[_Peers, tuple[float, int]] = {}  # the rank of the worst good trial
-        self._by_area = Ranking()  # of trials, the places among those begun
-        self._places: dict[int, int] = {}  # of trials among those begun
-        # Whether a new trial may begin, as of the last rung; and promises as things stand, by whether one may begin.
+        self._areas: dict[int, list[tuple[float, int]]] = {}  # by budget: minus the area of each trial there, ascending
+        self._worst_good: dict[_Peers, tuple[float, int]] = {}  # rank of the worst good trial
+        self._by_area = Ranking()  # positions in order of first rungs, by own area
+        self._places: dict[int, int] = {}  # of trials, in order of first rungs
+        # Whether a new trial may start, as of the last rung; and current expected gains, by whether one may start.
         self._may_begin = True
         self._promises: dict[bool, dict[int, float]] = {}
         self._promise_of_new: float | None = None
 
     @property
     def reference_point(self) -> Pair:
-        """Where hypervolumes begin for now."""
+        """The current lower corner of hypervolumes."""
         return self._front.reference_point
 
     def promises(self, may_begin: bool) -> dict[int, float]:
-        """What the most promising of the held trials promise as things stand."""
+        """Return the current expected gains of the paused trials that rank highest."""
         if may_begin not in self._promises:
             self._promises[may_begin] = self._promises_of_held(may_begin)
         return self._promises[may_begin]
@@ -135,12 +136,15 @@ class Growth:
         return None if new_is_better else best
 
     def _worth_resuming(self, promises: dict[int, float]) -> list[int]:
-        """With nothing else to begin: the trials that promise enough, or else the good ones, which may start slowly."""
+        """Return the trials with enough expected gain, or else the good ones, which may be slow starters.
+
+        Used when no new trial may start.
+        """
         worth_it = [trial for trial, promise in promises.items() if self._is_worth_resuming(trial, promise)]
         return worth_it or [trial for trial in promises if self._is_good(trial)]
 
     def _most_promising(self, candidates: list[int], promises: dict[int, float]) -> int | None:
-        """Of equal promises the one of the largest front of its own, then the earlier."""
+        """Return the trial with the highest expected gain; ties go to the largest own front, then to the earlier trial."""
         return max(candidates, key=lambda trial: (promises[trial], self._area_of(trial), -trial), default=None)
 
     def set_running(self, trial: int, running: bool) -> None:
@@ -157,7 +161,7 @@ class Growth:
         return next((front for front in self._fronts if front.area), self._fronts[-1])
 
     def _take(self, number: int, examples_seen: int, standing: Standing, ahead: Sequence[int]) -> None:
-        """Put down what a trial has shown at a rung; it is held for now."""
+        """Record a trial's rung; the trial is paused for now."""
         trial = self._trials.known(number)
         points = np.asarray(standing.points, dtype=np.float64)
         curve = trial.curve
@@ -179,7 +183,7 @@ class Growth:
             front.add_all(points)
 
     def _update_promises(self) -> None:
-        """Something has happened, so promises have changed. Only here they are kept: asking changes nothing."""
+        """Update all expected gains after an event. They are stored only here, so queries do not change state."""
         self._promises, self._promise_of_new = {}, None
         for trial, promise in self.promises(self._may_begin).items():
             self._trials[trial].promise = promise
@@ -190,7 +194,7 @@ class Growth:
         last_promises = [self._trials[number].promise for number in held]
         num_unknown = sum(map(math.isinf, last_promises))
         num_enough = self.num_candidates + num_unknown
-        # Where nobody runs or may begin, all are asked until one is worth it, before the search ends.
+        # If no trial runs or may start, check all before the search ends, until one is worth resuming.
         all_are_asked = not may_begin and not self._trials.any_runs
         promises: dict[int, float] = {}
         for number in held:
@@ -204,7 +208,7 @@ class Growth:
         return promises
 
     def _predicted_front(self) -> Staircase:
-        """The front as it will be if all that runs keeps its promise."""
+        """Return the front as predicted if all running trials reach their predictions."""
         front = self._front.copy()
         running = self._trials.running_on.values()
         next_points = [self._forecaster.next_points(trial.curve) for trial in running]
@@ -212,7 +216,7 @@ class Growth:
         return front
 
     def _held(self, may_begin: bool) -> list[int]:
-        """Trials that could go on; with ``may_begin`` the good ones."""
+        """Return the trials that could resume; with ``may_begin``, only the good ones."""
         held = self._trials.held
         if not may_begin:
             return list(held)
@@ -220,11 +224,11 @@ class Growth:
         return [number for number, trial in held.items() if trial.rank <= worst_good[trial.peers]]
 
     def _held_by_promise(self, may_begin: bool) -> list[int]:
-        """Those trials, the one that last promised most first."""
+        """Return the trials that could resume, by falling last expected gain."""
         return sorted(self._held(may_begin), key=lambda number: (-self._trials[number].promise, number))
 
     def _first_to_go_on(self, may_begin: bool) -> int | None:
-        """While nobody has gone on, somebody must, for there to be something to predict from: the best."""
+        """Return the best trial until any has continued past its first rung, since predictions need at least one."""
         if may_begin and self._trials.running_on:
             return None
         return max(self._held(may_begin), key=lambda trial: (self._area_of(trial), -trial), default=None)
@@ -233,22 +237,22 @@ class Growth:
         return self._trials[trial].curve.area
 
     def _is_worth_resuming(self, trial: int, promise: float) -> bool:
-        """Whether a trial that promises so much may go on with nothing else to begin."""
+        """Return whether a trial with this expected gain may resume if no new trial may start."""
         curve = self._trials[trial].curve
         examples_ahead = curve.budgets_ahead[-1] - curve.budgets[-1]
         return promise * examples_ahead > MIN_RELATIVE_GAIN * self._front.area
 
     def _is_good(self, number: int) -> bool:
-        """Whether the trial is among the best that reached its budget."""
+        """Return whether the trial is among the best that reached its budget."""
         trial = self._trials[number]
         return trial.rank <= self._worst_good[trial.peers]
 
     def _worst_of_good(self, peers: _Peers) -> tuple[float, int]:
-        areas = self._areas[peers.budget]  # of all that reached it, the best first
+        areas = self._areas[peers.budget]  # of all trials that reached it, best first
         return areas[max(1, peers.num_good(len(areas))) - 1]
 
     def _promise(self, trial: int, front: Staircase) -> float:
-        """What a held trial is expected to add to the front from its last rung on, for each example."""
+        """Return the hypervolume per example that a paused trial is expected to add to the front from its last rung on."""
         curve = self._trials[trial].curve
         ahead = zip(curve.budgets_ahead, self._forecaster.points_ahead(curve), strict=True)
         return _largest_gain(front, ahead, curve.budgets[-1])
@@ -259,7 +263,7 @@ class Growth:
         return self._promise_of_new
 
     def _mean_promise_of_latest(self) -> float:
-        """What the latest trials would have promised when they began, had all others been there."""
+        """Return the mean gain of the latest trials from their start, each measured against the front without that trial."""
         begun = self._trials.begun
         if not begun:
             return math.inf
@@ -277,7 +281,7 @@ class Growth:
         return float(np.mean(promises))
 
     def _all_rungs(self, trial: int) -> Iterator[tuple[int, Float64Array]]:
-        """A trial's rungs so far and those ahead: examples seen, and points (points, 2) as they were or are predicted."""
+        """Yield examples seen and points (points, 2) of a trial's rungs so far, then of its predicted rungs."""
         curve = self._trials[trial].curve
         yield from zip(curve.budgets, curve.points, strict=True)
         yield from zip(curve.budgets_ahead, self._forecaster.points_ahead(curve), strict=True)
@@ -290,7 +294,10 @@ class Growth:
 
 
 def _largest_gain(front: Staircase, rungs: Iterable[tuple[int, Float64Array]], begin: int) -> float:
-    """The most area for each example after ``begin`` that the points of rungs, by examples seen, add to a front."""
+    """Return the maximum over rungs of the area added to a front per example after ``begin``.
+
+    ``rungs`` yields examples seen and points (points, 2).
+    """
     all_rungs = list(rungs)
     rises = front.is_surpassed_by(np.concatenate([points for _, points in all_rungs]))
     if not rises.any():

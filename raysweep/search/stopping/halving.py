@@ -1,7 +1,7 @@
-"""Successive halving: which trials go on, by the objective or by the front.
+"""Successive halving by the objective or by the front.
 
-Trials are compared only where they have seen exactly as many examples: partial training flatters similarity. A trial
-counts with the operating points of all its rungs.
+Trials are only compared at exactly equal budgets, because partial training flatters similarity. A trial is judged by
+the operating points of all its rungs.
 """
 
 from collections import defaultdict
@@ -17,18 +17,18 @@ from raysweep.search.stopping.base import Standing
 class SuccessiveHalving:
     """Asynchronous successive halving by promotion (ASHA, Li et al. 2020), on the objective.
 
-    Milestones are ``first * factor ** i`` examples seen. A trial goes on from one while it is among the best
-    1 / ``factor`` of those that have reached it, and is held back otherwise; as more trials reach the milestone it may
-    belong to the best after all, and is then resumed from its checkpoint. So no trial goes on only because there is nothing
-    to compare it with, and none is lost to an early judgement.
+    Milestones are ``first * factor ** i`` examples seen. A trial continues from a milestone if it is among the best 1 /
+    ``factor`` of the trials that reached it, and pauses otherwise. It may become one of the best as more trials reach
+    the milestone, and then resumes from its checkpoint. So no trial continues just because there is nothing to compare
+    it with, and none is lost to an early judgment.
     """
 
     def __init__(self, first: int, factor: int) -> None:
         self.first, self.factor = first, factor
         self._reached: dict[int, dict[int, Standing]] = defaultdict(dict)  # by milestone, then by trial
-        self._promoted: dict[int, set[int]] = defaultdict(set)  # by milestone: the trials that went on from it
+        self._promoted: dict[int, set[int]] = defaultdict(set)  # by milestone: the trials that continued from it
         self._best: dict[int, list[int]] = {}  # by milestone, until another trial reaches it
-        self._last_milestone: dict[int, int] = {}  # of each trial
+        self._last_milestone: dict[int, int] = {}  # by trial
         self._ended: set[int] = set()
 
     def is_milestone(self, examples_seen: int) -> bool:
@@ -77,7 +77,7 @@ class SuccessiveHalving:
         self._ended.add(trial)
 
     def ranking(self, reached: Mapping[int, Standing]) -> list[int]:
-        """The trials that reached a milestone, best first; of equal ones the earlier."""
+        """Return the trials that reached a milestone, best first; ties go to the earlier trial."""
         return sorted(reached, key=lambda trial: (-reached[trial].objective, trial))
 
     def _measure(self, standing: Standing) -> str:
@@ -85,10 +85,10 @@ class SuccessiveHalving:
 
 
 class ParetoHalving(SuccessiveHalving):
-    """Successive halving on the front: the best are those of the first non-dominated layers, as sets of points.
+    """Successive halving on the front, where the best trials are those in the first non-dominated layers.
 
-    A trial's layer is that of its best-placed point; within a layer the trial with the larger area under its own front
-    comes first. Those without a feasible point, whose area is below 0, come after all others.
+    A trial's layer is that of its best point. Within a layer, trials are ordered by falling area under their own front.
+    Trials without a feasible point, whose area is negative, come last.
     """
 
     def ranking(self, reached: Mapping[int, Standing]) -> list[int]:
@@ -106,7 +106,7 @@ class ParetoHalving(SuccessiveHalving):
 
 
 def _best_layers(fronts: Sequence[Sequence[Pair]]) -> list[int]:
-    """Of each front the non-dominated layer of its best-placed point, among the points of all; worse than any of none."""
+    """Return the layer of each front's best point among all points; an empty front gets a layer worse than any."""
     points = [point for front in fronts for point in front]
     owners = np.repeat(np.arange(len(fronts)), [len(front) for front in fronts])
     best = np.full(len(fronts), len(points))

@@ -9,10 +9,10 @@ from raysweep.search.stopping.base import KeepAll, Standing
 
 
 class Median(KeepAll):
-    """The median stopping rule (Golovin et al., Google Vizier, 2017) at equal budgets, for good.
+    """The median stopping rule (Golovin et al., Google Vizier, 2017) at equal budgets; it stops trials for good.
 
-    From ``first`` examples on, a trial whose best objective so far is below the median of what at least ``least`` others
-    had shown at this budget is stopped.
+    From ``first`` examples on, a trial is stopped if its best objective so far is below the median of the other trials
+    at this budget, provided there are at least ``least`` of them.
     """
 
     def __init__(self, first: int, least: int = 4) -> None:

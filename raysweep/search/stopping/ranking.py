@@ -1,11 +1,11 @@
-"""Trials by what they are worth, kept in order while that changes."""
+"""A ranking of numbers by changing values."""
 
 import bisect
 from collections.abc import Iterator
 
 
 class Ranking:
-    """Numbers by value, the greatest first; of equal values the lower number."""
+    """Numbers by value, the largest value first; ties go to the lower number."""
 
     def __init__(self) -> None:
         self._keys: dict[int, tuple[float, int]] = {}
@@ -15,7 +15,7 @@ class Ranking:
         return (number for _, number in self._sorted)
 
     def put(self, number: int, value: float) -> None:
-        """Let a number stand at a value, in place of the one that it had."""
+        """Set the value of a number, replacing its previous one."""
         self.drop(number)
         key = self._keys[number] = (-value, number)
         bisect.insort(self._sorted, key)

@@ -1,4 +1,4 @@
-"""The trials that a policy of early stopping knows: which of them are held, and which run on."""
+"""The trials known to an early stopping policy, with those that are paused and those that run."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from raysweep.metrics.arrays import Float64Array
 
 
 class Curve(Protocol):
-    """The part of a learning curve that tells where a trial stands."""
+    """The part of a learning curve that describes a trial's progress."""
 
     budgets: list[int]  # examples seen at its rungs so far
-    points: list[Float64Array]  # at each of them
-    budgets_ahead: tuple[int, ...]  # examples that it will have seen at its further rungs
+    points: list[Float64Array]  # at each rung so far
+    budgets_ahead: tuple[int, ...]  # examples seen at its remaining rungs
 
 
 CurveT = TypeVar("CurveT", bound=Curve)
@@ -20,7 +20,7 @@ CurveT = TypeVar("CurveT", bound=Curve)
 
 @dataclass
 class Trial(Generic[CurveT]):
-    """A trial and its learning curve; a trial that is new to the policy runs."""
+    """A trial and its learning curve; a new trial is running."""
 
     curve: CurveT
     running: bool = True
@@ -37,7 +37,7 @@ class Trial(Generic[CurveT]):
 
     @property
     def runs_on(self) -> bool:
-        """Whether it runs, has had a rung, and will have another."""
+        """Whether it is running, has had a rung, and has another one ahead."""
         return self.running and bool(self.curve.points) and bool(self.curve.budgets_ahead)
 
 
@@ -45,12 +45,12 @@ TrialT = TypeVar("TrialT", bound="Trial[Any]")
 
 
 class Trials(Generic[TrialT]):
-    """All trials by number, and those that are held or run on, so that nobody looks through all of thousands."""
+    """All trials by number, with indices of the paused and running ones, so that thousands need not be scanned."""
 
     def __init__(self, new_trial: Callable[[], TrialT]) -> None:
         self.held: dict[int, TrialT] = {}
-        self.running_on: dict[int, TrialT] = {}  # to a further rung
-        self.begun: list[int] = []  # those that have had a rung, in the order of their first
+        self.running_on: dict[int, TrialT] = {}  # to another rung
+        self.begun: list[int] = []  # numbers of trials that have had a rung, in order of their first
         self._all: dict[int, TrialT] = {}
         self._new_trial = new_trial
 
@@ -61,7 +61,7 @@ class Trials(Generic[TrialT]):
         return len(self._all)
 
     def known(self, number: int) -> TrialT:
-        """The trial of this number, new if it was unknown."""
+        """Return the trial with this number, adding it if it is unknown."""
         if number not in self._all:
             self._all[number] = self._new_trial()
         return self._all[number]
@@ -71,7 +71,7 @@ class Trials(Generic[TrialT]):
         return any(trial.running for trial in self._all.values())
 
     def hold(self, number: int) -> None:
-        """The trial had a rung, and goes on when somebody says so."""
+        """Pause a trial that had a rung, until it is set running again."""
         trial = self._all[number]
         if len(trial.curve.points) == 1:
             self.begun.append(number)
@@ -88,7 +88,7 @@ class Trials(Generic[TrialT]):
         self._sort_in(number)
 
     def _sort_in(self, number: int) -> None:
-        """Put a trial where it belongs by now: among those that are held, those that run on, or neither."""
+        """Update whether the trial is indexed as paused, as running, or as neither."""
         trial = self._all[number]
         for trials, belongs in ((self.held, trial.is_held), (self.running_on, trial.runs_on)):
             if belongs:
