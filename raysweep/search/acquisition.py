@@ -38,7 +38,7 @@ NUM_ROWS_AT_EASE = 32  # with more rows kernels are fitted less often, since fit
 
 
 class Acquisition(Protocol):
-    """Scores candidates by the results of the trials in one space.
+    """A score of candidates to try next, based on the results of the trials in one space.
 
     The model is used once ``num_startup_trials`` have a value; before that, all choices are tried equally often.
     """

@@ -1,4 +1,4 @@
-"""Values of parameters as numbers, for models that learn from them, and values drawn at random."""
+"""Parameter values as numbers for models, and random values."""
 
 import math
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-Params = dict[str, Any]  # a configuration under the names that a sampler knows, such as ``loss=triplet.margin``
+Params = dict[str, Any]  # a configuration under the sampler's names, such as ``loss=triplet.margin``
 
 
-LOG_RATIO = 4.0  # choices among positive numbers whose ends differ by this factor lie on a logarithmic scale
+LOG_RATIO = 4.0  # positive numeric choices whose ends differ by this factor use a logarithmic scale
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Where numbers lie within a range: ``low`` at 0, ``high`` at 1."""
+    """A map from a range to [0, 1]: ``low`` to 0, ``high`` to 1."""
 
     low: float
     high: float
@@ -29,27 +29,27 @@ class Scale:
         return (at - low) / (high - low) if high > low else 0.0
 
     def value(self, position: float) -> float:
-        """The number that lies at a position in [0, 1]."""
+        """Return the number at a position in [0, 1]."""
         low, high = self._ends
         at = low + position * (high - low)
         return math.exp(at) if self.log else at
 
     @cached_property
     def _ends(self) -> tuple[float, float]:
-        """Where the range begins and ends, as logarithms if it is logarithmic."""
+        """Ends of the range, as logarithms if it is logarithmic."""
         return (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
 
 
 class Numbers:
-    """A parameter that is any number of a range, or one of evenly spaced ones."""
+    """A numeric parameter, continuous or with evenly spaced values."""
 
     is_categorical = False
-    absent = 0.5  # the code of a configuration that lacks the parameter: the middle
+    absent = 0.5  # code of a configuration without the parameter: the middle
 
     def __init__(self, distribution: FloatDistribution | IntDistribution) -> None:
         self._low, self._high = distribution.low, distribution.high
         self._is_whole = isinstance(distribution, IntDistribution)
-        # Numbers between which nothing lies stand each for the range half a step around them.
+        # Each discrete number represents the interval half a step around it, so the ends are as likely as the others.
         log_step = 1 if self._is_whole else None
         self._step = log_step if distribution.log else distribution.step
         self._scale = Scale(self._low, self._high, distribution.log)
@@ -57,22 +57,22 @@ class Numbers:
         self._drawn = Scale(self._low - reach, self._high + reach, distribution.log)
 
     def code(self, value: Any) -> float:
-        """Where the value lies in [0, 1], at an end if it is beyond it."""
+        """Return the position of the value in [0, 1], clipped to the range."""
         within = min(max(float(value), self._low), self._high)
         return self._scale(within)
 
     def draw(self, random: np.random.Generator) -> float:
-        """Any of the numbers, with the same probability."""
+        """Return a random value, uniform on the parameter's scale."""
         return self._nearest(self._drawn.value(random.random()))
 
     def draw_near(self, value: Any, size: float, random: np.random.Generator) -> float:
-        """A number so many (``size``) standard deviations of a normal step away, on the scale; turned back at the ends."""
+        """Return a value a random normal step away, reflected at the ends; ``size`` is the step's deviation on the scale."""
         within = min(max(float(value), self._low), self._high)
         moved = self._drawn(within) + size * random.normal()
         return self._nearest(self._drawn.value(_turned_back(moved)))
 
     def _nearest(self, value: float) -> float:
-        """The number of the range that is nearest."""
+        """Return the nearest value of the range."""
         if self._step:
             value = self._low + self._step * round((value - self._low) / self._step)
         within = min(max(value, self._low), self._high)
@@ -80,18 +80,18 @@ class Numbers:
 
 
 class Choice:
-    """A parameter that is one of several choices: at a position in [0, 1] if they have an order, otherwise an index."""
+    """A categorical parameter, encoded as a position in [0, 1] if its choices are ordered, otherwise as an index."""
 
     def __init__(self, distribution: CategoricalDistribution, ordered: Sequence[Any] | None = None) -> None:
-        """``ordered`` are the choices in their order, if they have one that is not that of numbers."""
+        """Initialize the parameter; ``ordered`` lists the choices in order, if they are ordered but not numbers."""
         self._distribution = distribution
         self._choices = distribution.choices
         self._positions = _positions(self._choices, ordered)
-        self.is_categorical = self._positions is None  # no order: any two are equally far apart
+        self.is_categorical = self._positions is None  # unordered: any two choices are equally far apart
         self.absent = -1.0 if self.is_categorical else 0.5
 
     def code(self, value: Any) -> float:
-        """The place of the choice; that of an absent one where the value is none of the choices."""
+        """Return the code of the choice, or that of an absent parameter if the value is not a choice."""
         try:
             index = int(self._distribution.to_internal_repr(value))
         except ValueError:
@@ -99,11 +99,11 @@ class Choice:
         return float(index) if self._positions is None else self._positions[index]
 
     def draw(self, random: np.random.Generator) -> Any:
-        """Any of the choices, with the same probability."""
+        """Return a random choice; all have the same probability."""
         return self._choices[int(random.integers(len(self._choices)))]
 
     def draw_near(self, value: Any, size: float, random: np.random.Generator) -> Any:
-        """Any of the choices: none is near another."""
+        """Return a random choice, since choices have no neighbors."""
         return self.draw(random)
 
 
@@ -111,7 +111,7 @@ Axis = Numbers | Choice  # a parameter as the model sees it
 
 
 def axis_of(distribution: BaseDistribution, ordered: Sequence[Any] | None = None) -> Axis:
-    """A parameter of this distribution as the model sees it; ``ordered`` are its choices in their order, if any."""
+    """Return the axis of a parameter with this distribution; ``ordered`` lists its choices in order, if any."""
     if isinstance(distribution, CategoricalDistribution):
         return Choice(distribution, ordered)
     if isinstance(distribution, FloatDistribution | IntDistribution):
@@ -120,7 +120,7 @@ def axis_of(distribution: BaseDistribution, ordered: Sequence[Any] | None = None
 
 
 def _positions(choices: Sequence[Any], ordered: Sequence[Any] | None) -> list[float] | None:
-    """Where each choice lies in [0, 1]; None where the choices have no order."""
+    """Return the position of each choice in [0, 1], or None if the choices are unordered."""
     if ordered is not None:
         scale = Scale(0, len(ordered) - 1)
         return [scale(ordered.index(choice)) for choice in choices]
@@ -136,6 +136,6 @@ def _is_number(choice: Any) -> bool:
 
 
 def _turned_back(position: float) -> float:
-    """A position outside [0, 1] as far inside the end that it passed."""
+    """Return a position outside [0, 1] reflected at the end that it passed."""
     within = abs(position) % 2
     return min(within, 2 - within)

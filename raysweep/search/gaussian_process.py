@@ -1,19 +1,19 @@
-"""The Gaussian process of the sampler ``mfgp``: its kernel, the kernel's parameters, the fit, and the predictions.
+"""The Gaussian process of the sampler ``mfgp``: kernel, kernel parameters, fit and predictions.
 
 Notation, after Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), chapters 2 and 5:
 
-    x           a configuration: each parameter a number in [0, 1], or the index of a choice where choices have no order
+    x           a configuration: each parameter is a number in [0, 1], or the index of a choice if choices are unordered
     r           doublings of the smallest budget that a trial was trained for, 0 at the smallest
-    d           distance of two configurations along one axis: |x - x'|; of unordered choices 0 or 1
+    d           distance of two configurations along one axis: |x - x'|; 0 or 1 for unordered choices
     w           precision of an axis: 1 over its squared length scale
     t           scaled distance: sqrt(5 w) d
-    m           an axis's kernel, Matern's of smoothness 5/2: (1 + t + t^2 / 3) exp(-t)
+    m           an axis's kernel, the Matern kernel of smoothness 5/2: (1 + t + t^2 / 3) exp(-t)
     a           additive variance of an axis; those of all axes add up to ADDITIVE_VARIANCE
     k(x, x')    kernel: prod m + sum a m, both over the axes
-    f(x)        what a configuration is worth at the smallest budget: f ~ GP(0, k)
-    g(x, r)     its worth after r doublings: f(x) (1 + s r) + h(x) u r + c r, where s is the ``slope`` and c ~ N(0, s^2);
-                h ~ GP(0, k) by itself and u is the ``drift``, so that what is best may change with the budget
-    y           what was observed: g(x, r) + the trial's own deviation + noise; each of the two has half of the variance
+    f(x)        value of a configuration at the smallest budget: f ~ GP(0, k)
+    g(x, r)     its value after r doublings: f(x) (1 + s r) + h(x) u r + c r, where s is the ``slope`` and c ~ N(0, s^2);
+                h ~ GP(0, k) is independent and u is the ``drift``, so the best configuration may change with the budget
+    y           observation: g(x, r) + the trial's own deviation + noise; each of the two has half of the variance
                 ``noise_variance``, and both rungs of a trial share its deviation
     K           covariance of the observed y, noise included
     K_*         cross-covariance of the observed y with g at the queries
@@ -22,11 +22,12 @@ Notation, after Rasmussen and Williams, "Gaussian Processes for Machine Learning
     variance    k_** - diag(K_*' K^-1 K_*), the posterior variance, with the prior variance k_**
     log p(y)    -y' alpha / 2 - log |K| / 2, the log marginal likelihood without its constant
 
-y may have several columns, the outputs. They share the kernel's parameters, and what tells of those is the mean of the
-outputs' log marginal likelihoods, since outputs of one trial are much alike.
+y may have several columns, the outputs. They share the kernel parameters, which are fitted to the mean of the outputs'
+log marginal likelihoods, since the outputs of a trial are strongly correlated.
 
-f's kernel has the axes' kernels added up, and multiplied: few trials teach what each parameter does by itself, more what
-they do together (Duvenaud, Nickisch and Rasmussen, "Additive Gaussian Processes", 2011).
+The kernel of f contains both the sum and the product of the axes' kernels: a few trials are enough to learn the effect
+of each parameter alone, and more trials reveal interactions (Duvenaud, Nickisch and Rasmussen, "Additive Gaussian
+Processes", 2011).
 """
 
 import math
@@ -42,8 +43,8 @@ from raysweep.metrics.arrays import Float64Array
 ADDITIVE_VARIANCE = 5.0  # prior variance of the sum over single axes; that of their product is 1
 
 
-# Priors: the logarithms of squared length scales, of the two deviations and of the drift are normal, the additive
-# variances come from gamma variables of this shape, divided by their sum.
+# Priors: the logarithms of squared length scales, of the two deviations and of the drift are normal. The additive
+# variances are gamma variables with this shape, divided by their sum.
 LOG_SQUARED_LENGTH_MEAN = math.log(4.0)
 LOG_SQUARED_LENGTH_DEVIATION = 1.2
 LOG_DEVIATION_MEANS = np.log([0.1, 0.5])  # of the noise and of the slope
@@ -53,27 +54,27 @@ LOG_DRIFT_DEVIATION = 1.0
 ADDITIVE_SHAPE = 0.5
 
 
-NUM_DRAWN = 24  # kernel parameters drawn from the prior that the first fit begins with
-NUM_FRESH = 1  # of those that each further one tries beside what was kept
-NUM_KEPT = 2  # kernel parameters that a fit hands on to the next: the most probable
-MIN_WEIGHT = 0.05  # of the most probable's; kernel parameters that have less are left out of a prediction
+NUM_DRAWN = 24  # kernel parameters sampled from the prior for the first fit
+NUM_FRESH = 1  # sampled for each later fit, in addition to the kept ones
+NUM_KEPT = 2  # most probable kernel parameters that a fit passes on to the next
+MIN_WEIGHT = 0.05  # relative to the most probable; kernel parameters with less weight are left out of a prediction
 
 
-# Steps along the gradient from the most probable, and how far they move the logarithms.
+# Gradient steps from the most probable parameters, and their sizes in the logarithms.
 NUM_STEPS = 16
-NUM_ROWS_AT_LENGTH = 32  # with more rows fewer steps are taken: each takes longer, and the best so far are surer
+NUM_ROWS_AT_LENGTH = 32  # with more rows fewer steps are taken: each takes longer, and the start is better known
 FIRST_STEP, SMALLEST_STEP, LARGEST_STEP = 0.2, 1e-3, 1.0
 
 
-LARGEST_BLOCK = 24  # rows of a triangular matrix that is inverted at once
+LARGEST_BLOCK = 24  # size up to which triangular matrices are inverted directly
 
 
-TINY = 1e-300  # keeps logarithms and divisors from 0
-MIN_VARIANCE = 1e-9  # of a prediction; rounding may leave less
+TINY = 1e-300  # avoids logarithms of 0 and division by 0
+MIN_VARIANCE = 1e-9  # minimum variance of a prediction; rounding may produce less
 
 
 class KernelParams:
-    """The parameters of the kernel and of the noise, made from their logarithms.
+    """The parameters of the kernel and of the noise, given by their logarithms.
 
     ``logs`` (2 * axes + 3,) are the logarithms of the squared length scales (axes,), of the additive variances (axes,)
     before they are scaled to their sum, of the standard deviation of the noise, of the slope, and of the drift.
@@ -87,7 +88,7 @@ class KernelParams:
         self._log_deviations = logs[-3:-1]
         self._log_drift = float(logs[-1])
 
-        self.rates = np.sqrt(5 * np.exp(-self._log_squared_lengths))  # what distances are scaled by, sqrt(5 w)
+        self.rates = np.sqrt(5 * np.exp(-self._log_squared_lengths))  # scales of distances, sqrt(5 w)
         shares = np.exp(self._log_shares)
         sum_of_shares = max(shares.sum(), TINY)
         self.additive_variances = ADDITIVE_VARIANCE * shares / sum_of_shares
@@ -98,7 +99,7 @@ class KernelParams:
 
     @cached_property
     def log_prior(self) -> float:
-        """The logarithm of the prior density, without its constant."""
+        """Logarithm of the prior density, without its constant."""
         lengths = (self._log_squared_lengths - LOG_SQUARED_LENGTH_MEAN) / LOG_SQUARED_LENGTH_DEVIATION
         deviations = (self._log_deviations - LOG_DEVIATION_MEANS) / LOG_DEVIATION_DEVIATION
         of_shares = (ADDITIVE_SHAPE * self._log_shares - np.exp(self._log_shares)).sum()
@@ -108,7 +109,7 @@ class KernelParams:
 
     @cached_property
     def log_prior_gradient(self) -> Float64Array:
-        """Of :attr:`log_prior` by the logarithms (2 * axes + 3,)."""
+        """Gradient of :attr:`log_prior` with respect to the logarithms, (2 * axes + 3,)."""
         lengths = (LOG_SQUARED_LENGTH_MEAN - self._log_squared_lengths) / LOG_SQUARED_LENGTH_DEVIATION**2
         shares = ADDITIVE_SHAPE - np.exp(self._log_shares)
         deviations = (LOG_DEVIATION_MEANS - self._log_deviations) / LOG_DEVIATION_DEVIATION**2
@@ -117,7 +118,7 @@ class KernelParams:
 
     @classmethod
     def draw(cls, random: np.random.Generator, num_axes: int) -> "KernelParams":
-        """A draw from the prior."""
+        """Return a sample from the prior."""
         log_shares = np.log(np.maximum(random.gamma(ADDITIVE_SHAPE, 1.0, num_axes), TINY))
         log_squared_lengths = random.normal(LOG_SQUARED_LENGTH_MEAN, LOG_SQUARED_LENGTH_DEVIATION, num_axes)
         log_deviations = random.normal(LOG_DEVIATION_MEANS, LOG_DEVIATION_DEVIATION)
@@ -125,14 +126,14 @@ class KernelParams:
         return cls(np.concatenate([log_squared_lengths, log_shares, log_deviations, log_drift]))
 
     def moved(self, by: Float64Array) -> "KernelParams":
-        """The parameters whose logarithms are larger by so much."""
+        """Return the parameters with ``by`` added to their logarithms."""
         return KernelParams(self._logs + by)
 
 
 def kernel(singles: Iterable[Float64Array], shape: tuple[int, ...], params: KernelParams) -> Float64Array:
-    """k(x, x') of the kernels m of each axis, all of one shape; their arrays are overwritten.
+    """Return k(x, x') from the axes' kernels m, which all have the given shape and are overwritten.
 
-    One axis after the other, since one array at a time stays in the processor's cache, and fresh memory is dear.
+    Axes are processed one by one, because a single array stays in the processor's cache and fresh memory is expensive.
     """
     product, total = np.ones(shape), np.zeros(shape)
     for single, variance in zip(singles, params.additive_variances, strict=True):
@@ -144,7 +145,7 @@ def kernel(singles: Iterable[Float64Array], shape: tuple[int, ...], params: Kern
 
 
 def singles_of(distances: Float64Array, params: KernelParams) -> Iterator[Float64Array]:
-    """m of each axis, for distances (axes, n). Each stands until the next is asked for."""
+    """Yield m of each axis for distances (axes, n). Each array is valid until the next one is requested."""
     scaled, single = np.empty((2, distances.shape[1]))
     for distance, rate in zip(distances, params.rates, strict=True):
         np.multiply(distance, rate, out=scaled)
@@ -155,7 +156,7 @@ def singles_of(distances: Float64Array, params: KernelParams) -> Iterator[Float6
 def singles_between(
     some: Float64Array, others: Float64Array, categorical: NDArray[np.bool_], params: KernelParams
 ) -> Iterator[Float64Array]:
-    """The same for codes (some, axes) and (others, axes): arrays (some, others)."""
+    """Yield m of each axis, (some, others), for codes (some, axes) and (others, axes), like :func:`singles_of`."""
     scaled, single = np.empty((2, len(some), len(others)))
     for one, other, is_categorical, rate in zip(some.T, others.T, categorical, params.rates, strict=True):
         np.subtract(one[:, None], other, out=scaled)
@@ -166,7 +167,7 @@ def singles_between(
 
 
 def matern(scaled: Float64Array, out: Float64Array) -> None:
-    """m of scaled distances t, which are overwritten."""
+    """Write m of scaled distances t to ``out``; ``scaled`` is overwritten."""
     np.multiply(scaled, 1 / 3, out=out)
     out += 1
     out *= scaled
@@ -177,9 +178,9 @@ def matern(scaled: Float64Array, out: Float64Array) -> None:
 
 
 def relative_gradient_by_length(scaled: Float64Array) -> Float64Array:
-    """How m grows with the logarithm of the squared length scale, as a share of m, at scaled distances t.
+    """Return the derivative of m with respect to the log squared length scale, divided by m, at scaled distances t.
 
-    Of m it is t^2 (1 + t) / 6 exp(-t).
+    The derivative itself is t^2 (1 + t) / 6 exp(-t).
     """
     linear = 1 + scaled
     quadratic = scaled * scaled / 3
@@ -188,7 +189,7 @@ def relative_gradient_by_length(scaled: Float64Array) -> Float64Array:
 
 
 def make_distances(differences: Float64Array, is_categorical: bool) -> None:
-    """Let the distances take the place of the differences along an axis; 1 between unlike choices."""
+    """Convert differences along an axis to distances in place; the distance of different choices is 1."""
     if is_categorical:
         np.not_equal(differences, 0, out=differences)
     else:
@@ -197,21 +198,21 @@ def make_distances(differences: Float64Array, is_categorical: bool) -> None:
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """What the process is fitted to: trials, and of each of them one or two rungs, each of which is a row.
+    """The data that the process is fitted to: trials, with one or two rungs each. Each rung is a row.
 
-    A pair is of two trials, or of a trial and itself, regardless of their order: what is the same for both orders is worked
-    out for pairs alone.
+    A pair consists of two trials, or of a trial and itself, in either order. Symmetric quantities are only computed for
+    pairs.
     """
 
     codes: Float64Array  # (trials, axes)
-    categorical: NDArray[np.bool_]  # (axes,), whether an axis has choices without an order
-    trial_index: NDArray[np.int64]  # (rows,), each row's trial
+    categorical: NDArray[np.bool_]  # (axes,), whether an axis has unordered choices
+    trial_index: NDArray[np.int64]  # (rows,), trial of each row
     doublings: Float64Array  # (rows,), of the smallest budget
-    max_doublings: float  # of the largest budget that any trial has seen; predictions are for it
+    max_doublings: float  # of the largest budget that any trial has seen, which predictions are for
 
     @cached_property
     def distances(self) -> Float64Array:
-        """Distances (axes, pairs) of the trials from each other."""
+        """Distances (axes, pairs) between the trials."""
         first, second = np.triu_indices(len(self.codes))
         differences: Float64Array = np.ascontiguousarray((self.codes[first] - self.codes[second]).T)
         for along_axis, is_categorical in zip(differences, self.categorical, strict=True):
@@ -220,7 +221,7 @@ class TrainingSet:
 
     @cached_property
     def pair_index(self) -> NDArray[np.int64]:
-        """(rows, rows), of which pair two rows are."""
+        """Pair index of any two rows, (rows, rows)."""
         num_trials = len(self.codes)
         first, second = np.triu_indices(num_trials)
         of_trials = np.empty((num_trials, num_trials), dtype=np.int64)
@@ -229,18 +230,18 @@ class TrainingSet:
 
     @cached_property
     def noise_pattern(self) -> Float64Array:
-        """How often two rows (rows, rows) share half of the noise variance: 2 of a row itself, 1 of one trial's rows."""
+        """Multiples of half the noise variance shared by two rows, (rows, rows): 2 for a row itself, 1 within a trial."""
         same_trial = np.equal.outer(self.trial_index, self.trial_index)
         return same_trial + np.eye(len(self.trial_index))
 
     def summed_over_pairs(self, of_rows: Float64Array) -> Float64Array:
-        """(pairs,), of a matrix (rows, rows)."""
+        """Return the sums (pairs,) of a matrix (rows, rows) over the entries of each pair."""
         num_pairs = self.distances.shape[1]
         return np.asarray(np.bincount(self.pair_index.ravel(), of_rows.ravel(), num_pairs), dtype=np.float64)
 
 
 def inverse_of_lower(matrix: Float64Array) -> Float64Array:
-    """The inverse of a lower triangular matrix, by blocks: in half the time that one of any matrix takes."""
+    """Return the inverse of a lower triangular matrix by blocks, in half the time of a general inverse."""
     size = len(matrix)
     if size <= LARGEST_BLOCK:
         return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
@@ -255,11 +256,11 @@ def inverse_of_lower(matrix: Float64Array) -> Float64Array:
 
 
 class Queries:
-    """Configurations whose worth is predicted, and how far they are from those of a training set.
+    """Configurations to predict, with their kernels to a training set.
 
-    ``pending`` (pending trials, axes) are the codes of trials that run and have shown nothing yet, ``candidates``
-    (candidates, axes) those of what may be proposed. Predictions are for both, as if each pending trial had turned out as
-    predicted, which lowers the variance near it.
+    ``pending`` (pending trials, axes) are the codes of running trials without values, and ``candidates`` (candidates,
+    axes) those of possible proposals. Both are predicted as if each pending trial had reached its prediction, which
+    lowers the variance near it.
     """
 
     def __init__(self, training: TrainingSet, pending: Float64Array, candidates: Float64Array) -> None:
@@ -268,11 +269,11 @@ class Queries:
         self._training = training
 
     def kernel_from_training(self, params: KernelParams) -> Float64Array:
-        """k(x, x') of the training set's trials and all queries: (trials, pending trials + candidates)."""
+        """Return k(x, x') between training trials and queries, (trials, pending trials + candidates)."""
         return self._kernel_from(self._training.codes, params)
 
     def kernel_from_pending(self, params: KernelParams) -> Float64Array:
-        """The same of the pending trials: (pending trials, pending trials + candidates)."""
+        """Return k(x, x') between pending trials and queries, (pending trials, pending trials + candidates)."""
         return self._kernel_from(self._codes[: self.num_pending], params)
 
     def _kernel_from(self, codes: Float64Array, params: KernelParams) -> Float64Array:
@@ -281,9 +282,9 @@ class Queries:
 
 
 class Posterior:
-    """The process under one set of kernel parameters, conditioned on what a training set's rows were worth.
+    """The process under one set of kernel parameters, conditioned on the values of a training set's rows.
 
-    ``values`` (rows, outputs) are y, standardised.
+    ``values`` (rows, outputs) are y, standardized.
     """
 
     def __init__(self, params: KernelParams, training: TrainingSet, values: Float64Array) -> None:
@@ -292,7 +293,7 @@ class Posterior:
         self._training = training
         self._num_outputs = values.shape[1]
         self._growth = params.slope * training.doublings  # s r, (rows,)
-        self._final_growth = params.slope * training.max_doublings  # s r where predictions are for
+        self._final_growth = params.slope * training.max_doublings  # s r at the budget that predictions are for
         self._drift = params.drift * training.doublings  # u r, (rows,)
         self._final_drift = params.drift * training.max_doublings
         num_pairs = training.distances.shape[1]
@@ -308,9 +309,10 @@ class Posterior:
         self.log_density = self.log_marginal_likelihood + params.log_prior  # of the kernel parameters, given the values
 
     def predict(self, queries: Queries) -> tuple[Float64Array, Float64Array]:
-        """Posterior mean (pending trials + candidates, outputs) and variance, as many, of g at the largest budget.
+        """Return posterior mean (pending trials + candidates, outputs) and variance of g at the largest budget.
 
-        Given the pending trials; the variance is that of each output.
+        Both are conditioned on the pending trials. The variance (pending trials + candidates,) is the same for each
+        output.
         """
         cross_covariance = self._cross_covariance(queries)
         solved = self._inverse @ cross_covariance
@@ -329,16 +331,16 @@ class Posterior:
 
     @cached_property
     def gradient(self) -> Float64Array:
-        """Of :attr:`log_density` by the logarithms of the kernel parameters (2 * axes + 3,).
+        """Gradient of :attr:`log_density` with respect to the logarithms of the kernel parameters, (2 * axes + 3,).
 
-        That of the likelihood is tr((alpha alpha' - K^-1) dK) / 2 (Rasmussen and Williams, equation 5.9).
+        The gradient of the likelihood is tr((alpha alpha' - K^-1) dK) / 2 (Rasmussen and Williams, equation 5.9).
         """
         outer = 0.5 * (self._alpha @ self._alpha.T / self._num_outputs - self._inverse)
         gradients = (self._gradient_by_axes(outer), self._gradient_by_others(outer))
         return np.asarray(np.concatenate(gradients) + self.params.log_prior_gradient, dtype=np.float64)
 
     def _gradient_by_axes(self, outer: Float64Array) -> Float64Array:
-        """Of the likelihood, by squared length scales and additive variances (2 * axes,)."""
+        """Return the likelihood's gradient for squared length scales and additive variances, (2 * axes,)."""
         of_pairs = self._training.summed_over_pairs(outer * self._growth_covariance)
         variances, distances = self.params.additive_variances, self._training.distances
         scaled = distances * self.params.rates[:, None]
@@ -358,7 +360,7 @@ class Posterior:
         return np.concatenate([by_lengths, by_shares])
 
     def _gradient_by_others(self, outer: Float64Array) -> Float64Array:
-        """Of the likelihood, by the deviation of the noise, the slope and the drift (3,)."""
+        """Return the likelihood's gradient for the deviation of the noise, the slope and the drift, (3,)."""
         weighted = outer * self._kernel_of_rows
         by_noise = self.params.noise_variance * (outer * self._training.noise_pattern).sum()
         of_shared = weighted @ (1 + self._growth)
@@ -369,18 +371,18 @@ class Posterior:
 
     @cached_property
     def _kernel_of_rows(self) -> Float64Array:
-        """k (rows, rows), of the trials that they belong to."""
+        """k (rows, rows) between the trials of the rows."""
         return self._kernel[self._training.pair_index]
 
     @cached_property
     def _growth_covariance(self) -> Float64Array:
-        """What k is multiplied by (rows, rows), as budgets grow."""
+        """Factors of k (rows, rows) due to the rows' budgets."""
         factors = np.stack([1 + self._growth, self._drift])
         covariance: Float64Array = factors.T @ factors
         return covariance
 
     def _observed_covariance(self) -> Float64Array:
-        """K (rows, rows)."""
+        """Return K (rows, rows)."""
         covariance: Float64Array = self._kernel_of_rows * self._growth_covariance
         trace = float(np.trace(covariance))
         jitter = 1e-6 * trace / len(covariance)
@@ -389,13 +391,16 @@ class Posterior:
         return covariance
 
     def _noise_covariance(self, jitter: float) -> Float64Array:
-        """(rows, rows): trials' own deviations and noise, and ``jitter`` on the diagonal, for the sake of the inverse."""
+        """Return the covariance (rows, rows) of trials' deviations and noise, with ``jitter`` on the diagonal.
+
+        The jitter keeps the inversion stable.
+        """
         noise = 0.5 * self.params.noise_variance * self._training.noise_pattern
         noise[np.diag_indices_from(noise)] += jitter
         return noise
 
     def _cross_covariance(self, queries: Queries) -> Float64Array:
-        """K_* (rows, pending trials + candidates)."""
+        """Return K_* (rows, pending trials + candidates)."""
         growth = self._growth[:, None]
         trial_covariance = queries.kernel_from_training(self.params)
         covariance: Float64Array = trial_covariance[self._training.trial_index]
@@ -404,22 +409,22 @@ class Posterior:
         return covariance
 
     def _prior_variance(self) -> float:
-        """Of g at the largest budget."""
+        """Return the prior variance of g at the largest budget."""
         return (1 + ADDITIVE_VARIANCE) * self._final_factor + self._final_growth**2
 
     @property
     def _final_factor(self) -> float:
-        """How much larger k is at the largest budget than at the smallest."""
+        """Ratio of k at the largest budget to k at the smallest."""
         return (1 + self._final_growth) ** 2 + self._final_drift**2
 
     def _pending_prior_covariance(self, queries: Queries) -> Float64Array:
-        """Of g at the largest budget, (pending trials, pending trials + candidates)."""
+        """Return the prior covariance of g at the largest budget, (pending trials, pending trials + candidates)."""
         return queries.kernel_from_pending(self.params) * self._final_factor + self._final_growth**2
 
     def _explained_by_pending(self, covariance: Float64Array) -> Float64Array:
-        """What of the variance would go if the pending trials were observed, with their noise: as many as there are queries.
+        """Return the variance (pending trials + candidates,) that observing the pending trials with noise would remove.
 
-        ``covariance`` is the posterior one (pending trials, pending trials + candidates).
+        ``covariance`` (pending trials, pending trials + candidates) is the posterior covariance.
         """
         num_pending = len(covariance)
         noise = self.params.noise_variance * np.eye(num_pending)
@@ -431,9 +436,9 @@ class Posterior:
 
 
 def predict(posteriors: Sequence[Posterior], queries: Queries) -> tuple[Float64Array, Float64Array]:
-    """Mean and standard deviation (pending trials + candidates, outputs) of the posteriors' mixture.
+    """Return mean and standard deviation (pending trials + candidates, outputs) of the posteriors' mixture.
 
-    Each posterior is weighted by how probable its kernel is.
+    Each posterior is weighted by the probability of its kernel parameters.
     """
     weights = _weights(posteriors)
     are_used = weights >= MIN_WEIGHT
@@ -450,18 +455,18 @@ def predict(posteriors: Sequence[Posterior], queries: Queries) -> tuple[Float64A
 
 
 def _weights(posteriors: Sequence[Posterior]) -> Float64Array:
-    """The kernel parameters' posterior densities, as multiples of the highest."""
+    """Return the posterior densities of the kernel parameters, relative to the highest."""
     logs = np.array([posterior.log_density for posterior in posteriors])
     weights: Float64Array = np.exp(logs - logs.max())
     return weights
 
 
 class KernelFitter:
-    """Finds the most probable kernel parameters for one training set after the other, each time from where it got to.
+    """A search for the most probable kernel parameters of successive training sets, starting from the last result.
 
-    It is a search and no sample of their posterior: that would take thousands of steps for each proposal, and states that a
-    short walk has not left yet predict badly. A prediction is the mean over what was found, weighted by posterior density,
-    which is Bayesian model averaging in Occam's window (Madigan and Raftery, 1994).
+    It does not sample the posterior: sampling would take thousands of steps per proposal, and states
+    that a short chain has not left yet predict badly. A prediction is the mean over the parameters found, weighted by
+    posterior density, which is Bayesian model averaging in Occam's window (Madigan and Raftery, 1994).
     """
 
     def __init__(self, num_axes: int) -> None:
@@ -471,15 +476,15 @@ class KernelFitter:
     def posteriors(
         self, training: TrainingSet, values: Float64Array, random: np.random.Generator, *, is_due: bool
     ) -> list[Posterior]:
-        """Those of a fit if it ``is_due``; else the one under the most probable kernel parameters of the last fit."""
+        """Return the posteriors of a new fit if it ``is_due``, else the one under the most probable kept parameters."""
         if is_due or not self._kept:
             return self.fit(training, values, random)
         return [Posterior(self._kept[0], training, values)]
 
     def fit(self, training: TrainingSet, values: Float64Array, random: np.random.Generator) -> list[Posterior]:
-        """The posteriors under the most probable kernel parameters that were found, which are kept for the next fit.
+        """Return the posteriors under the most probable kernel parameters found, which are kept for the next fit.
 
-        ``values`` (rows, outputs) are standardised.
+        ``values`` (rows, outputs) are standardized.
         """
         num_drawn = NUM_FRESH if self._kept else NUM_DRAWN
         drawn = [KernelParams.draw(random, self._num_axes) for _ in range(num_drawn)]
@@ -490,10 +495,10 @@ class KernelFitter:
 
 
 def _ascended(start: Posterior, training: TrainingSet, num_steps: int) -> Posterior:
-    """The most probable of what steps along the gradient come to.
+    """Return the most probable posterior found by gradient ascent.
 
-    The steps are those of Rprop (Riedmiller and Braun, 1993): the signs of the gradient tell where each parameter goes, and
-    how far changes with whether its sign has. A gradient that is not finite ends the ascent.
+    The steps are those of Rprop (Riedmiller and Braun, 1993): the sign of each component of the gradient gives the
+    direction, and the step size depends on whether the sign has changed. A gradient that is not finite ends the ascent.
     """
     best = now = start
     size = np.full(len(start.gradient), FIRST_STEP)
@@ -503,18 +508,18 @@ def _ascended(start: Posterior, training: TrainingSet, num_steps: int) -> Poster
             break
         agreement = np.sign(now.gradient * before)
         size = np.clip(size * np.choose(agreement.astype(int) + 1, (0.5, 1.0, 1.2)), SMALLEST_STEP, LARGEST_STEP)
-        before = np.where(agreement < 0, 0.0, now.gradient)  # where the sign has changed, that parameter waits
+        before = np.where(agreement < 0, 0.0, now.gradient)  # a parameter whose sign has changed does not move
         now = Posterior(now.params.moved(size * np.sign(before)), training, start.values)
         best = max(best, now, key=lambda posterior: posterior.log_density)
     return best
 
 
 def _num_steps(training: TrainingSet) -> int:
-    """How many steps to take: fewer for a large training set, where each takes longer."""
+    """Return the number of steps, which is lower for large training sets, since each step takes longer."""
     num_rows = len(training.trial_index)
     return max(NUM_STEPS * NUM_ROWS_AT_LENGTH // max(NUM_ROWS_AT_LENGTH, num_rows), 2)
 
 
 def _most_probable(posteriors: Sequence[Posterior]) -> list[Posterior]:
-    """The NUM_KEPT of the highest posterior density."""
+    """Return the NUM_KEPT posteriors with the highest density."""
     return sorted(posteriors, key=lambda posterior: -posterior.log_density)[:NUM_KEPT]

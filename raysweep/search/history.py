@@ -58,7 +58,7 @@ class Shown:
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
-        """First and last step: one entry if they are equal, none if there are no steps."""
+        """First and last step: one entry if they are equal, empty without steps."""
         return tuple(sorted({min(self.by_step), max(self.by_step)})) if self.by_step else ()
 
     def first_and_latest(self, last_of_all: int) -> dict[int, float]:

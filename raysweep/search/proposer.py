@@ -1,7 +1,7 @@
-"""Configurations proposed by Optuna through ask-and-tell, over a conditional space, with a seed.
+"""Seeded proposals of configurations over a conditional space, through Optuna's ask-and-tell interface.
 
-A study is told of a held trial that it was pruned at its rung, never that it is complete. Where the trial goes on later and
-the study is told again, the sampler sees only the latest.
+A study receives a paused trial as pruned at its rung, never as complete. If the trial resumes later and is reported
+again, the sampler sees only the latest report.
 """
 
 import copy
@@ -28,14 +28,14 @@ from raysweep.search.history import FRONTS
 from raysweep.search.samplers import first_line, make_sampler
 from raysweep.trial_status import TrialStatus
 
-PAREGO_WEIGHTS = (0.1, 0.3, 0.5, 0.7, 0.9)  # on P, of the scalarisations that ParEGO draws from
+PAREGO_WEIGHTS = (0.1, 0.3, 0.5, 0.7, 0.9)  # weights of P in ParEGO's scalarizations, one study each
 
 
-MAX_SHOWN = 256  # trials that a sampler learns from: the latest, and the best among the older
+MAX_SHOWN = 256  # trials that a sampler learns from: the latest, and the best of the older ones
 NUM_BEST_SHOWN = 64
 
 
-NUM_TRIED_OUT = 12  # invented trials; most samplers draw their first ten at random
+NUM_TRIED_OUT = 12  # invented trials; most samplers choose their first ten at random
 
 
 STUDY_STATES = {
@@ -51,7 +51,7 @@ Front = tuple[Pair, ...]  # a trial's non-dominated points
 
 @dataclass
 class KnownTrial:
-    """A trial that was proposed or adopted, and what it has shown."""
+    """A proposed or adopted trial and its results."""
 
     params: Params
     distributions: dict[str, optuna.distributions.BaseDistribution]
@@ -59,17 +59,17 @@ class KnownTrial:
 
     @property
     def last_front(self) -> Front:
-        """The front at the rung of the most examples."""
+        """Front at the rung with the most examples."""
         return self.fronts[max(self.fronts)]
 
 
 @dataclass(frozen=True)
 class Scalarisation:
-    """What a study maximises: one number made of a trial's front, or P and S themselves."""
+    """The objective of a study: one number computed from a trial's front, or P and S themselves."""
 
     objective: Objective
     aim: Aim
-    weight: float | None = None  # of P in ParEGO's augmented Tchebycheff value; None for the weighted objective
+    weight: float | None = None  # of P in ParEGO's augmented Tchebycheff value; None for other objectives
 
     @property
     def names(self) -> list[str]:
@@ -79,11 +79,11 @@ class Scalarisation:
 
     @property
     def reference_point_of_front(self) -> Pair | None:
-        """Above what the hypervolume of the joint front is maximised, where it is."""
+        """Reference point of the joint front's hypervolume, or None if that is not the objective."""
         return self.objective.feasible_reference_point if self.aim == "front" else None
 
     def values(self, front: Front) -> list[float]:
-        """One value a name."""
+        """Return the objective values of a front, one per name."""
         if self.weight is not None:
             return [self.objective.tchebycheff(front, self.weight)]
         if self.aim == "both":
@@ -92,21 +92,21 @@ class Scalarisation:
 
 
 class RecentTrialsStorage(optuna.storages.InMemoryStorage):
-    """Shows a sampler only the trials that are still worth learning from.
+    """A storage that shows a sampler only the trials that are still worth learning from.
 
-    It hides those of which the study was told again later. And of thousands it shows at most ``max_shown``, so that
-    proposals do not take longer and longer: a sampler such as TPE gives old trials next to no weight anyhow, but for the
-    best. With None it shows all.
+    It hides trials that were reported again later. It also shows at most ``max_shown`` reported trials, so that
+    proposals do not get slower and slower; a sampler such as TPE gives almost no weight to old trials anyway, except
+    for the best. If ``max_shown`` is None, it shows all.
     """
 
     def __init__(self, max_shown: int | None) -> None:
         super().__init__()
         self._max_shown = max_shown
-        self._shown: dict[int, None] = {}  # numbers, rising
-        self._told: dict[int, float] = {}  # what each shown trial that was told is worth, the oldest first
+        self._shown: dict[int, None] = {}  # trial numbers, ascending
+        self._told: dict[int, float] = {}  # value of each shown trial that was reported, the oldest first
 
     def tell(self, number: int, worth: float) -> None:
-        """The study was told of trial ``number``."""
+        """Record that trial ``number`` was reported to the study."""
         self._told[number] = worth
         if self._max_shown is not None and len(self._told) > self._max_shown:
             best = set(heapq.nlargest(NUM_BEST_SHOWN, self._told, key=self._told.__getitem__))
@@ -114,7 +114,7 @@ class RecentTrialsStorage(optuna.storages.InMemoryStorage):
             self.hide(oldest)
 
     def hide(self, number: int) -> None:
-        """Let the sampler learn from this trial no more."""
+        """Hide this trial from the sampler."""
         self._shown.pop(number, None)
         self._told.pop(number, None)
 
@@ -124,7 +124,7 @@ class RecentTrialsStorage(optuna.storages.InMemoryStorage):
         return trial_id
 
     def get_all_trials(self, study_id: int, deepcopy: bool = True, states: Any = None) -> list[Any]:
-        if states == (TrialState.WAITING,):  # the base class finds these without a look at every trial
+        if states == (TrialState.WAITING,):  # the base class finds these without scanning all trials
             return super().get_all_trials(study_id, deepcopy, states)
         trials = super().get_all_trials(study_id, False, None)
         shown = [trials[number] for number in self._shown]
@@ -133,10 +133,10 @@ class RecentTrialsStorage(optuna.storages.InMemoryStorage):
 
 
 class ScalarisedStudy:
-    """A study of the sweep's trials under one scalarisation, which numbers them as it comes to know them.
+    """A study of the sweep's trials under one scalarization, with its own trial numbers.
 
-    It knows every trial, whichever study was asked for it. A trial that runs is running there until it rests for the
-    first time, and has its values from the rung on. When it goes on later, each rung takes the place of what was told.
+    It contains every trial, including those proposed by other studies. A trial is running in the study until it is
+    first at rest, and has values from its first rung on. If it resumes later, each rung replaces the previous report.
     """
 
     def __init__(self, space: Space, sampler: str, seed: int, scalarisation: Scalarisation) -> None:
@@ -148,13 +148,13 @@ class ScalarisedStudy:
             storage=self.storage,
         )
         self._study_id = self.storage.get_study_id_from_name(self.study.study_name)
-        self.numbers: dict[int, int] = {}  # the study's latest number of each of the sweep's trials
-        self._running: set[int] = set()  # the sweep's numbers of trials that have not rested yet
+        self.numbers: dict[int, int] = {}  # latest number in the study, by number in the sweep
+        self._running: set[int] = set()  # numbers in the sweep of trials that were never at rest
         self._space = space
         self._num_trials = 0
 
     def ask(self, number: int, params: Params) -> tuple[KnownTrial, dict[str, Any]]:
-        """A trial with these parameters and, for the others, what the sampler proposes; also its configuration's values."""
+        """Ask the sampler for a trial that has these parameters; return it with its configuration's values."""
         if params:
             self.study.enqueue_trial(params)
         trial = self.study.ask()
@@ -164,18 +164,18 @@ class ScalarisedStudy:
         return KnownTrial(trial.params, trial.distributions), values
 
     def withdraw(self, number: int) -> None:
-        """The trial does not run with what was proposed."""
+        """Remove a trial that does not run with the proposed values."""
         self._running.remove(number)
         self.study.tell(self.numbers[number], state=TrialState.FAIL)
         self.storage.hide(self.numbers.pop(number))
 
     def begin(self, number: int, known: KnownTrial) -> None:
-        """A trial runs that another study was asked for, or that ran elsewhere."""
+        """Add a running trial that another study proposed, or that was proposed elsewhere."""
         self._running.add(number)
         self._add(number, known, TrialState.RUNNING)
 
     def report(self, number: int, known: KnownTrial) -> None:
-        """A trial had another rung, or a mean over its runs has changed."""
+        """Report another rung of a trial, or a change in the means over its runs."""
         if number not in self._running:
             self._add(number, known, TrialState.PRUNED)
             return
@@ -186,7 +186,7 @@ class ScalarisedStudy:
             self.storage.set_trial_user_attr(trial_id, name, value)
 
     def tell(self, number: int, known: KnownTrial, state: TrialState) -> None:
-        """How a trial stands. Where the study had been told before, this takes the place of it."""
+        """Report a trial's state, replacing any earlier report."""
         if number in self._running:
             self._running.remove(number)
             self.study.tell(self.numbers[number], self._final_values(known, state), state)
@@ -195,7 +195,7 @@ class ScalarisedStudy:
             self._add(number, known, state)
 
     def _add(self, number: int, known: KnownTrial, state: TrialState) -> None:
-        """Add the trial as it stands, in place of what the study knew of it."""
+        """Add the trial in its current state, replacing the study's earlier entry."""
         if number in self.numbers:
             self.storage.hide(self.numbers[number])
         self._number(number, self._num_trials)
@@ -204,7 +204,7 @@ class ScalarisedStudy:
             self.storage.tell(self.numbers[number], self._worth(known))
 
     def _worth(self, known: KnownTrial) -> float:
-        """By what the best of the older trials are chosen."""
+        """Return the value that selects the best of the older trials."""
         return self.scalarisation.values(known.last_front)[0] if known.fronts else -math.inf
 
     def _number(self, number: int, number_in_study: int) -> None:
@@ -222,24 +222,24 @@ class ScalarisedStudy:
         )
 
     def _attributes(self, known: KnownTrial) -> dict[str, Any]:
-        """What a sampler that maximises the joint front's hypervolume learns from."""
+        """Return the user attributes with the training data of a sampler that maximizes the joint front's hypervolume."""
         return {FRONTS: dict(known.fronts)} if self.scalarisation.aim == "front" else {}
 
     def _final_values(self, known: KnownTrial, state: TrialState) -> list[float] | None:
         return self.scalarisation.values(known.last_front) if state == TrialState.COMPLETE else None
 
     def _intermediate_values(self, known: KnownTrial) -> dict[int, float]:
-        """By examples seen; none where there are several objectives, since Optuna takes none then."""
+        """Return values by examples seen, empty for several objectives, for which Optuna does not support them."""
         if self.scalarisation.aim == "both":
             return {}
         return {seen: self.scalarisation.values(front)[0] for seen, front in known.fronts.items()}
 
 
 class Proposer:
-    """The studies of one sweep. Trials are known by the number that :meth:`ask` or :meth:`adopt` is given.
+    """The studies of one sweep. Trials have the numbers passed to :meth:`ask` and :meth:`adopt`.
 
-    ``limit`` is how many trials there are to propose, None where there is no end. ``views`` are the studies: one, or with
-    ParEGO one for each of its weights, of which each proposal asks one at random.
+    ``limit`` is the number of trials to propose, or None if unlimited. ``views`` are the studies: one in general, and
+    one per weight with ParEGO. Each proposal comes from one of them, chosen at random.
     """
 
     def __init__(self, space: Space, sampler: str, seed: int, objective: Objective, aim: Aim = "combined") -> None:
@@ -249,7 +249,7 @@ class Proposer:
         self._scalarisation = Scalarisation(objective, aim)
         self._random = np.random.default_rng(seed)
         self._known: dict[int, KnownTrial] = {}
-        self._queue: deque[Params] = deque()  # to be proposed before anything else
+        self._queue: deque[Params] = deque()  # proposed before anything else
         if sampler == "grid":
             self._queue.extend(space.grid())
             self.limit = len(self._queue)
@@ -260,37 +260,41 @@ class Proposer:
 
     @property
     def names(self) -> list[str]:
-        """What the sampler maximises."""
+        """Names of the values that the sampler maximizes."""
         return self._scalarisation.names
 
     def values(self, front: Front) -> list[float]:
-        """What the sampler maximises, of a trial with this front; with ParEGO the weighted objective."""
+        """Return the values that the sampler maximizes for a trial with this front; with ParEGO, the weighted objective."""
         return self._scalarisation.values(front)
 
     def known_trial(self, number: int) -> KnownTrial:
-        """A trial as the sampler knows it. KeyError where it was neither asked for nor adopted."""
+        """Return a trial as the sampler knows it.
+
+        Raises:
+            KeyError: If the trial was neither asked for nor adopted.
+        """
         return self._known[number]
 
     def try_first(self, number: int) -> None:
-        """Propose what the adopted trial ``number`` had, before all else."""
+        """Propose the configuration of the adopted trial ``number`` before all others."""
         params = self._known[number].params
         self._drop(params)
         self._queue.appendleft(params)
 
     def _drop(self, params: Params) -> None:
-        """Leave a configuration that waits in the queue out of it."""
+        """Remove a configuration from the queue if it is there."""
         if params in self._queue:
             self._queue.remove(params)
 
     def ask(self, number: int, preset: Preset | None = None) -> dict[str, Any]:
-        """The configuration of the sweep's trial ``number``, with the values of a preset where one is given."""
+        """Return the configuration of the sweep's trial ``number``, with the values of a preset if one is given."""
         view = self.views[int(self._random.integers(len(self.views)))]
         queued = self._next_queued(preset)
         given = {} if preset is None else dict(preset.params)
         return self._ask(view, number, given if queued is None else queued)
 
     def _next_queued(self, preset: Preset | None) -> Params | None:
-        """The next of the queue, which is no longer in it: with a preset the first that has its values, if any."""
+        """Remove and return the next queued configuration, with a preset the first one with its values, or None."""
         wanted = {} if preset is None else preset.params
         for params in self._queue:
             if not wanted.items() <= params.items():
@@ -300,19 +304,19 @@ class Proposer:
         return None
 
     def has_left(self, preset: Preset) -> bool:
-        """Whether there is a configuration with a preset's values to propose, of which a grid may have had the last."""
+        """Return whether a configuration with a preset's values can still be proposed; a grid may have none left."""
         wanted = preset.params.items()
         return self.limit is None or any(wanted <= params.items() for params in self._queue)
 
     def trial_with(self, preset: Preset) -> int | None:
-        """The first trial of the sweep that has a preset's values, where the preset leaves none to the sampler."""
+        """Return the first trial of the sweep with a preset's values, or None, also if the preset is incomplete."""
         if not preset.is_whole:
             return None
         own = ((number, known.params) for number, known in self._known.items() if number >= 0)
         return next((number for number, params in own if params == preset.params), None)
 
     def amend(self, number: int, values: Mapping[str, Any]) -> None:
-        """Trial ``number``, just asked for, runs with these values in place of those proposed."""
+        """Run trial ``number``, which was just proposed, with these values instead."""
         params = self.space.suggest_fixed(values).params
         if params != self._known[number].params:
             for view in self.views:
@@ -320,13 +324,17 @@ class Proposer:
             self._take(number, values)
 
     def adopt(self, number: int, values: Mapping[str, Any]) -> None:
-        """A trial that was proposed elsewhere, and is not proposed again. ValueError when it does not lie in the space."""
+        """Add a trial that was proposed elsewhere, and do not propose its configuration again.
+
+        Raises:
+            ValueError: If the values are not in the space.
+        """
         self._take(number, values)
         if number >= 0:
             self._drop(self._known[number].params)
 
     def _take(self, number: int, values: Mapping[str, Any]) -> None:
-        """Let the studies know a trial that runs with these values."""
+        """Add a trial that runs with these values to all studies."""
         recall = self.space.suggest_fixed(values)
         distributions = {name: _distribution(*kind) for name, kind in recall.distributions.items()}
         known = self._known[number] = KnownTrial(recall.params, distributions)
@@ -334,14 +342,17 @@ class Proposer:
             view.begin(number, known)
 
     def report(self, number: int, examples_seen: int, front: Front) -> None:
-        """A trial's non-dominated points so far, at a rung."""
+        """Report a trial's non-dominated points so far, at a rung."""
         known = self._known[number]
         known.fronts[examples_seen] = front
         for view in self.views:
             view.report(number, known)
 
     def tell(self, number: int, status: TrialStatus) -> None:
-        """How a trial stands; for the studies it is complete, or pruned where it stands (held or stopped), or failed."""
+        """Report a trial's status.
+
+        To the studies, paused and stopped trials are pruned, and trials without a rung have failed.
+        """
         known = self._known[number]
         state = STUDY_STATES[status] if known.fronts else TrialState.FAIL
         for view in self.views:
@@ -361,10 +372,10 @@ def _silence_optuna() -> None:
 
 
 def _scalarisations(objective: Objective, aim: Aim, sampler: str) -> list[Scalarisation]:
-    """What the studies of a sweep maximise: with ParEGO one for each of its weights, else one alone.
+    """Return the objectives of a sweep's studies: one per weight with ParEGO, otherwise a single one.
 
-    ``mfgp`` alone maximises the joint front's hypervolume, for which other samplers take a trial's own; and it takes one
-    objective only, so that where P and S are two, the hypervolume of the joint front stands for both.
+    Only ``mfgp`` can maximize the joint front's hypervolume; other samplers maximize that of each trial's own front.
+    ``mfgp`` supports a single objective, so the joint front's hypervolume replaces P and S as separate objectives.
     """
     if aim == "both" and sampler == "mfgp":
         return [Scalarisation(objective, "front")]
@@ -384,7 +395,10 @@ def _distribution(kind: str, *details: Any) -> optuna.distributions.BaseDistribu
 
 
 def try_out(name: str, space: Space, aim: Aim) -> None:
-    """InputError unless ``name`` is a sampler that can search this space with this aim: a few invented trials tell."""
+    """Raise InputError unless ``name`` is a sampler that can search this space with this aim.
+
+    The check runs a few invented trials.
+    """
     if name in SAMPLERS:
         return
     random = np.random.default_rng(0)
@@ -398,7 +412,7 @@ def try_out(name: str, space: Space, aim: Aim) -> None:
             proposer.tell(number, TrialStatus.COMPLETED)
     except InputError:
         raise
-    except Exception as error:  # whatever the code of others raises
+    except Exception as error:  # third-party code may raise anything
         to_install = ""
         if isinstance(error, ModuleNotFoundError) and name.startswith("optuna."):
             to_install = f": pip install {error.name}"
@@ -406,7 +420,7 @@ def try_out(name: str, space: Space, aim: Aim) -> None:
 
 
 def check_sampler(loaded: LoadedSweep) -> None:
-    """InputError, saying where it was given, unless the sampler that a sweep names can search its space."""
+    """Raise InputError, with the position in the file, unless the sweep's sampler can search its space."""
     config = loaded.config
     try:
         try_out(config.sampler, loaded.space, config.objective.proposals)

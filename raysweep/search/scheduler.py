@@ -1,7 +1,7 @@
-"""What runs next and what stops: proposals, early stopping, replicates and the front, without a clock, files or Ray.
+"""The scheduler: proposals, early stopping, replicates and the front, without a clock, files or Ray.
 
-The sweep feeds it what happens, and so does the simulator of ``raysweep replay``. Fed the same again it decides the same,
-which is how a sweep resumes.
+Both the sweep and the simulator of ``raysweep replay`` feed it events. Equal events lead to equal decisions, which is
+how a sweep resumes.
 """
 
 import math
@@ -26,23 +26,24 @@ AT_REST = (TrialStatus.HELD, TrialStatus.COMPLETED, TrialStatus.STOPPED)
 
 @dataclass
 class TrialState:
-    """A trial as it stands."""
+    """The current state of a trial."""
 
     number: int
-    values: Mapping[str, Any]  # of its configuration
+    values: Mapping[str, Any]  # values of its configuration
     status: TrialStatus = TrialStatus.RUNNING
     front: tuple[Pair, ...] = ()  # non-dominated points of all its rungs
-    reason: str = ""  # why it is held
+    reason: str = ""  # reason for the pause
     replicate_of: int | None = None
-    run: int = 0  # of its configuration: 0 of an original, from 1 of its replicates
-    wish: str | None = None  # the name of the one that it was begun for, where a person wanted it
+    run: int = 0  # run number within its configuration: 0 for an original, from 1 for replicates
+    wish: str | None = None  # name of the requested configuration that it runs, if any
 
 
 @dataclass
 class Scheduler:
-    """Asked for trials; told their rungs, and when they are held or end. Trials are numbered from 0 as they are proposed.
+    """The scheduler of a search, which chooses the next trial from the reported rungs, pauses and ends.
 
-    On a ``plateau`` no further trial of the search begins or is resumed.
+    Trials are numbered from 0 in the order of their proposals. On a ``plateau`` the search neither starts nor resumes
+    trials.
     """
 
     proposer: Proposer
@@ -53,9 +54,9 @@ class Scheduler:
     replicates: Replicates = field(default_factory=Replicates)
     wishes: Wishes = field(default_factory=Wishes)
     trials: dict[int, TrialState] = field(default_factory=dict)
-    front: tuple[Pair, ...] = ()  # of the whole search
-    _num_rests: int = 0  # how often a trial was held or ended
-    _num_rests_at_growth: int = 0  # when the front last grew enough
+    front: tuple[Pair, ...] = ()  # front of the whole search
+    _num_rests: int = 0  # number of times a trial was paused or ended
+    _num_rests_at_growth: int = 0  # value when the front last grew enough
     _area_at_growth: float | None = None
 
     def __post_init__(self) -> None:
@@ -64,7 +65,7 @@ class Scheduler:
 
     @property
     def num_begun(self) -> int:
-        """Trials that were proposed, replicates aside."""
+        """Number of proposed trials, without replicates."""
         return len(self.trials) - self.replicates.num_begun
 
     @property
@@ -74,22 +75,22 @@ class Scheduler:
 
     @property
     def has_more(self) -> bool:
-        """Whether a trial could begin or be resumed."""
+        """Whether a trial could start or resume."""
         return self.may_begin or self.early_stopper.next_to_resume(self.may_begin) is not None
 
     @property
     def is_done(self) -> bool:
-        """Whether :meth:`ask` would find nothing, as things stand."""
+        """Whether :meth:`ask` would currently return None."""
         has_search = self.has_more and not self.on_plateau
         return not has_search and self._next_to_replicate() is None
 
     @property
     def on_plateau(self) -> bool:
-        """Whether so many trials came to rest since the front last grew that the search is over."""
+        """Whether enough trials came to rest without growth of the front to end the search."""
         return self.plateau is not None and self._num_rests - self._num_rests_at_growth >= self.plateau.trials
 
     def ask(self) -> TrialState | None:
-        """The trial to run next: one that was held, or a new one, or a replicate. None when there is none for now."""
+        """Return the trial to run next: a paused one, a new one or a replicate; None if nothing can run now."""
         trial = None if self.on_plateau else self._ask_search()
         if trial is None:
             original = self._next_to_replicate()
@@ -97,7 +98,7 @@ class Scheduler:
         return trial
 
     def _ask_search(self) -> TrialState | None:
-        """A trial of the search itself. What a person wants tried begins before a held trial goes on."""
+        """Return the next trial of the search itself; requested configurations start before paused trials resume."""
         if self.wishes and self.may_begin:
             return self.propose()
         resumed = self.early_stopper.next_to_resume(self.may_begin)
@@ -112,14 +113,14 @@ class Scheduler:
         return self.trials[number].status in AT_REST
 
     def go_on(self, number: int) -> TrialState:
-        """Resume a trial that was held, or would be."""
+        """Resume a trial that is paused or about to be."""
         trial = self.trials[number]
         trial.status, trial.reason = TrialStatus.RUNNING, ""
         self.early_stopper.set_running(number, running=True)
         return trial
 
     def propose(self) -> TrialState:
-        """Begin a new trial: of the next wish, or of what the sampler proposes."""
+        """Start a new trial, with the next requested configuration or the sampler's proposal."""
         number = len(self.trials)
         wish = self._next_wish()
         if wish is None:
@@ -127,12 +128,16 @@ class Scheduler:
         return self._begin(number, self.proposer.ask(number, wish.preset), wish.name)
 
     def try_next(self, name: str, values: Mapping[str, Any]) -> None:
-        """Have a configuration, whole or in part, be the next new trial. PresetError where it does not lie in the space."""
+        """Request a configuration, complete or partial, as the next new trial.
+
+        Raises:
+            PresetError: If the values are not in the space.
+        """
         preset = preset_of(self.proposer.space, values)
         self.wishes.ask_for(Wish(name, preset))
 
     def _next_wish(self) -> Wish | None:
-        """The next one, without those whose very configuration has been tried since: it would score the same."""
+        """Return the next requested configuration, skipping those that ran since, which would score the same."""
         while self.wishes:
             wish = self.wishes.take()
             if self.proposer.trial_with(wish.preset) is None and self.proposer.has_left(wish.preset):
@@ -140,12 +145,16 @@ class Scheduler:
         return None
 
     def amend(self, number: int, values: Mapping[str, Any]) -> None:
-        """A trial just proposed runs with these values instead, where a recorded table lacks those proposed."""
+        """Run a trial that was just proposed with these values instead, if a recorded table lacks the proposed ones."""
         self.proposer.amend(number, values)
         self._begin(number, values)
 
     def adopt(self, values: Mapping[str, Any], wish: str | None = None) -> TrialState:
-        """Begin a trial that was proposed elsewhere, for a wish perhaps. ValueError when it does not lie in the space."""
+        """Start a trial that was proposed elsewhere, possibly for a requested configuration.
+
+        Raises:
+            ValueError: If the values are not in the space.
+        """
         number = len(self.trials)
         self.proposer.adopt(number, values)
         if wish is not None:
@@ -159,7 +168,7 @@ class Scheduler:
         return trial
 
     def replicate(self, original: int) -> TrialState:
-        """Begin a run of a trial's configuration with another seed."""
+        """Start a run of a trial's configuration with another seed."""
         number = len(self.trials)
         run = self.replicates.replicate(number, original)
         trial = TrialState(number, self.trials[original].values, replicate_of=original, run=run)
@@ -175,12 +184,20 @@ class Scheduler:
         names: Sequence[Hashable] | None = None,
         may_begin: bool | None = None,
     ) -> str | None:
-        """Take the points (P, S) of a trial's rung. The reason to hold the trial, or None.
+        """Record the points (P, S) of a trial's rung, and return the reason to pause the trial, or None to continue.
 
-        ``ahead`` are the examples that it will have seen at its further rungs, none at its last. ``names`` tell the points
-        apart, the same in each run of a configuration; their positions do if not given. ``may_begin`` is what it was when
-        the rung was taken, if that was before. Early stopping leaves replicates alone. InputError where a score is no
-        finite number: nothing has changed then, and the trial can only fail.
+        Early stopping does not apply to replicates.
+
+        Args:
+            number: Trial number.
+            examples_seen: Examples seen at this rung.
+            points: The operating points (P, S).
+            ahead: Examples seen at each remaining rung; empty at the last rung.
+            names: Names of the points, equal in all runs of a configuration; positions if omitted.
+            may_begin: Whether new trials could start when the rung was recorded; the current value if omitted.
+
+        Raises:
+            InputError: If a score is not finite. Nothing has changed in this case, and the trial can only fail.
         """
         trial = self.trials[number]
         _check_scores(f"trial {number}, after {examples_seen:,} examples", points)
@@ -199,7 +216,7 @@ class Scheduler:
     def _add_points(
         self, trial: TrialState, examples_seen: int, points: Sequence[Pair], names: Sequence[Hashable] | None
     ) -> None:
-        """Put down the points of a trial's rung, by their names, or their positions if they have none."""
+        """Record the points of a trial's rung by name, or by position if they have no names."""
         trial.front = front_of([*trial.front, *points])
         positions = range(len(points))
         named_points = dict(zip(names or positions, points, strict=True))
@@ -215,13 +232,13 @@ class Scheduler:
         )
 
     def hold(self, number: int) -> None:
-        """The trial was stopped, for now."""
+        """Mark the trial as paused."""
         self.proposer.tell(number, TrialStatus.HELD)
         self.early_stopper.set_running(number, running=False)
         self._rest(number, TrialStatus.HELD)
 
     def end(self, number: int, status: TrialStatus) -> None:
-        """The trial is over: completed, stopped for good, or failed."""
+        """Mark the trial as completed, stopped or failed."""
         trial, status = self.trials[number], TrialStatus(status)
         failed = status == TrialStatus.FAILED
         self.replicates.end(number, failed)
@@ -237,7 +254,7 @@ class Scheduler:
         self.early_stopper.end(number)
 
     def _report(self, trial: TrialState, examples_seen: int) -> None:
-        """Let the sampler know a trial's front at a rung, or the fronts of its means where it has replicates."""
+        """Report a trial's front at a rung to the sampler, or the fronts of its means if it has replicates."""
         if self.replicates.has_any(trial.number):
             self._report_means(trial.number)
         else:
@@ -248,7 +265,7 @@ class Scheduler:
             self.proposer.report(original, examples_seen, front)
 
     def _tell_means(self, original: int) -> None:
-        """Let the means over a configuration's runs replace what the sampler was told of it."""
+        """Replace the sampler's data on a configuration with the means over its runs."""
         self._report_means(original)
         if self._is_at_rest(original):
             self.proposer.tell(original, self.trials[original].status)
@@ -264,7 +281,7 @@ class Scheduler:
             self._num_rests_at_growth = self._num_rests
 
     def _has_grown_to(self, area: float) -> bool:
-        """Whether a front of this area has grown enough since it last did."""
+        """Return whether a front of this area has grown enough since it last did."""
         before = self._area_at_growth
         if before is None:
             return True
@@ -273,7 +290,7 @@ class Scheduler:
 
 
 def make_objective(objective: ObjectiveConfig, reference: Pair) -> Objective:
-    """A sweep's objective, where the reference encoder scores ``reference`` (P, S) on dev."""
+    """Return a sweep's objective, given P and S of the reference encoder on dev."""
     return Objective.of(objective.polarity_weight, objective.similarity, objective.constraints.model_dump(), reference)
 
 
@@ -284,10 +301,10 @@ def _check_scores(place: str, points: Sequence[Pair]) -> None:
 
 
 def make_scheduler(config: SweepConfig, space: Space, reference: Pair, *, seed_offset: int = 0) -> Scheduler:
-    """The scheduler of a sweep that begins, whose reference encoder scores ``reference`` (P, S) on dev."""
+    """Return the scheduler of a new sweep, given P and S of the reference encoder on dev."""
     objective = make_objective(config.objective, reference)
     seed = (config.seed + seed_offset) % 2**32
-    # An untrained trial scores as the reference does, unless that is another encoder.
+    # An untrained trial scores like the reference encoder, unless that is a different encoder.
     untrained = reference if config.reference_encoder == config.model else None
     proposer = Proposer(space, config.sampler, seed, objective, config.objective.proposals)
     early_stopper = make_early_stopper(config.early_stopping, objective, untrained)
