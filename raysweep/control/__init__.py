@@ -1,5 +1,5 @@
-"""Requests to a sweep that is running, and its answers.
+"""Requests to a running sweep and its answers.
 
-The command ``control`` leaves a request in the run's storage.
-:mod:`raysweep.controller.request_desk` acts on it and answers.
+The ``control`` command adds a request to the run's request queue.
+:mod:`raysweep.controller.request_desk` executes and answers it.
 """

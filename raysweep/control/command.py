@@ -1,4 +1,4 @@
-"""The command ``control``: leave a request for the driver of a run, and wait for what becomes of it."""
+"""The ``control`` command: send a request to the driver of a run and wait for the answer."""
 
 import math
 import shlex
@@ -18,12 +18,16 @@ from raysweep.storage.folder import BucketFolder, Folder
 from raysweep.storage.line_log import is_held
 from raysweep.trial_status import TrialStatus
 
-LOCAL_SECONDS = 0.2  # between two looks for an answer
-BUCKET_SECONDS = 2.0  # the same, in a bucket
+LOCAL_SECONDS = 0.2  # polling interval for an answer
+BUCKET_SECONDS = 2.0  # the same in a bucket
 
 
 def try_request(text: str) -> Request:
-    """The request to try a configuration that stands on a command line as YAML. InputError where it is none."""
+    """Return the request to try a configuration given on the command line as YAML.
+
+    Raises:
+        InputError: If the text is not a mapping of plain, finite values.
+    """
     try:
         values = parse_value(text)
     except InputError as error:
@@ -39,9 +43,12 @@ def try_request(text: str) -> Request:
 
 
 def ask(run: Folder, request: Request, seconds: float) -> Answer | None:
-    """Ask the driver of a run for something; its answer, None where it gives none within so many seconds.
+    """Send a request to the driver of a run and return its answer, or None after ``seconds`` without one.
 
-    What is not answered by then is left for it. InputError where no driver is running, for which nothing is left.
+    An unanswered request stays in the queue.
+
+    Raises:
+        InputError: If no driver is running, in which case the request is withdrawn, or if storage fails.
     """
     mailbox = Mailbox(run)
     try:
@@ -67,7 +74,11 @@ def ask(run: Folder, request: Request, seconds: float) -> Answer | None:
 
 
 def _answer_of_the_ledger(run: Folder, identity: str) -> Answer:
-    """Whether a driver that has ended did what it was asked for. InputError where it did not."""
+    """Return the answer to a request whose driver has ended, from the ledger.
+
+    Raises:
+        InputError: If the ledger does not contain the request.
+    """
     asked = (event.request for event in events_of(run) if isinstance(event, SweepSteered))
     if identity in asked:
         return Answer(accepted=True, text="it is in the ledger, and holds when the sweep goes on; its driver has ended")
@@ -75,13 +86,13 @@ def _answer_of_the_ledger(run: Folder, identity: str) -> Answer:
 
 
 def check_driver(run: Folder) -> None:
-    """InputError where no process drives this run."""
+    """Raise ``InputError`` if no process drives this run."""
     if is_held(run, LEDGER) is False:
         raise InputError(no_driver(load(run)))
 
 
 def no_driver(results: Results) -> str:
-    """Why a run has no driver, and how it gets one."""
+    """Return a message with the reason why a run has no driver and the command that resumes it."""
     run = shlex.quote(results.folder)
     if results.status == "completed":
         more = f"for a longer one: {_resumed(run)} --trials N"

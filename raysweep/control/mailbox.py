@@ -1,7 +1,7 @@
-"""Small files by which a command and the driver of a run talk: each whole or not there, and read with suspicion.
+"""The request queue of a run: small, atomically written files that are validated when read.
 
-``RUN/requests/ID.json`` is a request, ``RUN/requests/ID.answer.json`` the answer to it, and ``RUN/requests/refused/`` keeps
-what is none. An ID begins with the time, so that requests come in the order in which they were left.
+``RUN/requests/ID.json`` is a request and ``RUN/requests/ID.answer.json`` its answer. Invalid requests are kept in
+``RUN/requests/refused/``. IDs start with the time, so requests are served in the order in which they were sent.
 """
 
 import errno
@@ -24,14 +24,14 @@ from raysweep.storage.folder import BucketFolder, Folder
 FOLDER = "requests"
 REFUSED = f"{FOLDER}/refused"
 IDENTITY = r"\d{20}-[0-9a-f]{8}"
-LOCAL_SECONDS = 0.5  # between two looks into a folder of this machine
-BUCKET_SECONDS = 5.0  # the same, into a bucket, which costs a request to the store
-MOST_AT_ONCE = 20  # letters that one look takes
+LOCAL_SECONDS = 0.5  # polling interval in a local folder
+BUCKET_SECONDS = 5.0  # the same in a bucket, where each poll costs a request to the store
+MOST_AT_ONCE = 20  # requests per poll
 
 
 @dataclass(frozen=True)
 class Letter:
-    """A file that lies where requests do. ``problem`` says why its content was not read."""
+    """A file in the request queue. ``problem`` is the reason why its content was not read."""
 
     identity: str
     content: bytes
@@ -39,32 +39,32 @@ class Letter:
 
 
 class Mailbox:
-    """The letters of one run. Methods raise OSError where the storage fails."""
+    """The request queue of one run. Methods raise ``OSError`` if storage fails."""
 
     def __init__(self, run: Folder) -> None:
         self._run = run
 
     @property
     def seconds_between_looks(self) -> float:
-        """How often the driver looks for letters."""
+        """Return the driver's polling interval in seconds."""
         return BUCKET_SECONDS if isinstance(self._run, BucketFolder) else LOCAL_SECONDS
 
     def leave(self, request: Request) -> str:
-        """Leave a request; the identity by which it is answered."""
+        """Add a request and return its ID."""
         identity = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}"
         self._check_folder()
         self._run.put(_request_file(identity), written(request))
         return identity
 
     def waiting(self) -> list[Letter]:
-        """The oldest requests that nobody has answered, by rising identity, and at most so many at once."""
+        """Return the oldest unanswered requests by increasing ID, at most ``MOST_AT_ONCE``."""
         self._check_folder()
         names = self._run.names(FOLDER)
         matches = (re.fullmatch(rf"({IDENTITY})\.json", name) for name in names)
         identities = sorted(match.group(1) for match in matches if match)
         letters = []
         for identity in identities[:MOST_AT_ONCE]:
-            with suppress(FileNotFoundError):  # withdrawn in between
+            with suppress(FileNotFoundError):  # withdrawn since the listing
                 letters.append(self._letter(identity))
         return letters
 
@@ -77,20 +77,20 @@ class Mailbox:
             return Letter(identity, b"", "cannot be read by the user whom the sweep runs as")
 
     def answer(self, identity: str, answer: Answer) -> None:
-        """Answer a request, which is waiting no more then."""
+        """Answer a request and remove it from the queue."""
         self._check_folder()
         self._run.put(_answer_file(identity), written(answer))
         self._run.remove(_request_file(identity))
 
     def refuse(self, letter: Letter, text: str) -> None:
-        """Answer what is no request, and set it aside, as far as it was read."""
+        """Reject an invalid request and keep the content that was read."""
         self._check_folder()
         if letter.content:
             self._run.put(f"{REFUSED}/{letter.identity}.json", letter.content[:MAX_BYTES])
         self.answer(letter.identity, Answer(accepted=False, text=text))
 
     def answer_to(self, identity: str) -> Answer | None:
-        """The answer to a request, which is taken out of the box; None where there is none yet."""
+        """Remove and return the answer to a request, or return None if it has not arrived."""
         try:
             content = self._content(_answer_file(identity))
         except FileNotFoundError:
@@ -100,17 +100,21 @@ class Mailbox:
         return answer
 
     def withdraw(self, identity: str) -> None:
-        """Take back a request that nobody has answered."""
+        """Remove an unanswered request."""
         self._run.remove(_request_file(identity))
 
     def _content(self, name: str) -> bytes:
-        """A file's content, or one byte more than it may have. InputError for what is no ordinary file."""
+        """Return at most ``MAX_BYTES + 1`` bytes of a file; the extra byte shows that it is too large.
+
+        Raises:
+            InputError: If it is not a regular file.
+        """
         if isinstance(self._run, BucketFolder):
             return self._run.read([name], MAX_BYTES + 1)[0]
         return _read_ordinary(self._run.path / name, MAX_BYTES + 1)
 
     def _check_folder(self) -> None:
-        """InputError where the box is a link, by which files elsewhere would be written and removed."""
+        """Raise ``InputError`` if a folder of the queue is a link, which would expose files outside the run."""
         if isinstance(self._run, BucketFolder):
             return
         for name in (FOLDER, REFUSED):
@@ -128,7 +132,11 @@ def _answer_file(identity: str) -> str:
 
 
 def _read_ordinary(path: Path, num_bytes: int) -> bytes:
-    """The first bytes of a file that is neither a link nor a device or a pipe, which might lead anywhere or never end."""
+    """Return the first bytes of a regular file.
+
+    Raises:
+        InputError: If it is a link, a device or a pipe, which may point outside the run or never end.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -145,12 +153,12 @@ def _read_ordinary(path: Path, num_bytes: int) -> bytes:
 
 @dataclass
 class Inbox:
-    """Letters as a thread finds them, for a driver that must not wait for storage."""
+    """Requests found by a polling thread, for a driver that must not wait for storage."""
 
     _letters: SimpleQueue[Letter] = field(default_factory=SimpleQueue)
 
     def take(self) -> Iterator[Letter]:
-        """Those that have been found since the last time. One that was not answered meanwhile comes again."""
+        """Yield the requests found since the last call. An unanswered request is found again."""
         with suppress(Empty):
             while True:
                 yield self._letters.get_nowait()
@@ -165,13 +173,16 @@ class Inbox:
 
 @contextmanager
 def watched(mailbox: Mailbox, inbox: Inbox, seconds: float | None = None) -> Iterator[None]:
-    """Within, a thread looks for letters every so many seconds. What cannot be read for now is read later."""
+    """Poll the queue in a background thread every ``seconds`` seconds within the context.
+
+    Requests that cannot be read are retried at the next poll.
+    """
     seconds = seconds or mailbox.seconds_between_looks
     stop = threading.Event()
 
     def look() -> None:
         while not stop.wait(seconds):
-            if not inbox.is_empty:  # the driver is busy: it is not told of the same letters twice
+            if not inbox.is_empty:  # the driver is busy; polling now would deliver the same requests twice
                 continue
             with suppress(OSError, InputError):
                 for letter in mailbox.waiting():

@@ -1,4 +1,4 @@
-"""What may be asked of a running sweep, and what it answers. Both come as files that anybody may have written."""
+"""Requests to a running sweep and their answers, parsed from untrusted files."""
 
 from collections.abc import Mapping
 from typing import Literal, TypeVar
@@ -10,14 +10,14 @@ from raysweep.errors import InputError
 
 Action = Literal["pause", "resume", "workers", "stop-trial", "try"]
 
-MAX_BYTES = 16_384  # of a request or an answer
-MOST_SHOWN = 200  # characters of what is wrong with one
+MAX_BYTES = 16_384  # maximum size of a request or an answer
+MOST_SHOWN = 200  # maximum length of an error message in characters
 
 Plain = bool | int | float | str | None
 
 
 class Request(Frozen):
-    """One thing that is asked of a sweep. The fields that go with another action are None."""
+    """A request to a sweep. Fields of other actions are None."""
 
     action: Action
     workers: int | None = Field(None, ge=1)
@@ -35,7 +35,7 @@ class Request(Frozen):
 
 
 class Answer(Frozen):
-    """What became of a request, in a sentence."""
+    """The outcome of a request, in one sentence."""
 
     accepted: bool
     text: str
@@ -48,17 +48,17 @@ _ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)
 
 
 def read_request(content: bytes) -> Request:
-    """The request that a file holds. InputError says why it holds none."""
+    """Parse a request. Raise ``InputError`` if it is invalid."""
     return _read(_REQUEST, content, "request")
 
 
 def read_answer(content: bytes) -> Answer:
-    """The answer that a file holds. InputError says why it holds none."""
+    """Parse an answer. Raise ``InputError`` if it is invalid."""
     return _read(_ANSWER, content, "answer")
 
 
 def written(message: Request | Answer) -> bytes:
-    """A request or an answer as a file holds it."""
+    """Serialize a request or an answer as JSON."""
     return message.model_dump_json(exclude_none=True).encode()
 
 
@@ -75,5 +75,5 @@ def _read(adapter: TypeAdapter[Message], content: bytes, kind: str) -> Message:
 
 
 def plain(text: str) -> str:
-    """The text on one line, without characters that a terminal would act on."""
+    """Return the text with a space in place of each unprintable character, such as newlines and terminal escapes."""
     return "".join(each if each.isprintable() else " " for each in text)
