@@ -1,4 +1,4 @@
-"""A sweep as it runs: trials handed out, rungs taken in, every event in the ledger before it counts; budget, disk, resume.
+"""The controller of a running sweep: assigns trials, records rungs in the ledger, manages budget, disk and resuming.
 
-The runner drives it through Ray Tune; it imports no Ray itself, so that tests drive it with invented rungs.
+The runner drives it through Ray Tune. It does not import Ray, so tests can drive it with made-up rungs.
 """

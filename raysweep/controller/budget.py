@@ -1,4 +1,4 @@
-"""What trials cost: seconds of the nodes' CPUs and GPUs they hold, and money by the nodes' prices."""
+"""Cost accounting of trials: CPU and GPU seconds of their nodes, money at the nodes' prices, and the budget's limits."""
 
 import dataclasses
 from dataclasses import dataclass, field
@@ -13,11 +13,11 @@ REASONS = {
     "gpu_hours": "the budget of {:g} GPU-hours is spent",
     "money": "the money budget of {:g} is spent",
 }
-"""The limits that a sweep's file may set under ``budget``, and the reason that each gives when it is reached."""
+"""The limits under ``budget`` in a sweep's file, with the reason reported when each is reached."""
 
 
 class ReachedLimit(NamedTuple):
-    """A limit that is reached: its key in a sweep's file, and words for people."""
+    """A reached limit: its key in a sweep's file and the reason to report."""
 
     key: str
     reason: str
@@ -25,22 +25,22 @@ class ReachedLimit(NamedTuple):
 
 @dataclass
 class CostTracker:
-    """What each trial has cost, and which limit of the budget that reaches."""
+    """Costs by trial, checked against the budget's limits."""
 
     budget: BudgetConfig
-    cpus: float  # of a trial
-    gpus: float
+    cpus: float  # per trial
+    gpus: float  # per trial
     trials: dict[int, Cost] = field(default_factory=dict)
     total: Cost = field(default_factory=Cost)
-    last_node: Node = field(default_factory=Node)  # where a trial is taken to run until it says where
-    _named_as_free: set[str] = field(default_factory=set)  # node types
+    last_node: Node = field(default_factory=Node)  # the assumed node of a trial that has not reported its own
+    _named_as_free: set[str] = field(default_factory=set)  # node types with a warning
 
     def of(self, trial: int) -> Cost:
-        """What a trial has cost so far."""
+        """Return a trial's cost so far."""
         return dataclasses.replace(self.trials.get(trial, Cost()))
 
     def unpriced(self, node: Node) -> str | None:
-        """Words for people, the first time that money is limited and a node's type has no price."""
+        """Return a warning the first time a node type without a price is seen under a money limit, else None."""
         is_free = self.budget.price_per_hour(node.type) is None
         if self.budget.money is None or not is_free or node.type in self._named_as_free:
             return None
@@ -51,7 +51,7 @@ class CostTracker:
         )
 
     def spend(self, trial: int, seconds: float, node: Node) -> None:
-        """A trial held its resources on a node for so long."""
+        """Charge a trial for ``seconds`` of its resources on a node."""
         hours = seconds / 3600
         price = self.budget.price_per_hour(node.type) or 0.0
         money = hours * price * self._share_of(node)
@@ -60,7 +60,7 @@ class CostTracker:
         self.total.add(cost)
 
     def _share_of(self, node: Node) -> float:
-        """The share of the node that a trial pays for: of its CPUs or of its GPUs, whichever is more."""
+        """Return the share of the node that a trial pays for: its share of the CPUs or GPUs, whichever is larger."""
         shares = []
         if node.cpus:
             shares.append(self.cpus / node.cpus)
@@ -69,7 +69,7 @@ class CostTracker:
         return min(1.0, max(shares, default=1.0))
 
     def restore(self, trial: int, cost: Cost) -> None:
-        """What a trial had cost by an event of the ledger, which replaces what earlier events said."""
+        """Set a trial's cost to the value of a ledger event, which replaces earlier values."""
         before = self.of(trial)
         self.trials[trial] = dataclasses.replace(cost)
         added = Cost(
@@ -81,7 +81,7 @@ class CostTracker:
         self.total.add(added)
 
     def reached_limit(self, wall_seconds: float) -> ReachedLimit | None:
-        """The limit that is reached when the sweep has run for so long; None while there is budget left."""
+        """Return the limit that is reached after ``wall_seconds``, or None if there is budget left."""
         used = {
             "minutes": wall_seconds / 60,
             "cpu_hours": self.total.cpu_seconds / 3600,

@@ -1,4 +1,4 @@
-"""Which weights stay stored: those of the front's members, within a bound."""
+"""Storage of the front members' weights, within a size limit."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -13,24 +13,25 @@ CHECKPOINTS = "checkpoints"
 
 
 class WeightStore:
-    """The folders of a run's points, one a rung, that hold weights.
+    """The folders that store the weights of a run's points, one per rung.
 
-    ``limit`` bytes bound them and what else the run keeps, which callers pass as ``others``, in bytes.
+    ``limit`` bounds the total size in bytes of the weights and the run's other files, which callers pass as ``others``.
     """
 
     def __init__(self, run: Path | Folder, limit: int) -> None:
         self._run, self._limit = as_folder(run), limit
-        self._sizes: dict[str, int] = {}  # of folders, in bytes
+        self._sizes: dict[str, int] = {}  # bytes by folder
 
     def held(self, front: Sequence[Point]) -> list[Point]:
-        """The points whose weights are stored."""
+        """Return the points whose weights are stored."""
         present = self._present(front)
         return [point for point in front if _folder_name(point) in present]
 
     def keep_only(self, front: Sequence[Point], among: Sequence[Point] | None = None) -> None:
-        """Remove the folders that no member of ``front`` needs; only those of the points ``among`` if given.
+        """Remove the folders that no member of ``front`` needs.
 
-        Other folders may hold rungs whose reports are on their way.
+        With ``among``, only folders of these points are removed, since other folders may belong to rungs whose reports
+        have not arrived yet.
         """
         candidates = self._run.names(POINTS) if among is None else {_folder_name(point) for point in among}
         needed = {_folder_name(point) for point in front}
@@ -38,13 +39,13 @@ class WeightStore:
             self._run.remove(f"{POINTS}/{name}")
 
     def is_full(self, front: Sequence[Point], others: int = 0) -> bool:
-        """Return whether the front's weights and the others take more than the bound."""
+        """Return whether the front's weights and ``others`` exceed the limit."""
         return self._num_bytes(self._present(front)) + others > self._limit
 
     def shrink(self, front: Sequence[Point], others: int = 0) -> list[Point]:
-        """While there is too much on disk, remove the weights that the front loses least hypervolume by.
+        """Remove weights, those that cost the front the least hypervolume first, until the limit is met.
 
-        One rung's weights always stay. Returns a point of each rung whose weights were removed.
+        The weights of one rung always stay. Returns one point per rung whose weights were removed.
         """
 
         def hypervolume_and_name(name: str) -> tuple[float, str]:
@@ -60,7 +61,7 @@ class WeightStore:
         return lost
 
     def checkpoint_bytes(self, trials: Collection[int]) -> int:
-        """Return what the checkpoints of these trials take."""
+        """Return the size of these trials' checkpoints in bytes."""
         if not trials:
             return 0
         folders = {Path(checkpoint_folder(number)).name for number in trials}
@@ -68,12 +69,12 @@ class WeightStore:
         return sum(size for name, size in sizes.items() if name.partition("/")[0] in folders)
 
     def _present(self, front: Sequence[Point]) -> set[str]:
-        """The names of the front's folders that are stored."""
+        """Return the names of the front's folders that exist."""
         return {_folder_name(point) for point in front} & self._run.names(POINTS)
 
     def _num_bytes(self, names: set[str]) -> int:
-        """Return what these folders take."""
-        for name in names - self._sizes.keys():  # written once, never changed but by test scores
+        """Return the size of these folders in bytes."""
+        for name in names - self._sizes.keys():  # written once and changed only by test scores
             self._sizes[name] = sum(self._run.sizes(f"{POINTS}/{name}").values())
         return sum(self._sizes[name] for name in names)
 
@@ -84,7 +85,7 @@ def _folder_name(point: Point) -> str:
 
 
 def _hypervolume_lost(front: Sequence[Point], name: str) -> float:
-    """The hypervolume that the front loses without the points of the rung in this folder."""
+    """Return the hypervolume that the front loses without the points of the rung in this folder."""
     rest = [point for point in front if _folder_name(point) != name]
     return _hypervolume(front) - _hypervolume(rest)
 

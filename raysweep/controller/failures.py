@@ -1,4 +1,4 @@
-"""What becomes of a trial that lost its worker, and when so many trials fail that a sweep is better ended."""
+"""Failure handling: retries of trials that lost their worker, pauses if storage fails, and the share of failed trials."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -8,22 +8,25 @@ from raysweep.config.sweep import ResourcesConfig
 
 FIRST_PAUSE_SECONDS = 2.0
 LONGEST_PAUSE_SECONDS = 30.0
-PATIENCE_SECONDS = 600.0  # with storage that fails, without a rung from any trial
-FEWEST_FAILED = 3  # before their share of all trials says anything
-MAX_STARTS_ON_DEAD_NODES = 20  # in a row, after which it is the trial that ends its nodes
+PATIENCE_SECONDS = 600.0  # maximum time of failing storage without a rung from any trial
+FEWEST_FAILED = 3  # minimum number of failed trials before their share is meaningful
+MAX_STARTS_ON_DEAD_NODES = 20  # in a row; after more, the trial is assumed to kill its nodes
 
 
 class Blame(Enum):
-    """Who is to blame when a trial loses its worker."""
+    """The cause of a lost worker."""
 
-    PROCESS = "process"  # its own, which died or froze, or was killed for want of memory
-    NODE = "node"  # it went away, or the trial's process had died before the trial began
-    STORAGE = "storage"  # it is full, or cannot be reached
+    PROCESS = "process"  # the trial's process died, froze or ran out of memory
+    NODE = "node"  # the node disappeared, or the process had died before the trial started
+    STORAGE = "storage"  # storage is full or unreachable
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A trial lost its worker within a rung. ``reason`` is one line; ``needs_memory`` says that its node had too little."""
+    """A trial's loss of its worker within a rung.
+
+    ``reason`` is one line. ``needs_memory`` is True if the node ran out of memory.
+    """
 
     blame: Blame
     reason: str
@@ -32,7 +35,10 @@ class Loss:
 
 @dataclass(frozen=True)
 class StoragePause:
-    """Storage has failed since ``began``: for so many seconds, ``until`` then by the sweep's clock, no trial starts."""
+    """A pause of ``seconds`` without new assignments because storage has failed since ``began``.
+
+    ``began`` and ``until``, the end of the pause, are seconds on the sweep's clock.
+    """
 
     began: float = 0.0
     until: float = 0.0
@@ -45,10 +51,10 @@ class StoragePause:
 
 @dataclass
 class Failures:
-    """Counts losses of each trial since its last rung.
+    """Counts of each trial's losses since its last rung.
 
-    A trial goes on after ``resources.max_failures`` losses of its process, and after many more of its node. Storage is never
-    the trial's fault.
+    A trial survives ``resources.max_failures`` losses of its process and ``MAX_STARTS_ON_DEAD_NODES`` losses of its node.
+    Storage failures never count against the trial.
     """
 
     resources: ResourcesConfig
@@ -56,7 +62,7 @@ class Failures:
     _losses: dict[Hashable, dict[Blame, int]] = field(default_factory=dict)
 
     def lose(self, trial: Hashable, loss: Loss) -> str | None:
-        """Count a loss. The reason to end the trial; None where it goes on."""
+        """Count a loss and return the reason to end the trial, or None if it may be retried."""
         counts = self._losses.setdefault(trial, dict.fromkeys(Blame, 0))
         counts[loss.blame] += 1
         if counts[Blame.PROCESS] > self.resources.max_failures:
@@ -66,13 +72,13 @@ class Failures:
         return None
 
     def forget(self, trial: Hashable) -> None:
-        """The trial has made progress: its losses are counted from the start, and storage works."""
+        """Reset a trial's losses and the storage pause after a rung."""
         self._losses.pop(trial, None)
         self.pause = StoragePause()
 
     def begin_pause(self, now: float) -> StoragePause:
-        """Storage has failed again: a pause twice as long as the last one, up to half a minute."""
-        if now - self.pause.until > LONGEST_PAUSE_SECONDS:  # it has worked since
+        """Start a pause after a storage failure, twice as long as the last one, at most ``LONGEST_PAUSE_SECONDS``."""
+        if now - self.pause.until > LONGEST_PAUSE_SECONDS:  # storage has worked since
             self.pause = StoragePause()
         seconds = min(2 * self.pause.seconds or FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         began = self.pause.began if self.pause.seconds else now
@@ -80,7 +86,7 @@ class Failures:
         return self.pause
 
     def too_many(self, num_failed: int, num_begun: int) -> str | None:
-        """The reason to end a sweep in which so many trials failed of those that began; None where it goes on."""
+        """Return the reason to end a sweep with this many failed and started trials, or None."""
         share = self.resources.max_failed_share
         if num_failed < FEWEST_FAILED or num_failed <= share * num_begun:
             return None

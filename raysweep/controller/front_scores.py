@@ -1,4 +1,4 @@
-"""The front's scores on the test split: which rungs have none yet, and those that workers give, each stored as it comes."""
+"""Scoring of the front on the test split: assigns rungs to workers and stores each result as it arrives."""
 
 import time
 from collections import deque
@@ -15,7 +15,7 @@ from raysweep.results.types import Calibration, Point, PointKey
 
 @dataclass(frozen=True)
 class FrontRung:
-    """A rung with points on the front, and their keys."""
+    """A rung with points on the front, and the keys of these points."""
 
     trial: int
     step: int
@@ -24,9 +24,9 @@ class FrontRung:
 
 @dataclass(frozen=True)
 class ScoredRung:
-    """A rung's points on the test split, and the calibration of its head, without the trial and step: plain values.
+    """A rung's scores on the test split and the calibration of its head, as plain values without trial and step.
 
-    ``labelled`` are those of its points that are told the pool's labels.
+    ``labelled`` are the rung's points that use the pool's labels.
     """
 
     points: Sequence[Mapping[str, Any]]
@@ -34,7 +34,7 @@ class ScoredRung:
     labelled: Sequence[Mapping[str, Any]] = ()
 
     def event(self, rung: FrontRung) -> PointsScored:
-        """What the ledger stores of it."""
+        """Return the ledger event for these scores."""
         where: dict[str, Any] = {"trial": rung.trial, "step": rung.step}
         points, labelled = (tuple(Point(**where, **values) for values in some) for some in (self.points, self.labelled))
         calibration = None if self.calibration is None else Calibration(**where, **self.calibration)
@@ -42,16 +42,16 @@ class ScoredRung:
 
 
 class FrontScores:
-    """Hands out the rungs of a front that does not change any more, and takes their scores.
+    """The rungs of the final front and their test scores.
 
-    A rung whose scores never come, or whose scoring fails, stays without: a resumed sweep hands it out again. Where there is
-    no test split, which ``has_test`` says, there is nothing to hand out.
+    A rung without scores, because they never arrived or scoring failed, is scored again when the sweep is resumed. Without
+    a test split (``has_test`` is False), there is nothing to score.
     """
 
     def __init__(self, sweep: Sweep, *, has_test: bool) -> None:
         self._sweep = sweep
         self._has_test = has_test
-        self._began: float | None = None  # when the first rung was asked for, by the monotonic clock
+        self._began: float | None = None  # first call of `next`, on the monotonic clock
         self._waiting: deque[FrontRung] = deque()
         self._under_way: list[FrontRung] = []
         self._num_rungs = 0
@@ -59,16 +59,16 @@ class FrontScores:
 
     @property
     def have_begun(self) -> bool:
-        """Whether a rung was asked for, after which the sweep's trials are over."""
+        """Return whether a rung was requested, which means that the sweep's trials are over."""
         return self._began is not None
 
     @property
     def are_under_way(self) -> bool:
-        """Whether a worker has a rung, which it may lose."""
+        """Return whether a worker is scoring a rung."""
         return bool(self._under_way)
 
     def next(self) -> FrontRung | None:
-        """The next rung to be scored; None when all are handed out, or as many as a person allows at a time."""
+        """Return the next rung to score, or None if all are assigned or the requested number of workers is busy."""
         if self._began is None:
             self._began = time.monotonic()
             self._waiting.extend(_untested(self._sweep) if self._has_test else ())
@@ -90,13 +90,13 @@ class FrontScores:
         self._under_way.remove(rung)
 
     def fail(self, rung: FrontRung, reason: str) -> None:
-        """Warn that a rung could not be scored, once: hours of search are not to end without a report."""
+        """Warn once that a rung could not be scored, since a long search must not end without a report."""
         if rung in self._under_way:
             self._under_way.remove(rung)
             self._sweep.display.warn(f"test: trial {rung.trial} was not scored at its rung {rung.step}: {reason}")
 
     def lose(self, rung: FrontRung, loss: Loss) -> None:
-        """A rung lost its worker: it is handed out again, unless that has come to nothing too often."""
+        """Queue a rung again after it lost its worker, or give it up after too many losses."""
         if loss.blame == Blame.STORAGE:
             self._sweep.pause(loss.reason)
         if reason := self._failures.lose((rung.trial, rung.step), loss):
@@ -106,7 +106,7 @@ class FrontScores:
             self._waiting.append(rung)
 
     def show(self) -> None:
-        """Bring the status line up to date, as long as something is to be scored."""
+        """Update the status line while rungs are left to score."""
         num_left = len(self._waiting) + len(self._under_way)
         if num_left and self._began is not None:
             num_done = self._num_rungs - num_left
@@ -116,7 +116,7 @@ class FrontScores:
 
 
 def _untested(sweep: Sweep) -> list[FrontRung]:
-    """The rungs of the front whose points no earlier session has scored on the test split."""
+    """Return the rungs of the front with points that no earlier session scored on the test split."""
     rungs: dict[tuple[int, int], FrontRung] = {}
     for point in sweep.kept_front():
         trial, step = point.trial, point.step

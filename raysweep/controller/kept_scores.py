@@ -1,8 +1,8 @@
-"""Which per-query scores stay stored: those of points near the front, and of the other runs of their configurations.
+"""Storage of per-query scores: those of points near the front and of the other runs of their configurations.
 
-Workers store a file for each rung before they report it. A rung's file goes as soon as none of its points is near the front;
-at a session's end the points that are still near are packed into few files. A front only grows, so a point that is no
-longer near it never will be again, and it does not matter when that is looked at.
+Workers store one file per rung before they report the rung. A rung's file is removed once all its points are dropped; at
+the end of a session, the remaining points are packed into a few files. The front only grows, so a point that is no longer
+near it never will be again, and the time of this check does not matter.
 """
 
 import contextlib
@@ -33,47 +33,47 @@ from raysweep.results.types import Point, ScoredSplit
 from raysweep.storage import location
 from raysweep.storage.folder import Folder
 
-Rung = tuple[int, int]  # its trial and step
+Rung = tuple[int, int]  # trial and step
 
-PART_BYTES = 32 * 2**20  # of the scores that one file packs, before they are compressed
+PART_BYTES = 32 * 2**20  # minimum size of a full part before compression
 
 _PART = "part-"
-_FILES_AT_ONCE = 32  # that are read, or removed
+_FILES_AT_ONCE = 32  # files read or removed at a time
 _SPLITS: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
 
 
 class KeptScores:
-    """The scores of a run's points: which are near the front, and their files. ``num_queries`` are those of dev."""
+    """The per-query scores that a run keeps, and their files. ``num_queries`` is the number of queries of dev."""
 
     def __init__(self, run: Folder, num_queries: int) -> None:
         self._run, self._num_queries = run, num_queries
-        self._near: dict[PointName, Pair] = {}  # by name P and S, three standard errors higher
+        self._near: dict[PointName, Pair] = {}  # P and S by name, three standard errors higher
         self._repeats: set[PointName] = (
             set()
-        )  # points of replicates that are not near themselves, while their originals are
-        self._original_of: dict[int, int] = {}  # of replicates
-        self._rungs: dict[Rung, _RungScores] = {}  # of which a point stays
-        self._front: list[Pair] = []  # that all points were last compared with
+        )  # points of replicates that are far from the front while their originals are near it
+        self._original_of: dict[int, int] = {}  # original trials by replicate
+        self._rungs: dict[Rung, _RungScores] = {}  # rungs with at least one kept point
+        self._front: list[Pair] = []  # the front of the last comparison with all points
 
     @property
     def names(self) -> set[PointName]:
-        """The points whose scores stay."""
+        """Return the points whose scores are kept."""
         return {*self._near, *self._repeats}
 
     @property
     def num_bytes(self) -> int:
-        """What the scores on dev take at most."""
+        """Return the maximum size in bytes of the scores on dev."""
         num_points = sum(rung.num_stored for rung in self._rungs.values())
         return num_points * self._num_queries * BYTES_PER_QUERY
 
     def restore(self, points: Sequence[Point], front: Sequence[Point], original_of: Mapping[int, int]) -> None:
-        """Come to where these points of a ledger led, whose front this is. Files stay as they are until the end."""
+        """Restore the state from the points and the front of a ledger. Files are not changed."""
         self._original_of.update(original_of)
         self._add(points)
         self._drop_far(points, front)
 
     def take(self, points: Sequence[Point], front: Sequence[Point], original: int | None = None) -> None:
-        """Take in a rung's points, of a replicate of ``original`` if given, and remove files that are not needed now."""
+        """Add a rung's points, those of a replicate if ``original`` is given, and remove files no longer needed."""
         if original is not None:
             self._original_of.update((point.trial, original) for point in points if point.trial is not None)
         self._add(points)
@@ -90,7 +90,10 @@ class KeptScores:
             rung.staying.add(name)
 
     def _drop_far(self, new: Sequence[Point], front: Sequence[Point]) -> list[Rung]:
-        """Forget the points that are not near; the rungs of which none is left. Points that are not new were near before."""
+        """Forget the points far from the front, and return the rungs without a remaining point.
+
+        Points other than ``new`` were near the last front, so they are compared again only if the front changed.
+        """
         pairs = [(point.polarity, point.similarity) for point in front]
         names = list(self._near) if pairs != self._front else [name_of_point(point) for point in new]
         self._front = pairs
@@ -111,20 +114,20 @@ class KeptScores:
         return gone
 
     def _original(self, name: PointName) -> PointName | None:
-        """The point that this one repeats with another seed."""
+        """Return the point that this one repeats with another seed, or None."""
         trial, step, kind, value = name
         original = None if trial is None else self._original_of.get(trial)
         return None if original is None else (original, step, kind, value)
 
     def tidy(self) -> None:
-        """Remove the files of rungs that are not needed, also of one that was cut off between its scores and its report."""
+        """Remove the files of rungs without kept points, including rungs that were never reported."""
         needed = {location.name_of(rung_file("dev", trial, step)) for trial, step in self._rungs}
         for split in _SPLITS:
             files = self._files(split)
             self._remove(split, [file for file in files if not _is_part(file) and file not in needed])
 
     def pack(self, warn: Callable[[str], None]) -> None:
-        """Put the scores that stay into few files. A kill within leaves some of them twice, which count once."""
+        """Pack the kept scores into a few files. If the process is killed here, duplicates are left, which count once."""
         for split in _SPLITS:
             try:
                 self._pack(split)
@@ -133,14 +136,14 @@ class KeptScores:
 
     def _pack(self, split: ScoredSplit) -> None:
         files = self._files(split)
-        if all(_is_part(file) for file in files):  # nothing has come since they were packed
+        if all(_is_part(file) for file in files):  # nothing new since the last time
             return
-        left = self.names  # that no part has yet
+        left = self.names  # points not yet in a part
         batch: list[PackedScores] = []
         done: list[str] = []
         for file, packed in self._read(split, files):
             if batch and packed.num_queries != batch[0].num_queries:
-                continue  # it is damaged, as whoever reads the scores is told
+                continue  # damaged; reported when the scores are read
             done.append(file)
             staying = packed.only(left)
             if staying.names:
@@ -151,7 +154,7 @@ class KeptScores:
                 batch = []
         if batch:
             self._write_part(split, batch)
-        # Parts first: as long as there are other files, they are packed again.
+        # Old parts go first: as long as other files remain, the next session packs again.
         self._remove(split, [file for file in done if _is_part(file)])
         self._remove(split, [file for file in done if not _is_part(file)])
 
@@ -160,7 +163,7 @@ class KeptScores:
         self._run.keep(scores_file(split, name), joined(batch).content())
 
     def _files(self, split: ScoredSplit) -> list[str]:
-        """The stored files of a split but for the one of the points that no trial made."""
+        """Return the stored files of a split except the file of the baselines."""
         baselines = location.name_of(baselines_file(split))
         names = self._run.names(f"{FOLDER}/{split}")
         return sorted(
@@ -168,7 +171,7 @@ class KeptScores:
         )
 
     def _read(self, split: ScoredSplit, files: Sequence[str]) -> Iterator[tuple[str, PackedScores]]:
-        """The files with their scores, but for damaged ones."""
+        """Yield the files with their scores, except damaged ones."""
         for start in range(0, len(files), _FILES_AT_ONCE):
             some = files[start : start + _FILES_AT_ONCE]
             contents = self._run.read([f"{FOLDER}/{split}/{file}" for file in some])
@@ -183,7 +186,7 @@ class KeptScores:
 
 @dataclass
 class _RungScores:
-    """How many points of a rung were stored, and which of them stay."""
+    """The number of points stored for a rung and the points that are kept."""
 
     num_stored: int = 0
     staying: set[PointName] = field(default_factory=set)
@@ -196,5 +199,5 @@ def _rung_of(name: PointName) -> Rung:
 
 
 def _is_part(file: str) -> bool:
-    """Whether a session packed a file, by its name; others hold one rung each."""
+    """Return whether a file is a packed part, by its name. Other files contain one rung each."""
     return file.startswith(_PART)

@@ -1,4 +1,4 @@
-"""How long a cluster's nodes boot and are up, from looks at it now and then. No Ray."""
+"""Boot time and uptime of a cluster's nodes, from periodic observations. Independent of Ray."""
 
 import threading
 import time
@@ -10,25 +10,25 @@ from raysweep.results.types import NodeTime
 
 
 class NodeMeter:
-    """Takes the nodes of each look to have been there until the next one. A thread may look while another takes."""
+    """Accumulated node time. The nodes of each observation are counted until the next one. Thread-safe."""
 
     def __init__(self, budget: BudgetConfig) -> None:
         self._budget = budget
         self._lock = threading.Lock()
-        self._seen_at: float | None = None  # by the monotonic clock
-        self._up: Mapping[str, int] = {}  # how many nodes there were at the last look, by their types
+        self._seen_at: float | None = None  # on the monotonic clock
+        self._up: Mapping[str, int] = {}  # node counts by type at the last observation
         self._booting: Mapping[str, int] = {}
         self._up_seconds: dict[str, float] = defaultdict(float)
         self._boot_seconds: dict[str, float] = defaultdict(float)
 
     def see(self, up: Mapping[str, int], booting: Mapping[str, int]) -> None:
-        """So many nodes of each type are up, and boot, from now on."""
+        """Record the current numbers of running and booting nodes by type."""
         with self._lock:
             self._add_until_now()
             self._up, self._booting = up, booting
 
     def take(self) -> tuple[NodeTime, ...]:
-        """The time of nodes by their types, up to the last look, since it was last taken."""
+        """Return the node time by type since the last call, up to the last observation."""
         with self._lock:
             types = sorted({*self._up_seconds, *self._boot_seconds})
             taken = tuple(self._time_of(each) for each in types)

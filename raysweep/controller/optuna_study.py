@@ -1,4 +1,7 @@
-"""The sweep as an Optuna study on disk, for ``optuna-dashboard RUN/study.journal``. The ledger is the truth."""
+"""An Optuna study of the sweep on disk, for ``optuna-dashboard RUN/study.journal``.
+
+The study is a copy; the ledger is the source of truth.
+"""
 
 from pathlib import Path
 
@@ -16,20 +19,19 @@ OPTUNA_STATES = {
     TrialStatus.STOPPED: optuna.trial.TrialState.PRUNED,
     TrialStatus.FAILED: optuna.trial.TrialState.FAIL,
 }
-"""Optuna's names for how a trial may end. A trial that may still go on is running there."""
+"""Optuna's states by final status. Trials that may continue are running in Optuna."""
 
 
 class StudyFile:
-    """One trial of the study for each of the sweep's, with the same numbers.
+    """The study file, with one Optuna trial per trial of the sweep, under the same number.
 
-    A trial that was stopped is pruned, and only one that ran to its end is complete; one that is held or was interrupted is
-    still running. A replicate has its original's parameters and the attribute ``replicate_of``. ``begin`` comes for every
-    trial in order.
+    Stopped trials are pruned, completed trials are complete, and paused or interrupted trials are running. A replicate has
+    the parameters of its original and the attribute ``replicate_of``. ``begin`` must be called for every trial in order.
     """
 
     def __init__(self, path: Path, name: str, proposer: Proposer) -> None:
         path.unlink(missing_ok=True)
-        path.with_suffix(".journal.lock").unlink(missing_ok=True)  # of a driver that was killed
+        path.with_suffix(".journal.lock").unlink(missing_ok=True)  # left by a killed driver
         self._proposer = proposer
         self._storage = optuna.storages.JournalStorage(JournalFileBackend(str(path)))
         self._study = optuna.create_study(
@@ -38,7 +40,7 @@ class StudyFile:
         self._study.set_metric_names(proposer.names)
 
     def begin(self, trial: TrialState) -> None:
-        """A trial starts."""
+        """Add a trial."""
         original = trial.replicate_of
         known = self._proposer.known_trial(trial.number if original is None else original)
         begun = optuna.trial.create_trial(
@@ -50,7 +52,7 @@ class StudyFile:
         self._study.add_trial(begun)
 
     def rung(self, number: int, examples_seen: int, trial: TrialState, objective: Objective) -> None:
-        """A trial was evaluated; ``trial`` has its front so far."""
+        """Record a rung. ``trial`` has the trial's front so far."""
         stored = self._trial(number)
         if len(self._proposer.names) == 1:
             stored.report(self._proposer.values(trial.front)[0], examples_seen)
@@ -61,16 +63,17 @@ class StudyFile:
             self._set_constraints(number, missed)
 
     def end(self, number: int, status: TrialStatus, reason: str, front: tuple[Pair, ...]) -> None:
-        """A trial will not go on."""
+        """Set the final state of a trial."""
         self._trial(number).set_user_attr("reason", reason)
         is_complete = status == TrialStatus.COMPLETED
         values = self._proposer.values(front) if is_complete else None
         self._study.tell(number, values, OPTUNA_STATES[status])
 
     def _set_constraints(self, number: int, missed: dict[str, float]) -> None:
-        """Store by how much a trial's best point misses each constraint, in place of what was stored before.
+        """Store how far a trial's best point misses each constraint, replacing earlier values.
 
-        As the list that Optuna stored before it named constraints: it reads that too, and optuna-dashboard only that.
+        The values are a list, Optuna's format from before constraints had names. Optuna still reads it, and
+        optuna-dashboard reads nothing else.
         """
         self._storage.set_trial_system_attr(self._trial_id(number), "constraints", list(missed.values()))
         self._trial(number).set_user_attr("constraints on", list(missed))
@@ -84,11 +87,11 @@ class StudyFile:
 
 
 def shortfalls(objective: Objective, point: Pair) -> dict[str, float]:
-    """The constraints of a sweep as Optuna has them: by how much a point misses each, 0 or less where it meets it."""
+    """Return how far a point misses each constraint, in Optuna's convention: at most 0 if it is met."""
     polarity, similarity = point
     found = {}
     if objective.min_polarity:
         found["P"] = objective.min_polarity - polarity
-    if objective.min_similarity:  # that a constraint on retention comes to
+    if objective.min_similarity:  # includes constraints on retention
         found["S"] = objective.min_similarity - similarity
     return found

@@ -1,7 +1,7 @@
-"""What a sweep's trials have done: their configurations and rungs, the front, and how many ended.
+"""Progress of a sweep's trials: configurations, rungs, the front, and the number of ended trials.
 
 Rungs come from a worker, through :class:`raysweep.controller.sweep.Sweep`, or from a ledger, through
-:mod:`raysweep.controller.replay_ledger`. Nothing here writes to the ledger.
+:mod:`raysweep.controller.replay_ledger`. This module never writes to the ledger.
 """
 
 from collections.abc import Hashable
@@ -19,45 +19,45 @@ from raysweep.trial_status import TrialStatus
 
 
 class Verdict(NamedTuple):
-    """A trial is to leave its worker, with this status and for this reason."""
+    """The decision that a trial must leave its worker, with its new status and the reason."""
 
     status: TrialStatus
     reason: str
 
 
 class Progress:
-    """Tells the scheduler and the study how trials fare. Trials are known by number."""
+    """Progress by trial number, which it forwards to the scheduler and the study."""
 
     def __init__(self, budget: BudgetConfig, scheduler: Scheduler, study: StudyFile) -> None:
-        self.configs: dict[int, TrialConfig] = {}  # of the trials that have begun, in their order
-        self.num_rungs: dict[int, int] = {}  # that each trial has if it runs to its end
+        self.configs: dict[int, TrialConfig] = {}  # by trial, in order of start
+        self.num_rungs: dict[int, int] = {}  # rungs of a completed trial
         self.front: list[Point] = []
-        self.tested: set[PointName] = set()  # points that an earlier session scored on test
+        self.tested: set[PointName] = set()  # points scored on test by an earlier session
         self.ended = dict.fromkeys((TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED), 0)
         self._budget, self._scheduler, self._study = budget, scheduler, study
         self._steps: dict[int, int] = {}
 
     def steps_done(self, number: int) -> int:
-        """How many rungs of a trial have counted."""
+        """Return the number of recorded rungs of a trial."""
         return self._steps.get(number, 0)
 
     @property
     def held(self) -> list[int]:
-        """The trials that are stopped for now."""
+        """Return the paused trials."""
         trials = self._scheduler.trials.items()
         return [number for number, trial in trials if TrialStatus(trial.status) == TrialStatus.HELD]
 
     def begin(self, trial: TrialState, config: TrialConfig) -> None:
-        """A trial starts."""
+        """Record the start of a trial."""
         self.configs[trial.number] = config
         if trial.replicate_of is None:
             self.num_rungs[trial.number] = self._budget.rungs_of(config.examples_per_rung)
-        else:  # it is compared at an equal budget, under the schedule of a whole trial
+        else:  # compared at an equal budget, under the schedule of a complete trial
             self.num_rungs[trial.number] = self.steps_done(trial.replicate_of)
         self._study.begin(trial)
 
     def count(self, rung: RungFinished) -> Verdict | None:
-        """Let a rung that is in the ledger count. What it means for its trial; None when the trial goes on."""
+        """Record a rung that is in the ledger, and return the verdict on its trial, or None if the trial continues."""
         self._steps[rung.trial] = rung.step
         self.front = front_members([*self.front, *rung.points])
         reason_to_hold = self._tell_scheduler(rung)
@@ -72,14 +72,14 @@ class Progress:
         return None
 
     def _tell_scheduler(self, rung: RungFinished) -> str | None:
-        """The reason to hold the trial, or None."""
+        """Report a rung to the scheduler, and return the reason to pause the trial, or None."""
         pairs = [(point.polarity, point.similarity) for point in rung.points]
         names: list[Hashable] = [(point.step, *point.key) for point in rung.points]
         ahead = self._budgets_ahead(rung)
         return self._scheduler.rung(rung.trial, rung.examples_seen, pairs, ahead, names, rung.may_begin)
 
     def _budgets_ahead(self, rung: RungFinished) -> list[int]:
-        """The examples that a trial will have seen at its further rungs."""
+        """Return the number of examples seen at each remaining rung."""
         if rung.stop:
             return []
         examples_per_rung = self.configs[rung.trial].examples_per_rung
@@ -95,12 +95,12 @@ class Progress:
         return Verdict(TrialStatus.COMPLETED, done)
 
     def hold(self, number: int, reason: str) -> None:
-        """A trial was stopped for now."""
+        """Record that a trial is paused."""
         self._scheduler.trials[number].reason = reason
         self._scheduler.hold(number)
 
     def end(self, number: int, verdict: Verdict) -> None:
-        """A trial will not go on."""
+        """Record the end of a trial."""
         self.ended[verdict.status] += 1
         self._scheduler.end(number, cast(Any, verdict.status))
         self._study.end(number, verdict.status, verdict.reason, self._scheduler.trials[number].front)

@@ -1,4 +1,4 @@
-"""Puts together what the reference and the front's members retrieve, and chooses the queries whose texts are shown."""
+"""Collection of the retrieved sentences of the reference and the front, and selection of the queries to show."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,16 +27,16 @@ from raysweep.storage import location
 from raysweep.storage.folder import Folder
 
 MOST_TEXT_BYTES = 3 * 2**19
-"""Of the texts of a run, in UTF-8: where sentences are long, fewer queries are shown."""
+"""The maximum size of a run's texts in UTF-8. If sentences are long, fewer queries are shown."""
 
 PAGE = "report/report.html"
 
-_SHOWN = (0, 0, 2)  # the stream of random numbers that nothing else draws from
+_SHOWN = (0, 0, 2)  # spawn key of a random stream that nothing else uses
 
 
 @dataclass(frozen=True)
 class ReadingsWriter:
-    """Writes the readings of a run. ``warn`` is told of files that are damaged, which are passed over."""
+    """A writer of a run's readings. Damaged files are reported to ``warn`` and skipped."""
 
     run: Folder
     prepared: Prepared
@@ -46,25 +46,25 @@ class ReadingsWriter:
     warn: Callable[[str], None]
 
     def write(self, front: Sequence[Point]) -> None:
-        """Store those of the front as far as its rungs have left theirs; where none has, nothing changes."""
+        """Store the available readings of the front, if any."""
         retrieved = self._retrieved(front)
         if len(retrieved) > 1 and REFERENCE in retrieved:
             self.run.keep(FILE, self._readings(retrieved).content())
 
     def remove_texts(self) -> None:
-        """Have no text in the run any more, nor in the page that shows them, which is written again at the session's end."""
+        """Remove all texts from the run, along with the page that shows them, which is rewritten at the session's end."""
         try:
             stored = stored_readings(self.run)
-        except InputError:  # who knows what is in it
+        except InputError:  # a damaged file may contain texts
             self.run.remove(PAGE)
             self.run.remove(FILE)
             return
         if stored is not None and stored.texts:
-            self.run.remove(PAGE)  # first: after a kill in between it is done again
+            self.run.remove(PAGE)  # first, so that this is repeated if the process is killed in between
             self.run.keep(FILE, stored.without_texts().content())
 
     def _retrieved(self, front: Sequence[Point]) -> dict[PointName, Retrieved]:
-        """By point: of the reference, and of the front's members where it is known."""
+        """Return the retrieved sentences of the reference and the front, as far as they are known."""
         found = self._stored_before() | self._read(REFERENCE_FILE)
         for folder in sorted({_folder_of(point) for point in front}):
             found |= self._read(f"{folder}/{reading_file(self.split)}")
@@ -73,7 +73,7 @@ class ReadingsWriter:
         return {name: found[name] for name in wanted if name in found and found[name].ids.shape == shape}
 
     def _stored_before(self) -> dict[PointName, Retrieved]:
-        """At an earlier session's end; the weights of some may be gone since, and with them what they retrieved."""
+        """Return the readings of earlier sessions, since the weights of some points may have been removed."""
         try:
             stored = stored_readings(self.run)
         except InputError:
@@ -81,7 +81,7 @@ class ReadingsWriter:
         return dict(stored.retrieved) if stored is not None and stored.split == self.split else {}
 
     def _read(self, name: str) -> dict[PointName, Retrieved]:
-        """What a file holds; nothing where there is none."""
+        """Return the content of a file, or an empty mapping if it is missing or damaged."""
         try:
             (content,) = self.run.read([name])
             return Reading.read(content).retrieved
@@ -121,9 +121,9 @@ class ReadingsWriter:
 
 
 def most_different(ids: npt.NDArray[np.integer], seed: int) -> list[int]:
-    """Rows of the queries that are shown: the ``MOST_SHOWN`` for which points retrieve the most different sentences.
+    """Return the rows of the ``MOST_SHOWN`` queries for which points retrieve the largest number of distinct sentences.
 
-    ``ids`` are (points, queries, k). Among queries with as many sentences chance decides, by the ``seed``.
+    ``ids`` has the shape (points, queries, k). Ties are broken at random, by ``seed``.
     """
     num_points, num_queries, k = ids.shape
     by_query = np.sort(ids.transpose(1, 0, 2).reshape(num_queries, num_points * k), axis=1)
@@ -137,7 +137,7 @@ def most_different(ids: npt.NDArray[np.integer], seed: int) -> list[int]:
 def _bounded(
     texts_of: Callable[[npt.NDArray[np.integer]], list[str]], read: Iterable[npt.NDArray[np.integer]]
 ) -> tuple[dict[int, str], int]:
-    """The texts that are read for each query, as many queries as have room, at least one; and how many these are."""
+    """Return the texts of as many queries as fit, at least one, and the number of these queries."""
     texts: dict[int, str] = {}
     num_bytes = num_queries = 0
     for ids in read:
@@ -151,6 +151,6 @@ def _bounded(
 
 
 def _folder_of(point: Point) -> str:
-    """Where the rung of a trial's point keeps its weights."""
+    """Return the folder with the weights of a point's rung."""
     assert point.trial is not None and point.step is not None
     return point_folder(point.trial, point.step)

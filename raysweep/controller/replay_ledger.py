@@ -1,4 +1,4 @@
-"""Brings a sweep back to where the events of its ledger led."""
+"""Replay of a ledger's events, which restores the state of a sweep."""
 
 from collections.abc import Iterable
 
@@ -26,21 +26,24 @@ from raysweep.trial_status import TrialStatus
 
 
 class LedgerReplay:
-    """Feeds the events of a ledger to a scheduler, a progress and accounts that are new. ``steering`` is what people asked.
+    """A replay of ledger events into a new scheduler, progress and cost tracker. ``steering`` collects the requests.
 
-    With ``adopt`` old trials count as they stand in the ledger, for a space that has grown. Without, the sampler proposes
-    them all over again, so that it goes on as if it had never stopped; ReplayError when it does not give the same.
+    With ``adopt``, old trials are taken from the ledger, for a space that has grown. Otherwise, the sampler proposes them
+    again, so that it continues as if it had never stopped.
+
+    Raises:
+        ReplayError: If the sampler proposes other trials than those in the ledger.
     """
 
     def __init__(self, scheduler: Scheduler, progress: Progress, costs: CostTracker, *, adopt: bool) -> None:
-        self.seconds = 0.0  # that the sweep had run at the last event
+        self.seconds = 0.0  # running time of the sweep at the last event
         self.steering = Steering()
-        self.unfinished: dict[int, Verdict | None] = {}  # trials on a worker, with what their last rung meant for them
+        self.unfinished: dict[int, Verdict | None] = {}  # trials on a worker, with the verdict after their last rung
         self.points: list[Point] = []  # of all rungs
         self._scheduler, self._progress, self._costs, self._adopt = scheduler, progress, costs, adopt
 
     def take_all(self, events: Iterable[Event]) -> None:
-        """Replay the events in their order."""
+        """Replay the events in order."""
         for event in events:
             if isinstance(event, PaidEvent) and event.cost is not None:
                 self._costs.restore(event.trial, event.cost)
@@ -63,7 +66,7 @@ class LedgerReplay:
             case TrialRevived() | TrialContinued():
                 self._resume_if_held(event.trial)
                 self.unfinished[event.trial] = None
-            case TrialInterrupted():  # perhaps after its last rung's verdict, which then stands
+            case TrialInterrupted():  # keeps the verdict after the last rung, if any
                 self.unfinished.setdefault(event.trial, None)
             case PointsScored():
                 tested = [point for point in event.points if point.split == "test"]
@@ -98,7 +101,7 @@ class LedgerReplay:
         self.unfinished[event.trial] = self._progress.count(event)
 
     def _resume_if_held(self, number: int) -> None:
-        """A trial that was held, or was about to be, goes on: the ledger says so, whatever would be decided now."""
+        """Resume a trial that was paused or about to pause: the ledger overrides the current decision."""
         verdict = self.unfinished.get(number)
         has_left = number not in self.unfinished
         if has_left or (verdict is not None and verdict.status == TrialStatus.HELD):

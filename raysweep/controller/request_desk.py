@@ -1,8 +1,8 @@
-"""Where people's requests to a running sweep arrive: each is checked, done once, and answered. No Ray.
+"""Handling of user requests to a running sweep: each is checked, executed once and answered. Independent of Ray.
 
-A request comes from a file that anybody who can write to the run may have left. What is none is refused and set aside; what
-cannot be done is refused with the reason; what can is in the ledger before it is done, and before it is answered. Where the
-driver dies in between, the next one finds the request in the ledger and answers that it is done.
+Requests are untrusted files: anyone with write access to the run can add one. Invalid files are rejected and set aside,
+and impossible requests are rejected with the reason. All others are written to the ledger before they are executed and
+answered. If the driver dies in between, the next driver finds the request in the ledger and reports it as done.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,16 +19,16 @@ ENDED = (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED)
 
 
 class RequestDesk:
-    """Serves the ``letters`` of a sweep's mailbox, as they come."""
+    """A handler of requests. ``letters`` returns the new ones, and ``mailbox`` takes the answers."""
 
     def __init__(self, sweep: Sweep, mailbox: Mailbox, letters: Callable[[], Iterable[Letter]]) -> None:
         self._sweep, self._mailbox, self._letters = sweep, mailbox, letters
-        self._served: set[str] = set()  # letters that this session has answered, by identity
-        self._decided: dict[str, Answer] = {}  # of letters whose answers storage has not taken yet
+        self._served: set[str] = set()  # IDs of requests answered by this session
+        self._decided: dict[str, Answer] = {}  # answers not stored yet, by request ID
         self._has_warned = False
 
     def serve(self) -> None:
-        """Do what has been asked for since the last time. InputError where the ledger cannot be written."""
+        """Execute all new requests. Raise ``InputError`` if the ledger cannot be written."""
         for letter in self._letters():
             if letter.identity not in self._served:
                 self._serve(letter)
@@ -45,20 +45,20 @@ class RequestDesk:
         self._answered(letter.identity, lambda: self._mailbox.answer(letter.identity, answer))
 
     def _refuse(self, letter: Letter, problem: str) -> None:
-        """Set aside what is no request."""
+        """Reject an invalid request and set it aside."""
         text = plain(f"the request {problem}")
         self._decision(letter.identity, lambda: Answer(accepted=False, text=text))
         self._answered(letter.identity, lambda: self._mailbox.refuse(letter, text))
 
     def _decision(self, identity: str, decide: Callable[[], Answer]) -> Answer:
-        """What comes of a letter: decided and told once, however often the letter comes."""
+        """Return the answer to a request, which is decided and printed only once."""
         if identity not in self._decided:
             self._decided[identity] = decide()
             self._tell(self._decided[identity])
         return self._decided[identity]
 
     def _answered(self, identity: str, answer: Callable[[], None]) -> None:
-        """Answer, unless storage fails: the letter comes again then, and what was done is not done again."""
+        """Store an answer. If storage fails, the request is found again and answered without being executed again."""
         try:
             answer()
         except (OSError, InputError) as error:
@@ -90,7 +90,7 @@ class RequestDesk:
         return Answer(accepted=True, text=text)
 
     def _outcome(self, request: Request) -> str:
-        """What is about to happen, in words."""
+        """Return a description of the effect of a request."""
         num_running = len(self._sweep.assignments)
         match request.action:
             case "pause":
@@ -110,7 +110,7 @@ class RequestDesk:
                 return f"to be the next new trial: {_described(request)}"
 
     def _problem(self, request: Request) -> str | None:
-        """Why a request cannot be done, and what is allowed; None where it can."""
+        """Return why a request cannot be executed and what is allowed, or None if it can."""
         match request.action:
             case "workers":
                 return self._problem_of_workers(request.workers or 0)
@@ -142,7 +142,7 @@ class RequestDesk:
         return None
 
     def _problem_of_try(self, values: Mapping[str, object]) -> str | None:
-        """The configuration lies in the space, is a new one, and there are trials left to begin."""
+        """Return the problem unless a configuration is in the space and new, and trials are left to start."""
         scheduler = self._sweep.scheduler
         if not values:
             return "--try: names no parameter; it is a mapping such as {loss: triplet, margin: 0.1}"

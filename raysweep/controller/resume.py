@@ -1,4 +1,4 @@
-"""Going on with a sweep: what its folder holds, and what may be changed about it."""
+"""Resuming a sweep: checks of the run folder and of changed settings."""
 
 import json
 import os
@@ -25,14 +25,14 @@ from raysweep.search.proposer import check_sampler
 from raysweep.storage import location
 from raysweep.storage.folder import Folder, LocalFolder, as_folder, open_folder
 
-FILES = ("config.yaml", "prepared.json")  # that a run has beside its ledger
-STUDY_LOCK = "study.journal.lock"  # begins the names of links that Optuna makes, and that a killed driver leaves
+FILES = ("config.yaml", "prepared.json")  # files of a run next to its ledger
+STUDY_LOCK = "study.journal.lock"  # prefix of the links that Optuna creates and a killed driver leaves behind
 
 CHANGEABLE = (
     *("budget.trials", "budget.minutes", "budget.cpu_hours", "budget.gpu_hours", "budget.money", "budget.prices"),
     *("replicates", "resources", "storage", "early_stopping.plateau", "baselines", "report", "guards", "trackers"),
 )
-"""What a resumed sweep may be given anew. Anything else would make its trials incomparable."""
+"""Settings that may change when a sweep is resumed. Changing any other would make its trials incomparable."""
 
 
 READ_BY_TRIALS = {
@@ -40,14 +40,14 @@ READ_BY_TRIALS = {
     "tokens_artifact": "the encoder (model) has",
     "reference_artifact": "the reference encoder (reference) has",
 }
-"""The artifacts that all trials of a sweep read, in the order in which they are made, and what each is made of."""
+"""The artifacts that all trials of a sweep read, in order of creation, with their inputs."""
 
 
 @dataclass
 class Resumed:
-    """A run's folder, taken for this process, with the events of its ledger.
+    """A run's folder, locked by this process, with the events of its ledger.
 
-    ``say`` is told of waiting for another process that has the run; ``take_over`` takes it from that one.
+    ``say`` is called with a message while another process holds the run; ``take_over`` takes the run from that process.
     """
 
     place: Path | Folder
@@ -63,7 +63,7 @@ class Resumed:
         check_links(self.run)
         entries = self.ledger.open()
         try:
-            for name in FILES:  # as they are now: whoever had the run until then may have changed them
+            for name in FILES:  # again, since the previous holder of the run may have changed them
                 self.run.fetch(name)
             self.events = [event for event, _ in entries]
             self._check(results_of(self.events, self.run), [position for _, position in entries])
@@ -73,21 +73,21 @@ class Resumed:
 
     @property
     def run(self) -> Folder:
-        """The run's folder, wherever it is."""
+        """Return the run's folder, local or in a bucket."""
         return self.ledger.run
 
     @property
     def folder(self) -> Path:
-        """Where the run's files are on this machine."""
+        """Return the local path of the run's files."""
         return self.run.path
 
     @property
     def location(self) -> str:
-        """The run as people name it."""
+        """Return the run's path or URI."""
         return self.run.location
 
     def _check(self, results: Results, positions: Sequence[Position]) -> None:
-        """InputError where the run cannot go on, so that nothing is written to it."""
+        """Raise ``InputError`` if the run cannot be resumed, before anything is written to it."""
         for trial in results.trials:
             try:
                 trial_config(dict(trial.config))
@@ -107,22 +107,22 @@ class Resumed:
 
     @property
     def num_begun(self) -> int:
-        """Trials of the search that have begun, replicates aside."""
+        """Return the number of started trials, without replicates."""
         return sum(isinstance(event, TrialStarted) and event.replicate_of is None for event in self.events)
 
     @property
     def points(self) -> list[Point]:
-        """Its points of no rung: those that no trial made, and test scores."""
+        """Return the points of the baselines and the test scores."""
         return [point for event in self.events if isinstance(event, PointsScored) for point in event.points]
 
     @property
     def reference(self) -> Pair:
-        """P and S of the reference encoder on dev."""
+        """Return P and S of the reference encoder on dev."""
         reference = next(point for point in self.points if point.kind == "reference" and point.split == "dev")
         return reference.polarity, reference.similarity
 
     def next_log(self) -> str:
-        """The name of the file that takes this session's chatter: each has one of its own."""
+        """Return the name of this session's log file. Each session has its own."""
         names = self.run.names()
         number = 2
         while f"run-{number}.log" in names:
@@ -131,11 +131,11 @@ class Resumed:
 
     @property
     def prepared(self) -> Prepared:
-        """What the sweep's trials read."""
+        """Return the artifacts that the sweep's trials read."""
         return Prepared.read(self.folder / "prepared.json")
 
     def check_data(self, before: Prepared, prepared: Prepared) -> None:
-        """Raise InputError if the plan's artifacts are not those that the sweep's trials read ``before``."""
+        """Raise ``InputError`` if ``prepared`` differs from the artifacts that the sweep's trials read ``before``."""
         for name, what in READ_BY_TRIALS.items():
             if getattr(before, name).name != getattr(prepared, name).name:
                 raise InputError(
@@ -145,7 +145,7 @@ class Resumed:
 
 
 def check_links(run: Folder) -> None:
-    """InputError for what of a run lies elsewhere: what is written, appended and removed in it would be there."""
+    """Raise ``InputError`` if a local run contains links or special files, which would expose files outside the run."""
     if not isinstance(run, LocalFolder):
         return
     for parent, folders, files in os.walk(run.path):
@@ -159,19 +159,23 @@ def check_links(run: Folder) -> None:
 
 
 def has_begun(events: Iterable[Event]) -> bool:
-    """Whether a run with these events has come so far that it can be gone on with."""
+    """Return whether a run with these events can be resumed."""
     return any(isinstance(event, PointsScored) for event in events)
 
 
 class RunState(NamedTuple):
-    """Whether a run has begun, and the reason if it failed for good."""
+    """The state of a run: whether it has begun, and the reason if it failed for good."""
 
     has_begun: bool
     failure: str | None = None
 
 
 def read_state(place: str) -> RunState:
-    """Return the state of the run at a place, if there is one. Takes nothing; InputError for a ledger that was changed."""
+    """Return the state of the run at a place, if there is one, without locking it.
+
+    Raises:
+        InputError: If the ledger was changed.
+    """
     run = open_folder(place)
     try:
         events = list(events_of(run))
@@ -184,7 +188,7 @@ def read_state(place: str) -> RunState:
 
 
 def check_changes(before: SweepConfig, after: SweepConfig, run: str) -> None:
-    """InputError listing what differs, beside the space, and may not."""
+    """Raise ``InputError`` with the list of settings that differ and may not, apart from the space."""
     differences = _differences(before.model_dump(mode="json"), after.model_dump(mode="json"))
     wrong = [f"{key} was {old!r} and is {new!r}" for key, old, new in differences if not _may_change(key)]
     if wrong:
@@ -199,7 +203,7 @@ def _may_change(key: str) -> bool:
 
 
 def _differences(before: Any, after: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """The dotted keys whose values differ, with both values. The space counts as one value."""
+    """Yield the dotted keys whose values differ, with both values. The space counts as one value."""
     if isinstance(before, dict) and isinstance(after, dict) and key != "space":
         for name in before | after:
             yield from _differences(before.get(name), after.get(name), f"{key}.{name}" if key else name)
@@ -208,13 +212,16 @@ def _differences(before: Any, after: Any, key: str = "") -> Iterator[tuple[str, 
 
 
 def check_space(before: Space, after: Space, run: str) -> None:
-    """InputError listing what the new space lacks of the old."""
+    """Raise ``InputError`` with the list of parts of the old space that are missing from the new one."""
     if missing := list(_missing(before.parameters, after.parameters, "")):
         raise InputError(f"{run}: its space may only be added to, but: {'; '.join(missing)}")
 
 
 def _missing(before: Parameters, after: Parameters, prefix: str) -> Iterator[str]:
-    """What the parameters of the new space lack of the old, one phrase each. ``prefix`` says under which choices."""
+    """Yield one phrase for each part of the old parameters that is missing from the new ones.
+
+    ``prefix`` names the choices that the parameters belong to.
+    """
     for name, old in before.items():
         new = after.get(name)
         if new is None:
@@ -224,7 +231,7 @@ def _missing(before: Parameters, after: Parameters, prefix: str) -> Iterator[str
 
 
 def _narrowed(old: Parameter, new: Parameter, name: str) -> Iterator[str]:
-    """What a parameter no longer allows."""
+    """Yield one phrase for each value that a parameter no longer allows."""
     match old, new:
         case Choices(), Choices():
             yield from _missing_options(old, new, name)
@@ -251,7 +258,7 @@ def _missing_options(old: Choices, new: Choices, name: str) -> Iterator[str]:
 
 
 def _allows(parameter: Parameter, value: Any) -> bool:
-    """Whether a parameter may take this value."""
+    """Return whether a parameter may take this value."""
     match parameter:
         case Range():
             return isinstance(value, int | float) and parameter.low <= value <= parameter.high
@@ -269,13 +276,16 @@ def load_resumed(
     *,
     take_over: bool = False,
 ) -> tuple[LoadedSweep, Resumed]:
-    """The sweep that a run goes on with, and its state. Without ``space``, a file, it has its own, under the overrides.
+    """Return the sweep and the state to resume a run with, and lock the run for this process.
 
-    The run is taken for this process; ``say`` and ``take_over`` are as in :class:`Resumed`. Where it was moved, what was
-    prepared is looked for beside it. InputError where it cannot be resumed, or not with these changes.
+    The settings come from the file ``space``, by default the run's own, with ``overrides`` applied. ``say`` and
+    ``take_over`` are as in :class:`Resumed`. If the run was moved, its artifacts are looked up next to it.
+
+    Raises:
+        InputError: If the run cannot be resumed at all or with these changes.
     """
     run = as_folder(place)
-    if isinstance(run, LocalFolder):  # which may be reached by a link
+    if isinstance(run, LocalFolder):  # the path may contain a link
         run = LocalFolder(run.path.resolve())
     resumed = Resumed(run, say, take_over)
     try:
@@ -286,7 +296,7 @@ def load_resumed(
 
 
 def _changed(resumed: Resumed, space: Path | None, overrides: Iterable[Override]) -> LoadedSweep:
-    """The run's sweep under the changes. InputError where one of them is not allowed."""
+    """Return the run's sweep with the changes. Raise ``InputError`` if one of them is not allowed."""
     own_file = resumed.folder / "config.yaml"
     given = list(overrides)
     before = load_sweep(own_file)
@@ -305,7 +315,10 @@ def _changed(resumed: Resumed, space: Path | None, overrides: Iterable[Override]
 
 
 def _check_own_sampler(sampler: str, run: str) -> None:
-    """InputError where only the run names code to import, which whoever could write to the run may have put there."""
+    """Raise ``InputError`` if the sampler is an import path that only the run's file names.
+
+    Anyone with write access to the run could have put it there, and its code would be executed.
+    """
     if ":" in sampler and not sampler.startswith("optuna.samplers:"):
         raise InputError(
             f"{run}: its sampler is the import path {sampler!r}, whose code would run; name it yourself to allow that: "
@@ -314,9 +327,9 @@ def _check_own_sampler(sampler: str, run: str) -> None:
 
 
 def _moved(before: SweepConfig, place: str, given: Sequence[Override]) -> list[Override]:
-    """The folder of runs, where the run now stands in another one and what it read is no longer where it was.
+    """Return an override of the folder of runs if the run was moved, unless its artifacts are only at the old place.
 
-    Where ``given`` says where artifacts are, the place where they were is not asked, which may be out of reach.
+    If ``given`` sets the location of the artifacts, the old place, which may be unreachable, is not read.
     """
     runs = location.parent(place)
     if runs == before.storage.runs:

@@ -1,4 +1,4 @@
-"""The status line of a sweep that is running."""
+"""The status line of a running sweep."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,29 +12,29 @@ from raysweep.trial_status import TrialStatus
 
 @dataclass(frozen=True)
 class SweepStatus:
-    """A running sweep at one moment. ``counts`` are trials by how they stand, those that run first."""
+    """A snapshot of a running sweep. ``counts`` are the numbers of trials by status, running trials first."""
 
-    num_begun: int  # trials of the search, replicates aside
-    num_trials: int  # that the search may begin
+    num_begun: int  # started trials, without replicates
+    num_trials: int  # the budget's number of trials
     num_replicates: int
     max_replicates: int
     counts: Mapping[TrialStatus, int]
-    best: Pair | None  # P and S of the best point, once there is one
+    best: Pair | None  # P and S of the best point so far
     front_size: int
     seconds: float
-    limit_seconds: float | None  # of the budget's wall-clock time
-    underway: Sequence[RungProgress] = ()  # of the trials that are within a rung, as far as they have said
-    is_paused: bool = False  # by a person
-    max_workers: int | None = None  # at a time, where a person has said so
+    limit_seconds: float | None  # wall-clock limit of the budget
+    underway: Sequence[RungProgress] = ()  # progress of trials within a rung, if reported
+    is_paused: bool = False  # on request
+    max_workers: int | None = None  # maximum number of concurrent trials, if requested
 
     @property
     def fraction_begun(self) -> float:
-        """The share of all trials, replicates included, that have begun."""
+        """Return the share of trials, including replicates, that have started."""
         return self._all_begun / self._all_trials
 
     @property
     def text(self) -> str:
-        """How many trials have begun, run, are held and have ended; the best point; the front; the time left."""
+        """Return the status line: counts of trials, the best point, the size of the front, and the time left."""
         paused = "paused, " if self.is_paused else ""
         parts = [f"search: {paused}{self._begun_text}, {self._counts_text}"]
         if self.max_workers is not None:
@@ -70,7 +70,7 @@ class SweepStatus:
 
     @property
     def _seconds_by_pace(self) -> float:
-        """Left at the pace so far; infinite before a trial has rested, and where only held ones may go on."""
+        """Return the seconds left at the current pace, or infinity before the first trial has left its worker."""
         if self._all_begun <= self.counts[TrialStatus.RUNNING]:
             return math.inf
         return self.seconds / self._all_begun * (self._all_trials - self._all_begun)
@@ -89,7 +89,7 @@ class SweepStatus:
 
 
 def describe_progress(underway: Sequence[RungProgress]) -> str:
-    """How far one rung is, or how fast several are together and when the first of them will be done."""
+    """Describe the progress of one rung, or the total speed of several rungs and the time until the first is done."""
     examples_per_second = sum(each.examples_per_second for each in underway)
     digits = 0 if examples_per_second >= 10 else 1
     pace = f"{examples_per_second:,.{digits}f} examples/s"

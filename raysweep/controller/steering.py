@@ -1,4 +1,4 @@
-"""What people have asked of a sweep while it ran, as far as it still matters."""
+"""The effective user requests to a running sweep."""
 
 from dataclasses import dataclass, field
 
@@ -7,20 +7,20 @@ from raysweep.results.events import SweepSteered
 
 @dataclass
 class Steering:
-    """What the ``steer`` events of a ledger amount to, but for the configurations to try, which the scheduler has."""
+    """The combined effect of a ledger's ``steer`` events, except requested configurations, which the scheduler keeps."""
 
-    paused_at: float | None = None  # in seconds that the sweep had run; None where it is not paused
-    workers: int | None = None  # most trials at a time; None where nobody has said so
-    stopping: dict[int, str] = field(default_factory=dict)  # trials that are to stop, with the request that said so
-    requests: set[str] = field(default_factory=set)  # those that were acted on, by identity
+    paused_at: float | None = None  # running time of the sweep in seconds; None if not paused
+    workers: int | None = None  # maximum number of concurrent trials, if requested
+    stopping: dict[int, str] = field(default_factory=dict)  # IDs of stop requests by trial
+    requests: set[str] = field(default_factory=set)  # IDs of executed requests
 
     @property
     def is_paused(self) -> bool:
-        """Whether no trial is begun, and those that run end their rung."""
+        """Return whether the sweep is paused: running trials finish their rung, and no trial starts."""
         return self.paused_at is not None
 
     def take(self, event: SweepSteered) -> None:
-        """Let an event that is in the ledger count."""
+        """Apply an event that is in the ledger."""
         self.requests.add(event.request)
         match event.action:
             case "pause":

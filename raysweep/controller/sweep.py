@@ -1,7 +1,7 @@
-"""A sweep as it runs: trials are handed out, rungs are taken in, and each event is in the ledger before it counts. No Ray.
+"""A running sweep: assigns trials and records rungs. Every event is in the ledger before it takes effect. No Ray.
 
-:class:`raysweep.search.scheduler.Scheduler` says what runs and what is held. This keeps the ledger, the weights on disk, the
-accounts and the display. A sweep resumes by :meth:`Sweep.replay`, which takes in what its ledger holds.
+:class:`raysweep.search.scheduler.Scheduler` decides which trials run and which are paused. This module manages the ledger,
+the weights on disk, the costs and the display. A sweep is resumed with :meth:`Sweep.replay`, which replays its ledger.
 """
 
 import contextlib
@@ -51,27 +51,27 @@ from raysweep.storage.folder import Folder
 from raysweep.terminal import Display, duration
 from raysweep.trial_status import TrialStatus
 
-SLOWEST_RUNGS = 10  # so many times the slowest rung so far is too long for a rung
+SLOWEST_RUNGS = 10  # time limit of a rung, as a multiple of the slowest rung so far
 LEAST_RUNG_LIMIT_SECONDS = 1800.0
 PAUSED = Verdict(TrialStatus.INTERRUPTED, "the sweep is paused")
 STOPPED = Verdict(TrialStatus.STOPPED, "a person asked for it, with raysweep control")
-NODES_COUNTED_SECONDS = 300.0  # between two events that say how long nodes were there; a kill loses so much of the bill
+NODES_COUNTED_SECONDS = 300.0  # interval between events with node time, which is the most that a kill loses of the bill
 
 
 @dataclass
 class Assignment:
-    """A trial's time on a worker, from being handed out to leaving it."""
+    """An assignment of a trial to a worker, until the trial leaves it."""
 
     node: Node
-    paid_until: float | None = None  # on the sweep's clock, in seconds; None while it waits for a worker
+    paid_until: float | None = None  # seconds on the sweep's clock; None while waiting for a worker
     rung_began: float | None = None  # on the same clock
-    verdict: Verdict | None = None  # set once the trial is to leave
-    progress: RungProgress | None = None  # within the rung that it is in, once that takes long
+    verdict: Verdict | None = None  # set once the trial must leave
+    progress: RungProgress | None = None  # within the current rung, if it is a long one
 
 
 @dataclass
 class Sweep:
-    """Hands out trials and takes their rungs. Trials are known by number, from 0 in the order they were proposed."""
+    """A running sweep. Trials are numbered from 0 in the order in which they were proposed."""
 
     config: SweepConfig
     scheduler: Scheduler
@@ -81,11 +81,11 @@ class Sweep:
     study: StudyFile
     num_queries: int  # of dev
     assignments: dict[int, Assignment] = field(default_factory=dict)
-    cause: ReachedLimit | None = None  # why no more trials are handed out before all are done
-    given_up: str | None = None  # the same, where too many trials failed
-    num_workers: int | None = None  # most trials that this session can run at a time, where that is known
+    cause: ReachedLimit | None = None  # the limit that ended the assignments early
+    given_up: str | None = None  # the reason, if too many trials failed
+    num_workers: int | None = None  # maximum number of concurrent trials in this session, if known
     steering: Steering = field(default_factory=Steering)
-    is_over: bool = False  # the search: its front is being scored
+    is_over: bool = False  # True once the search is over and the front is being scored
 
     def __post_init__(self) -> None:
         self.progress = Progress(self.config.budget, self.scheduler, self.study)
@@ -94,33 +94,33 @@ class Sweep:
         self._scores = KeptScores(self.run, self.num_queries)
         self._failures = Failures(self.config.resources)
         self._slowest_rung_seconds = 0.0  # of this session
-        self.short_of_memory: set[int] = set()  # trials that lost a process of this session for want of it
-        self._num_defects = 0  # trials that failed in this session, but for those that diverged
+        self.short_of_memory: set[int] = set()  # trials that ran out of memory in this session
+        self._num_defects = 0  # trials that failed in this session, without diverged ones
         self._started_at = time.monotonic()  # as if all sessions had run without a break
-        self._stopped_at: float | None = None  # since when the sweep's clock stands still, on the same clock
-        self.meter = NodeMeter(self.config.budget)  # of the cluster's nodes; whoever joins one has it look there
+        self._stopped_at: float | None = None  # when the sweep's clock was stopped, on the monotonic clock
+        self.meter = NodeMeter(self.config.budget)  # fed by the code that connects to a cluster
         self._nodes_counted_at = time.monotonic()
-        self._interrupted: deque[int] = deque()  # trials that a budget or a crash cut off: they go on first
+        self._interrupted: deque[int] = deque()  # trials cut off by a budget or a crash, which are resumed first
 
     @property
     def run(self) -> Folder:
-        """The run's folder, wherever it is."""
+        """Return the run's folder, local or in a bucket."""
         return self.ledger.run
 
     @property
     def folder(self) -> Path:
-        """Where the run's files are on this machine."""
+        """Return the local path of the run's files."""
         return self.run.path
 
     @property
     def seconds(self) -> float:
-        """How long the sweep has run, all its sessions together. The time does not count in which it is paused and idle."""
+        """Return the sweep's running time over all sessions, without time in which it was paused and idle."""
         now = time.monotonic() if self._stopped_at is None else self._stopped_at
         return now - self._started_at
 
     @contextlib.contextmanager
     def off_the_clock(self) -> Iterator[None]:
-        """Within, time does not count: what is measured after a search must not use up a budget that it goes on with."""
+        """Exclude the time within the context, so that measurements after a search do not use up its budget."""
         began = time.monotonic()
         try:
             yield
@@ -137,22 +137,22 @@ class Sweep:
 
     @property
     def front(self) -> list[Point]:
-        """The non-dominated points of all rungs on dev, by falling similarity."""
+        """Return the non-dominated points of all rungs on dev, by decreasing similarity."""
         return self.progress.front
 
     @property
     def tested(self) -> set[PointName]:
-        """The points that an earlier session scored on test."""
+        """Return the points that an earlier session scored on test."""
         return self.progress.tested
 
     def kept_front(self) -> list[Point]:
-        """The front's members whose weights are on disk."""
+        """Return the front's members whose weights are stored."""
         return self._weights.held(self.front)
 
-    # A trial's way: it is handed out, gives rungs, and leaves its worker.
+    # Life cycle of a trial: assignment to a worker, rungs, release of the worker.
 
     def ask(self) -> tuple[int, TrialConfig] | None:
-        """The next trial to run or to go on with; None when there is none, at least while others run or storage fails."""
+        """Return the next trial to start or resume, or None if no trial can be assigned at the moment."""
         if self.steering.is_paused or self.has_all_workers:
             return None
         self.cause = self.cause or self.costs.reached_limit(self.seconds)
@@ -173,21 +173,21 @@ class Sweep:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to hand out, also where no limit is in the way."""
+        """Return whether no trial is left to assign, regardless of limits."""
         return not self._interrupted and self.scheduler.is_done
 
     @property
     def has_all_workers(self) -> bool:
-        """Whether as many trials are handed out as a person allows at a time."""
+        """Return whether the requested maximum number of concurrent trials is reached."""
         return self.steering.workers is not None and len(self.assignments) >= self.steering.workers
 
     @property
     def is_paused(self) -> bool:
-        """Whether no trial is handed out for now, since storage failed."""
+        """Return whether assignments are paused after a storage failure."""
         return self._failures.pause.until > self.seconds
 
     def place(self, number: int) -> None:
-        """A trial has a worker: from now on it is charged."""
+        """Record that a trial has its worker, and start charging it."""
         assignment = self.assignments[number]
         if assignment.paid_until is None:
             assignment.paid_until = assignment.rung_began = self.seconds
@@ -211,10 +211,10 @@ class Sweep:
         self._log(event)
 
     def rung(self, number: int, rung: dict[str, Any]) -> bool:
-        """Take a rung's result; whether the trial is to leave its worker.
+        """Record a rung and return whether the trial must leave its worker.
 
-        ``rung`` is a ``rung`` event as JSON, less what the sweep itself knows: the trial, ``may_begin``, the cost and the
-        time. A trial that went on from a checkpoint repeats its last rung, which counts once.
+        ``rung`` is a ``rung`` event as JSON, without the fields that the sweep adds: the trial, ``may_begin``, the cost and
+        the time. A trial that resumes from a checkpoint may report its last rung again, which counts once.
         """
         assignment = self.assignments[number]
         assignment.progress = None
@@ -234,7 +234,7 @@ class Sweep:
         return assignment.verdict is not None
 
     def take_progress(self, number: int, progress: RungProgress) -> bool:
-        """Take note of how far a trial is within its rung; whether it is to leave its worker, as time is up."""
+        """Record a trial's progress within its rung and return whether it must leave its worker now."""
         assignment = self.assignments[number]
         assignment.progress = progress
         limit = self.costs.reached_limit(self.seconds)
@@ -248,12 +248,12 @@ class Sweep:
         return assignment.verdict is not None
 
     def _began_while_paused(self, assignment: Assignment) -> bool:
-        """Whether a trial that had to wait for its worker came to it too late to begin a rung."""
+        """Return whether a trial got its worker, and thus began a rung, after the sweep was paused."""
         paused_at, began = self.steering.paused_at, assignment.rung_began
         return paused_at is not None and began is not None and began > paused_at
 
     def overdue(self, number: int) -> str | None:
-        """The reason to end the process of a trial whose rung takes too long; None where it does not."""
+        """Return the reason to kill a trial's process if its rung takes too long, else None."""
         assignment = self.assignments[number]
         limit = self._rung_limit_seconds
         if assignment.rung_began is None or limit is None or self.seconds - assignment.rung_began <= limit:
@@ -262,7 +262,7 @@ class Sweep:
 
     @property
     def _rung_limit_seconds(self) -> float | None:
-        """What resources say, else many times what the slowest rung has taken; None before there is one."""
+        """Return the configured time limit of a rung, or else a multiple of the slowest rung's time, if there is one."""
         if minutes := self.config.resources.rung_minutes:
             return 60 * minutes
         if not self._slowest_rung_seconds:
@@ -270,7 +270,7 @@ class Sweep:
         return max(SLOWEST_RUNGS * self._slowest_rung_seconds, LEAST_RUNG_LIMIT_SECONDS)
 
     def _verdict_after(self, rung: RungFinished) -> Verdict | None:
-        """Take a rung. Whether its trial is to leave its worker, for what it has shown or for what people asked."""
+        """Record a rung and return the verdict on its trial, which depends on its scores, user requests and the budget."""
         verdict = self._take_rung(rung)
         may_go_on = verdict is None or verdict.status == TrialStatus.HELD
         if may_go_on and rung.trial in self.steering.stopping:
@@ -280,7 +280,7 @@ class Sweep:
         return verdict or self._verdict_of_budget()
 
     def _take_rung(self, rung: RungFinished) -> Verdict | None:
-        """Log a rung and let it count; what that means for its trial."""
+        """Write a rung to the ledger, record it and return the verdict on its trial."""
         self._failures.forget(rung.trial)
         self._time_rung(self.assignments[rung.trial])
         if rung.node is not None:
@@ -326,10 +326,10 @@ class Sweep:
     def rest(
         self, number: int, failure: str | None = None, traceback: str | None = None, *, diverged: bool = False
     ) -> None:
-        """A trial has left its worker: with ``failure``, because it was told to, or because it was done.
+        """Record that a trial has left its worker, because of ``failure`` or with its verdict.
 
-        ``traceback`` is of what it raised, if it failed by that. One that ``diverged`` is a result like any other: it does
-        not count where too many trials fail.
+        ``traceback`` is that of the exception, if one was raised. A trial that ``diverged`` is a regular result and does not
+        count towards the share of failed trials.
         """
         self._pay(number)
         verdict = self.assignments.pop(number).verdict
@@ -343,14 +343,17 @@ class Sweep:
         self.show()
 
     def lose(self, number: int, loss: Loss) -> None:
-        """A trial has lost its worker: it goes on elsewhere from its checkpoint, unless that has come to nothing too often.
+        """Queue a trial that lost its worker to resume from its checkpoint, or end it after too many losses.
 
-        Storage that fails pauses the sweep; InputError where it has failed for long.
+        A storage failure pauses the sweep.
+
+        Raises:
+            InputError: If storage has failed for too long.
         """
         assignment = self.assignments[number]
         if number in self.steering.stopping:
             assignment.verdict = assignment.verdict or STOPPED
-        if assignment.verdict is not None:  # it was about to leave
+        if assignment.verdict is not None:  # the trial was about to leave
             self.rest(number)
             return
         if loss.needs_memory:
@@ -369,7 +372,7 @@ class Sweep:
         self.show()
 
     def pause(self, reason: str) -> None:
-        """Hand out nothing for a while, as storage fails. InputError where it has failed for long."""
+        """Pause assignments after a storage failure. Raise ``InputError`` if storage has failed for too long."""
         if self.is_paused:
             return
         pause = self._failures.begin_pause(self.seconds)
@@ -378,7 +381,7 @@ class Sweep:
         self.display.warn(f"search: storage fails ({reason}): no trial is handed out for {pause.seconds:g} s")
 
     def _settle(self, number: int, verdict: Verdict, traceback: str | None = None) -> None:
-        """A trial that is on no worker any more gets the status of its verdict."""
+        """Apply a verdict to a trial that has left its worker."""
         status, reason = verdict
         if status == TrialStatus.INTERRUPTED:
             self._interrupt(number, reason)
@@ -394,30 +397,30 @@ class Sweep:
         self._log(TrialInterrupted(trial=number, reason=reason, cost=self.costs.of(number)))
 
     def _end(self, number: int, verdict: Verdict, traceback: str | None = None) -> None:
-        """A trial will not go on."""
+        """End a trial for good."""
         status, reason = verdict
         original = self.scheduler.trials[number].replicate_of
         if original is not None and status != TrialStatus.FAILED:
-            self._log_means(original, ending=number)  # first, so that a kill in between repeats it but loses nothing
+            self._log_means(original, ending=number)  # first: a kill in between may repeat this event but never lose it
         cost = self.costs.of(number)
         self._log(TrialEnded(trial=number, status=status, reason=reason, cost=cost, traceback=traceback))
         self.progress.end(number, verdict)
         self._remove_checkpoint(number)
 
     def _log_means(self, original: int, ending: int) -> None:
-        """Log the means over the runs of a trial, of which ``ending`` is about to be one."""
+        """Log the means over the runs of a trial, including the replicate ``ending``, which is about to end."""
         means = mean_points(original, self.scheduler.replicates.means(original, ending=ending))
         num_runs = max((mean.runs for mean in means), default=1)
         self._log(ReplicatesAveraged(trial=original, runs=num_runs, points=means))
 
     def begin_stage(self, stage: StageName, count: int) -> None:
-        """Note that so many scores of the front are to come, for those who watch the run."""
+        """Log the start of a stage that scores ``count`` rungs or members of the front, for progress displays."""
         self._log(StageBegan(stage=stage, count=count))
 
-    # What people ask of it while it runs.
+    # Requests to the running sweep.
 
     def steer(self, event: SweepSteered) -> None:
-        """Do what a person asked for, once it is in the ledger; :mod:`raysweep.controller.request_desk` has checked it."""
+        """Log and execute a request, which :mod:`raysweep.controller.request_desk` has checked."""
         event = replace(event, at=self.seconds)
         self.ledger.append(event)
         self.steering.take(event)
@@ -429,7 +432,7 @@ class Sweep:
         self.show()
 
     def _stop_at_rest(self, number: int) -> None:
-        """End a trial that is to stop, unless it is on a worker, which it leaves at its next sign of life."""
+        """Stop a paused or interrupted trial. A trial on a worker stops at its next report instead."""
         is_held = self.scheduler.trials[number].status == TrialStatus.HELD
         if number in self._interrupted:
             self._interrupted.remove(number)
@@ -437,10 +440,10 @@ class Sweep:
             return
         self._settle(number, STOPPED)
 
-    # The sweep's beginning and end.
+    # Start and end of the sweep.
 
     def replay(self, events: Iterable[Event], *, adopt: bool = False) -> None:
-        """Come to where these events of a ledger led; :class:`LedgerReplay` says what ``adopt`` means, and what may fail."""
+        """Restore the state from the events of a ledger. ``adopt`` and errors are as in :class:`LedgerReplay`."""
         replayed = LedgerReplay(self.scheduler, self.progress, self.costs, adopt=adopt)
         replayed.take_all(events)
         original_of = {number: trial.replicate_of for number, trial in self.scheduler.trials.items()}
@@ -449,24 +452,23 @@ class Sweep:
         kept = self.run.names("checkpoints")
         for number, trial in self.scheduler.trials.items():
             if trial.status in self.progress.ended and Path(checkpoint_folder(number)).name in kept:
-                self._remove_checkpoint(number)  # a kill has left it
+                self._remove_checkpoint(number)  # left behind by a kill
         self._started_at = time.monotonic() - replayed.seconds
         self.steering = replayed.steering
         for number, verdict in replayed.unfinished.items():
             if verdict is None:
                 self._interrupted.append(number)
-            else:  # the driver died between a rung and what followed from it
+            else:  # the driver died before it applied the verdict
                 self._settle(number, verdict)
-        for number in self.steering.stopping:  # or between being told to stop a trial and its end
+        for number in self.steering.stopping:  # the driver died before it stopped the trial
             self._stop_at_rest(number)
         self._stop_or_start_clock()
 
     def finish(self, status: str, reason: str, is_final: bool = False) -> None:
-        """The sweep's last event, at least of this session. Unless all trials are done, what a resume needs stays.
+        """End the session: clean up storage, log the last event and close the ledger.
 
-        ``is_final`` is as in :class:`SessionFinished`.
-
-        Where an event could not be written nothing changes any more.
+        Unless the sweep is completed, everything needed to resume it is kept. If an earlier event could not be written, the
+        ledger is closed without further changes. ``is_final`` is as in :class:`SessionFinished`.
         """
         if self.ledger.failure is not None:
             self.ledger.close()
@@ -474,13 +476,13 @@ class Sweep:
         try:
             if status == "completed":
                 self._end_held()
-            for number in list(self.assignments):  # what was cut off within a rung is paid for too
+            for number in list(self.assignments):  # trials cut off within a rung are charged too
                 self._pay(number)
                 self._interrupt(number, reason)
-            self._weights.keep_only(self.front)  # all others, also a rung cut off between its weights and its report
+            self._weights.keep_only(self.front)  # also removes weights of rungs that were never reported
             self._remove_beyond_bound()
             self._scores.tidy()
-            if status not in ("interrupted", "failed"):  # which may have to be over soon
+            if status not in ("interrupted", "failed"):  # in these cases, little time may be left
                 self._scores.pack(self.display.warn)
             self.count_nodes(at_once=True)
             self._log(SessionFinished(status=status, reason=reason, seconds=self.seconds, is_final=is_final or None))
@@ -492,10 +494,10 @@ class Sweep:
             reason_to_hold = self.scheduler.trials[number].reason
             self._end(number, Verdict(TrialStatus.STOPPED, reason_to_hold))
 
-    # Accounts, disk, ledger and display.
+    # Costs, disk, ledger and display.
 
     def count_nodes(self, *, at_once: bool = False) -> None:
-        """Have the time of the cluster's nodes in the ledger, where that is due."""
+        """Log the time of the cluster's nodes if it is due or ``at_once`` is set."""
         now = time.monotonic()
         if not at_once and now - self._nodes_counted_at < NODES_COUNTED_SECONDS:
             return
@@ -504,7 +506,7 @@ class Sweep:
             self._log(NodesCounted(nodes=nodes))
 
     def _pay(self, number: int) -> None:
-        """Charge a trial for its time on the worker since it was last charged."""
+        """Charge a trial for its time on the worker since the last charge."""
         assignment, now = self.assignments[number], self.seconds
         if assignment.paid_until is not None:
             self.costs.spend(number, now - assignment.paid_until, assignment.node)
@@ -516,15 +518,15 @@ class Sweep:
             self.display.warn(warning)
 
     def _bound_disk(self, points: Sequence[Point]) -> None:
-        """Remove weights of ``points`` that the front does without, and what is beyond the bound."""
+        """Remove weights of ``points`` that the front does not need, then enforce the storage limit."""
         self._weights.keep_only(self.front, among=points)
         self._remove_beyond_bound()
 
     def _remove_beyond_bound(self) -> None:
-        """End paused trials, the worst first, and then remove weights of the front, until ``storage.max_gib`` holds.
+        """End paused trials, the worst first, and then remove weights of the front, until ``storage.max_gib`` is met.
 
-        Checkpoints of running and interrupted trials are needed and do not count: otherwise many large ones would cost the
-        front its weights.
+        Checkpoints of running and interrupted trials are needed and do not count. Otherwise, many large checkpoints would
+        cost the front its weights.
         """
         reached = f"storage.max_gib, {self.config.storage.max_gib:g}, is reached"
         held = self.progress.held
@@ -538,7 +540,7 @@ class Sweep:
             )
 
     def _other_bytes(self, held: Sequence[int]) -> int:
-        """Return what counts in addition to the front's weights: per-query scores and the checkpoints of paused trials."""
+        """Return the size in bytes of the per-query scores and the checkpoints of paused trials."""
         return self._scores.num_bytes + self._weights.checkpoint_bytes(held)
 
     def _held_from_the_worst(self) -> list[int]:
@@ -549,16 +551,16 @@ class Sweep:
         self.run.remove(checkpoint_folder(number))
 
     def _log(self, event: Event) -> None:
-        """Write an event to the ledger, with the time."""
+        """Write an event with the current time to the ledger."""
         self.ledger.append(replace(event, at=self.seconds))
 
     def show(self) -> None:
-        """Bring the status line up to date."""
+        """Update the status line."""
         status = self.status()
         self.display.status(status.text, status.fraction_begun)
 
     def status(self) -> SweepStatus:
-        """How the sweep stands now."""
+        """Return the current status."""
         scheduler, ended = self.scheduler, self.progress.ended
         num_running = len(self.assignments)
         num_held = len(scheduler.trials) - num_running - sum(ended.values())
@@ -579,17 +581,17 @@ class Sweep:
         )
 
     def _best_of(self, points: Sequence[Point]) -> Pair:
-        """P and S of the best of the points."""
+        """Return P and S of the best of the points."""
         return self.scheduler.objective.best_point([(point.polarity, point.similarity) for point in points])
 
 
 def describe_wish(name: str) -> str:
-    """Why a configuration is tried that the sampler did not propose."""
+    """Describe the origin of a requested configuration."""
     return f"{name} of the sweep's file says" if name.startswith("first[") else "raysweep control asked for"
 
 
 def mean_points(original: int, means: Mapping[int, Mapping[Any, MeanScores]]) -> tuple[Mean, ...]:
-    """A trial's means by examples seen and then by name, which is (step, kind, value): those over several runs."""
+    """Return the means over at least two runs of a trial. ``means`` is keyed by examples seen, then (step, kind, value)."""
     by_name = [(name, scores) for points in means.values() for name, scores in points.items()]
     return tuple(
         Mean(
@@ -609,6 +611,6 @@ def mean_points(original: int, means: Mapping[int, Mapping[Any, MeanScores]]) ->
 
 
 def _first_problem(points: Iterable[Mapping[str, Any]]) -> str | None:
-    """What is wrong with the first point, given by its fields, that has scores which are none."""
+    """Return the problem of the first point, given by its fields, with invalid scores, or None."""
     problems = (point_problem(point) for point in points)
     return next((problem for problem in problems if problem), None)

@@ -1,7 +1,7 @@
-"""Warm starts: what older runs teach a new sweep, also over other data or another model.
+"""Warm starts from older runs, which may use other data or another model.
 
-Scores are carried over by their place between the reference encoder's and the best there could be: P from R's to 1, S as its
-share of R's. An older trial that does not lie in the new space is left out.
+Scores are rescaled from the old reference encoder to the new one: P by its relative position between R's P and 1, S by its
+ratio to R's S. Older trials outside the new space are skipped.
 """
 
 import json
@@ -25,26 +25,26 @@ from raysweep.trial_status import TrialStatus
 
 FILE = "warm_start.json"
 
-NUM_FIRST = 5  # configurations to try before any of the sampler's own
+NUM_FIRST = 5  # configurations to try before the sampler's first proposal
 
 
 @dataclass(frozen=True)
 class Observation:
-    """An older trial as the new sweep's sampler learns from it."""
+    """An older trial with scores rescaled for the new sweep's sampler."""
 
     values: Mapping[str, Any]
-    fronts: Mapping[int, tuple[Pair, ...]]  # its non-dominated points so far, by rising number of examples seen
+    fronts: Mapping[int, tuple[Pair, ...]]  # non-dominated points so far, by increasing number of examples seen
     status: TrialStatus  # completed or stopped
 
     @property
     def last_front(self) -> tuple[Pair, ...]:
-        """The non-dominated points of all its rungs."""
+        """Return the non-dominated points of all rungs."""
         return self.fronts[max(self.fronts)]
 
 
 @dataclass(frozen=True)
 class WarmStart:
-    """``first`` are indices of observations whose configurations are tried before any of the sampler's own."""
+    """The observations of older runs. ``first`` are indices of those to try before the sampler's first proposal."""
 
     observations: list[Observation]
     first: list[int]
@@ -52,7 +52,7 @@ class WarmStart:
 
     @property
     def summary(self) -> str:
-        """How many trials there are to learn from, for the display."""
+        """Return a one-line summary for the display."""
         left_out = f"; {self.num_left_out} do not lie in this space" if self.num_left_out else ""
         return (
             f"warm start from {len(self.observations)} trials, the best {len(self.first)} to be tried first{left_out}"
@@ -60,7 +60,7 @@ class WarmStart:
 
 
 def gather(runs: Sequence[Results], space: Space, reference: Pair) -> WarmStart:
-    """What the runs teach a sweep over ``space`` whose reference encoder scores ``reference`` (P, S) on dev."""
+    """Collect the observations for a sweep over ``space`` whose reference encoder scores ``reference`` (P, S) on dev."""
     observations: list[Observation] = []
     num_left_out = 0
     for run in runs:
@@ -77,7 +77,7 @@ def gather(runs: Sequence[Results], space: Space, reference: Pair) -> WarmStart:
 
 
 def _reference_of(run: Results) -> Pair:
-    """P and S of the run's reference encoder on dev."""
+    """Return P and S of the run's reference encoder on dev."""
     for point in run.points:
         if point.kind == "reference" and point.split == "dev":
             return point.polarity, point.similarity
@@ -85,7 +85,7 @@ def _reference_of(run: Results) -> Pair:
 
 
 def _finished_rungs(run: Results) -> Iterator[tuple[Trial, list[Rung]]]:
-    """The trials to learn from, each with its rungs in order. Failed trials and replicates are none."""
+    """Yield the usable trials with their rungs in order, without failed trials and replicates."""
     for trial in run.trials:
         rungs = sorted((rung for rung in run.rungs if rung.trial == trial.trial), key=lambda rung: rung.step)
         if rungs and trial.status != TrialStatus.FAILED and trial.replicate_of is None:
@@ -93,7 +93,7 @@ def _finished_rungs(run: Results) -> Iterator[tuple[Trial, list[Rung]]]:
 
 
 def _lies_in(space: Space, trial: Trial) -> bool:
-    """Whether a trial of the space may have this whole configuration, also in what the space leaves at its default."""
+    """Return whether a configuration is in the space, including the parameters that the space leaves at their default."""
     try:
         suggester = space.suggest_fixed(trial.config)
         old = trial_config(dict(trial.config))
@@ -105,7 +105,7 @@ def _lies_in(space: Space, trial: Trial) -> bool:
 def _observation(
     trial: Trial, rungs: Iterable[Rung], points: Sequence[Point], old_reference: Pair, new_reference: Pair
 ) -> Observation:
-    """A trial with its ``points`` on dev carried over from one reference encoder's scores to another's."""
+    """Return an observation of a trial, with its ``points`` on dev rescaled to the new reference encoder."""
     front: tuple[Pair, ...] = ()
     fronts = {}
     for rung in rungs:
@@ -127,7 +127,7 @@ def _carried(point: Pair, old_reference: Pair, new_reference: Pair) -> Pair:
 
 
 def _best(observations: Sequence[Observation], reference_point: Pair) -> list[int]:
-    """The observations of different configurations that add most hypervolume to a joint front, one after the other."""
+    """Greedily choose observations of different configurations by the hypervolume they add to a joint front."""
     chosen: list[int] = []
     front: list[Pair] = []
     while len(chosen) < NUM_FIRST:
@@ -146,9 +146,9 @@ def _best(observations: Sequence[Observation], reference_point: Pair) -> list[in
 
 
 def apply(proposer: Proposer, warm_start: WarmStart) -> None:
-    """Let the sampler know, and have the best tried before anything else.
+    """Report the observations to the sampler and queue the best ones to be tried first.
 
-    The sampler knows the observations by negative numbers, which no trial of the sweep has.
+    Observations get negative numbers, which no trial of the sweep has.
     """
     for index, observation in enumerate(warm_start.observations):
         number = -1 - index
@@ -161,14 +161,14 @@ def apply(proposer: Proposer, warm_start: WarmStart) -> None:
 
 
 def write(place: Path | Folder, warm_start: WarmStart) -> None:
-    """Keep the warm start with the run: a resume needs the same."""
+    """Store the warm start in the run's folder, since a resumed sweep needs the same one."""
     run = as_folder(place)
     (run.path / FILE).write_text(json.dumps(asdict(warm_start), indent=1), encoding="utf-8")
     run.store(FILE)
 
 
 def read(place: Path | Folder) -> WarmStart | None:
-    """The warm start that a run began with, or None. InputError where its file was changed."""
+    """Return the warm start that a run began with, or None. Raise ``InputError`` if its file was changed."""
     path = as_folder(place).fetch(FILE)
     if not path.is_file():
         return None
