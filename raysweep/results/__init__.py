@@ -1,4 +1,4 @@
-"""What a run has stored: the ledger of typed events, tables read from it, views of them, and the account of costs.
+"""The stored results of a run: the ledger of typed events, tables read from it, views of the tables, and costs.
 
-A sweep writes the ledger; report, export, replay and warm starts read it.
+A sweep writes the ledger. Reports, exports, replays and warm starts read it.
 """

@@ -1,4 +1,4 @@
-"""What a run's trials cost, by how they ended, and what early stopping saved: for the last line and for the report."""
+"""Costs of a run's trials by status and the time saved by early stopping, for the final summary and the report."""
 
 from dataclasses import dataclass, field
 
@@ -16,12 +16,12 @@ KINDS: tuple[str, ...] = (
     TrialStatus.RUNNING,
     REPLICATES,
 )
-"""What trials are told apart by: their status, or that they are replicates."""
+"""The kinds of trials in an account: one per status, plus replicates."""
 
 
 @dataclass
 class Entry:
-    """Trials of one of the KINDS, or all of them. ``saved_seconds`` is what early stopping saved."""
+    """The total cost of the trials of one of the KINDS, or of all. ``saved_seconds`` is the time saved by early stopping."""
 
     kind: str
     num_trials: int = 0
@@ -30,7 +30,7 @@ class Entry:
     saved_seconds: float = 0.0
 
     def add(self, trial: Trial, num_rungs: int, saved_seconds: float) -> None:
-        """Count one more trial, which has done so many rungs."""
+        """Add a trial with ``num_rungs`` finished rungs."""
         self.num_trials += 1
         self.num_rungs += num_rungs
         self.cost.add(Cost(trial.seconds, trial.cpu_seconds, trial.gpu_seconds, trial.money))
@@ -39,29 +39,29 @@ class Entry:
 
 @dataclass(frozen=True)
 class Account:
-    """``entries`` in the order of KINDS, those without a trial left out; ``total`` is their sum."""
+    """The costs of a run. ``entries`` are in the order of KINDS, without empty ones; ``total`` is their sum."""
 
     entries: tuple[Entry, ...]
     total: Entry
 
     @property
     def priced(self) -> bool:
-        """Whether trials cost any money."""
+        """Return whether trials cost any money."""
         return self.total.cost.money > 0
 
     @property
     def incomplete_seconds(self) -> float:
-        """The trial-seconds of trials of the search that did not complete."""
+        """Return the seconds spent on incomplete trials, without replicates."""
         complete = (TrialStatus.COMPLETED, REPLICATES)
         return sum(entry.cost.seconds for entry in self.entries if entry.kind not in complete)
 
     def of(self, kind: str) -> Entry:
-        """The trials of one kind, perhaps none."""
+        """Return the entry of one kind, which may be empty."""
         return next((entry for entry in self.entries if entry.kind == kind), Entry(kind))
 
 
 def account_of(results: Results) -> Account:
-    """Add up the trials. What failed, was interrupted or may go on has saved nothing, nor what a person stopped."""
+    """Return the costs of a run. Only trials stopped early by the sweep, not those stopped by a user, count as savings."""
     num_rungs_by_trial = _rungs_done(results)
     entries = {kind: Entry(kind) for kind in KINDS}
     total = Entry("all")
@@ -76,7 +76,7 @@ def account_of(results: Results) -> Account:
 
 
 def _rungs_done(results: Results) -> dict[int, int]:
-    """How many rungs each trial has done."""
+    """Return the number of finished rungs by trial."""
     num_rungs = {trial.trial: 0 for trial in results.trials}
     for rung in results.rungs:
         num_rungs[rung.trial] = max(rung.step, num_rungs[rung.trial])
@@ -84,7 +84,7 @@ def _rungs_done(results: Results) -> dict[int, int]:
 
 
 def _saved_seconds(trial: Trial, num_rungs: int) -> float:
-    """What a trial that was stopped would have taken to its end, at the pace of the ``num_rungs`` rungs it did."""
+    """Estimate the remaining time of a stopped trial from the mean time of its ``num_rungs`` finished rungs."""
     num_left = trial.num_rungs - num_rungs
     if num_rungs == 0 or num_left <= 0:
         return 0.0
@@ -92,7 +92,7 @@ def _saved_seconds(trial: Trial, num_rungs: int) -> float:
 
 
 def sentence(account: Account, max_replicates: int | None = None) -> str:
-    """The account in a line: what all cost, what went into trials that did not complete, what early stopping saved."""
+    """Return a one-line summary: the total cost, the time of incomplete trials, and the time saved by early stopping."""
     uses = [f"{account.incomplete_seconds:,.0f} of them in trials that did not complete"]
     replicates = account.of(REPLICATES)
     if replicates.num_trials:

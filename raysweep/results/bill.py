@@ -1,4 +1,4 @@
-"""What the nodes of a sweep cost, those included that no trial held: heads, nodes that boot, and nodes that wait."""
+"""Costs of a sweep's nodes, including heads, booting nodes and idle nodes."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from raysweep.results.types import NodeTime, Results
 
 @dataclass(frozen=True)
 class Bill:
-    """``nodes`` by type and price; ``trials`` is the money that trials are charged for their shares of nodes."""
+    """The bill of a sweep. ``nodes`` are by type and price; ``trials`` is the money charged to trials for their shares."""
 
     nodes: tuple[NodeTime, ...]
     trials: float
@@ -23,7 +23,7 @@ class Bill:
 
     @property
     def unused(self) -> float:
-        """Of nodes that were up, what no trial held: the head, idle workers, the rests of workers that were not full."""
+        """Return the cost of running nodes not charged to trials: the head, idle workers and unused shares of workers."""
         return max(0.0, self.up - self.trials)
 
     @property
@@ -32,13 +32,13 @@ class Bill:
 
 
 def bill_of(results: Results) -> Bill:
-    """Without nodes where the sweep had no prices."""
+    """Return the bill of a sweep, which has no nodes if the sweep had no prices."""
     return Bill(results.nodes, account_of(results).total.cost.money)
 
 
 def bill_text(bill: Bill) -> str:
-    """The bill in a line."""
-    at_least = "at least " if bill.trials > bill.up else ""  # nodes were not looked at all the time
+    """Return a one-line summary of the bill."""
+    at_least = "at least " if bill.trials > bill.up else ""  # nodes are only observed periodically
     return (
         f"nodes cost {at_least}{bill.total:,.2f} in money: {bill.trials:,.2f} for what trials held, {bill.booting:,.2f} "
         f"for nodes that booted, {bill.unused:,.2f} for the head and for what no trial held"

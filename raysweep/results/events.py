@@ -1,6 +1,6 @@
-"""The events of a run's ledger. Each is a dataclass with one method that writes it and one that reads it.
+"""The events of a run's ledger. Each is a dataclass with a method for writing and a method for reading it.
 
-``ledger.jsonl`` in the run folder holds one JSON object a line and is the source of truth. The key ``event`` names the
+``ledger.jsonl`` in the run folder contains one JSON object per line and is the source of truth. The key ``event`` is the
 kind of event; the other keys are the fields of its class:
 
 ``run``     :class:`SessionStarted`
@@ -49,14 +49,14 @@ from raysweep.trial_status import TrialStatus
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """What happened. ``at`` is how many seconds the sweep had run by then, all its sessions together."""
+    """Base class of events. ``at`` is the sweep's running time in seconds over all sessions."""
 
-    kind: ClassVar[str]  # the value of the key ``event``
+    kind: ClassVar[str]  # value of the key ``event``
 
     at: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object that the ledger stores. An optional field without a value has no key; ``at`` comes last."""
+        """Return the JSON object to store. Optional fields that are None are omitted; ``at`` comes last."""
         values = dataclasses.asdict(self)
         values["at"] = values.pop("at")
         optional = {field.name for field in dataclasses.fields(self) if field.default is None}
@@ -65,9 +65,10 @@ class Event:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """The event that a ledger's JSON object describes. Keys that it does not know are ignored.
+        """Parse an event from the ledger's JSON object. Unknown keys are ignored.
 
-        ValidationError or ValueError where a value is of another type or missing.
+        Raises:
+            ValidationError, ValueError: If a value is invalid or missing.
         """
         event: Self = _validated(cls, values)
         return event
@@ -75,9 +76,9 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionStarted(Event):
-    """The sweep's settings. It is a ledger's first event, and is written again at each resume.
+    """A session started with these settings: the first event of a ledger, written again at each resume.
 
-    ``config_digest`` is the SHA-256 of the session's ``config.yaml``, or None in a ledger of an older version.
+    ``config_digest`` is the SHA-256 of the session's ``config.yaml``, if recorded.
     """
 
     kind = "run"
@@ -91,7 +92,7 @@ class SessionStarted(Event):
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """InputError where another version of the ledger's format was written."""
+        """Parse the event. Raise ``InputError`` if the ledger has another schema version."""
         if values.get("schema") != SCHEMA:
             raise InputError(f"written with schema {values.get('schema')}; this version reads {SCHEMA}")
         return cls(info=_validated(RunInfo, values), config_digest=values.get("config_digest"))
@@ -99,12 +100,11 @@ class SessionStarted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialStarted(Event):
-    """A configuration was proposed, and its trial starts.
+    """A trial started with a new configuration, or as a replicate.
 
-    ``num_rungs`` is how many the trial has if it runs to its end. A replicate, which
-    runs a configuration again with another seed, has ``replicate_of``, the trial it repeats, and ``run``, from 1, which
-    its seed derives from. ``wish`` is why a configuration was tried that a person wanted: its place under ``first``, or the
-    identity of a request.
+    ``num_rungs`` is the number of rungs if the trial completes. A replicate repeats the trial ``replicate_of`` with another
+    seed, which is derived from ``run``, numbered from 1. ``wish`` is the origin of a requested configuration: its position
+    under ``first`` or the ID of a request.
     """
 
     kind = "trial"
@@ -125,11 +125,11 @@ class TrialStarted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RungFinished(Event):
-    """A trial was evaluated at a training budget of ``examples_seen`` examples; ``seconds`` it took to get there.
+    """A trial was evaluated at a training budget of ``examples_seen`` examples, which it reached after ``seconds``.
 
-    ``stop`` is the trial's own reason to end here, if it has one. ``node`` is where it ran. ``may_begin`` says whether
-    there were trials left to begin, which early stopping goes by. ``cost`` is what the trial has cost so far.
-    ``calibration`` is that of a softmax head on dev, and ``labelled`` are points that are told the pool's labels.
+    ``stop`` is the trial's own reason to end here, if any. ``node`` is the node it ran on. ``may_begin`` is True if trials
+    were left to start, which early stopping depends on. ``cost`` is the trial's cost so far. ``calibration`` is that of a
+    softmax head on dev, and ``labelled`` are points that use the pool's labels.
     """
 
     kind = "rung"
@@ -148,7 +148,7 @@ class RungFinished(Event):
     labelled: tuple[Point, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Its points and its calibration have neither trial nor step, which the event itself has."""
+        """Return the JSON object. Points and calibration omit trial and step, which are fields of the event."""
         values = super().to_json()
         calibrations = [values["calibration"]] if "calibration" in values else []
         for each in (*values["points"], *calibrations, *values.get("labelled", ())):
@@ -174,7 +174,7 @@ class RungFinished(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialHeld(Event):
-    """A trial was stopped for now."""
+    """A trial was paused."""
 
     kind = "hold"
     status: ClassVar = TrialStatus.HELD
@@ -186,7 +186,7 @@ class TrialHeld(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialRevived(Event):
-    """A held trial goes on."""
+    """A paused trial was resumed."""
 
     kind = "revive"
     status: ClassVar = TrialStatus.RUNNING
@@ -197,7 +197,7 @@ class TrialRevived(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialInterrupted(Event):
-    """A running trial was cut off by the budget, or because the session ended."""
+    """A running trial was interrupted, for example by the budget, the loss of its worker or the end of the session."""
 
     kind = "cut"
     status: ClassVar = TrialStatus.INTERRUPTED
@@ -209,7 +209,7 @@ class TrialInterrupted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialContinued(Event):
-    """A trial goes on that was interrupted, or was running when the driver died."""
+    """A trial was resumed that was interrupted or was running when the driver died."""
 
     kind = "again"
     status: ClassVar = TrialStatus.RUNNING
@@ -220,7 +220,7 @@ class TrialContinued(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialEnded(Event):
-    """A trial will not go on. ``traceback`` is of what it raised, if it failed by that."""
+    """A trial ended for good. ``traceback`` is that of the exception, if one was raised."""
 
     kind = "end"
 
@@ -233,7 +233,7 @@ class TrialEnded(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicatesAveraged(Event):
-    """A replicate of ``trial`` is about to end. ``points`` are those that several of the ``runs`` reached."""
+    """A replicate of ``trial`` is about to end. ``points`` are those that at least two of the ``runs`` reached."""
 
     kind = "mean"
 
@@ -242,7 +242,7 @@ class ReplicatesAveraged(Event):
     points: tuple[Mean, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Its points do not name the trial, which the event itself does."""
+        """Return the JSON object. Points omit the trial, which is a field of the event."""
         values = super().to_json()
         for point in values["points"]:
             del point["trial"]
@@ -256,10 +256,10 @@ class ReplicatesAveraged(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class PointsScored(Event):
-    """Operating points of no rung: the reference, the oracle, the baselines, and test scores of front members.
+    """Operating points outside rungs were scored: the reference, the oracle, the baselines, or front members on test.
 
-    With those of front members come the ``calibration`` of their rung's softmax head on test, and the rung's points that
-    are told the pool's labels, as ``labelled``.
+    With front members, ``calibration`` is that of their rung's softmax head on test, and ``labelled`` are the rung's points
+    that use the pool's labels.
     """
 
     kind = "points"
@@ -278,7 +278,7 @@ class PointsScored(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class GuardsMeasured(Event):
-    """Front members were measured by guards; a later score of the same member and guard replaces an earlier one."""
+    """Front members were measured by guards. A later score of the same member and guard replaces an earlier one."""
 
     kind = "guards"
 
@@ -295,7 +295,7 @@ class GuardsMeasured(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class NodesCounted(Event):
-    """How long the cluster's nodes were there since this was last written, prepare included, at the prices of the time."""
+    """The cluster's node time since the last such event was recorded, including prepare, at the current prices."""
 
     kind = "nodes"
 
@@ -304,9 +304,9 @@ class NodesCounted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class StageBegan(Event):
-    """The search is over, and so many scores of its front are to come: of rungs on ``test``, or of members by ``guards``.
+    """A stage after the search started, with ``count`` scores to come: of rungs on ``test`` or of members by ``guards``.
 
-    It says how far the sweep is, and nothing depends on it.
+    The event is only used to display progress.
     """
 
     kind = "stage"
@@ -317,10 +317,10 @@ class StageBegan(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class SweepSteered(Event):
-    """A person asked something of the running sweep, which does it from here on.
+    """A user request to the running sweep took effect.
 
-    ``request`` is the identity of what was asked, by which it is done once. ``workers`` is how many trials run at a time,
-    ``trial`` the one that is stopped, ``config`` what is tried next, in whole or in part.
+    ``request`` is the ID of the request, which ensures that it is executed only once. ``workers`` is the maximum number of
+    concurrent trials, ``trial`` the trial to stop, and ``config`` the configuration, complete or partial, to try next.
     """
 
     kind = "steer"
@@ -343,9 +343,9 @@ class SweepSteered(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class SessionFinished(Event):
-    """The sweep ended. ``status`` is completed, interrupted, budget, plateau or failed.
+    """A session ended. ``status`` is completed, interrupted, budget, plateau or failed.
 
-    ``is_final`` is True if it failed for good: too many trials failed, so the same command is not worth a retry.
+    ``is_final`` is True if the sweep failed for good: too many trials failed, so retrying the same command is pointless.
     """
 
     kind = "finish"
@@ -357,10 +357,10 @@ class SessionFinished(Event):
 
 
 StatusChange = TrialHeld | TrialRevived | TrialInterrupted | TrialContinued | TrialEnded
-"""The events that change a trial's status; each has ``trial``, ``status`` and ``reason``."""
+"""Events that change a trial's status; each has ``trial``, ``status`` and ``reason``."""
 
 PaidEvent = RungFinished | TrialHeld | TrialInterrupted | TrialEnded
-"""The events that say what their trial has cost so far, in ``cost``."""
+"""Events with the trial's cost so far in ``cost``."""
 
 EVENTS: Mapping[str, type[Event]] = {
     each.kind: each
@@ -385,9 +385,11 @@ EVENTS: Mapping[str, type[Event]] = {
 
 
 def read_event(values: Mapping[str, Any]) -> Event:
-    """The event that a ledger's JSON object describes.
+    """Parse an event from the ledger's JSON object.
 
-    ValueError says what is wrong with it: InputError where the ledger has the format of another version.
+    Raises:
+        InputError: If the ledger has another schema version.
+        ValueError: If the event is invalid, with the reason.
     """
     kind = values["event"]
     if not isinstance(kind, str) or kind not in EVENTS:
@@ -409,7 +411,7 @@ def _first_problem(error: ValidationError) -> str:
 
 
 def _objects_in(values: Mapping[str, Any], key: str, **shared: Any) -> list[dict[str, Any]]:
-    """The JSON objects in a list of an event, with the ``shared`` keys that only the event itself has."""
+    """Return the JSON objects in a list of an event, with the ``shared`` keys of the event added."""
     objects = values[key]
     if not isinstance(objects, list) or not all(isinstance(each, Mapping) for each in objects):
         raise ValueError(f"{key} is {objects!r}, not a list of objects")
@@ -434,7 +436,7 @@ def _check_calibration(calibration: Calibration | None) -> None:
 
 
 def _validated(kind: Any, values: Mapping[str, Any]) -> Any:
-    """An object of a dataclass, of the values that it has fields for. ValidationError where one does not fit."""
+    """Return an instance of a dataclass from the values of its fields. Raise ``ValidationError`` if one is invalid."""
     return _adapter(kind).validate_python(values)
 
 

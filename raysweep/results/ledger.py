@@ -1,6 +1,6 @@
-"""The append-only file of what happened in a sweep; :mod:`raysweep.results.events` says what its events are.
+"""The ledger: the append-only file of a sweep's events, which :mod:`raysweep.results.events` defines.
 
-Each line has a number and a digest of all lines above it, so that a line that is missing, moved or changed is noticed.
+Each line has a number and a digest of all lines above it, so that missing, moved and changed lines are detected.
 """
 
 import dataclasses
@@ -21,44 +21,44 @@ from raysweep.terminal import uninterrupted
 
 NAME = "ledger"
 
-AFTER = "after.json"  # in a folder of checkpoints or of scores: the ledger's position after the last event about it
+AFTER = "after.json"  # stores the ledger's position after the last event about a folder of checkpoints or scores
 
 
 @dataclass(frozen=True)
 class Position:
-    """How far a ledger has come: the number of its events, and a digest of all its lines, "" where there is none."""
+    """A position in a ledger: the number of events and a digest of all lines so far, "" for an empty ledger."""
 
     number: int = 0
     digest: str = ""
 
     def after(self, line: bytes) -> "Position":
-        """The position once the ledger has this line too, which ends in a line feed."""
+        """Return the position after appending ``line``, which ends in a line feed."""
         digest = hashlib.sha256(self.digest.encode() + line).hexdigest()
         return Position(self.number + 1, digest[:32])
 
     def line(self, event: Event) -> bytes:
-        """The line that the ledger gets for an event. ValueError where it holds a number that is not finite."""
+        """Return the ledger line of an event. Raise ``ValueError`` if it contains a non-finite number."""
         values = {**event.to_json(), "number": self.number + 1, "after": self.digest}
         return json.dumps(values, allow_nan=False).encode() + b"\n"
 
 
 @dataclass
 class Ledger:
-    """Appends events to a run's ledger, each durable before :meth:`append` returns. One process at a time.
+    """A run's ledger, locked by one process at a time. Events are durable once :meth:`append` returns.
 
-    ``place`` is the run's folder; ``say`` is told of waiting for its storage, or for another process that has it.
+    ``place`` is the run's folder. ``say`` is called with a message while waiting for storage or for another process.
     """
 
     place: Path | Folder
     say: Callable[[str], None] = field(default=print, repr=False)
     take_over: bool = False
     on_lost: Callable[[], None] = field(default=lambda: None, repr=False)  # called when another process takes the run
-    on_close: Callable[[], None] = field(default=lambda: None, repr=False)  # called before the run is let go
-    on_append: Callable[[Event], None] = field(default=lambda event: None, repr=False)  # called with what is durable
-    unfinished: bytes = b""  # a last line that a crash cut short; the first event that is appended sets it aside
-    failure: str | None = None  # why an event could not be written; no other is written after it
+    on_close: Callable[[], None] = field(default=lambda: None, repr=False)  # called before the run is unlocked
+    on_append: Callable[[Event], None] = field(default=lambda event: None, repr=False)  # called with each durable event
+    unfinished: bytes = b""  # a last line cut short by a crash; set aside by the next append
+    failure: str | None = None  # why an event could not be written; no event is written after it
     _log: LineLog | None = field(default=None, repr=False)
-    # The bytes of whole lines, and the position after them: one value, since Ctrl-C may come between any two steps.
+    # The number of bytes of complete lines and the position after them: one value, so that Ctrl-C cannot separate them.
     _end: tuple[int, Position] = field(default=(0, Position()), repr=False)
 
     def __post_init__(self) -> None:
@@ -66,7 +66,7 @@ class Ledger:
 
     @property
     def folder(self) -> Path:
-        """Where the run's files are on this machine."""
+        """Return the local path of the run's files."""
         return self.run.path
 
     @property
@@ -75,14 +75,14 @@ class Ledger:
 
     @property
     def position(self) -> Position:
-        """How far the ledger has come."""
+        """Return the position after the last event."""
         return self._end[1]
 
     def open(self) -> list[tuple[Event, Position]]:
-        """Take the ledger for this process, and return its events, each with the position after it. Nothing changes yet.
+        """Lock the ledger and return its events, each with the position after it. Nothing is written.
 
-        InputError where another process has it, where its lines do not follow from each other or end before its last holder
-        had come, and where it cannot be opened.
+        Raises:
+            InputError: If another process holds the ledger, if lines are missing or changed, or if it cannot be opened.
         """
         log = line_log(self.run, NAME, self.say, take_over=self.take_over, on_lost=lambda: self.on_lost())
         try:
@@ -104,15 +104,17 @@ class Ledger:
 
     @property
     def lost(self) -> str | None:
-        """Why this process has the ledger no more, where another one took it."""
+        """Return the reason why this process lost the ledger to another one, or None."""
         lost = None if self._log is None else self._log.lost
         return None if lost is None else f"{name_of(self.run)}: {lost}; the sweep stops here"
 
     def append(self, event: Event) -> None:
-        """Have an event durable.
+        """Append an event durably.
 
-        ValueError where it holds a number that is not finite. InputError where it cannot be written; whether it is stored
-        is then unknown until the ledger is opened again, so it is not written again, and no event after it.
+        Raises:
+            ValueError: If the event contains a non-finite number.
+            InputError: If the event cannot be written. Whether it was stored is unknown until the ledger is opened again,
+                so neither this event nor any other is written after that.
         """
         if self.failure is not None:
             raise InputError(self.failure)
@@ -143,7 +145,7 @@ class Ledger:
             self.unfinished = b""
 
     def close(self) -> None:
-        """Let other processes have the ledger."""
+        """Unlock the ledger."""
         if self._log is None:
             return
         try:
@@ -154,19 +156,20 @@ class Ledger:
 
 
 def name_of(run: Folder) -> str:
-    """The ledger of a run, for people."""
+    """Return the path or URI of a run's ledger, for messages."""
     return location.join(run.location, NAME if isinstance(run, BucketFolder) else f"{NAME}.jsonl")
 
 
 def events_of(place: Path | Folder) -> Iterator[Event]:
-    """The events of the run at a place, also while it runs.
+    """Return the events of the run at a place, which may be running.
 
-    FileNotFoundError where there is no ledger; InputError as of :func:`read_events`, where it ends before something of the
-    run that depends on it, and where it cannot be read.
+    Raises:
+        FileNotFoundError: If the ledger is missing.
+        InputError: If the ledger is invalid, cannot be read or lacks events that other files of the run depend on.
     """
     run = as_folder(place)
     try:
-        # Before the ledger: what depends on an event is written after it, also while this is read.
+        # Read before the ledger: a running sweep writes dependent files only after their events.
         noted, dependences = read_noted(run), _read_dependences(run)
         content = read_log(run, NAME)
     except FileNotFoundError:
@@ -181,32 +184,35 @@ def events_of(place: Path | Folder) -> Iterator[Event]:
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """The events of a ledger, one for each line. InputError names the line that is no event or out of place, and says why.
+    """Yield the events of a ledger. An incomplete last line, left by a killed driver, is ignored.
 
-    A last line without its end was being written when the driver was killed. It never counted.
+    Raises:
+        InputError: If a line is not an event or is out of place, with its number and the reason.
     """
     for event, _ in _read(path.read_bytes(), path):
         yield event
 
 
 def read_positions(path: Path) -> list[Position]:
-    """The ledger's position after each of its events. InputError as of :func:`read_events`."""
+    """Return the ledger's position after each event. Raise ``InputError`` like :func:`read_events`."""
     return [position for _, position in _read(path.read_bytes(), path)]
 
 
 class GrowingLedger:
-    """The events of a run's ledger while somebody may write them: each line is read and checked once."""
+    """A reader of a ledger that may still grow. Each line is read and checked only once."""
 
     def __init__(self, run: Folder) -> None:
         self.run = run
-        self.events: list[Event] = []  # as of the last time
+        self.events: list[Event] = []  # as of the last read
         self._content = b""
         self._position = Position()
 
     def read(self) -> bool:
-        """Read what has come since; whether that is anything.
+        """Read the new events and return whether there are any.
 
-        FileNotFoundError where there is no ledger; InputError names the line that is no event or out of place.
+        Raises:
+            FileNotFoundError: If the ledger is missing.
+            InputError: If a line is not an event or is out of place, or if the ledger cannot be read.
         """
         try:
             content = read_log_after(self.run, NAME, self._content)
@@ -226,7 +232,7 @@ class GrowingLedger:
 
 
 def _read(content: bytes, path: Path | str, after: Position | None = None) -> Iterator[tuple[Event, Position]]:
-    """Each event of a ledger's whole lines, and the position with it. They follow ``after``, if that is given."""
+    """Yield each event of the complete lines with the position after it. The lines follow the position ``after``."""
     position = after or Position()
     *lines, _ = content.split(b"\n")
     for number, line in enumerate(lines, position.number + 1):
@@ -247,7 +253,7 @@ def _read(content: bytes, path: Path | str, after: Position | None = None) -> It
 
 
 def _check_place(values: dict[str, Any], position: Position) -> None:
-    """ValueError where a line is not the one that was written after those above it."""
+    """Raise ``ValueError`` if a line does not follow the lines above it."""
     number = values.get("number")
     if number is None:
         raise ValueError("it has no number")
@@ -260,7 +266,7 @@ def _check_place(values: dict[str, Any], position: Position) -> None:
 
 
 def write_dependence(run: Folder, name: str, position: Position) -> None:
-    """Note in a folder of a run which event it depends on, where there is such a folder."""
+    """Store in a folder of a run, if it exists, the position of the event that the folder depends on."""
     if not run.exists(name):
         return
     folder = run.path / name
@@ -274,10 +280,10 @@ def write_dependence(run: Folder, name: str, position: Position) -> None:
 
 
 def check_dependences(run: Folder, positions: Sequence[Position]) -> None:
-    """InputError where checkpoints or scores of a run depend on events that its ledger, with these positions, does not hold.
+    """Raise ``InputError`` if checkpoints or scores depend on events that are missing from the ledger.
 
-    So a ledger that lost whole lines at its end is refused, and not taken for a sweep that had come less far. Of the lines
-    after the last one that something depends on nothing can tell that there were any.
+    ``positions`` are those of the ledger's events. The check detects ledgers that lost complete lines at the end, unless no
+    folder depends on the lost lines.
     """
     _check_dependences(run, positions, _read_dependences(run))
 
@@ -302,7 +308,7 @@ def _check_dependence(run: Folder, positions: Sequence[Position], place: str, ne
 
 
 def _check_noted(run: Folder, positions: Sequence[Position], noted: dict[str, Any] | None) -> None:
-    """InputError where the last holder of the ledger had come further than these."""
+    """Raise ``InputError`` if the lease names a position that the ledger does not contain."""
     if noted == {}:
         return
     path = name_of(run)
@@ -319,7 +325,7 @@ def _check_noted(run: Folder, positions: Sequence[Position], noted: dict[str, An
 
 
 def _read_dependences(run: Folder) -> dict[str, Position]:
-    """The position that each folder of checkpoints or of scores depends on, by the folder's name within the run."""
+    """Return the position that each folder of checkpoints or scores depends on, by its path within the run."""
     folders = [
         f"{kind}/{name.removesuffix(f'/{AFTER}')}"
         for kind in ("checkpoints", "points")
@@ -328,7 +334,7 @@ def _read_dependences(run: Folder) -> dict[str, Position]:
     ]
     try:
         notes = run.read([f"{folder}/{AFTER}" for folder in folders])
-    except FileNotFoundError:  # a run that goes on has removed one meanwhile
+    except FileNotFoundError:  # removed by a running sweep in the meantime
         return _read_dependences(run)
     except OSError as error:
         raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None
@@ -339,7 +345,7 @@ def _read_dependences(run: Folder) -> dict[str, Position]:
 
 
 def _read_dependence(note: bytes, place: str) -> Position:
-    """The position in a note. InputError where it is damaged: that may not switch the check off."""
+    """Parse a stored position. Raise ``InputError`` if it is damaged, since damage must not disable the check."""
     try:
         position = _position(json.loads(note))
     except (ValueError, RecursionError):
@@ -350,7 +356,7 @@ def _read_dependence(note: bytes, place: str) -> Position:
 
 
 def _position(values: Any) -> Position | None:
-    """The position that these values make, None where they make none."""
+    """Return the position with these values, or None if they are invalid."""
     try:
         position = Position(**values)
     except TypeError:
@@ -360,15 +366,15 @@ def _position(values: Any) -> Position | None:
 
 
 def point_name(trial: int, step: int) -> str:
-    """The name of the folder under ``RUN/points`` that keeps a rung's weights and per-query scores."""
+    """Return the name of the folder under ``RUN/points`` with a rung's weights and per-query scores."""
     return f"trial-{trial:04d}-step-{step:03d}"
 
 
 def point_folder(trial: int, step: int) -> str:
-    """Where a run keeps a rung's weights and per-query scores, by its name within the run."""
+    """Return the folder with a rung's weights and per-query scores, relative to the run."""
     return f"points/{point_name(trial, step)}"
 
 
 def checkpoint_folder(trial: int) -> str:
-    """Where a trial keeps its state while it runs, by its name within the run."""
+    """Return the folder with a trial's checkpoint, relative to the run."""
     return f"checkpoints/trial-{trial:04d}"

@@ -1,12 +1,12 @@
-"""Per-query scores of a run's points, in the files of ``RUN/scores/SPLIT``, and which points they are kept of.
+"""Per-query scores of a run's points, stored in ``RUN/scores/SPLIT``, and the selection of points to keep.
 
-That is every point within three standard errors of the front on dev, all runs of such a point's configuration, the
-reference, the oracle at each of its bonuses, and the probe. A file is an ``.npz`` of several points:
+Scores are kept for every point within three standard errors of the front on dev, all runs of such a point's configuration,
+the reference, the oracle at each of its bonuses, and the probe. A file is an ``.npz`` archive of several points:
 
 ``names``            JSON as bytes: a list of trial, step, kind and value for each point
-``polarity_values``  the values of P that occur, float64 (values,): with k neighbours there are few
-``polarity``         (points, queries) positions among them, in the smallest unsigned integers that do
-``similarity``       (points, queries) S in multiples of 1/32767, int16: to 1.5e-5
+``polarity_values``  distinct values of P, float64 (values,); with k neighbors there are few
+``polarity``         (points, queries) indices into ``polarity_values``, in the smallest sufficient unsigned integer type
+``similarity``       (points, queries) S in multiples of 1/32767, int16, accurate to 1.5e-5
 """
 
 import io
@@ -39,13 +39,13 @@ PointName = tuple[int | None, int | None, str, float | None]
 FOLDER = "scores"
 
 STANDARD_ERRORS = 3.0
-"""A point is near the front where raising its P and S by so many standard errors of each leaves it non-dominated."""
+"""A point is near the front if raising its P and S by this many standard errors makes it non-dominated."""
 
-BYTES_PER_QUERY = 4  # of one point, at most, before a file is compressed
+BYTES_PER_QUERY = 4  # maximum for one point, before compression
 
 ARRAYS = ("names", "polarity_values", "polarity", "similarity")  # of a file
 
-NO_ARCHIVE = "it is no whole .npz file of arrays"  # what NumPy says of one may be to unpickle it
+NO_ARCHIVE = "it is no whole .npz file of arrays"  # replaces NumPy's message, which may suggest unpickling the file
 
 UNREADABLE = (
     OSError,
@@ -54,30 +54,30 @@ UNREADABLE = (
     TypeError,
     AttributeError,
     MemoryError,
-    RuntimeError,  # of flags and compressions that zipfile does not know
+    RuntimeError,  # for flags and compression methods unknown to zipfile
     struct.error,
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What NumPy raises of an ``.npz`` file that is not whole."""
+"""Exceptions that NumPy raises for a damaged ``.npz`` file."""
 
 _STEPS = 32767  # of S, from 0 to 1
-_MOST_DIFFERENCE = 1e-3  # between the mean of what is stored and what the ledger says
-_TRIES = 10  # at listing and reading files of a run that goes on
+_MOST_DIFFERENCE = 1e-3  # maximum difference between the mean of stored scores and the ledger's
+_TRIES = 10  # attempts to list and read the files of a running sweep
 _SPLITS: tuple[ScoredSplit, ...] = get_args(ScoredSplit)
-_SCORED = ("reference", "oracle", "probe")  # kinds of points of no trial that have scores here
+_SCORED = ("reference", "oracle", "probe")  # kinds of points without a trial that have per-query scores
 
 
 def name_of_point(point: Point) -> PointName:
-    """What tells a point apart from the others of its run on the same split."""
+    """Return the name of a point, which is unique within its run and split."""
     return point.trial, point.step, point.kind, point.value
 
 
 @dataclass(frozen=True)
 class QueryScores:
-    """Scores of each query of a split: ``polarity`` in [0, 1] and ``similarity``, both (points, queries).
+    """Per-query scores on a split: ``polarity`` in [0, 1] and ``similarity``, both (points, queries).
 
-    Rows are as ``names``. The queries are the same in every row, in one order.
+    Rows are in the order of ``names``. Queries are the same and in the same order in all rows.
     """
 
     split: ScoredSplit
@@ -93,32 +93,32 @@ class QueryScores:
         return name in self._rows
 
     def index(self, name: PointName) -> int:
-        """The row of a point. KeyError where its scores are not stored."""
+        """Return the row of a point. Raise ``KeyError`` if its scores are not stored."""
         return self._rows[name]
 
     def rows(self, names: Iterable[PointName]) -> npt.NDArray[np.int64]:
-        """The rows of several points. KeyError as of :meth:`index`."""
+        """Return the rows of several points. Raise ``KeyError`` like :meth:`index`."""
         return np.array([self._rows[name] for name in names], dtype=np.int64)
 
 
 def scores_file(split: ScoredSplit, name: str) -> str:
-    """A file of scores on a split, by its name within the run."""
+    """Return the path of a file of scores on a split, relative to the run."""
     return f"{FOLDER}/{split}/{name}.npz"
 
 
 def rung_file(split: ScoredSplit, trial: int, step: int) -> str:
-    """Where a run keeps the scores of a rung's points, by its name within the run."""
+    """Return the path of the file with the scores of a rung's points, relative to the run."""
     return scores_file(split, point_name(trial, step))
 
 
 def baselines_file(split: ScoredSplit) -> str:
-    """Where a run keeps the scores of the reference, the oracle and the probe."""
+    """Return the path of the file with the scores of the reference, the oracle and the probe, relative to the run."""
     return scores_file(split, "baselines")
 
 
 @dataclass(frozen=True)
 class PackedScores:
-    """Scores of several points as a file holds them: see the module."""
+    """Scores of several points in the file format described in the module's docstring."""
 
     names: tuple[PointName, ...]
     polarity_values: Float64Array
@@ -127,7 +127,7 @@ class PackedScores:
 
     @classmethod
     def pack(cls, names: Sequence[PointName], polarity: Float64Array, similarity: Float64Array) -> "PackedScores":
-        """Of ``polarity`` and ``similarity`` (points, queries)."""
+        """Pack ``polarity`` and ``similarity``, both (points, queries)."""
         values, codes = np.unique(polarity, return_inverse=True)
         smallest = np.min_scalar_type(max(len(values) - 1, 0))
         steps = np.rint(np.nan_to_num(similarity) * _STEPS)
@@ -137,7 +137,7 @@ class PackedScores:
 
     @classmethod
     def read(cls, content: bytes) -> "PackedScores":
-        """ValueError says how a file of this content is damaged. Nothing in it is unpickled."""
+        """Parse the content of a file, without unpickling. Raise ``ValueError`` with the reason if it is damaged."""
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in ARRAYS if name in archive}
@@ -164,7 +164,7 @@ class PackedScores:
             raise ValueError("P is not a finite number")
 
     def content(self) -> bytes:
-        """What a file of these scores holds."""
+        """Return the content of a file with these scores."""
         names = json.dumps(self.names).encode()
         sink = io.BytesIO()
         np.savez_compressed(
@@ -178,7 +178,7 @@ class PackedScores:
 
     @property
     def num_bytes(self) -> int:
-        """Of its arrays, before they are compressed."""
+        """Return the size of the arrays in bytes before compression."""
         return self.polarity.nbytes + self.similarity.nbytes
 
     @property
@@ -186,20 +186,20 @@ class PackedScores:
         return int(self.polarity.shape[1])
 
     def scores(self) -> tuple[Float64Array, Float64Array]:
-        """P and S, each (points, queries)."""
+        """Return P and S, each (points, queries)."""
         polarity: Float64Array = self.polarity_values[self.polarity]
         similarity: Float64Array = self.similarity / np.float64(_STEPS)
         return polarity, similarity
 
     def only(self, wanted: Container[PointName]) -> "PackedScores":
-        """Those of these points, which may be none."""
+        """Return the scores of the ``wanted`` points, which may be empty."""
         rows = [row for row, name in enumerate(self.names) if name in wanted]
         names = tuple(self.names[row] for row in rows)
         return PackedScores(names, self.polarity_values, self.polarity[rows], self.similarity[rows])
 
 
 def joined(parts: Sequence[PackedScores]) -> PackedScores:
-    """The points of several files, at least one, over the same queries. Of a point that is in two the last counts."""
+    """Join the points of at least one file over the same queries. The last file with a point takes precedence."""
     values = np.unique(np.concatenate([part.polarity_values for part in parts]))
     smallest = np.min_scalar_type(max(len(values) - 1, 0))
     polarity: dict[PointName, npt.NDArray[Any]] = {}
@@ -217,7 +217,7 @@ def joined(parts: Sequence[PackedScores]) -> PackedScores:
 
 
 def _names_in(array: npt.NDArray[Any]) -> tuple[PointName, ...]:
-    """ValueError where a file's names are none."""
+    """Parse the names of a file's points. Raise ``ValueError`` if they are invalid."""
     if array.dtype != np.uint8:
         raise ValueError("it has no names of points")
     try:
@@ -233,16 +233,16 @@ def _names_in(array: npt.NDArray[Any]) -> tuple[PointName, ...]:
 
 
 def near_front(points: Sequence[Point], front: Sequence[Point], num_queries: int) -> npt.NDArray[np.bool_]:
-    """Which of the points, (points,), are within three standard errors of the front. Both are on dev.
+    """Return a mask (points,) of the points within three standard errors of the front. Both are on dev.
 
-    The standard error of a score is its deviation over queries by the root of their number.
+    The standard error of a score is its standard deviation over queries divided by the square root of their number.
     """
     raised = raised_scores(points, num_queries)
     return ~dominated_by(raised, [(point.polarity, point.similarity) for point in front])
 
 
 def raised_scores(points: Sequence[Point], num_queries: int) -> Float64Array:
-    """P and S of the points, (points, 2), three standard errors higher."""
+    """Return P and S of the points (points, 2), raised by three standard errors."""
     scores = np.array([(point.polarity, point.similarity) for point in points], dtype=np.float64)
     deviations = np.array([(point.polarity_std, point.similarity_std) for point in points], dtype=np.float64)
     raised: Float64Array = scores + STANDARD_ERRORS * deviations / math.sqrt(max(num_queries, 1))
@@ -250,7 +250,7 @@ def raised_scores(points: Sequence[Point], num_queries: int) -> Float64Array:
 
 
 def kept_names(results: Results) -> set[PointName]:
-    """The trials' points whose scores a run keeps: those near the front, and the other runs of their configurations."""
+    """Return the trials' points whose scores a run keeps: those near the front and their replicates."""
     points = [point for point in results.points if point.split == "dev" and point.trial is not None]
     near = near_front(points, front_members(points), results.info.num_queries.get("dev", 0))
     near_names = {name_of_point(point) for point, is_near in zip(points, near, strict=True) if is_near}
@@ -266,11 +266,13 @@ def kept_names(results: Results) -> set[PointName]:
 
 
 def load_query_scores(run: Folder, results: Results) -> Mapping[ScoredSplit, QueryScores]:
-    """The scores of each split that a run has stored. ``results`` are the run's.
+    """Return the stored scores of a run by split. ``results`` are those of the run.
 
-    A split's rows are the reference, the oracle by bonus, the probe by value, then the trials' points by name, as far as
-    they are stored. On test only members of the front have scores. DamagedError names a file that is damaged, or that holds
-    other scores than the ledger.
+    The rows of a split are the reference, the oracle by bonus, the probe by value, then the trials' points by name, as far
+    as they are stored. On test, only members of the front have scores.
+
+    Raises:
+        DamagedError: If a file is damaged or its scores differ from those in the ledger.
     """
     kept = kept_names(results)
     loaded = {split: _load_split(run, split, results, kept) for split in _SPLITS}
@@ -280,7 +282,7 @@ def load_query_scores(run: Folder, results: Results) -> Mapping[ScoredSplit, Que
 def load_readable_scores(
     run: Folder, results: Results
 ) -> tuple[dict[ScoredSplit, QueryScores], dict[ScoredSplit, str]]:
-    """As :func:`load_query_scores`, without the splits of which a file is damaged; and what is wrong with those."""
+    """Return the scores like :func:`load_query_scores`, without damaged splits, and the error message of each of these."""
     kept = kept_names(results)
     found: dict[ScoredSplit, QueryScores] = {}
     damage: dict[ScoredSplit, str] = {}
@@ -296,7 +298,7 @@ def load_readable_scores(
 
 
 def _load_split(run: Folder, split: ScoredSplit, results: Results, kept: Container[PointName]) -> QueryScores | None:
-    """The scores on a split, of the trials' points only those that are ``kept``; None where none are stored."""
+    """Return the scores on a split, or None if none are stored. Trials' points outside ``kept`` are skipped."""
     points = _scored_points(results, split, kept)
     num_queries = results.info.num_queries.get(split, 0)
     last: dict[PointName, tuple[PackedScores, int]] = {}
@@ -323,7 +325,7 @@ def _load_split(run: Folder, split: ScoredSplit, results: Results, kept: Contain
 
 
 def _scored_points(results: Results, split: ScoredSplit, kept: Container[PointName]) -> dict[PointName, Point]:
-    """The ledger's points on a split whose scores may be stored, by name."""
+    """Return the ledger's points on a split whose scores may be stored, by name."""
     found = {}
     for point in results.points:
         name = name_of_point(point)
@@ -340,7 +342,7 @@ def _order(name: PointName) -> tuple[int, int, int, str, float]:
 
 
 def _contents(run: Folder, folder: str) -> dict[str, bytes]:
-    """The files of a folder, which a run that goes on may replace while they are read."""
+    """Return the contents of a folder's files by name, which a running sweep may replace while they are read."""
     for attempt in range(_TRIES):
         names = sorted(name for name in run.names(folder) if name.endswith(".npz") and not name.startswith("."))
         try:
@@ -365,7 +367,7 @@ def _read_file(content: bytes, place: str) -> PackedScores:
 
 
 def _check_means(packed: PackedScores, points: Mapping[PointName, Point], place: str) -> None:
-    """DamagedError where the scores of a point are not those that the ledger has the means of."""
+    """Raise ``DamagedError`` if the mean scores of a point differ from those in the ledger."""
     polarity, similarity = packed.scores()
     for name, own_polarity, own_similarity in zip(packed.names, polarity, similarity, strict=True):
         point = points[name]

@@ -1,4 +1,4 @@
-"""Reads a run folder's ledger into the tables that reports, exports, replays and warm starts work with."""
+"""Reading of a run's ledger into tables for reports, exports, replays and warm starts."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -43,10 +43,13 @@ from raysweep.trial_status import TrialStatus
 
 
 def load(place: Path | Folder, has_driver: bool | None = None) -> Results:
-    """Read the ledger of the run at a place, also one of a sweep that was interrupted or is still running.
+    """Read the ledger of the run at a place. The sweep may have been interrupted or may still be running.
 
-    ``has_driver`` is whether a process drives it, where the caller knows: without one no trial runs.
-    Raises InputError when the folder holds no run. A run without a single finished rung is fine: it has no points.
+    ``has_driver`` is whether a process drives the run, if known; without a driver, no trial is running. A run without a
+    finished rung is valid and has no points.
+
+    Raises:
+        InputError: If the folder does not contain a valid run.
     """
     run = as_folder(place)
     try:
@@ -57,19 +60,19 @@ def load(place: Path | Folder, has_driver: bool | None = None) -> Results:
 
 
 def no_run(run: Folder) -> InputError:
-    """What is said of a folder without a ledger."""
+    """Return the error for a folder without a ledger."""
     is_there = not isinstance(run, LocalFolder) or run.path.exists()
     return InputError(f"{run.location}: {'not a run folder (no ledger in it)' if is_there else 'no such folder'}")
 
 
 def load_with_driver(run: Folder) -> Results:
-    """As :func:`load`, of a run of which it is looked whether a process drives it."""
-    has_driver = is_held(run, LEDGER)  # before the ledger is read: one without a driver says all there is then
+    """Read a run like :func:`load`, after checking whether a process drives it."""
+    has_driver = is_held(run, LEDGER)  # first: without a driver, the ledger that is read next is final
     return load(run, has_driver)
 
 
 def results_of(events: Iterable[Event], run: Folder, has_driver: bool | None = None) -> Results:
-    """What the events of a run's ledger amount to. InputError as of :func:`load`."""
+    """Return the results from the events of a run's ledger. Raise ``InputError`` like :func:`load`."""
     path = name_of(run)
     tables = _Tables()
     for line, event in enumerate(events, 1):
@@ -105,7 +108,7 @@ def results_of(events: Iterable[Event], run: Folder, has_driver: bool | None = N
 
 @dataclass
 class _Tables:
-    """What the events so far amount to. A method raises ValueError where an event does not follow from those before."""
+    """The tables built from the events so far. Methods raise ``ValueError`` if an event contradicts earlier ones."""
 
     info: RunInfo | None = None
     trials: dict[int, Trial] = field(default_factory=dict)
@@ -161,7 +164,7 @@ class _Tables:
                 self.stage = None
 
     def _note_ending(self, event: Event) -> None:
-        """Of the latest session: one that goes on after one that finished has not."""
+        """Update the status of the latest session. A session that resumes a finished one is running again."""
         if isinstance(event, SessionFinished):
             self.status, self.reason, self.seconds = event.status, event.reason, event.seconds
             self.has_failed_for_good = event.is_final is True
@@ -201,7 +204,7 @@ class _Tables:
             self.guards[score.trial, score.step, score.kind, score.value, score.guard] = score
 
     def guards_of(self, info: RunInfo) -> tuple[GuardScore, ...]:
-        """The scores with the limits that the last session asks for, or those they were measured under."""
+        """Return the guard scores with the last session's limits, or else the limits at the time of measurement."""
         return tuple(
             dataclasses.replace(score, at_least=info.guards.get(score.guard, score.at_least))
             for score in self.guards.values()
@@ -247,7 +250,7 @@ class _Tables:
             raise ValueError(f"trial {number} has not begun")
 
     def close(self, has_driver: bool | None) -> None:
-        """Say what follows from all events: what still ran when the sweep ended or was killed was interrupted by that."""
+        """Set the final statuses: trials still running when the sweep ended or was killed are interrupted."""
         has_ended = self.status != "running"
         if has_ended:
             self._interrupt_trials("the sweep ended before it")
@@ -261,12 +264,12 @@ class _Tables:
             self.has_failed_for_good = True
 
     def _interrupt_trials(self, why: str) -> None:
-        """Of those that run."""
+        """Mark all running trials as interrupted."""
         for number, trial in self.trials.items():
             if trial.status == TrialStatus.RUNNING:
                 interrupted = dataclasses.replace(trial, status=TrialStatus.INTERRUPTED, reason=why)
                 self.trials[number] = interrupted
 
     def all_means(self) -> tuple[Mean, ...]:
-        """The means of every trial that has replicates, by rising number of the trial."""
+        """Return the means of all trials with replicates, by increasing trial number."""
         return tuple(mean for _, means in sorted(self.means.items()) for mean in means)

@@ -1,14 +1,15 @@
-"""What the reference and the front's members retrieve for each query, and the texts of some: ``RUN/readings/front.npz``.
+"""Readings: the sentences that the reference and the front retrieve for each query, in ``RUN/readings/front.npz``.
 
-On test, or on dev where a run has no test split. Of a split with very many queries some stand for all, evenly spaced.
+The split is test, or dev if a run has no test split. If it has more than ``MOST_QUERIES`` queries, an evenly spaced sample
+is stored.
 
 ``meta``                              JSON as bytes: the split, and trial, step, kind and value of each point
-``query_ids``, ``query_labels``       (queries,) sentence ids, and positions among the run's label names
-``shown``                             positions of the queries whose texts are stored
-``sentence_ids``, ``sentence_labels`` (sentences,) of all that was retrieved
-``positions``                         (points, queries, k) positions among them, best first
+``query_ids``, ``query_labels``       (queries,) sentence ids, and indices into the run's label names
+``shown``                             indices of the queries whose texts are stored
+``sentence_ids``, ``sentence_labels`` (sentences,) of all retrieved sentences
+``positions``                         (points, queries, k) indices into ``sentence_ids``, best first
 ``cosines``                           (points, queries, k) under the reference in multiples of 1/32767, int16
-``texts``                             JSON as bytes: texts by sentence id, ``{}`` where ``report.texts`` is false
+``texts``                             JSON as bytes: texts by sentence id, ``{}`` if ``report.texts`` is false
 """
 
 import io
@@ -34,21 +35,21 @@ FOLDER = "readings"
 FILE = f"{FOLDER}/front.npz"
 
 REFERENCE_FILE = f"{FOLDER}/reference.npz"
-"""What the reference retrieves, by its name within the run; a file of :class:`Reading`, as each rung of the front has."""
+"""The file with the :class:`Reading` of the reference, relative to the run. Each rung of the front has a similar file."""
 
 REFERENCE: PointName = (None, None, "reference", None)
 
 MOST_SHOWN = 48
 
 MOST_QUERIES = 5000
-"""Of a split that readings are stored of; of more some stand for all."""
+"""The maximum number of queries whose readings are stored."""
 
 _STEPS = 32767  # of a cosine, from 0 to 1
 
 
 @dataclass(frozen=True)
 class Retrieved:
-    """What a point retrieves, best first: sentence ``ids`` (queries, k), ``cosines`` (queries, k) under the reference."""
+    """Sentences retrieved by a point, best first: ``ids`` (queries, k), ``cosines`` (queries, k) under the reference."""
 
     ids: npt.NDArray[np.integer[Any]]
     cosines: Float32Array
@@ -56,11 +57,11 @@ class Retrieved:
 
 @dataclass(frozen=True)
 class Readings:
-    """What the reference and members of the front retrieve for the queries of a split.
+    """The sentences that the reference and members of the front retrieve for the queries of a split.
 
-    ``query_labels`` (queries,) and ``labels``, by sentence id, are positions among the run's label names. ``shown`` are
-    positions of queries, at most 48, those first whose readings differ most. ``texts`` are those of the queries that are
-    shown and of all that was retrieved for them, by sentence id, as they stand in the data; empty where the run has none.
+    ``query_labels`` (queries,) and ``labels``, by sentence id, are indices into the run's label names. ``shown`` are indices
+    of at most 48 queries, those with the most different readings first. ``texts`` are the original texts of the shown
+    queries and their retrieved sentences by sentence id, or empty if the run stores no texts.
     """
 
     split: ScoredSplit
@@ -72,11 +73,11 @@ class Readings:
     shown: tuple[int, ...]
 
     def without_texts(self) -> "Readings":
-        """The same, but for its texts."""
+        """Return a copy without texts."""
         return replace(self, texts={})
 
     def content(self) -> bytes:
-        """What the file of these readings holds."""
+        """Return the content of the file with these readings."""
         names = list(self.retrieved)
         shape = (0, len(self.query_ids), 0)
         ids = np.stack([each.ids for each in self.retrieved.values()]) if names else np.empty(shape, np.int64)
@@ -101,14 +102,14 @@ class Readings:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a worker stores of what points retrieve for the same queries, before a session's end puts it together."""
+    """The retrieved sentences of points over the same queries, as stored by a worker and combined at a session's end."""
 
     names: tuple[PointName, ...]
-    ids: npt.NDArray[np.integer[Any]]  # (points, queries, k) of sentences
+    ids: npt.NDArray[np.integer[Any]]  # (points, queries, k) sentence ids
     cosines: Float32Array  # (points, queries, k) under the reference
 
     def content(self) -> bytes:
-        """What a file of it holds."""
+        """Return the content of the file with this reading."""
         sink = io.BytesIO()
         smallest = np.min_scalar_type(int(self.ids.max(initial=0)))
         np.savez_compressed(
@@ -118,7 +119,7 @@ class Reading:
 
     @classmethod
     def read(cls, content: bytes) -> "Reading":
-        """ValueError says how a file of this content is damaged."""
+        """Parse the content of a file. Raise ``ValueError`` with the reason if it is damaged."""
         arrays = _arrays(content)
         try:
             names, ids, cosines = _names(_value(arrays["meta"])), arrays["ids"], arrays["cosines"]
@@ -131,25 +132,28 @@ class Reading:
 
     @property
     def retrieved(self) -> dict[PointName, Retrieved]:
-        """By point."""
+        """Return the retrieved sentences by point."""
         rows = zip(self.names, self.ids, self.cosines, strict=True)
         return {name: Retrieved(ids, cosines) for name, ids, cosines in rows}
 
 
 def readable_rows(num_queries: int) -> npt.NDArray[np.int64]:
-    """Rows of the queries that readings are stored of: all, or of very many some, evenly spaced."""
+    """Return the rows of the queries whose readings are stored: at most ``MOST_QUERIES``, evenly spaced."""
     return np.linspace(0, num_queries - 1, min(num_queries, MOST_QUERIES)).astype(np.int64)
 
 
 def reading_file(split: ScoredSplit) -> str:
-    """The file of a front rung's :class:`Reading`, by its name within the folder of the rung's weights."""
+    """Return the file name of a front rung's :class:`Reading` in the folder of the rung's weights."""
     return f"retrieved-{split}.npz"
 
 
 def load_readings(run: Folder, results: Results) -> Readings | None:
-    """What the reference and the front's members retrieve, as far as it is stored; None before a session has ended.
+    """Return the stored readings of the reference and the front, or None before the end of the first session.
 
-    ``results`` are the run's. DamagedError names a file that is damaged.
+    ``results`` are those of the run.
+
+    Raises:
+        DamagedError: If the file is damaged.
     """
     readings = stored_readings(run)
     if readings is None:
@@ -161,7 +165,11 @@ def load_readings(run: Folder, results: Results) -> Readings | None:
 
 
 def stored_readings(run: Folder) -> Readings | None:
-    """All that the file holds, also of points that have left the front. DamagedError names it where it is damaged."""
+    """Return all stored readings, including those of points that have left the front, or None if the file is missing.
+
+    Raises:
+        DamagedError: If the file is damaged.
+    """
     try:
         (content,) = run.read([FILE])
     except FileNotFoundError:
@@ -180,7 +188,7 @@ def stored_readings(run: Folder) -> Readings | None:
 
 
 def _readings(arrays: Mapping[str, npt.NDArray[Any]]) -> Readings:
-    """ValueError where the arrays of a file do not make readings."""
+    """Build readings from the arrays of a file. Raise ``ValueError`` if they are invalid."""
     try:
         meta = _value(arrays["meta"])
         split, names = meta["split"], _names(meta["names"])
@@ -222,7 +230,7 @@ def _in_range(positions: npt.NDArray[Any], length: int) -> bool:
 
 
 def _arrays(content: bytes) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of an ``.npz`` file. ValueError says how it is damaged; nothing in it is unpickled."""
+    """Return the arrays of an ``.npz`` file, without unpickling. Raise ``ValueError`` if it is damaged."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             return dict(arrays)
@@ -231,7 +239,7 @@ def _arrays(content: bytes) -> dict[str, npt.NDArray[Any]]:
 
 
 def _as_bytes(value: Any) -> npt.NDArray[np.uint8]:
-    """As JSON, which holds any text, control characters and all, in plain ASCII."""
+    """Encode a value as JSON, which stores any text, including control characters, in ASCII."""
     return np.frombuffer(json.dumps(value).encode(), np.uint8)
 
 
@@ -245,7 +253,7 @@ def _value(array: npt.NDArray[Any]) -> Any:
 def _names(values: Any) -> tuple[PointName, ...]:
     try:
         names = tuple((trial, step, kind, value) for trial, step, kind, value in values)
-        hash(names)  # a list or a mapping is no part of a name
+        hash(names)  # fails if a part of a name is a list or a mapping
         return names
     except (TypeError, ValueError):
         raise ValueError("it has no names of points") from None
@@ -262,7 +270,7 @@ def _texts(values: Any) -> dict[int, str]:
 
 
 def _packed(cosines: npt.NDArray[np.floating]) -> npt.NDArray[np.int16]:
-    """To 1.5e-5."""
+    """Convert cosines to int16, accurate to 1.5e-5."""
     steps: npt.NDArray[np.int16] = np.rint(np.clip(cosines, -1, 1) * _STEPS).astype(np.int16)
     return steps
 

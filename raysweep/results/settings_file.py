@@ -1,7 +1,7 @@
-"""The settings that a run keeps beside its ledger, in ``config.yaml``: whole, as one of its sessions wrote them, or refused.
+"""The settings of a run in ``config.yaml``, next to its ledger.
 
-The ledger has the digest of what each session wrote. Sessions of older versions have none: a file that may be theirs is
-taken as it is.
+The ledger stores a digest of each session's settings, and a file that matches none of them is rejected. If a session has
+no digest, any file is accepted.
 """
 
 import hashlib
@@ -18,10 +18,12 @@ NAME = "config.yaml"
 
 
 def check_settings(run: Folder, digests: Collection[str | None]) -> None:
-    """InputError unless a session of this run wrote the settings that are there now.
+    """Check that a session of this run wrote the current settings.
 
-    Where a session did not note its digest any will do: it may be that session's, also where a later one was killed before
-    it wrote its own.
+    If a session has no digest, any settings are accepted, since they may be that session's.
+
+    Raises:
+        InputError: If the file is missing, cannot be read or matches no session.
     """
     if not _are_known(digests):
         return
@@ -40,9 +42,9 @@ def check_settings(run: Folder, digests: Collection[str | None]) -> None:
 
 
 def read_settings(run: Folder, results: Results) -> Mapping[str, Any]:
-    """What the settings say. InputError as of :func:`check_settings`.
+    """Return the settings. Raise ``InputError`` like :func:`check_settings`.
 
-    Of a run of an older version nothing where the file is gone or is no YAML.
+    If a session has no digest, a file that is missing or not YAML is read as empty.
     """
     check_settings(run, results.config_digests)
     if not run.exists(NAME):

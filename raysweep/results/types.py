@@ -1,4 +1,4 @@
-"""What a run's ledger holds, read back as values."""
+"""Value types for the content of a run's ledger."""
 
 import dataclasses
 import json
@@ -11,19 +11,19 @@ from raysweep.trial_status import TrialStatus
 
 SCHEMA = 2  # of the ledger's format
 
-LOCAL = "local"  # the node type where the cluster names none
+LOCAL = "local"  # node type if the cluster does not define any
 
 ScoredSplit = Literal["dev", "test"]
 
 BASELINES = ("probe", "setfit", "published")
-"""Kinds of points that no trial made and that a front is compared with: see :mod:`raysweep.ray_tune.baselines`."""
+"""Kinds of baseline points, which no trial made and fronts are compared with; see :mod:`raysweep.ray_tune.baselines`."""
 
-PointKey = tuple[str, float | None]  # an operating point's kind and value
+PointKey = tuple[str, float | None]  # kind and value of an operating point
 
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What a sweep was: everything the report states about it. Scores are means over ``num_queries`` queries."""
+    """The settings of a sweep that the report shows. Scores are means over ``num_queries`` queries."""
 
     name: str
     version: str
@@ -33,28 +33,28 @@ class RunInfo:
     k: int
     rank_weights: str
     polarity_weight: float
-    similarity: str  # what the objective weighs against polarity: "similarity" or "retention"
+    similarity: str  # measure weighed against polarity in the objective: "similarity" or "retention"
     num_trials: int
     num_queries: dict[str, int]  # by split
     num_pool: dict[str, int]  # by split
     label_names: tuple[str, ...]
     seed: int
     schema: int = SCHEMA
-    constraints: Mapping[str, float] = field(default_factory=dict)  # the least of a point, where they are set
-    packages: Mapping[str, str] = field(default_factory=dict)  # their versions on the driver's machine, by name
-    guards: Mapping[str, float | None] = field(default_factory=dict)  # by name, the least of a front member, if any
-    prompt: str = ""  # goes before every sentence that the model embeds
-    reference_prompt: str = ""  # the same of the reference encoder
-    searched: tuple[str, ...] = ()  # the parameters that have more than one value in the space
+    constraints: Mapping[str, float] = field(default_factory=dict)  # minimum scores of a point, if set
+    packages: Mapping[str, str] = field(default_factory=dict)  # package versions on the driver's machine, by name
+    guards: Mapping[str, float | None] = field(default_factory=dict)  # minimum of a front member by guard, if any
+    prompt: str = ""  # prefix of every sentence embedded by the model
+    reference_prompt: str = ""  # the same for the reference encoder
+    searched: tuple[str, ...] = ()  # parameters with more than one value in the space
 
     def objective(self, point: "Point") -> float:
-        """What the sweep judged this point by."""
+        """Return the value of the sweep's objective for a point."""
         return objective(point, self.polarity_weight, self.similarity)
 
 
 @dataclass(frozen=True)
 class RungProgress:
-    """How far a trial is within the rung ``step``: it has seen so many of the rung's examples, at this pace."""
+    """A trial's progress within the rung ``step``: ``num_seen`` of the rung's ``num_examples`` examples."""
 
     step: int
     num_seen: int
@@ -63,7 +63,7 @@ class RungProgress:
 
     @property
     def seconds_left(self) -> float:
-        """Until the rung's last example, its evaluation excluded."""
+        """Return the estimated seconds until the rung's last example, without its evaluation."""
         return (self.num_examples - self.num_seen) / self.examples_per_second
 
 
@@ -71,13 +71,13 @@ class RungProgress:
 class Point:
     """One operating point: a retrievable encoder and its scores on one split, all in [0, 1].
 
-    ``kind`` is one of :mod:`raysweep.evaluation.operating_points` (``plain`` is the tuned encoder as it is; ``labelled``
-    points are told the pool's labels, and kept apart), ``reference`` (R itself), ``oracle`` (the limit no encoder can pass)
-    or one of ``BASELINES``; ``value`` is the kind's parameter, or None. ``trial`` and ``step`` are None for points that no
-    trial made. ``width`` is the embedding's dimension, None for the oracle. ``accuracy`` is the share of queries whose label
-    the retrieved sentences vote for, None of the oracle, of published scores and of what an older version measured.
-    Standard deviations are 0 where only means are known. ``label`` tells SetFit models and published scores apart, and is
-    None for all other kinds.
+    ``kind`` is one of :mod:`raysweep.evaluation.operating_points` (``plain`` is the unmodified tuned encoder; ``labelled``
+    points use the pool's labels and are stored separately), ``reference`` (R itself), ``oracle`` (the limit that no encoder
+    can exceed) or one of ``BASELINES``. ``value`` is the kind's parameter, or None. ``trial`` and ``step`` are None for
+    points that no trial made. ``width`` is the embedding's dimension, or None for the oracle. ``accuracy`` is the share of
+    queries whose label wins the vote of the retrieved sentences, or None for the oracle and published scores. Standard
+    deviations are 0 if only means are known. ``label`` distinguishes SetFit models and published scores, and is None for
+    all other kinds.
     """
 
     trial: int | None
@@ -100,24 +100,24 @@ class Point:
 
     @property
     def name(self) -> str:
-        """``TRIAL:STEP`` of a plain point, ``TRIAL:STEP:KIND=VALUE`` of another: what ``export --point`` takes."""
+        """Return ``TRIAL:STEP`` for a plain point, else ``TRIAL:STEP:KIND=VALUE``, as used by ``export --point``."""
         return f"{self.trial}:{self.step}" + ("" if self.kind == "plain" else f":{key_name(self.key)}")
 
 
 def key_name(key: PointKey) -> str:
-    """An operating point's kind and value as one word, such as ``concat=0.3``."""
+    """Format an operating point's kind and value as one word, such as ``concat=0.3``."""
     return key[0] if key[1] is None else f"{key[0]}={key[1]:g}"
 
 
 def point_values(point: Point) -> dict[str, Any]:
-    """A point as a ``rung`` event stores it: without the trial and step, which the event has, and without a label."""
+    """Return a point as stored in a ``rung`` event: without trial and step, which the event has, and without label."""
     values = dataclasses.asdict(point)
     del values["trial"], values["step"], values["label"]
     return json.loads(json.dumps(values, allow_nan=False))  # type: ignore[no-any-return]
 
 
 def point_problem(values: Mapping[str, Any]) -> str | None:
-    """What is wrong with the scores of a point that is given by its fields, None if nothing is."""
+    """Return the problem with the scores of a point, given by its fields, or None if they are valid."""
     for name in ("polarity", "polarity_std", "similarity", "similarity_std", "retention"):
         value = values.get(name)
         if not isinstance(value, int | float) or not math.isfinite(value):
@@ -132,14 +132,14 @@ def point_problem(values: Mapping[str, Any]) -> str | None:
 
 
 def objective(point: Point, polarity_weight: float, similarity: str) -> float:
-    """``polarity_weight * P + (1 - polarity_weight) * S``, or with the retention for S if ``similarity`` names that."""
+    """Return ``polarity_weight * P + (1 - polarity_weight) * S``, with retention for S if ``similarity`` is "retention"."""
     other = point.retention if similarity == "retention" else point.similarity
     return polarity_weight * point.polarity + (1 - polarity_weight) * other
 
 
 @dataclass(frozen=True)
 class Rung:
-    """One evaluation of a trial at a training budget of ``examples_seen`` examples; ``seconds`` it took to get there."""
+    """One evaluation of a trial at a training budget of ``examples_seen`` examples, which it reached after ``seconds``."""
 
     trial: int
     step: int
@@ -150,10 +150,11 @@ class Rung:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How well the class probabilities of a rung's head fit the labels of one split, before its temperature and with it.
+    """The calibration of a rung's head on one split, before and after temperature scaling.
 
-    Its logits are divided by ``temperature``, which is fitted on dev; 1 where the sweep asked for none. Cross-entropies are
-    in nats a sentence, errors are expected calibration errors, in [0, 1]. ``trial`` and ``step`` name the rung.
+    The head's logits are divided by ``temperature``, which is fitted on dev, or 1 if the sweep does not use it.
+    Cross-entropies are in nats per sentence; errors are expected calibration errors in [0, 1]. ``trial`` and ``step``
+    identify the rung.
     """
 
     trial: int | None
@@ -167,14 +168,14 @@ class Calibration:
 
 
 def calibration_values(calibration: Calibration) -> dict[str, Any]:
-    """A calibration as a ``rung`` event stores it: without the trial and step, which the event has."""
+    """Return a calibration as stored in a ``rung`` event: without trial and step, which the event has."""
     values = dataclasses.asdict(calibration)
     del values["trial"], values["step"]
     return values
 
 
 def calibration_problem(calibration: Calibration) -> str | None:
-    """What is wrong with the figures of a calibration, None if nothing is."""
+    """Return the problem with the values of a calibration, or None if they are valid."""
     errors = calibration.error_before, calibration.error
     losses = calibration.cross_entropy_before, calibration.cross_entropy
     if not (math.isfinite(calibration.temperature) and calibration.temperature > 0):
@@ -188,7 +189,7 @@ def calibration_problem(calibration: Calibration) -> str | None:
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration. ``reason`` says why it has its status, and ``traceback`` where what it raised came from."""
+    """One configuration. ``reason`` explains its status, and ``traceback`` is that of the exception, if one was raised."""
 
     trial: int
     config: Mapping[str, Any]
@@ -199,14 +200,14 @@ class Trial:
     gpu_seconds: float = 0.0
     money: float = 0.0
     replicate_of: int | None = None
-    num_rungs: int = 0  # to its end
+    num_rungs: int = 0  # if it completes
     traceback: str = ""
-    stop_was_asked: bool = False  # by a person, of the running sweep
+    stop_was_asked: bool = False  # by a user request to the running sweep
 
 
 @dataclass(frozen=True)
 class Mean:
-    """One operating point of a trial on dev over several runs: the means and the sample standard deviations over them."""
+    """Means and sample standard deviations of one operating point of a trial on dev over several runs."""
 
     trial: int  # the original
     step: int
@@ -221,9 +222,9 @@ class Mean:
 
 @dataclass(frozen=True)
 class GuardScore:
-    """A front member's score under a guard of the sweep's; ``at_least`` is what it had to reach, None without a limit.
+    """A front member's score under a guard. ``at_least`` is the required minimum, or None without a limit.
 
-    ``files`` is a digest of the guard's kind and files: those that a resumed run names may be others.
+    ``files`` is a digest of the guard's kind and files, which may change when a run is resumed.
     """
 
     trial: int
@@ -243,7 +244,7 @@ class GuardScore:
 
 @dataclass(frozen=True)
 class NodeTime:
-    """How long nodes of one type booted and were up, all of them together; the price an hour is None where there is none."""
+    """Total boot time and uptime of all nodes of one type. ``price_per_hour`` is None if the type has no price."""
 
     type: str
     boot_seconds: float
@@ -264,7 +265,7 @@ StageName = Literal["test", "guards"]
 
 @dataclass(frozen=True)
 class Stage:
-    """What a sweep does after its search: how many scores of rungs or of front members it has, of how many."""
+    """A stage after the search: the number of scores of rungs or front members so far, and in total."""
 
     name: StageName
     count: int
@@ -275,32 +276,30 @@ class Stage:
 class Results:
     """A run's stored results, as read back by :func:`load`."""
 
-    folder: str  # where the run is kept: a path or a URI
+    folder: str  # path or URI of the run
     info: RunInfo
     trials: tuple[Trial, ...]
     rungs: tuple[Rung, ...]
     points: tuple[Point, ...]
-    status: str  # running, or as :class:`raysweep.results.events.SessionFinished` has it; failed where every trial has
+    status: str  # running, or that of :class:`raysweep.results.events.SessionFinished`; failed if all trials failed
     reason: str
     seconds: float
-    has_failed_for_good: bool = False  # too many of its trials failed, or all of them
-    means: tuple[Mean, ...] = ()  # of trials that have replicates
-    nodes: tuple[NodeTime, ...] = ()  # by type and price, where the sweep had prices
-    is_paused: bool = False  # by a person: no trial is begun
-    workers: int | None = None  # most trials at a time, where a person has said so
-    guards: tuple[GuardScore, ...] = ()  # of front members, where the sweep had guards
-    calibrations: tuple[Calibration, ...] = ()  # of heads, on the splits that they were measured on
-    labelled: tuple[
-        Point, ...
-    ] = ()  # that are told the pool's labels: no part of the points above, nor of any front of theirs
-    stage: Stage | None = None  # that it is in; None in its search and when it has ended
-    has_driver: bool | None = None  # whether a process drives it; None where that was not asked, or cannot be told
-    config_digests: tuple[str | None, ...] = ()  # of what each session wrote as the run's settings; None: not noted
+    has_failed_for_good: bool = False  # too many trials, or all, failed
+    means: tuple[Mean, ...] = ()  # of trials with replicates
+    nodes: tuple[NodeTime, ...] = ()  # by type and price, if the sweep had prices
+    is_paused: bool = False  # by a user request
+    workers: int | None = None  # maximum number of concurrent trials, if requested
+    guards: tuple[GuardScore, ...] = ()  # of front members, if the sweep had guards
+    calibrations: tuple[Calibration, ...] = ()  # by rung and split
+    labelled: tuple[Point, ...] = ()  # points that use the pool's labels, excluded from ``points`` and from fronts
+    stage: Stage | None = None  # current stage; None during the search and after the end
+    has_driver: bool | None = None  # whether a process drives the run; None if not checked or unknown
+    config_digests: tuple[str | None, ...] = ()  # digests of the settings by session; None if not recorded
 
 
 @dataclass(frozen=True)
 class Node:
-    """The node a trial ran on: its type in the cluster's file, and how many CPUs and GPUs it has in all."""
+    """The node that a trial ran on: its type in the cluster's file and its total numbers of CPUs and GPUs."""
 
     type: str = LOCAL
     cpus: float = 0.0
@@ -309,7 +308,7 @@ class Node:
 
 @dataclass
 class Cost:
-    """What one trial or several have cost. The unit of ``money`` is that of the prices in the sweep's file."""
+    """The cost of one or several trials. The unit of ``money`` is that of the prices in the sweep's file."""
 
     seconds: float = 0.0
     cpu_seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""Views of a run's stored results: the front's members, varied parameters, means over replicates."""
+"""Views of a run's results: members of the front, varied parameters, means over replicates."""
 
 import dataclasses
 import statistics
@@ -12,13 +12,13 @@ from raysweep.trial_status import TrialStatus
 
 
 def options_to_go_on(results: Results) -> str:
-    """What `raysweep run --resume RUN` needs besides, for a sweep that ended as this one did."""
+    """Return the options that ``raysweep run --resume RUN`` needs to continue a sweep with this status."""
     more = {"budget": " --budget.KEY TOTAL", "plateau": " --early_stopping.plateau null"}
     return more.get(results.status, "")
 
 
 def averaged(results: Results) -> list[Point]:
-    """A run's points without those of replicates: on dev each is the mean over its configuration's runs."""
+    """Return a run's points without replicates. On dev, scores are means over the runs of each configuration."""
     replicates = {trial.trial for trial in results.trials if trial.replicate_of is not None}
     means = {(mean.trial, mean.step, mean.kind, mean.value): mean for mean in results.means}
     accuracies = _mean_accuracies(results)
@@ -36,8 +36,8 @@ def averaged(results: Results) -> list[Point]:
 
 
 def _mean_accuracies(results: Results) -> dict[tuple[int, int | None, str, float | None], float]:
-    """Of each trial's points on dev over the runs of its configuration that count, where they are known."""
-    original_of = {}  # of the runs that count
+    """Return the mean accuracies, if known, of each trial's points on dev over the counted runs of its configuration."""
+    original_of = {}  # original trials by counted run
     for trial in results.trials:
         if counts(trial):
             original_of[trial.trial] = trial.trial if trial.replicate_of is None else trial.replicate_of
@@ -51,13 +51,13 @@ def _mean_accuracies(results: Results) -> dict[tuple[int, int | None, str, float
 
 
 def counts(trial: Trial) -> bool:
-    """Whether means are over this run too: over no replicate that has not ended, and over none that failed."""
+    """Return whether a trial is included in means. Failed trials and replicates that have not ended are excluded."""
     has_ended = trial.status in (TrialStatus.COMPLETED, TrialStatus.STOPPED)
     return has_ended or (trial.replicate_of is None and trial.status != TrialStatus.FAILED)
 
 
 def _with_mean(point: Point, mean: Mean, accuracy: float | None) -> Point:
-    """The point with the means of its scores, and the retention that goes with them."""
+    """Return the point with mean scores and the matching retention."""
     retention_of_similarity = point.retention / point.similarity if point.similarity else 0.0
     return dataclasses.replace(
         point,
@@ -72,23 +72,23 @@ MAIN_PARAMETERS = ("loss", "margin", "scale", "learning_rate", "freezing", "batc
 
 
 def front_members(points: Iterable[Point]) -> list[Point]:
-    """The trials' non-dominated points on dev, by falling similarity: what selection may choose from."""
+    """Return the trials' non-dominated points on dev by decreasing similarity, which are the candidates for selection."""
     candidates = [point for point in points if point.split == "dev" and point.trial is not None]
     kept = non_dominated([(point.polarity, point.similarity) for point in candidates])
     return sorted((candidates[i] for i in kept), key=lambda point: (-point.similarity, point.polarity))
 
 
 def calibration_text(calibration: Calibration) -> str:
-    """A head's temperature and what it does, for people: cross-entropy in nats, calibration error x100."""
+    """Describe a head's temperature and its effect on the cross-entropy in nats and the calibration error x100."""
     loss = f"cross-entropy {calibration.cross_entropy_before:.3f} -> {calibration.cross_entropy:.3f}"
     error = f"calibration error {100 * calibration.error_before:.1f} -> {100 * calibration.error:.1f}"
     return f"temperature {calibration.temperature:.2f}, {loss}, {error}"
 
 
 def varied_parameters(trials: Iterable[Trial], searched: Sequence[str] = ()) -> tuple[str, ...]:
-    """Names of the parameters that differ among trials or are ``searched``, the main ones first.
+    """Return the names of the parameters that differ among trials or are ``searched``, the main ones first.
 
-    Where there are none, the main ones of all that trials have.
+    If no parameter varies, return the main parameters of the trials.
     """
     configs = [trial.config for trial in trials]
     names = list(dict.fromkeys(name for config in configs for name in config))
