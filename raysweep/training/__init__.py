@@ -1,4 +1,5 @@
-"""One trial: an ordinary function that trains an encoder rung by rung, scores each rung and keeps checkpoints. No Ray.
+"""Trials: train an encoder rung by rung, score each rung and save checkpoints, without Ray.
 
-The runner calls it in Ray Tune's actors; tests, notebooks and debuggers call it in their own process.
+A trial is an ordinary function. The runner calls it in Ray Tune's actors; tests, notebooks and debuggers call it in
+their own process.
 """

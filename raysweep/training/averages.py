@@ -1,4 +1,4 @@
-"""Averages of a trial's weights over its optimizer steps, which are often better on unseen sentences than the last ones."""
+"""Moving averages of a trial's weights, which often generalize better than the last weights."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,11 +8,12 @@ from torch import Tensor
 
 
 class WeightAverage:
-    """The moving average of parameters over optimizer steps, the initial weights left out.
+    """Exponential moving average of parameters over optimizer steps, without the initial weights.
 
-    After n steps it is the mean of the weights w_1 ... w_n that the steps led to, each counted ``decay ** (n - i)`` times:
-    with a decay of 0.99 mostly the last hundred. ``tensors`` are the averages by parameter name, ``num_steps`` is n. While
-    the average ``is_shown``, the parameters have its values and ``tensors`` those that train.
+    After n steps it is the weighted mean of the weights w_1 ... w_n after each step, with weight ``decay ** (n - i)``
+    for w_i: a decay of 0.99 averages roughly the last hundred steps. ``tensors`` are the averages by parameter name,
+    ``num_steps`` is n. While the average ``is_shown``, the parameters hold the averages and ``tensors`` the weights in
+    training.
     """
 
     def __init__(self, parameters: Mapping[str, torch.nn.Parameter], decay: float) -> None:
@@ -23,7 +24,7 @@ class WeightAverage:
         self.is_shown = False
 
     def update(self) -> None:
-        """Take in the weights that a step led to."""
+        """Add the current weights to the average."""
         assert not self.is_shown
         self.num_steps += 1
         sum_of_weights = (1 - self._decay**self.num_steps) / (1 - self._decay)
@@ -32,14 +33,14 @@ class WeightAverage:
         torch._foreach_lerp_(averages, current, 1 / sum_of_weights)
 
     def swap(self) -> None:
-        """Show the average in the parameters, or the weights that train again. Nothing is copied."""
+        """Exchange the averages and the weights in training without copying."""
         for name, parameter in self._parameters.items():
             parameter.data, self.tensors[name] = self.tensors[name], parameter.data
         self.is_shown = not self.is_shown
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Within, the average is shown."""
+        """Put the averages into the parameters within the context."""
         self.swap()
         try:
             yield

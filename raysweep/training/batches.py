@@ -1,4 +1,4 @@
-"""The embedding step of training: a batch's distinct sentences, once each, in packs of buckets of like length."""
+"""The embedding step of training: each distinct sentence of a batch is embedded once, in packs of length buckets."""
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 Pack: TypeAlias = list[npt.NDArray[np.integer]]
-"""Buckets of ids that go through the encoder at once; always a single one where the encoder is not packable."""
+"""Buckets of ids that go through the encoder in one pass; a single bucket if the encoder is not packable."""
 
 
 class TrainedEncoder:
-    """An encoder that a trial trains, and the tokens of all sentences. A trial has one of its own."""
+    """The encoder that a trial trains, with the tokens of all sentences. Each trial has its own."""
 
     def __init__(self, model: "SentenceTransformer", tokens: Tokens) -> None:
         self.model, self.tokens = model, tokens
@@ -33,19 +33,19 @@ class TrainedEncoder:
         self._is_packable = packed.is_packable(model)
 
     def packs(self, ids: npt.NDArray[np.integer]) -> list[Pack]:
-        """Distinct sentences in packs of buckets of like length."""
+        """Group distinct sentences of similar length into buckets, and buckets into packs."""
         lengths = self.tokens.lengths(ids)
         in_buckets = buckets.training_buckets(lengths, self.model.device.type, packed=self._is_packable)
         packs = buckets.packs(in_buckets, lengths) if self._is_packable else [[bucket] for bucket in in_buckets]
         return [[ids[bucket] for bucket in pack] for pack in packs]
 
     def looked_up(self, packs: Iterable[Pack]) -> AbstractContextManager[None]:
-        """Within, the words of these sentences have been looked up."""
+        """Look up the word embeddings of these sentences once, for use within the context."""
         ids = np.concatenate([bucket for pack in packs for bucket in pack])
         return self._words.looked_up(self.tokens.of_ids(ids))
 
     def forward(self, pack: Pack, batch_context: BatchContext) -> Tensor:
-        """Embeddings of the pack's sentences, (sentences, width)."""
+        """Return the embeddings of a pack's sentences, (sentences, width)."""
         if len(pack) == 1:
             return encoder.forward(self.model, self.tokens, pack[0], batch_context(pack[0]))
         return packed.forward(self.model, self.tokens, pack, batch_context(*pack))
@@ -56,9 +56,9 @@ def embed_columns(
     ids: npt.NDArray[np.integer],
     batch_context: BatchContext = no_context,
 ) -> list[Tensor]:
-    """Embeddings of a batch of examples: one fp32 tensor (batch, width) for each column of ``ids`` (batch, columns).
+    """Embed a batch of examples with gradients and return one fp32 tensor (batch, width) per column of ``ids``.
 
-    Each distinct sentence is embedded once, with gradients; the columns are rows of the result.
+    ``ids`` is (batch, columns). Each distinct sentence is embedded once; the columns index the result.
     """
     batch = _Batch.of(trained, ids)
     with trained.looked_up(batch.packs):
@@ -68,7 +68,7 @@ def embed_columns(
 
 @dataclass(frozen=True)
 class _Batch:
-    """A batch's distinct sentences in packs, and where its examples find them in the order of the packs."""
+    """The distinct sentences of a batch in packs, and their row in the concatenated packs for each example."""
 
     packs: list[Pack]
     rows: npt.NDArray[np.int64]  # (batch, columns)
@@ -78,21 +78,21 @@ class _Batch:
         unique, inverse = np.unique(ids, return_inverse=True)
         packs = trained.packs(unique)
         in_order = np.concatenate([bucket for pack in packs for bucket in pack])
-        row_of = np.argsort(in_order)  # of the distinct sentences, which rise
+        row_of = np.argsort(in_order)  # indexed by sorted distinct sentence
         return cls(packs, row_of[inverse.reshape(ids.shape)])
 
     def columns(self, embeddings: Tensor) -> list[Tensor]:
-        """The embeddings, which are in the order of the packs, as one tensor (batch, width) for each column."""
+        """Return one tensor (batch, width) per column, from embeddings in the order of the packs."""
         rows = torch.from_numpy(self.rows).to(embeddings.device)
         return [embeddings[column] for column in rows.T]
 
 
 class RecomputedBatch:
-    """A batch whose activations are not kept, for a device whose memory they do not fit into.
+    """A batch whose activations are recomputed in the backward pass, for devices with too little memory to keep them.
 
-    ``columns`` are as :func:`embed_columns` has them. After a loss of them has gone backward, :meth:`backward` computes the
-    activations again, one pack at a time and under the same dropout masks, and adds the encoder's gradients. They are
-    those of the whole batch, but for rounding, for any loss of the columns: Gao et al. 2021, arXiv:2101.06983.
+    ``columns`` are those of :func:`embed_columns`. After the loss has been backpropagated to them, :meth:`backward`
+    recomputes the activations pack by pack, with the same dropout masks, and accumulates the encoder's gradients. Up to
+    rounding they equal those of the full batch, for any loss of the columns (Gao et al. 2021, arXiv:2101.06983).
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class RecomputedBatch:
         self._trained, self._streams = trained, streams
         self._arithmetic, self._context = arithmetic, batch_context
         self._batch = _Batch.of(trained, ids)
-        self._positions = []  # of the random streams before each pack
+        self._positions = []  # of the random streams, before each pack
         parts = []
         with torch.no_grad():
             for pack in self._batch.packs:
@@ -116,7 +116,7 @@ class RecomputedBatch:
         self.columns = self._batch.columns(self._embeddings)
 
     def backward(self) -> None:
-        """Add the encoder's gradients to those that are there."""
+        """Accumulate the encoder's gradients."""
         gradient = self._embeddings.grad
         assert gradient is not None, "the loss has to go backward first"
         behind = self._streams.position()

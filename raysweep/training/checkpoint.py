@@ -1,4 +1,4 @@
-"""Checkpoints on disk: tensors and plain values, written whole or not at all. No pickles."""
+"""Checkpoints on disk: tensors and plain values, written atomically. No pickles."""
 
 import json
 import shutil
@@ -19,10 +19,12 @@ SCHEMA = 1
 
 
 def save(place: str | Path | Folder, number: int, tensors: "Mapping[str, Tensor]", values: Mapping[str, Any]) -> None:
-    """Write checkpoint ``number`` (rising) into the folder at ``place``, whole or not at all.
+    """Write checkpoint ``number`` atomically into the folder at ``place``; numbers increase.
 
-    The one before goes only when the new one has been read back, is what was to be written, and is stored. OSError where it
-    is not.
+    The previous checkpoint is deleted once the new one has been read back, verified and stored.
+
+    Raises:
+        OSError: If the checkpoint cannot be written or does not match its source.
     """
     folder = as_folder(place)
     temporary = folder.path / f".{uuid.uuid4().hex[:8]}"
@@ -32,15 +34,15 @@ def save(place: str | Path | Folder, number: int, tensors: "Mapping[str, Tensor]
         flush(temporary)
         _confirm(temporary)
         name = f"{number:09d}"
-        if (folder.path / name).exists():  # of a process that was killed after this and came to the same place again
+        if (folder.path / name).exists():  # left by a process that was killed right after this
             return
         temporary.rename(folder.path / name)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     folder.store(name)
     for other in folder.names():
-        is_checkpoint = not other.endswith(".json")  # and no note of the driver's
-        if is_checkpoint and other < name:  # never a newer one, of a process that took the trial over
+        is_checkpoint = not other.endswith(".json")  # not a note of the driver
+        if is_checkpoint and other < name:  # never delete a newer one of a process that took over the trial
             folder.remove(other)
     folder.let_go(name)
 
@@ -62,9 +64,12 @@ def _confirm(folder: Path) -> None:
 
 
 def load(place: str | Path | Folder) -> "tuple[dict[str, Tensor], dict[str, Any]] | None":
-    """The latest checkpoint of the folder at ``place``, or None when there is none of this version.
+    """Return the latest checkpoint of the folder at ``place``, or None if it has another schema or does not exist.
 
-    Damaged ones are set aside with a warning. OSError where one cannot be read now, which says nothing about the next time.
+    Damaged checkpoints are set aside with a warning.
+
+    Raises:
+        OSError: If a checkpoint cannot be read now; a later attempt may succeed.
     """
     folder = as_folder(place)
     try:
@@ -91,7 +96,12 @@ def _from_the_latest(folder: Path) -> list[Path]:
 
 
 def _read(place: Path) -> "tuple[dict[str, Tensor], dict[str, Any]]":
-    """A checkpoint's tensors and values. ValueError says how it is damaged, OSError why it cannot be read."""
+    """Return a checkpoint's tensors and values.
+
+    Raises:
+        ValueError: If the checkpoint is damaged.
+        OSError: If it cannot be read.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -111,20 +121,20 @@ def _read(place: Path) -> "tuple[dict[str, Tensor], dict[str, Any]]":
 
 
 def _checksum(tensors: "Mapping[str, Tensor]") -> int:
-    """The CRC-32 of the names and bytes of tensors in memory."""
+    """Return the CRC-32 of the names and bytes of tensors in memory."""
     import torch
 
     checksum = 0
     for name in sorted(tensors):
         checksum = zlib.crc32(name.encode(), checksum)
         flat = tensors[name].reshape(-1)
-        if len(flat):  # torch gives no bytes of nothing
+        if len(flat):  # torch cannot view an empty tensor as bytes
             checksum = zlib.crc32(flat.view(torch.uint8).numpy().data, checksum)
     return checksum
 
 
 def _set_aside(folder: Folder, place: Path, problem: str) -> None:
-    """Move a damaged checkpoint, or it would stand in the way of a whole one."""
+    """Rename a damaged checkpoint, which would otherwise hide an intact one."""
     aside = place.with_name(f"damaged-{place.name}-{uuid.uuid4().hex[:8]}")
     warnings.warn(
         f"{folder.location}/{place.name}: damaged, so the trial goes back to an earlier one, if there is any: {problem}",

@@ -1,4 +1,4 @@
-"""Dropout layers: their rates, and masks that cost a tenth of torch's on a CPU."""
+"""Dropout layers: their rates, and masks that take a tenth of the time of torch's on a CPU."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,31 +7,31 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-_STEPS = 1 << 16  # masks compare 16 random bits for each element, so a rate is met to within 1 / 131072
+_STEPS = 1 << 16  # masks compare 16 random bits per element, so a rate is met to within 1 / 131072
 
 
 class Generator:
-    """The stream of random bits that a model's dropout layers share."""
+    """Random bit stream shared by a model's dropout layers."""
 
     def __init__(self) -> None:
         self.bits = np.random.SFC64(0)
 
     def seed(self, seed: int) -> None:
-        """Begin the stream of this seed."""
+        """Restart the stream with a seed."""
         self.bits = np.random.SFC64(seed)
 
     def mask(self, like: Tensor, rate: float) -> Tensor:
-        """0 with probability ``rate``, otherwise 1 / (1 - rate), in the shape and type of ``like``."""
-        dropped = min(_STEPS - 1, round(rate * _STEPS))  # of the values that 16 bits take
+        """Return 0 with probability ``rate``, otherwise 1 / (1 - rate), in the shape and type of ``like``."""
+        dropped = min(_STEPS - 1, round(rate * _STEPS))  # of the 2**16 values
         count = like.numel()
-        words = self.bits.random_raw(-(-count // 4))  # of 64 bits
+        words = self.bits.random_raw(-(-count // 4))  # 64 bits each
         values = words.view(np.int16)[:count]
         kept = torch.from_numpy(values).ge_(dropped - _STEPS // 2)  # 1 and 0, in place
         return kept.to(like.dtype).mul_(_STEPS / (_STEPS - dropped)).view_as(like)
 
 
 class FastDropout(nn.Dropout):
-    """``nn.Dropout`` with masks from a :class:`Generator`; torch draws its own one element at a time on a CPU."""
+    """``nn.Dropout`` with masks from a :class:`Generator`; on a CPU torch samples its own one element at a time."""
 
     def __init__(self, rate: float, generator: Generator) -> None:
         super().__init__(rate)
@@ -44,9 +44,9 @@ class FastDropout(nn.Dropout):
 
 
 class Dropouts:
-    """The dropout of an encoder. On a CPU its layers are replaced by :class:`FastDropout`; weights are not touched.
+    """The dropout of an encoder. On a CPU, its layers are replaced by :class:`FastDropout`; weights are unchanged.
 
-    Some attention, such as ModernBERT's, has a rate of its own in place of a layer: it is set alike.
+    Attention modules with a rate attribute instead of a layer, such as ModernBERT's, are included.
     """
 
     def __init__(self, model: nn.Module, device: str) -> None:
@@ -60,11 +60,11 @@ class Dropouts:
 
     @property
     def names(self) -> list[str]:
-        """The modules' names."""
+        """Return the names of the modules with dropout."""
         return list(self._own_rates)
 
     def set(self, rate: float | None, off: Iterable[str] = ()) -> None:
-        """Set every module to ``rate``, or to the encoder's own rate when it is None, and those in ``off`` to 0."""
+        """Set every module to ``rate``, or to its original rate if None, and the modules in ``off`` to 0."""
         rates = {name: own if rate is None else rate for name, own in self._own_rates.items()}
         rates |= dict.fromkeys(off, 0.0)
         for name, layer in self._layers.items():
@@ -73,32 +73,32 @@ class Dropouts:
             module.attention_dropout = rates[name]
 
     def state(self) -> dict[str, Any]:
-        """The stream's position, as plain values."""
+        """Return the position of the random stream as plain values."""
         state = self.generator.bits.state
         words = [int(word) for word in state["state"]["state"]]
         return {**state, "state": {"state": words}}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go to the position that :meth:`state` gave."""
+        """Restore a position returned by :meth:`state`."""
         words = np.array(state["state"]["state"], np.uint64)
         restored: Any = {**state, "state": {"state": words}}
         self.generator.bits.state = restored
 
 
 class RandomStreams:
-    """All that masks are drawn from: the stream of :class:`FastDropout`, and torch's own on the CPU and on a GPU."""
+    """The sources of dropout masks: the stream of :class:`FastDropout`, and torch's on the CPU and GPU."""
 
     def __init__(self, dropouts: Dropouts, device: torch.device) -> None:
         self._dropouts = dropouts
         self._gpu = device if device.type == "cuda" else None
 
     def position(self) -> tuple[Any, ...]:
-        """Where the streams stand."""
+        """Return the positions of all streams."""
         on_gpu = None if self._gpu is None else torch.cuda.get_rng_state(self._gpu)
         return self._dropouts.state(), torch.get_rng_state(), on_gpu
 
     def go_to(self, position: tuple[Any, ...]) -> None:
-        """Go to where the streams stood."""
+        """Restore positions returned by :meth:`position`."""
         of_dropouts, on_cpu, on_gpu = position
         self._dropouts.restore(of_dropouts)
         torch.set_rng_state(on_cpu)

@@ -1,4 +1,4 @@
-"""The order in which a trial takes its training examples."""
+"""The order in which a trial reads its training examples."""
 
 from typing import Any
 
@@ -10,14 +10,15 @@ from raysweep.data.prepared import Prepared
 
 
 class ExampleOrder:
-    """Examples of one kind in a seeded order without replacement, shuffled anew at each pass.
+    """Examples of one kind in a seeded order without replacement, reshuffled for each pass.
 
-    ``ids`` (examples, columns) are sentence ids, and ``targets`` (examples,) are there where the kind has any.
-    ``remaining`` holds the positions that are drawn and not taken yet; with ``rng`` it is where the order stands.
+    ``ids`` (examples, columns) are sentence ids; ``targets`` (examples,) is None for kinds without targets.
+    ``remaining`` holds the positions that are drawn but not yet taken; together with ``rng`` it is the state of the
+    order.
 
-    With ``no_duplicates`` an example that shares a sentence with its batch waits for the next one, as in
-    sentence-transformers' ``BatchSamplers.NO_DUPLICATES``. Waiting examples complete a batch that this pass and the
-    next cannot complete without duplicates.
+    With ``no_duplicates``, an example that shares a sentence with its batch waits for the next one, as in
+    sentence-transformers' ``BatchSamplers.NO_DUPLICATES``. Waiting examples fill up a batch that this pass and the next
+    cannot complete without duplicates.
     """
 
     def __init__(self, prepared: Prepared, kind: LossExamples, seed: int, *, no_duplicates: bool = False) -> None:
@@ -28,15 +29,15 @@ class ExampleOrder:
 
     @property
     def num_columns(self) -> int:
-        """The number of sentences in an example."""
+        """Return the number of sentences per example."""
         return int(self.ids.shape[1])
 
     def restart(self) -> None:
-        """Leave what is drawn and not taken: the next examples are a sample of their own."""
+        """Discard the remaining positions, so that the next examples come from a new shuffle."""
         self.remaining = self.remaining[:0]
 
     def take(self, count: int) -> tuple[npt.NDArray[np.integer], npt.NDArray[Any] | None]:
-        """Return the next batch: ids (count, columns), and targets (count,) if the kind has any."""
+        """Return the next batch: ids (count, columns), and targets (count,) if the kind has targets."""
         places = self._distinct_places(count) if self.no_duplicates else self._first_places(count)
         taken = self.remaining[places]
         self.remaining = np.delete(self.remaining, places)

@@ -1,4 +1,4 @@
-"""Losses as torch modules over embeddings: sentence-transformers' own classes, and a softmax head."""
+"""Losses as torch modules over embeddings: those of sentence-transformers, and a softmax head."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -13,19 +13,20 @@ class EmbeddingLoss(Protocol):
     """A loss over embeddings."""
 
     def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor | None) -> Tensor:
-        """The loss, a scalar, of (batch, width) embeddings, one tensor for each sentence of an example.
+        """Return the scalar loss of (batch, width) embeddings, one tensor for each sentence of an example.
 
-        ``labels`` (batch,) are the examples' targets, None for losses whose examples have none.
+        ``labels`` (batch,) are the examples' targets, None for losses without targets.
         """
 
 
 class SoftmaxLoss(nn.Module):
-    """Cross-entropy of a linear head over single sentences, any number of classes.
+    """Cross-entropy of a linear head over single sentences, for any number of classes.
 
-    The head reads unit embeddings times the root of their width, whose entries are then of order 1 as in an encoder's
-    hidden states, so that one learning rate serves both. The stock trainer takes it too, but neither zeroes nor clips the
-    gradients of a loss's own parameters, so there the head's add up from step to step; here they are as the encoder's.
-    Of each target the share ``label_smoothing`` is spread evenly over all classes: Szegedy et al. 2016, arXiv:1512.00567.
+    The head reads unit embeddings times the square root of their width. Their entries are then of order 1, like an
+    encoder's hidden states, so that one learning rate suits both. The loss also works in sentence-transformers'
+    trainer, which neither zeroes nor clips the gradients of a loss's own parameters, so that the head's accumulate from
+    step to step; here they are treated like the encoder's. ``label_smoothing`` is the share of each target that is
+    spread evenly over all classes (Szegedy et al. 2016, arXiv:1512.00567).
     """
 
     def __init__(self, model: nn.Module, width: int, num_labels: int, label_smoothing: float = 0.0) -> None:
@@ -45,10 +46,10 @@ class SoftmaxLoss(nn.Module):
         )
 
     def divergence(self, embeddings: Tensor, others: Tensor) -> Tensor:
-        """How far the class probabilities p and q of two embeddings (batch, width) of the same sentences differ, a scalar.
+        """Return the divergence of the class probabilities p and q of two embeddings of the same sentences.
 
-        The mean over sentences of (KL(p, q) + KL(q, p)) / 2, which R-Drop adds to the loss: Liang et al. 2021,
-        arXiv:2106.14448.
+        The embeddings are (batch, width). The result is a scalar, the mean over sentences of (KL(p, q) + KL(q, p)) / 2,
+        which R-Drop adds to the loss (Liang et al. 2021, arXiv:2106.14448).
         """
         log_p, log_q = (nn.functional.log_softmax(logits(self.head, each), dim=-1) for each in (embeddings, others))
         by_class = (log_p.exp() - log_q.exp()) * (log_p - log_q)
@@ -56,10 +57,10 @@ class SoftmaxLoss(nn.Module):
 
 
 class OtherClassNegativesLoss(nn.Module):
-    """The library's ``MultipleNegativesRankingLoss`` without the negatives of the anchor's own class.
+    """sentence-transformers' ``MultipleNegativesRankingLoss`` without negatives of the anchor's own class.
 
-    Each anchor's cross-entropy is over its own positive and the positives of the batch's examples of other classes.
-    An anchor without any has loss 0.
+    Each anchor's cross-entropy is over its own positive and the positives of the batch's examples of other classes. An
+    anchor without negatives has loss 0.
     """
 
     def __init__(self, model: nn.Module, scale: float) -> None:
@@ -83,7 +84,7 @@ class OtherClassNegativesLoss(nn.Module):
 
 
 def logits(head: nn.Linear, embeddings: Tensor) -> Tensor:
-    """What a softmax turns into class probabilities, (batch, classes), of embeddings (batch, width) of any length."""
+    """Return the logits (batch, classes) of embeddings (batch, width), which need not be normalized."""
     scaled = nn.functional.normalize(embeddings, dim=-1) * head.in_features**0.5
     result: Tensor = head(scaled)
     return result
@@ -92,10 +93,13 @@ def logits(head: nn.Linear, embeddings: Tensor) -> Tensor:
 def build(
     name: str, parameters: Mapping[str, Any], model: nn.Module, *, width: int = 0, num_labels: int = 0
 ) -> EmbeddingLoss:
-    """The module of ``LOSSES[name]``, with values for its parameters; others in ``parameters`` are ignored.
+    """Return the module of ``LOSSES[name]``; ``parameters`` of other losses are ignored.
 
-    The module keeps ``model`` as a submodule, which is not called when embeddings are computed elsewhere. ``width`` and
-    ``num_labels`` size the head of ``softmax``. Raises InputError when a value is out of range.
+    The module keeps ``model`` as a submodule, which is not called if embeddings are computed elsewhere. ``width`` and
+    ``num_labels`` are the size of the head of ``softmax``.
+
+    Raises:
+        InputError: If a parameter is out of range.
     """
     loss = LOSSES[name]
     if loss.library_class is None:
@@ -113,7 +117,7 @@ def build(
     if loss.distance:
         class_name, function_name = loss.distance.split(".")
         distances = getattr(library, class_name)
-        # Always explicit: from 5.0 to 5.3 the default of TripletLoss pushed positives away.
+        # Always explicit: from 5.0 to 5.3, the default of TripletLoss pushed positives away.
         arguments["distance_metric"] = getattr(distances, function_name)
     loss_class = getattr(library, loss.library_class)
     built: EmbeddingLoss = loss_class(model, **arguments)
@@ -121,10 +125,11 @@ def build(
 
 
 def retention_term(embeddings: list[Tensor], reference: list[Tensor]) -> Tensor:
-    """The mean squared distance between tuned and reference cosines on a batch's pairs, a scalar.
+    """Return the mean squared difference between tuned and reference cosines on a batch's pairs, a scalar.
 
-    Both lists hold (batch, width) tensors, one a sentence of an example; widths may differ. Pairs are an example's first
-    sentence with each of its others; of single sentences, each one with the next in the batch.
+    Both lists hold (batch, width) tensors, one for each sentence of an example; widths may differ. Pairs are an
+    example's first sentence with each of its others; if examples are single sentences, each one with the next in the
+    batch.
     """
     tuned, frozen = (_pair_cosines(columns) for columns in (embeddings, reference))
     return nn.functional.mse_loss(tuned, frozen)

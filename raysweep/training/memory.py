@@ -1,4 +1,4 @@
-"""How much GPU memory a trial takes, measured by one of its steps."""
+"""The GPU memory that a trial needs, measured on one of its steps."""
 
 from collections.abc import Iterable
 
@@ -12,9 +12,9 @@ from raysweep.training.workbench import Workbench
 
 
 def peak_bytes(bench: Workbench, trials: Iterable[TrialConfig]) -> int:
-    """The most memory that one of these trials takes, as reserved by the GPU's allocator.
+    """Return the maximum memory that the GPU's allocator reserves for any of these trials.
 
-    Each trial takes one optimizer step on a batch of the longest sentences. The bench is on a GPU.
+    Each trial takes one optimizer step on a batch of the longest sentences. The bench must be on a GPU.
     """
     device = bench.model.device
     every_sentence = np.arange(len(bench.tokens))
@@ -28,7 +28,7 @@ def peak_bytes(bench: Workbench, trials: Iterable[TrialConfig]) -> int:
 
 
 def _take_largest_step(training: Training, longest_first: npt.NDArray[np.integer]) -> None:
-    """One optimizer step on the longest distinct sentences there are: no batch of the trial holds more tokens."""
+    """Take one optimizer step on the longest distinct sentences: no batch of the trial holds more tokens."""
     training.model.train()  # dropout takes memory too
     ids, targets = training.order.take(training.config.batch_size)
     longest_ids = np.resize(longest_first[: ids.size], ids.shape)

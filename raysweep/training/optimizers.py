@@ -1,4 +1,4 @@
-"""Optimizers by name, with the parameter groups of the stock trainer, and one rate for each block where rates decay."""
+"""Optimizers by name, with the parameter groups of transformers' trainer and optional layer-wise rate decay."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -12,11 +12,11 @@ from raysweep.config.trial import TrialConfig
 def build(
     config: TrialConfig, parameters: Mapping[str, torch.nn.Parameter], heights: Mapping[str, int] = MappingProxyType({})
 ) -> torch.optim.Optimizer:
-    """The trial's optimizer over the parameters that train, given by name.
+    """Return the trial's optimizer over the trainable parameters, which are given by name.
 
-    Weight decay applies to matrices, not to biases and norms. ``heights`` say how many blocks below the top parameters are,
-    0 where they do not; at each the learning rate is ``layer_decay`` times that above it, as in ELECTRA (Clark et al. 2020,
-    arXiv:2003.10555).
+    Weight decay applies to matrices, not to biases and norms. ``heights`` are the numbers of blocks above each
+    parameter, 0 if missing; per block the learning rate is multiplied by ``layer_decay``, as in ELECTRA (Clark et al.
+    2020, arXiv:2003.10555).
     """
     by_height: dict[int, list[torch.nn.Parameter]] = {}
     for name, parameter in parameters.items():
@@ -42,7 +42,7 @@ def build(
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Give every group the rate of the blocks that its parameters belong to, which is ``rate`` for what comes last."""
+    """Set the learning rate of each group to ``rate`` times the factor of the group's block, 1 for the top block."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group["rate_factor"]
 
@@ -57,11 +57,11 @@ def _matrices_and_vectors(config: TrialConfig, parameters: Sequence[torch.nn.Par
 
 
 def _betas(config: TrialConfig) -> tuple[float, float]:
-    """Of Adam's kind: how slowly its means of gradients and of their sizes move.
+    """Return the decay rates of Adam's two means: of gradients, and of their magnitudes.
 
-    Adamax without momentum has neither mean, as Vasilyev et al. 2024, Table 20: each step goes by the gradient's sign.
+    Adamax without momentum uses neither, as in Vasilyev et al. 2024, Table 20: each step follows the gradient's sign.
     """
-    first, second = 0.9, 0.999  # torch's own
+    first, second = 0.9, 0.999  # torch's defaults
     if config.momentum is not None:
         first = config.momentum
     if config.optimizer == "adamax" and config.momentum == 0:

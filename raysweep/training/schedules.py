@@ -1,4 +1,4 @@
-"""Learning rate schedules: the factor that multiplies the learning rate at each optimizer step."""
+"""Learning rate schedules: the factor on the learning rate at each optimizer step."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from raysweep.config.trial import TrialConfig
 
-# What follows the warm-up: the factor by progress, 0 just after it and 1 at the end.
+# Factors after warm-up, by progress: 0 right after warm-up, 1 at the end.
 _BY_PROGRESS: Mapping[str, Callable[[float], float]] = MappingProxyType(
     {
         "constant": lambda progress: 1.0,
@@ -21,16 +21,16 @@ _BY_PROGRESS: Mapping[str, Callable[[float], float]] = MappingProxyType(
 def multiplier(
     kind: str, step: int, num_steps: int, warmup_steps: int, *, rung: int = 0, decay: float | None = None
 ) -> float:
-    """The factor in [0, 1] at optimizer step ``step``, counted from 0, of ``num_steps`` steps.
+    """Return the factor in [0, 1] at optimizer step ``step`` of ``num_steps``, counted from 0.
 
-    Rises linearly from 0 over ``warmup_steps`` (which may exceed ``num_steps``: the rate then never gets to its full
-    value), then follows the schedule: the same values as transformers' schedulers of these names, ``constant`` as its
-    ``constant_with_warmup``, ``polynomial`` of power 2 and ending at 0. ``quadratic`` is ``1 - progress ** 2``, of Vasilyev
-    et al. 2024, Table 19. To restart a schedule, count steps from the restart.
+    It rises linearly from 0 over ``warmup_steps`` (which may exceed ``num_steps``, so that the rate never reaches its
+    full value), then follows the schedule. Values equal those of transformers' schedulers of the same names;
+    ``constant`` is ``constant_with_warmup``, and ``polynomial`` has power 2 and ends at 0. ``quadratic`` is
+    ``1 - progress ** 2`` (Vasilyev et al. 2024, Table 19). To restart a schedule, count steps from the restart.
 
-    ``exponential`` is ``decay ** rung``, rungs counted from 0, as torch's ``ExponentialLR`` gives when stepped at the end of
-    each epoch. Table 19 reads as if the step were the optimizer's; the rate would then be spent after some hundred of
-    them, which the numbers of epochs in Table 17 exclude.
+    ``exponential`` is ``decay ** rung``, with rungs counted from 0, like torch's ``ExponentialLR`` stepped at the end
+    of each epoch. Table 19 reads as if the exponent were the optimizer step; the rate would then vanish after some
+    hundred steps, which contradicts the numbers of epochs in Table 17.
     """
     if step < warmup_steps:
         return step / warmup_steps
@@ -42,14 +42,13 @@ def multiplier(
 
 
 class LearningRates:
-    """A trial's learning rate at each of its optimizer steps."""
+    """The learning rate of a trial at each optimizer step."""
 
     def __init__(self, config: TrialConfig, num_rungs: int) -> None:
         self._config = config
         examples_per_step = config.batch_size * config.accumulation_steps
         steps_per_rung = -(-config.examples_per_rung // examples_per_step)
         self._steps_per_rung = steps_per_rung
-        # The steps that the schedule runs over.
         self._num_steps = steps_per_rung
         if not config.restart_each_rung:
             self._num_steps *= num_rungs
@@ -59,7 +58,7 @@ class LearningRates:
             self._warmup_steps = config.warmup_steps
 
     def at(self, rung: int, step_in_rung: int) -> float:
-        """The rate of a step, rungs and the steps of each counted from 0."""
+        """Return the learning rate of a step; rungs and the steps of each rung are counted from 0."""
         config = self._config
         step = step_in_rung
         if not config.restart_each_rung:

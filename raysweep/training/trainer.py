@@ -1,4 +1,4 @@
-"""One trial's training: optimizer steps, and the evaluation that ends a rung."""
+"""Training of one trial: optimizer steps, and the evaluation at the end of a rung."""
 
 import time
 from collections.abc import Sequence
@@ -33,9 +33,9 @@ Examples: TypeAlias = tuple[npt.NDArray[np.integer], npt.NDArray[Any] | None]
 
 
 class Training:
-    """A trial between two optimizer steps. It takes over the workbench's model and begins at the base weights.
+    """State of a trial between two optimizer steps. It uses the workbench's model, starting from the base weights.
 
-    :mod:`raysweep.training.training_state` writes the state to checkpoints and puts it back.
+    :mod:`raysweep.training.training_state` saves the state to checkpoints and restores it.
     """
 
     def __init__(self, config: TrialConfig, bench: Workbench, seed: int, num_rungs: int) -> None:
@@ -43,7 +43,7 @@ class Training:
         self.bench = bench
         self.seed = seed
         self.num_rungs = num_rungs
-        self.began = time.perf_counter()  # earlier, by the time spent, where the trial goes on from a checkpoint
+        self.began = time.perf_counter()  # moved back by the time already spent when a trial resumes
         torch.manual_seed(seed)
         bench.dropouts.generator.seed(seed)
         bench.reset()
@@ -65,7 +65,7 @@ class Training:
         self.idle = IdleRule(config.idle_rungs) if config.idle_rungs else None
         self.progress = Progress()
         self.streams = RandomStreams(bench.dropouts, self.device)
-        self.recomputes = False  # activations, once they have not fitted into memory
+        self.recomputes = False  # activations, after running out of memory
         self.loss_sum = torch.zeros((), device=self.device)  # of the rung's batches
 
     def _build_loss(self) -> Any:
@@ -83,7 +83,7 @@ class Training:
         return optimizers.build(self.config, self.parameters, heights)
 
     def _trained_parameters(self) -> dict[str, torch.nn.Parameter]:
-        """The parameters that train, by name: the encoder's, and the loss's own with ``loss.`` in front."""
+        """Return the trainable parameters by name: the encoder's, and the loss's own with the prefix ``loss.``."""
         parameters = dict(self.model.named_parameters())
         for name, parameter in self.loss.named_parameters():
             if not name.startswith("model."):  # the loss's submodule for the encoder
@@ -91,28 +91,28 @@ class Training:
         return {name: parameter for name, parameter in parameters.items() if parameter.requires_grad}
 
     def set_precision(self, arithmetic: str) -> None:
-        """Train in ``fp32`` or ``bf16`` from here on, with a cache of the frozen part in the same arithmetic."""
+        """Train in ``fp32`` or ``bf16`` from now on, with a prefix cache in the same precision."""
         num_examples = self.config.examples_per_rung * self.num_rungs
         self.precision = arithmetic
         self.prefix = self.bench.prefix(self.config, arithmetic, num_examples * self.order.num_columns)
 
     @property
     def rung_is_full(self) -> bool:
-        """Whether the rung has all its examples, so that :meth:`evaluate` is due."""
+        """Return whether the rung has used all its examples, so that :meth:`evaluate` is due."""
         return self.progress.seen_in_rung >= self.config.examples_per_rung
 
     @property
     def seconds(self) -> float:
-        """Since the trial began, pauses between processes excluded."""
+        """Return the seconds since the trial began, excluding pauses between processes."""
         return time.perf_counter() - self.began
 
     @property
     def batch_context(self) -> BatchContext:
-        """The contexts that forward passes run in: those of the frozen part's cache, where there is one."""
+        """Return the context of forward passes: that of the prefix cache if there is one."""
         return no_context if self.prefix is None else self.prefix.replayed
 
     def step(self) -> None:
-        """One optimizer step: ``accumulation_steps`` batches, fewer where the rung ends."""
+        """Take one optimizer step over ``accumulation_steps`` batches, or fewer at the end of a rung."""
         started = time.perf_counter()
         progress = self.progress
         self.show_average(shown=False)
@@ -131,14 +131,14 @@ class Training:
         progress.train_seconds += time.perf_counter() - started
 
     def show_average(self, *, shown: bool) -> None:
-        """Put the averaged weights into the model, where the trial has them, or put those that train back."""
+        """Put the averaged weights into the model, or the weights in training; do nothing without an average."""
         if self.average is not None and self.average.is_shown != shown:
             self.average.swap()
 
     def _add_gradients(self, taken: Sequence[Examples]) -> list[Tensor]:
-        """Compute the gradients of a step's batches; their losses, scalars without gradients.
+        """Accumulate the gradients of a step's batches and return their losses, scalars without gradients.
 
-        Where the activations do not fit into memory, they are computed again for the gradients from then on.
+        If the activations do not fit into memory, they are recomputed for the gradients from then on.
         """
         before = self.streams.position()
         try:
@@ -155,7 +155,7 @@ class Training:
         return [self._add_gradient(ids, targets, len(taken)) for ids, targets in taken]
 
     def _add_gradient(self, ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None, num_batches: int) -> Tensor:
-        """Add the gradient of one of so many batches; its loss."""
+        """Accumulate the gradient of one of ``num_batches`` batches and return its loss."""
         if not self.recomputes:
             loss = self.batch_loss(ids, targets)
             (loss / num_batches).backward()
@@ -175,27 +175,30 @@ class Training:
         optimizers.set_learning_rate(self.optimizer, rate)
 
     def _batch_sizes(self) -> list[int]:
-        """Of the next step's batches; the rung's last batch may be smaller."""
+        """Return the batch sizes of the next step. The last batch of a rung may be smaller."""
         left = self.config.examples_per_rung - self.progress.seen_in_rung
         batch_size = self.config.batch_size
         num_batches = min(self.config.accumulation_steps, -(-left // batch_size))
         return [min(batch_size, left - number * batch_size) for number in range(num_batches)]
 
     def batch_loss(self, ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None) -> Tensor:
-        """The loss of a batch, a scalar with gradients: ``ids`` (batch, columns), ``targets`` (batch,) or None."""
+        """Return the loss of a batch, a scalar with gradients.
+
+        ``ids`` are (batch, columns), ``targets`` (batch,) or None.
+        """
         with precision.autocast(self.precision, self.device.type):
             passes = [batches.embed_columns(self.trained, ids, self.batch_context) for _ in range(self._num_passes)]
         return self._loss_of_passes(passes, ids, targets)
 
     @property
     def _num_passes(self) -> int:
-        """How often a batch is embedded, each time under dropout masks of its own."""
+        """Return how many times a batch is embedded, each time with new dropout masks."""
         return 2 if self.config.consistency_weight else 1
 
     def _loss_of_passes(
         self, passes: list[list[Tensor]], ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None
     ) -> Tensor:
-        """The mean loss of a batch's passes, each its columns, and what is added where two of them differ."""
+        """Return the mean loss of a batch's passes, plus the weighted divergence between two passes."""
         first, *second = passes
         loss = self._loss_of(first, ids, targets)
         for columns in second:
@@ -212,7 +215,7 @@ class Training:
         return loss
 
     def _loss_labels(self, ids: npt.NDArray[np.integer], targets: npt.NDArray[Any] | None) -> Tensor | None:
-        """Return what the loss reads besides embeddings, (batch,): targets, the anchors' classes, or nothing."""
+        """Return the labels of the loss, (batch,): targets, the anchors' classes, or None."""
         if self.config.negatives == "other_class":
             targets = np.asarray(self.bench.prepared.sentences.labels[ids[:, 0]])
         return None if targets is None else self._on_device(targets)
@@ -226,7 +229,7 @@ class Training:
         return torch.from_numpy(array).to(self.device)
 
     def head(self) -> Head | None:
-        """A copy of the softmax head as it stands, or None under other losses."""
+        """Return a copy of the current softmax head, or None under other losses."""
         linear = getattr(self.loss, "head", None)
         if linear is None:
             return None
@@ -235,9 +238,12 @@ class Training:
         return Head(weight, bias)
 
     def evaluate(self) -> RungResult:
-        """End the rung: score it on dev in fp32. Raises TrialDivergedError when the loss is no longer finite.
+        """End the rung and score it on dev in fp32.
 
-        Until the next step the model has the weights that were scored.
+        Until the next step the model holds the weights that were scored.
+
+        Raises:
+            TrialDivergedError: If the loss is not finite.
         """
         progress = self.progress
         mean_loss = float(self.loss_sum) / progress.batches_in_rung
@@ -248,7 +254,7 @@ class Training:
             )
         self.show_average(shown=True)
         self.bench.head = self.head()
-        # What is kept in bf16 serves training only.
+        # A bf16 cache is for training only.
         context = self.batch_context if self.precision == "fp32" else no_context
         encoded = operating_points.encode(self.bench.tuned(context), self.bench.dev)
         encoded = self._calibrated(encoded)
@@ -277,9 +283,9 @@ class Training:
         )
 
     def _calibrated(self, encoded: Encoded) -> Encoded:
-        """Give the workbench's head its temperature, if it is to have one; what is encoded, with its class probabilities.
+        """Calibrate the temperature of the workbench's head if configured, and update the class probabilities.
 
-        The head that trains has none.
+        The head in training has no temperature.
         """
         bench = self.bench
         if bench.head is None or not bench.evaluation.points.calibrate:
@@ -288,7 +294,7 @@ class Training:
         return encoded.under(bench.head)
 
     def _begin_afresh(self) -> None:
-        """Leave behind what the configuration says that a rung does not take over from the one before."""
+        """Reset the order of examples and the optimizer, as configured for a new rung."""
         if self.config.resample_each_rung:
             self.order.restart()
         if self.config.fresh_optimizer:
@@ -296,13 +302,13 @@ class Training:
 
     @cached_property
     def _validation_examples(self) -> ValidationExamples:
-        """The same at every rung of the trial."""
+        """Return the validation examples, the same at every rung of the trial."""
         kind = LOSSES[self.config.loss].example_kind
         prepared = self.bench.prepared
         return ValidationExamples.of(prepared, kind, self.bench.dev.queries, prepared.target_cosines(kind))
 
     def _validate(self, encoded: Encoded) -> tuple[float, int]:
-        """The trial's loss over validation examples, and its count of errors."""
+        """Return the loss over validation examples and the number of errors."""
         examples = self._validation_examples
         loss = self._validation_loss(examples, encoded)
         return loss, self._num_errors(examples, encoded)
@@ -315,7 +321,7 @@ class Training:
             return float(self.loss.compute_loss_from_embeddings(columns, labels))
 
     def _num_errors(self, examples: ValidationExamples, encoded: Encoded) -> int:
-        """Under a softmax head, the queries that it classifies wrongly; otherwise the triplets in the wrong order."""
+        """Return the number of misclassified queries under a softmax head, otherwise of triplets in the wrong order."""
         if encoded.query_classes is None:
             return triplet_errors(encoded.queries, examples.triplets)
         predicted = encoded.query_classes.argmax(axis=1)
@@ -324,5 +330,5 @@ class Training:
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether a device, or this machine, had no room for a tensor."""
+    """Return whether the GPU or the host ran out of memory."""
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

@@ -1,4 +1,4 @@
-"""What a checkpoint holds: the whole state of a trial's training, so that it goes on as if it had never stopped."""
+"""Contents of a checkpoint: the complete state of training, from which a trial resumes as if never interrupted."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
@@ -24,7 +24,7 @@ _RESULT_VALUES = ("step", "examples_seen", "loss", "seconds", "train_seconds", "
 
 
 def save(training: Training, folder: str | Path | Folder, last: RungResult | None) -> None:
-    """Write a checkpoint, with the last rung's result, which may not have reached its reader yet."""
+    """Write a checkpoint, including the last rung's result, which its reader may not have received yet."""
     weights, averages = _weights(training)
     tensors = {
         **{f"weight.{name}": value for name, value in weights.items()},
@@ -54,9 +54,12 @@ def save(training: Training, folder: str | Path | Folder, last: RungResult | Non
 
 
 def restore(training: Training, folder: str | Path | Folder) -> RungResult | None:
-    """Put the latest checkpoint of ``folder`` into a training that has taken no step; the last rung's result, if any.
+    """Load the latest checkpoint of ``folder`` into a new training and return the last rung's result, if any.
 
-    Without a checkpoint nothing happens. InputError when it is of another configuration, seed or number of rungs.
+    Without a checkpoint, nothing changes.
+
+    Raises:
+        InputError: If the checkpoint has another configuration, seed or number of rungs.
     """
     found = checkpoint.load(folder)
     if found is None:
@@ -93,7 +96,7 @@ def restore(training: Training, folder: str | Path | Folder) -> RungResult | Non
 
 
 def _weights(training: Training) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
-    """The weights that train, and their averages, whichever of them the model shows; no averages where there are none."""
+    """Return the weights in training and their averages (empty without an average), whichever the model shows."""
     if training.average is None:
         return training.parameters, {}
     if training.average.is_shown:
@@ -102,14 +105,14 @@ def _weights(training: Training) -> tuple[Mapping[str, Tensor], Mapping[str, Ten
 
 
 def _head_of(last: RungResult, head: Head | None) -> Head | None:
-    """The head that gave the last rung's result: of the checkpoint's weights, at the temperature that it had then."""
+    """Return the head that gave the last rung's result: the checkpoint's weights, at the temperature of the result."""
     if head is None or last.calibration is None:
         return head
     return head.at_temperature(last.calibration.temperature)
 
 
 def _identity(training: Training) -> dict[str, Any]:
-    """What a checkpoint and the trial that goes on from it must have in common."""
+    """Return the values that a checkpoint and the trial that resumes from it must share."""
     return {
         "config": training.config.identity,
         "seed": training.seed,
@@ -118,11 +121,11 @@ def _identity(training: Training) -> dict[str, Any]:
 
 
 def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimizer's state by parameter and slot, such as ``optimizer.0.exp_avg``."""
+    """Return the optimizer's state by parameter and slot, such as ``optimizer.0.exp_avg``."""
     tensors: dict[str, Tensor] = {}
     for index, slots in optimizer.state_dict()["state"].items():
         for slot, value in slots.items():
-            if value is not None:  # as sgd's momentum is, when it has none
+            if value is not None:  # such as the buffer of sgd without momentum
                 tensors[f"optimizer.{index}.{slot}"] = value
     return tensors
 
@@ -137,7 +140,7 @@ def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, T
 
 
 def _restore_random_streams(training: Training, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-    """Torch's streams, the order of examples, and dropout's masks."""
+    """Restore torch's random streams, the order of examples and the dropout masks."""
     torch.set_rng_state(tensors["rng.cpu"])
     if "rng.cuda" in tensors and training.device.type == "cuda":
         torch.cuda.set_rng_state(tensors["rng.cuda"], training.device)
@@ -155,7 +158,10 @@ def _result_values(result: RungResult) -> dict[str, Any]:
 
 
 def _result_tensors(result: RungResult) -> dict[str, Tensor]:
-    """The per-query scores of each point, (3, queries), in the order of the result's keys; (2, queries) without accuracy."""
+    """Return the per-query scores of each point, in the order of the result's keys.
+
+    Each is (3, queries), or (2, queries) without accuracy.
+    """
     tensors = {}
     for index, scores in enumerate([*result.points.values(), *result.labelled.values()]):
         known = [scores.polarity, scores.similarity]

@@ -1,4 +1,4 @@
-"""One trial: train a candidate encoder rung by rung. An ordinary function; Ray is not involved."""
+"""One trial: train a candidate encoder rung by rung. An ordinary function, independent of Ray."""
 
 import hashlib
 import json
@@ -20,9 +20,9 @@ from raysweep.training.workbench import RungResult, Workbench
 
 
 def trial_seed(sweep_seed: int, config: TrialConfig, run: int = 0) -> int:
-    """The seed of a trial's every random draw, in [0, 2**32): a hash of the sweep's seed and the configuration.
+    """Return the seed of all random draws of a trial, in [0, 2**32): a hash of the sweep's seed and the configuration.
 
-    ``run`` counts a configuration's replicates from 1; each has a seed of its own.
+    ``run`` numbers the replicates of a configuration from 1; each has its own seed.
     """
     parts = [sweep_seed, config.identity]
     if run:
@@ -32,7 +32,7 @@ def trial_seed(sweep_seed: int, config: TrialConfig, run: int = 0) -> int:
     return int.from_bytes(digest[:4], "big")
 
 
-def run_trial(  # noqa: PLR0913 (public: callers name what they need)
+def run_trial(  # noqa: PLR0913 (public API)
     config: TrialConfig,
     prepared: Prepared,
     *,
@@ -43,12 +43,16 @@ def run_trial(  # noqa: PLR0913 (public: callers name what they need)
     checkpoints: str | Path | Folder | None = None,
     on_rung: Callable[[RungResult], bool | None] = lambda rung: None,
 ) -> list[RungResult]:
-    """Train and evaluate one configuration in this process; ``on_rung`` takes each rung and may return False to stop.
+    """Train and evaluate one configuration in this process.
 
-    Needs nothing but artifacts: no Ray, no cluster. ``device`` is a GPU where there is one. In the folder ``checkpoints``
-    the trial keeps its state; called again after an interruption it goes on from there, and first repeats the result of a
-    rung that had just ended. Raises TrialDivergedError when the loss is no longer finite, and InputError for a negative seed
-    and for no rungs.
+    No Ray or cluster is needed, only artifacts. After each rung, ``on_rung`` is called with its result and may return
+    False to stop. ``device`` defaults to a GPU if available. The trial saves its state in the folder ``checkpoints``.
+    If called again after an interruption, it resumes from there and first repeats the result of a rung that had just
+    ended.
+
+    Raises:
+        TrialDivergedError: If the loss is not finite.
+        InputError: If ``seed`` is negative or ``num_rungs`` is less than 1.
     """
     if seed < 0:
         raise InputError(f"seed is {seed}; allowed: 0 and more")
@@ -72,10 +76,11 @@ def rungs(
     checkpoints: str | Path | Folder | None = None,
     checkpoint_seconds: float = 300.0,
 ) -> Iterator[RungResult]:
-    """Train rung after rung, yielding after each; the model in ``workbench`` then holds that rung's weights.
+    """Train rung by rung and yield each result; the model in ``workbench`` then holds that rung's weights.
 
-    With ``checkpoints`` the state is kept in that folder, at each rung and every ``checkpoint_seconds``. Where it holds
-    one already the trial goes on from there, to the same bits on a CPU; a rung that had just ended is yielded once more.
+    With ``checkpoints``, the state is saved in that folder at each rung and every ``checkpoint_seconds``. If the folder
+    already holds a checkpoint, the trial resumes from it, bit for bit on a CPU; a rung that had just ended is yielded
+    again.
     """
     intervals = Intervals(checkpoint_seconds)
     for each in rungs_and_progress(
@@ -87,13 +92,13 @@ def rungs(
 
 @dataclass(frozen=True)
 class Intervals:
-    """How many seconds pass, within a rung, between two checkpoints, and until a trial says again how far it is."""
+    """Seconds within a rung between checkpoints, and between progress updates."""
 
     checkpoint_seconds: float = 300.0
     progress_seconds: float = math.inf
 
 
-def rungs_and_progress(  # noqa: PLR0913 (as rungs, and what its caller listens to)
+def rungs_and_progress(  # noqa: PLR0913 (the arguments of rungs, and callbacks)
     config: TrialConfig,
     workbench: Workbench,
     intervals: Intervals,
@@ -105,11 +110,11 @@ def rungs_and_progress(  # noqa: PLR0913 (as rungs, and what its caller listens 
     leaves: Callable[[], bool] = lambda: False,
     recomputes: bool = False,
 ) -> Iterator[RungResult | RungProgress]:
-    """As :func:`rungs`, and within long rungs how far the trial is.
+    """Yield rung results like :func:`rungs`, plus progress updates within long rungs.
 
-    With ``recomputes`` the activations of a batch are never in memory all at once; the gradients are the same.
-    ``on_rest`` is called before what may take long without an optimizer step: an evaluation, or writing a checkpoint.
-    Where the trial ``leaves``, each progress has a checkpoint.
+    With ``recomputes``, the activations of a batch are never in memory all at once; the gradients are the same.
+    ``on_rest`` is called before operations that may take long without an optimizer step: an evaluation, or writing a
+    checkpoint. While ``leaves`` returns True, a checkpoint is written before each progress update.
     """
     from raysweep.training import training_state
     from raysweep.training.trainer import Training
@@ -118,7 +123,7 @@ def rungs_and_progress(  # noqa: PLR0913 (as rungs, and what its caller listens 
     training.recomputes = recomputes
     last = None if checkpoints is None else training_state.restore(training, checkpoints)
     within_rung = training.progress.seen_in_rung > 0
-    if last is not None and not within_rung:  # within a rung, the last one was taken and the model has moved on since
+    if last is not None and not within_rung:  # within a rung, the last result was received and the model has moved on
         yield last
     while training.progress.rung < num_rungs and not (last and last.stop):
         pace = Pace(training.progress.seen_in_rung)
@@ -126,7 +131,7 @@ def rungs_and_progress(  # noqa: PLR0913 (as rungs, and what its caller listens 
         while not training.rung_is_full:
             training.step()
             now = time.monotonic()
-            if training.rung_is_full:  # it is saved with its result
+            if training.rung_is_full:  # saved below, with its result
                 break
             reports = now - reported >= intervals.progress_seconds
             leaving = reports and leaves()

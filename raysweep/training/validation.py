@@ -1,4 +1,4 @@
-"""Validation examples of a trial, mined among dev sentences, and the rule that ends a trial that stands still."""
+"""Validation examples of a trial, mined among dev sentences, and the rule that stops trials without improvement."""
 
 from dataclasses import dataclass
 
@@ -12,8 +12,8 @@ from raysweep.data.prepared import Prepared
 from raysweep.metrics.retrieval import top_k
 
 MAX_ANCHORS = examples.CHUNK
-NUM_NEIGHBOURS = 4  # of each anchor, in its own class and in others
-NUM_EXAMPLES = 4096  # at most
+NUM_NEIGHBOURS = 4  # per anchor, in its own class and in others
+NUM_EXAMPLES = 4096  # maximum
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class ValidationExamples:
     """Examples over dev sentences.
 
     ``rows`` (n, columns), of the trial's kind of examples, and ``triplets`` (m, 3) are positions among dev's queries.
-    ``targets`` (n,) are as in training, where the kind has any.
+    ``targets`` (n,) are those of training, None for kinds without targets.
     """
 
     rows: npt.NDArray[np.integer]
@@ -32,9 +32,9 @@ class ValidationExamples:
     def of(
         cls, prepared: Prepared, kind: LossExamples, queries: npt.NDArray[np.integer], cosines: tuple[float, float]
     ) -> "ValidationExamples":
-        """Examples of at most ``MAX_ANCHORS`` anchors and their neighbours in dev under the reference encoder.
+        """Return examples of at most ``MAX_ANCHORS`` anchors and their neighbors in dev under the reference encoder.
 
-        ``cosines`` are the targets of scored pairs: of sentences of the same class, and of different ones.
+        ``cosines`` are the targets of scored pairs, for the same class and for different classes.
         """
         labels = np.asarray(prepared.sentences.labels[queries])
         vectors = np.asarray(prepared.reference_embeddings[queries])
@@ -52,7 +52,7 @@ class ValidationExamples:
 def _neighbours(
     vectors: npt.NDArray[np.float32], labels: npt.NDArray[np.integer], anchors: npt.NDArray[np.integer]
 ) -> npt.NDArray[np.int32]:
-    """Positions of each anchor's nearest sentences, of its own class and of others: (anchors, 2, k), -1 where too few."""
+    """Return each anchor's nearest sentences in its own class and in others, (anchors, 2, k), -1 if too few."""
     cosines = vectors[anchors] @ vectors.T
     cosines[anchors, anchors] = -np.inf
     same_class = labels[anchors, None] == labels
@@ -80,7 +80,7 @@ def _draw(
 
 
 def triplet_errors(embeddings: npt.NDArray[np.float32], triplets: npt.NDArray[np.integer]) -> int:
-    """How many of the triplets (m, 3), rows of unit embeddings, have a negative at least as near as the positive."""
+    """Return how many triplets (m, 3), rows of unit embeddings, have a negative at least as near as the positive."""
     anchor, positive, negative = (embeddings[triplets[:, column]] for column in range(3))
     negative_cosine = (anchor * negative).sum(axis=1)
     positive_cosine = (anchor * positive).sum(axis=1)
@@ -89,10 +89,11 @@ def triplet_errors(embeddings: npt.NDArray[np.float32], triplets: npt.NDArray[np
 
 @dataclass
 class IdleRule:
-    """Stops after ``rungs`` rungs without improvement: Vasilyev et al. 2024, appendix E.
+    """Stopping rule: ``rungs`` rungs without improvement (Vasilyev et al. 2024, appendix E).
 
-    A rung improves when its validation loss and its count of errors are both below those of the last rung that improved,
-    ``least_loss`` and ``least_errors``. ``idle`` counts the rungs since. Checkpoints hold the fields under these names.
+    A rung improves if its validation loss and its number of errors are both below those of the last rung that improved,
+    ``least_loss`` and ``least_errors``. ``idle`` counts the rungs since then. Checkpoints store the fields under these
+    names.
     """
 
     rungs: int
@@ -101,7 +102,7 @@ class IdleRule:
     idle: int = 0
 
     def update(self, loss: float, errors: int) -> str | None:
-        """Take one rung's loss and errors. Returns the reason to stop, or None to go on."""
+        """Record a rung's loss and errors, and return the reason to stop, or None to continue."""
         has_fewer_errors = self.least_errors is None or errors < self.least_errors
         if loss < self.least_loss and has_fewer_errors:
             self.least_loss, self.least_errors, self.idle = loss, errors, 0

@@ -1,4 +1,4 @@
-"""The weights of a rung, and what its points retrieve, kept while one of them may be on the front."""
+"""Weights of a rung and retrieval results of its points, stored while one of them may be on the front."""
 
 import shutil
 import uuid
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def save_point(folder: Path, model: "SentenceTransformer", head: Head | None, reading: Reading | None = None) -> None:
-    """Write the trained weights (frozen ones are the base model's) and the head, whole or not at all.
+    """Write the trained weights (frozen ones are the base model's) and the head atomically.
 
-    With them the ``reading`` on dev, of a run that has no test split.
+    ``reading`` is the one on dev, for runs without a test split.
     """
     from safetensors.torch import save_file
 
-    if folder.is_dir():  # a trial that went on from its checkpoint repeats its last rung
+    if folder.is_dir():  # a trial resumed from its checkpoint repeats its last rung
         return
     temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
     temporary.mkdir(parents=True)
@@ -37,7 +37,7 @@ def save_point(folder: Path, model: "SentenceTransformer", head: Head | None, re
         flush(temporary)
         temporary.rename(folder)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)  # where there was no room for all of it
+        shutil.rmtree(temporary, ignore_errors=True)  # if the disk is full
 
 
 def _trained(model: "SentenceTransformer") -> "dict[str, torch.Tensor]":
@@ -49,9 +49,11 @@ def _trained(model: "SentenceTransformer") -> "dict[str, torch.Tensor]":
 
 
 def read_point(folder: Path) -> "tuple[dict[str, torch.Tensor], Head | None]":
-    """The trained weights by parameter name, and the head of a rung that has one.
+    """Return the trained weights by parameter name, and the head if the rung has one. Nothing is unpickled.
 
-    ValueError says how a file is damaged, OSError why it cannot be read. Nothing in them is unpickled.
+    Raises:
+        ValueError: If a file is damaged.
+        OSError: If a file cannot be read.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file

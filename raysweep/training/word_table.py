@@ -1,8 +1,8 @@
-"""The encoder's table of word embeddings in training: batches take few of its rows, and its gradient keeps its memory.
+"""The word embedding table in training: batches use few rows, and the gradient's memory is reused.
 
-The table is half of a small encoder's parameters. Left to autograd, each look-up makes a gradient as large as the table,
-and on a CPU the fresh memory of even one such gradient costs 3% of a step, and more where products are faster. On a GPU
-memory is dear and a new gradient cheap, so there none is kept.
+The table is half of a small encoder's parameters. With autograd, each lookup would create a gradient as large as the
+table, and on a CPU allocating even one of them costs 3% of a step, more with faster matrix products. On a GPU, memory
+is scarce and a new gradient is cheap, so the memory is not reused there.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class WordTable:
-    """The table of a model that a trial trains, if the model has a plain one."""
+    """The word embedding table of a model in training, if it is a plain table."""
 
     def __init__(self, model: "SentenceTransformer") -> None:
         self._pad_id = encoder.pad_id(model)
@@ -30,7 +30,7 @@ class WordTable:
 
     @contextmanager
     def looked_up(self, token_ids: npt.NDArray[np.integer]) -> Iterator[None]:
-        """Within, the distinct ones of these tokens have been looked up once, and the model takes rows of those."""
+        """Look up the distinct tokens once; within the context, the model reads rows of the result."""
         table = self._table
         if table is None or not table.weight.requires_grad:
             yield
@@ -44,7 +44,7 @@ class WordTable:
         row_of = torch.zeros(table.num_embeddings, dtype=torch.int64)
         row_of[word_ids] = torch.arange(len(words))
         row_of = row_of.to(device)
-        # The padding row takes no gradient, as in the table itself.
+        # The padding row gets no gradient, as in the table itself.
         padding_row = None if padding is None else int(np.searchsorted(words, padding))
 
         def look_up(input_ids: Tensor) -> Tensor:
@@ -58,15 +58,15 @@ class WordTable:
 
 
 class _TableGradient:
-    """The gradient of a table, most of whose rows are 0: those of the step before are cleared, and nothing else is."""
+    """The gradient of a table, mostly zeros: only the rows of the previous step are cleared."""
 
     def __init__(self, weight: Tensor) -> None:
         self._weight = weight
         self._kept: Tensor | None = None
-        self._added: list[Tensor] = []  # word ids, of rows that may not be 0
+        self._added: list[Tensor] = []  # word ids of possibly nonzero rows
 
     def add(self, word_ids: Tensor, gradients: Tensor) -> None:
-        """Add gradients (words, width) to those of some rows, all different."""
+        """Add gradients (words, width) to rows with distinct ids."""
         if self._weight.grad is None:
             self._weight.grad = self._cleared()
         self._weight.grad.index_add_(0, word_ids, gradients)
@@ -85,7 +85,7 @@ class _TableGradient:
 
 
 class _Rows(torch.autograd.Function):
-    """Rows of a table by their ids, all different. Their gradients are added to the table's in place."""
+    """Rows of a table by distinct ids. Their gradients are added to the table's in place."""
 
     @staticmethod
     def forward(context: Any, weight: Tensor, word_ids: Tensor, gradient: _TableGradient) -> Tensor:

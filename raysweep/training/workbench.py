@@ -1,4 +1,4 @@
-"""What trials in one process share, and the result of a rung."""
+"""State shared by the trials of a process, and the result of a rung."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,18 +25,19 @@ if TYPE_CHECKING:
     from raysweep.encoders.frozen_prefix import Prefix
 
 
-# A trial uses the cache of its frozen part when it reads at least one of so many sentences. A process runs several trials,
-# so the cache pays for itself before one of them has read everything.
+# A trial uses the prefix cache if it reads at least 1 / SENTENCES_PER_DRAW of all sentences. A process runs several
+# trials, so the cache pays off before one trial has read everything.
 SENTENCES_PER_DRAW = 4
 
 
 @dataclass(frozen=True)
 class RungResult:
-    """One evaluation. ``loss`` is the mean over the rung's batches; ``seconds`` since the trial began, pauses excluded.
+    """One evaluation of a trial.
 
-    ``points`` holds per-query scores of every operating point, the plain one first. ``stop`` is the reason why the trial
-    ends here by a rule of its own, or None. ``calibration`` is that of the softmax head on dev, under that loss, and
-    ``labelled`` holds the scores of the points that are told the pool's labels.
+    ``loss`` is the mean over the rung's batches; ``seconds`` is the time since the trial began, excluding pauses.
+    ``points`` holds per-query scores of every operating point, the plain one first. ``stop`` is the reason if the trial
+    stops by its own rule, or None. ``calibration`` is that of the softmax head on dev, under that loss. ``labelled``
+    holds the scores of the points that use the pool's labels.
     """
 
     step: int
@@ -51,29 +52,29 @@ class RungResult:
 
     @property
     def scores(self) -> retrieval.Scores:
-        """Scores of the plain point, the tuned encoder as it is."""
+        """Return the scores of the plain point, the tuned encoder itself."""
         return self.points["plain", None]
 
     @property
     def polarity(self) -> float:
-        """The plain point's P, in [0, 1]."""
+        """Return the plain point's P, in [0, 1]."""
         return float(self.scores.polarity.mean())
 
     @property
     def similarity(self) -> float:
-        """The plain point's S."""
+        """Return the plain point's S."""
         return float(self.scores.similarity.mean())
 
 
 @dataclass
 class Workbench:
-    """What trials over the same artifacts share in a process: the base encoder, its initial weights, the data."""
+    """State that trials over the same artifacts share in a process: base encoder, initial weights and data."""
 
     prepared: Prepared
     evaluation: EvaluationConfig
     device: str = "cpu"
     cache_bytes: int = 2 << 30
-    head: Head | None = field(default=None, init=False)  # of the trial in the model, after a rung
+    head: Head | None = field(default=None, init=False)  # of the model's current trial
 
     def __post_init__(self) -> None:
         from raysweep.training.dropout import Dropouts
@@ -86,27 +87,27 @@ class Workbench:
         self.initial = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
         self.tokens = Tokens.open(self.prepared.tokens_artifact.folder)
         self.parameter_names = [name for name, _ in self.model.named_parameters()]
-        self._prefix: Prefix | None = None  # of the last trial that had one
+        self._prefix: Prefix | None = None  # of the last trial with a cache
 
     @cached_property
     def dev(self) -> EvaluationSet:
-        """The split that the search selects on."""
+        """Return the split that the search selects on."""
         return EvaluationSet.of(self.prepared, "dev", self.evaluation)
 
     @cached_property
     def test(self) -> EvaluationSet:
-        """The split that the front is reported on."""
+        """Return the split that the front is reported on."""
         return EvaluationSet.of(self.prepared, "test", self.evaluation)
 
     @property
     def shown_split(self) -> ScoredSplit:
-        """The split whose readings a report shows: test, or dev where there is no test."""
+        """Return the split whose readings a report shows: test, or dev for runs without a test split."""
         return "test" if len(self.prepared.sentences.ids("test")) else "dev"
 
     def reset(self, weights: "dict[str, torch.Tensor] | None" = None, head: Head | None = None) -> None:
-        """Put the base weights back, then ``weights`` (a subset) over them."""
+        """Restore the base weights, then load ``weights`` (a subset) and ``head``, if given."""
         self.model.load_state_dict(self.initial)
-        if weights:  # in a second step, since tied weights have two names of which only one is given
+        if weights:  # tied weights have two names, of which only one is given, so load in a second step
             self.model.load_state_dict(weights, strict=False)
         self.head = head
         for name, parameter in self.model.named_parameters():
@@ -114,7 +115,7 @@ class Workbench:
             parameter.grad = None
 
     def freeze(self, config: TrialConfig) -> None:
-        """Freeze what the trial's freezing level says, and set its dropout."""
+        """Freeze parameters according to the trial's freezing level, and set its dropout."""
         level = config.freezing
         frozen = freezing.frozen_names(self.parameter_names, level, freeze_output_dense=config.freeze_output_dense)
         for name, parameter in self.model.named_parameters():
@@ -123,10 +124,10 @@ class Workbench:
         self.dropouts.set(config.dropout, () if config.frozen_dropout else resting)
 
     def prefix(self, config: TrialConfig, arithmetic: str, num_draws: int) -> "Prefix | None":
-        """The cache of what the trial's frozen blocks give; the last trial's where the same blocks were frozen.
+        """Return the cache of the frozen blocks' outputs, reusing the last trial's if it has the same blocks.
 
-        None where nothing can be kept, or where the trial reads so few sentences, ``num_draws`` with repetition, that
-        computing whole groups of them would not pay.
+        Return None if nothing can be cached, or if the trial reads too few sentences (``num_draws``, with repetition)
+        for computing whole groups of them to pay off.
         """
         import torch
 
@@ -142,32 +143,32 @@ class Workbench:
         dtype = torch.bfloat16 if arithmetic == "bf16" else torch.float32
         if self._prefix is not None and self._prefix.is_of(names, dtype):
             return self._prefix
-        self._prefix = None  # frees the memory before more is taken
+        self._prefix = None  # free its memory before allocating more
         self._prefix = Prefix(self.model, names, self.tokens, self.cache_bytes, dtype)
         return self._prefix
 
     def tuned(self, batch_context: BatchContext = no_context) -> TunedEncoder:
-        """The encoder with the weights and the head that it has now, for measuring its operating points."""
+        """Return the encoder with its current weights and head, for measuring its operating points."""
         return TunedEncoder(self.model, self.tokens, self.head, self.initial, batch_context)
 
     def encode(self, evaluation: EvaluationSet) -> Encoded:
-        """Queries and pool under the weights that :meth:`reset` put into the model."""
+        """Encode queries and pool with the weights loaded by :meth:`reset`."""
         return operating_points.encode(self.tuned(), evaluation)
 
     def measure(
         self, evaluation: EvaluationSet, keys: list[PointKey], encoded: Encoded | None = None
     ) -> dict[PointKey, retrieval.Scores]:
-        """Scores of points of the weights that :meth:`reset` put into the model, which may have ``encoded`` the set."""
+        """Return the scores of points with the weights loaded by :meth:`reset`, reusing ``encoded`` if given."""
         return operating_points.measure(self.tuned(), evaluation, keys, encoded)
 
     def calibration(self, evaluation: EvaluationSet, encoded: Encoded) -> Calibration | None:
-        """How well the head that there is fits the labels of what the encoder has encoded; None without one."""
+        """Return how well the current head fits the labels of the encoded queries, or None without a head."""
         if self.head is None:
             return None
         return calibration_of(self.head, encoded.queries, evaluation.query_labels, evaluation.split)
 
     def describe(self, evaluation: EvaluationSet, scores: dict[PointKey, retrieval.Scores]) -> list[dict[str, Any]]:
-        """These points as a ledger's event holds them, without the trial and step, which the event has."""
+        """Return these points in the form of a ledger event, without trial and step, which the event has."""
         tuned = self.tuned()
         described = []
         for key, each in scores.items():
