@@ -1,4 +1,4 @@
-"""Sentence encoders: finding and loading them, tokens, batches cut by length, precision, and the cache of a frozen part.
+"""Sentence encoders: locating and loading, tokens, length buckets, precision, and the cache of frozen layers.
 
-Prepare embeds sentences with them, evaluation scores them, training tunes them.
+``prepare`` embeds sentences with them, ``evaluation`` scores them, ``training`` tunes them.
 """

@@ -1,39 +1,40 @@
-"""Batches cut into buckets of sentences of like length."""
+"""Division of batches into buckets of sentences of similar length."""
 
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-# What a padded batch holds that is only embedded. A CPU's caches hold the activations of 1,024 cells in fp32; where products
-# of bf16 have units of their own, these want more rows at once, and so does a GPU.
+# Tokens of a padded batch in inference. A CPU's caches hold the activations of 1,024 cells in fp32. CPUs with bf16
+# units, and GPUs, are more efficient with more rows at once.
 TOKENS_PER_BATCH = 4096
 TOKENS_PER_FP32_BATCH_ON_CPU = 1024
 
 
-# A training batch is cut into buckets of like length. Small buckets pad less, and large ones leave the processor's caches;
-# on a GPU every further bucket costs launches. In tokens: the most that a bucket holds, and what one more bucket costs.
+# Training batches are divided into buckets of similar length. Small buckets need less padding, but large ones exceed
+# the CPU's caches; on a GPU, every bucket costs kernel launches. Both are in tokens: the maximum size of a bucket, and
+# the cost of an additional bucket.
 TOKENS_PER_BUCKET = {"cpu": 512, "cuda": 16384}
 BUCKET_COST = {"cpu": 60, "cuda": 4096}
 
-# Buckets of a pack go through an encoder's layers at once, and only attention is computed for each: one more costs less.
-# Larger packs gain little, and their activations soon leave the caches.
+# The buckets of a pack go through an encoder's layers in one pass, with separate attention, so that an additional
+# bucket costs less. Larger packs gain little, and their activations exceed the caches.
 CELLS_PER_PACK = 2048
 PACKED_BUCKET_COST = 30
 
 
-MAX_WEIGHED = 2048  # sentences; beyond, a batch is simply filled bucket by bucket
+MAX_WEIGHED = 2048  # sentences; larger batches are filled bucket by bucket
 
 _NOT_ALLOWED = np.iinfo(np.int64).max
 
 
 def tokens_per_batch(device: str, arithmetic: str) -> int:
-    """The most tokens that a batch holds which is embedded on this kind of device, in fp32 or bf16."""
+    """Return the maximum number of tokens in an inference batch on this kind of device, in fp32 or bf16."""
     return TOKENS_PER_FP32_BATCH_ON_CPU if (device, arithmetic) == ("cpu", "fp32") else TOKENS_PER_BATCH
 
 
 def buckets(lengths: npt.NDArray[np.integer], max_tokens: int) -> Iterator[npt.NDArray[np.int64]]:
-    """Positions grouped by length, longest first, so that a padded bucket holds at most ``max_tokens`` cells."""
+    """Yield positions grouped by length, longest first, with at most ``max_tokens`` padded cells per bucket."""
     order = np.argsort(-lengths, kind="stable")
     start = 0
     while start < len(order):
@@ -44,16 +45,16 @@ def buckets(lengths: npt.NDArray[np.integer], max_tokens: int) -> Iterator[npt.N
 
 
 def tokens_per_bucket(device: str) -> int:
-    """The most tokens that a bucket holds on this kind of device."""
+    """Return the maximum number of tokens in a training bucket on this kind of device."""
     return TOKENS_PER_BUCKET.get(device, TOKENS_PER_BUCKET["cpu"])
 
 
 def training_buckets(
     lengths: npt.NDArray[np.integer], device: str, *, packed: bool = False
 ) -> list[npt.NDArray[np.int64]]:
-    """Positions of a training batch's sentences, cut into buckets for this kind of device, longest first.
+    """Return the positions of a training batch's sentences in buckets for this kind of device, longest first.
 
-    They are to be ``packed``, or go through the encoder one by one.
+    ``packed`` buckets share a pass through the encoder; otherwise each bucket has its own.
     """
     max_tokens = tokens_per_bucket(device)
     if len(lengths) > MAX_WEIGHED:
@@ -65,7 +66,10 @@ def training_buckets(
 def packs(
     in_buckets: Iterable[npt.NDArray[np.integer]], lengths: npt.NDArray[np.integer]
 ) -> list[list[npt.NDArray[np.integer]]]:
-    """Buckets of positions, longest first, in packs of at most CELLS_PER_PACK padded cells, unless of a single bucket."""
+    """Group buckets of positions, longest first, into packs of at most CELLS_PER_PACK padded cells.
+
+    Only a pack of a single bucket may be larger.
+    """
     found: list[list[npt.NDArray[np.integer]]] = []
     num_cells = 0
     for bucket in in_buckets:
@@ -79,10 +83,10 @@ def packs(
 
 
 def least_padded(lengths: npt.NDArray[np.integer], max_tokens: int, bucket_cost: int) -> list[npt.NDArray[np.int64]]:
-    """Positions grouped by length, longest first, at the least cost of all ways to group them so.
+    """Return positions grouped by length, longest first, in the buckets of minimum total cost.
 
-    A bucket costs its padded cells, at most ``max_tokens`` unless it holds one sentence, and ``bucket_cost`` cells
-    for being one more. O(n^2), for the few hundred sentences of a training batch.
+    The cost of a bucket is its number of padded cells plus ``bucket_cost``. Buckets have at most ``max_tokens`` cells
+    unless they hold a single sentence. O(n^2), for the few hundred sentences of a training batch.
     """
     if not len(lengths):
         return []
@@ -94,18 +98,18 @@ def least_padded(lengths: npt.NDArray[np.integer], max_tokens: int, bucket_cost:
     while end > 0:
         end = int(last_start[end])
         starts.append(end)
-    cuts = starts[-2::-1]  # the first bucket begins at 0, where nothing is cut
+    cuts = starts[-2::-1]  # the first bucket starts at 0, which is not a cut
     return np.split(order, cuts)
 
 
 def _last_starts(longest_first: npt.NDArray[np.int64], max_tokens: int, bucket_cost: int) -> npt.NDArray[np.int64]:
-    """Where the last bucket begins when the longest n sentences are grouped at the least cost: (sentences + 1,), by n."""
+    """Return the start of the last bucket in the best grouping of the n longest sentences, by n: (sentences + 1,)."""
     count = len(longest_first)
-    # By the number of sentences from the longest on: what grouping them costs, and where their last bucket begins.
+    # Indexed by the number of sentences, longest first: minimum cost of grouping them, and start of their last bucket.
     least_cost = np.zeros(count + 1, np.int64)
     last_start = np.zeros(count + 1, np.int64)
     for end in range(1, count + 1):
-        sizes = end - np.arange(end)  # of the last bucket, by where it begins
+        sizes = end - np.arange(end)  # of the last bucket, by its start
         cells = sizes * longest_first[:end]
         allowed = cells <= max_tokens
         allowed[-1] = True

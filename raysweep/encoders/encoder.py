@@ -1,4 +1,4 @@
-"""Encoders: loading them, and embedding sentences in padded batches of like length."""
+"""Encoders: loading them, and embedding sentences in padded batches of similar length."""
 
 import contextlib
 import logging
@@ -27,16 +27,19 @@ PROBES = (
     "cold soup",
     "It was the third evening in a row that nobody had lit the stove, so they sat in their coats and told stories.",
 )
-"""Sentences of different lengths by which two ways to embed are compared."""
+"""Sentences of different lengths for comparing two ways of embedding."""
 
-MOST_APART = 1e-3  # between two ways to embed, in lengths of a vector: rounding stays far below, and settings far above
+MOST_APART = 1e-3  # maximum relative difference: rounding is far below, a different setting far above
 SHORTEST = 1e-12
 
 
 def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | None = None) -> "SentenceTransformer":
-    """Load an encoder in fp32, in evaluation mode. InputError when it is unknown or is no text encoder.
+    """Load an encoder in fp32, in evaluation mode.
 
-    Weights come from safetensors only: the other formats may run code as they are read.
+    Weights are read from safetensors only: loading other formats may execute code.
+
+    Raises:
+        InputError: If the encoder is unknown or not a text encoder.
     """
     source = source or locate(config)
     check_loadable(config, source)
@@ -51,7 +54,7 @@ def load(config: EncoderConfig, *, device: str = "cpu", source: ModelSource | No
                 local_files_only=True,
                 model_kwargs={"dtype": "float32", "use_safetensors": True},
             )
-    except Exception as error:  # a damaged or foreign folder fails in any layer below, each with errors of its own
+    except Exception as error:  # damaged or foreign folders fail in any layer below, with various errors
         raise InputError(f"model {config.name!r} cannot be loaded: {_reason(error)}") from None
     _check_text_encoder(model, config)
     if config.max_tokens is not None:
@@ -71,9 +74,9 @@ def _check_text_encoder(model: "SentenceTransformer", config: EncoderConfig) -> 
 
 
 def _check_agreement(model: "SentenceTransformer", config: EncoderConfig, prompt: str) -> None:
-    """InputError if :func:`embed` gives other vectors than the model's own ``encode``.
+    """Raise InputError if :func:`embed` and the model's ``encode`` return different vectors.
 
-    Settings that only ``encode`` obeys would do that, such as a chat template or padding that moves positions.
+    Settings that only ``encode`` follows can cause this, such as a chat template or padding that shifts positions.
     """
     try:
         embeddings = embed_texts(model, PROBES, prompt, unit=False)
@@ -81,7 +84,7 @@ def _check_agreement(model: "SentenceTransformer", config: EncoderConfig, prompt
         raise InputError(f"model {config.name!r}: {error}") from None
     own = model.encode(list(PROBES), prompt=prompt, show_progress_bar=False)
     if not np.isfinite(own).all():
-        return  # which :func:`finite` reports
+        return  # reported by :func:`finite`
     distance = float(np.abs(embeddings - own).max() / np.linalg.norm(own, axis=1).max().clip(min=SHORTEST))
     if distance > MOST_APART:
         raise InputError(
@@ -91,7 +94,7 @@ def _check_agreement(model: "SentenceTransformer", config: EncoderConfig, prompt
 
 
 def check_no_adapter(model: "SentenceTransformer", config: EncoderConfig) -> None:
-    """InputError if a PEFT adapter is loaded into the model: training would change its base, and saving leave that out."""
+    """Raise InputError if the model has a PEFT adapter: training would change its base model, which is not saved."""
     if any(
         getattr(module, "_hf_peft_config_loaded", False) or hasattr(module, "peft_config") for module in model.modules()
     ):
@@ -102,13 +105,13 @@ def check_no_adapter(model: "SentenceTransformer", config: EncoderConfig) -> Non
 
 
 def names_in_memory(folder: Path) -> list[str]:
-    """What transformers calls a model's parameters, which are stored under other names perhaps; none of no such model."""
+    """Return transformers' parameter names, which may differ from stored ones; empty for unsupported models."""
     import torch
     from transformers import AutoConfig, AutoModel
 
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        with torch.device("meta"):  # without weights
+        with torch.device("meta"):  # no weights are loaded
             model = AutoModel.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError, KeyError):
         return []
@@ -116,17 +119,17 @@ def names_in_memory(folder: Path) -> list[str]:
 
 
 def _num_positions(model: "SentenceTransformer") -> int | None:
-    """How many tokens the encoder has positions for; None where it has no table of them."""
+    """Return the size of the encoder's position table, or None without one."""
     for name, module in model.named_modules():
         if name.endswith(".position_embeddings") and hasattr(module, "num_embeddings"):
-            num_unused = 0 if module.padding_idx is None else module.padding_idx + 1  # RoBERTa counts from there
+            num_unused = 0 if module.padding_idx is None else module.padding_idx + 1  # RoBERTa's positions start there
             return int(module.num_embeddings) - num_unused
     return None
 
 
 def _reason(error: Exception) -> str:
     text = " ".join(str(error).split())[:300]
-    if "trust_remote_code" in str(error):  # which the message advises, and raysweep never sets
+    if "trust_remote_code" in str(error):  # suggested by the message, but never set by raysweep
         return (
             "it brings code of its own, which is never run; allowed: modules of sentence-transformers, architectures of "
             f"transformers ({text})"
@@ -136,7 +139,7 @@ def _reason(error: Exception) -> str:
 
 @contextlib.contextmanager
 def without_progress_bars() -> Iterator[None]:
-    """Within, transformers shows no bar, such as the one of weights, which is there and gone for each process."""
+    """Hide transformers' progress bars within the context, such as the short-lived one for loading weights."""
     from transformers.utils import logging as library
 
     shown = library.is_progress_bar_enabled()
@@ -149,17 +152,17 @@ def without_progress_bars() -> Iterator[None]:
 
 
 class BatchContext(Protocol):
-    """Gives, for the sentence ids of a padded batch, the context that the batch's forward pass runs in.
+    """Function from the sentence ids of a padded batch to the context of the batch's forward pass.
 
-    Of several batches it is that of one pass over all of them, as :mod:`raysweep.encoders.packed` makes it. In the context
-    of :meth:`raysweep.encoders.frozen_prefix.Prefix.replayed` the encoder's frozen part is not run again.
+    For several batches, it is the context of one packed pass over all of them (:mod:`raysweep.encoders.packed`). In the
+    context of :meth:`raysweep.encoders.frozen_prefix.Prefix.replayed`, the encoder's frozen layers are not run again.
     """
 
     def __call__(self, *batches: npt.NDArray[np.integer]) -> contextlib.AbstractContextManager[None]: ...
 
 
 def no_context(*batches: npt.NDArray[np.integer]) -> contextlib.AbstractContextManager[None]:
-    """The BatchContext that changes nothing."""
+    """Return a context without effect."""
     return contextlib.nullcontext()
 
 
@@ -169,9 +172,9 @@ def forward(
     ids: npt.NDArray[np.integer],
     context: contextlib.AbstractContextManager[None] | None = None,
 ) -> "torch.Tensor":
-    """Embeddings of one padded batch, (len(ids), width), through the model's own modules, with gradients if enabled.
+    """Return the embeddings of one padded batch, (len(ids), width), from the model's modules.
 
-    The forward pass runs in ``context``, where one is given.
+    They have gradients if enabled. The forward pass runs in ``context``, if given.
     """
     padded = features(model, tokens, ids)
     with context or contextlib.nullcontext():
@@ -180,14 +183,14 @@ def forward(
 
 
 def features(model: "SentenceTransformer", tokens: Tokens, ids: npt.NDArray[np.integer]) -> dict[str, Any]:
-    """What the model takes of a padded batch, on its device."""
+    """Return the model's inputs for a padded batch, on its device."""
     import torch
 
     padded, mask = tokens.padded(ids, pad_id(model))
     found = {"input_ids": torch.from_numpy(padded), "attention_mask": torch.from_numpy(mask)}
     if model.device.type != "cuda":
         return found
-    # From pinned memory, so that the copy does not wait for the device.
+    # Copying from pinned memory does not block.
     pinned = {name: value.pin_memory() for name, value in found.items()}
     return {name: value.to(model.device, non_blocking=True) for name, value in pinned.items()}
 
@@ -201,9 +204,9 @@ def embed(
     unit: bool = True,
     batch_context: BatchContext = no_context,
 ) -> npt.NDArray[np.float32]:
-    """Embeddings of the sentences ``ids``, fp32 of shape (len(ids), width), without gradients or dropout.
+    """Return the embeddings of the sentences ``ids``, fp32 (len(ids), width), without gradients or dropout.
 
-    They have length 1 unless ``unit`` is false. ``arithmetic`` is fp32 or bf16.
+    They are normalized unless ``unit`` is False. ``arithmetic`` is fp32 or bf16.
     """
     import torch
 
@@ -215,7 +218,7 @@ def embed(
         for bucket in buckets(tokens.lengths(ids), most_tokens):
             bucket_ids = ids[bucket]
             context = batch_context(bucket_ids)
-            rows = forward(model, tokens, bucket_ids, context).float()[:, :width]  # which truncate_dim may limit
+            rows = forward(model, tokens, bucket_ids, context).float()[:, :width]  # truncate_dim may limit the width
             if unit:
                 rows = torch.nn.functional.normalize(rows, dim=-1)
             embeddings[bucket] = rows.cpu().numpy()
@@ -231,7 +234,10 @@ def embed_texts(
     unit: bool = True,
     advance: Advance = lambda done, total, unit: None,
 ) -> npt.NDArray[np.float32]:
-    """As :func:`embed`, of texts, each behind ``prompt``: fp32, (len(texts), width). ``advance`` is told of progress."""
+    """Embed texts like :func:`embed`, each after ``prompt``: fp32, (len(texts), width).
+
+    ``advance`` is called with the number of sentences done.
+    """
     num_done = 0
 
     @contextlib.contextmanager
@@ -247,14 +253,14 @@ def embed_texts(
 
 
 def finite(embeddings: npt.NDArray[np.float32], config: EncoderConfig) -> npt.NDArray[np.float32]:
-    """The embeddings of this encoder. InputError where they are not all finite numbers: nothing can be nearest to those."""
+    """Return the embeddings of this encoder, or raise InputError if they are not all finite."""
     if not np.isfinite(embeddings).all():
         raise InputError(f"model {config.name!r}: its embeddings are not finite numbers")
     return embeddings
 
 
 def word_table(model: "SentenceTransformer") -> "torch.nn.Embedding | None":
-    """The encoder's table of word embeddings, where it is a plain one that serves for nothing else."""
+    """Return the encoder's word embedding table, or None if it is not a plain table or is tied to outputs."""
     import torch
 
     inner = getattr(model[0], "auto_model", None)
@@ -267,30 +273,30 @@ def word_table(model: "SentenceTransformer") -> "torch.nn.Embedding | None":
 
 
 def embedding_width(model: "SentenceTransformer") -> int:
-    """The dimension of the encoder's embeddings."""
+    """Return the dimension of the encoder's embeddings."""
     return int(model.get_embedding_dimension() or 0)
 
 
 def hidden_width(model: "SentenceTransformer") -> int:
-    """The dimension of hidden states within the encoder; embeddings may be narrower or wider."""
+    """Return the dimension of the encoder's hidden states; embeddings may be narrower or wider."""
     return int(model[0].auto_model.config.hidden_size)  # type: ignore[union-attr, arg-type]
 
 
 def pad_id(model: "SentenceTransformer") -> int:
-    """The id of the token that fills padded batches."""
+    """Return the id of the padding token."""
     pad = getattr(model.tokenizer, "pad_token_id", None)
     return 0 if pad is None else int(pad)
 
 
 def use_threads(num_threads: int) -> None:
-    """Let torch compute with so many threads in this process."""
+    """Set the number of torch's threads in this process."""
     import torch
 
     torch.set_num_threads(num_threads)
 
 
 def best_device() -> str:
-    """``cuda`` where there is one, otherwise ``cpu``."""
+    """Return ``cuda`` if available, otherwise ``cpu``."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"

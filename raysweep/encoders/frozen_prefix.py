@@ -1,4 +1,4 @@
-"""What the frozen first part of an encoder gives for each sentence: computed once, kept within a memory budget."""
+"""Cache of the outputs of an encoder's frozen first layers, computed once per sentence within a memory budget."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-class _Reached(Exception):  # noqa: N818 (it carries a value out of the model, no error)
-    """Carries the hidden states at the end of the prefix out of the model's forward pass."""
+class _Reached(Exception):  # noqa: N818 (not an error: it carries a value out of the model)
+    """Exception that carries the hidden states at the end of the prefix out of the model's forward pass."""
 
     def __init__(self, hidden: Tensor) -> None:
         self.hidden = hidden
@@ -27,10 +27,10 @@ class _Reached(Exception):  # noqa: N818 (it carries a value out of the model, n
 
 @dataclass(frozen=True)
 class CacheLayout:
-    """Which sentences' hidden states are kept, and in which rows of the cache, one row a token.
+    """The cached sentences and their rows in the cache, one row per token.
 
     ``groups`` are arrays of sentence ids that are computed together. ``group_of`` and ``first_row``, each (sentences,),
-    give a sentence's group and the row of its first token, -1 where it is not kept. ``num_rows`` is the cache's length.
+    are a sentence's group and the row of its first token, -1 if it is not cached. ``num_rows`` is the cache's length.
     """
 
     groups: list[npt.NDArray[np.int64]]
@@ -40,7 +40,7 @@ class CacheLayout:
 
     @classmethod
     def of(cls, lengths: npt.NDArray[np.integer], tokens_per_group: int, max_rows: int) -> "CacheLayout":
-        """Keep whole groups of like length, the shortest sentences first, in at most ``max_rows`` rows."""
+        """Lay out complete groups of similar length, shortest sentences first, in at most ``max_rows`` rows."""
         shortest_first = list(buckets.buckets(lengths, tokens_per_group))[::-1]
         group_sizes = [lengths[group].sum() for group in shortest_first]
         ends = np.cumsum(group_sizes)
@@ -59,11 +59,12 @@ class CacheLayout:
 
 
 class Prefix:
-    """Hidden states after the frozen blocks, of the base model's weights, which no trial changes.
+    """Hidden states after the frozen blocks, under the base model's weights, which no trial changes.
 
-    Sentences are computed in fixed groups of like length, and a group as a whole when one of it is first needed: a sum's
-    last bits depend on the shape of its batch, so only then do they not depend on what a process did before, and a resumed
-    trial goes on to the same bits. Groups beyond the budget, the longest sentences, are not kept but computed each time.
+    Sentences are computed in fixed groups of similar length, and a complete group when one of its sentences is first
+    needed. The last bits of a sum depend on the shape of its batch, so fixed groups make the results independent of
+    what the process computed before, and a resumed trial continues bit for bit. Groups beyond the budget, those of the
+    longest sentences, are computed each time instead of cached.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Prefix:
         self._embeddings = [modules[name] for name in names.embeddings]
         self._blocks = [modules[name] for name in names.blocks]
         self._next_block = modules[names.next_block]
-        self._returns_tuple = [False] * len(self._blocks)  # seen when a batch is computed
+        self._returns_tuple = [False] * len(self._blocks)  # known once a batch has been computed
         self._width = encoder.hidden_width(model)
         every_sentence = np.arange(len(tokens))
         bytes_per_row = self._width * dtype.itemsize
@@ -87,20 +88,20 @@ class Prefix:
             max_rows=max_bytes // bytes_per_row,
         )
         self._is_filled = np.zeros(len(self._layout.groups), bool)
-        # Memory that is only reserved: on a CPU, pages are taken as they are first written.
+        # Only reserves memory: on a CPU, pages are allocated on first write.
         self._cache = torch.empty(self.capacity, self._width, dtype=dtype, device=model.device)
 
     @property
     def capacity(self) -> int:
-        """The tokens whose hidden states the cache can hold."""
+        """Return the number of tokens that fit into the cache."""
         return self._layout.num_rows
 
     def is_of(self, names: PrefixNames, dtype: torch.dtype) -> bool:
-        """Whether it keeps the hidden states of these frozen blocks in this arithmetic."""
+        """Return whether the cache is for these frozen blocks and this precision."""
         return (self.names, self.dtype) == (names, dtype)
 
     def hidden(self, ids: npt.NDArray[np.integer]) -> Tensor:
-        """Hidden states of the padded batch of these sentences, (sentences, longest, width); beyond a sentence, zeros."""
+        """Return the hidden states of the padded batch of these sentences, (sentences, longest, width), zero-padded."""
         self._fill_groups_of(ids)
         lengths = self._tokens.lengths(ids)
         hidden = torch.zeros(
@@ -121,7 +122,7 @@ class Prefix:
         return hidden
 
     def _fill_groups_of(self, ids: npt.NDArray[np.integer]) -> None:
-        """Compute those groups of these sentences that are kept and have not been computed yet."""
+        """Compute the groups of these sentences that are in the layout and not yet computed."""
         numbers = np.unique(self._layout.group_of[ids])
         numbers = numbers[numbers >= 0]
         for number in numbers[~self._is_filled[numbers]]:
@@ -137,7 +138,7 @@ class Prefix:
         self._cache[start:end] = hidden[self._index(is_token)]
 
     def _copy_kept(self, ids: npt.NDArray[np.integer], positions: npt.NDArray[np.integer], hidden: Tensor) -> None:
-        """Copy the kept states of the sentences at these positions of ``ids`` to the same rows of ``hidden``."""
+        """Copy the cached states of the sentences at these positions of ``ids`` to the same rows of ``hidden``."""
         lengths = self._tokens.lengths(ids[positions])
         number, column = np.nonzero(np.arange(hidden.shape[1]) < lengths[:, None])
         first_rows = self._layout.first_row[ids[positions]]
@@ -148,7 +149,7 @@ class Prefix:
         return torch.from_numpy(array).to(self._model.device)
 
     def _compute(self, ids: npt.NDArray[np.integer]) -> Tensor:
-        """Run the encoder on a padded batch as far as the block after the prefix; what that block is given."""
+        """Run the encoder on a padded batch up to the block after the prefix and return that block's input."""
         was_training = self._model.training
         self._model.eval()
 
@@ -179,9 +180,9 @@ class Prefix:
 
     @contextmanager
     def replayed(self, *batches: npt.NDArray[np.integer]) -> Iterator[None]:
-        """Within, the encoder's forward pass over the padded batch of some ids begins with the kept hidden states.
+        """Start forward passes over the padded batch of these ids from the cached hidden states within the context.
 
-        Of several batches it is a packed pass, over the cells of all of them as one sequence.
+        For several batches it is a packed pass, over the cells of all of them as one sequence.
         """
         of_batches = [self.hidden(ids) for ids in batches]
         hidden = of_batches[0] if len(batches) == 1 else torch.cat([each.flatten(0, 1) for each in of_batches])[None]

@@ -1,4 +1,4 @@
-"""A loaded encoder under its configuration, for callers that must not name torch or sentence-transformers."""
+"""A loaded encoder with its configuration, for callers that must not import torch or sentence-transformers."""
 
 import importlib
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def import_libraries() -> None:
-    """Import what :meth:`LoadedEncoder.load` needs, which takes seconds, ahead of its first call in a process."""
+    """Import the libraries of :meth:`LoadedEncoder.load` ahead of its first call, which takes seconds."""
     importlib.import_module("sentence_transformers")
 
 
 @dataclass(frozen=True)
 class LoadedEncoder:
-    """An encoder in memory. ``prompt`` goes before every sentence; the precision is that of ``config``."""
+    """An encoder in memory. ``prompt`` precedes every sentence; the precision is that of ``config``."""
 
     config: EncoderConfig
     model: "SentenceTransformer"
@@ -33,7 +33,11 @@ class LoadedEncoder:
 
     @classmethod
     def load(cls, config: EncoderConfig, identity: str, *, device: str = "cpu") -> "LoadedEncoder":
-        """Load the encoder of this identity onto ``device``. InputError when it is not here or is no text encoder."""
+        """Load the encoder with this identity onto ``device``.
+
+        Raises:
+            InputError: If it is not on this machine or not a text encoder.
+        """
         source = locate_same(config, identity)
         model = encoder.load(config, device=device, source=source)
         encoder.check_no_adapter(model, config)
@@ -45,15 +49,19 @@ class LoadedEncoder:
 
     @property
     def width(self) -> int | None:
-        """The dimension of its embeddings."""
+        """Return the dimension of the embeddings."""
         return self.model.get_embedding_dimension()
 
     def tokenise(self, texts: Sequence[str]) -> Tokens:
-        """Token ids of the texts, each behind the prompt."""
+        """Return the token ids of the texts, each after the prompt."""
         return encoder_tokens.tokenise(self.model, texts, self.prompt)
 
     def embed(self, tokens: Tokens) -> npt.NDArray[np.float32]:
-        """Unit embeddings of all the sentences in ``tokens``, (sentences, width). InputError where they are not finite."""
+        """Return the unit embeddings of all sentences in ``tokens``, (sentences, width).
+
+        Raises:
+            InputError: If an embedding is not finite.
+        """
         everything = np.arange(len(tokens))
         embeddings = encoder.embed(self.model, tokens, everything, arithmetic=self.config.precision)
         return encoder.finite(embeddings, self.config)

@@ -1,4 +1,4 @@
-"""Which encoder a name means: the demo's, a folder, or a model on the hub; and an identity that changes with its weights."""
+"""Lookup of encoders by name (the demo's, a folder, or a model on the Hub), and an identity that tracks weights."""
 
 import hashlib
 import importlib.util
@@ -15,25 +15,25 @@ from raysweep.data import hub
 from raysweep.errors import InputError
 from raysweep.storage.location import expanded, is_file, is_folder
 
-_HUB = "hub:"  # begins the identity of an encoder of the hub
-SAFE_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # which sentence-transformers looks for first
+_HUB = "hub:"  # prefix of the identity of an encoder on the Hub
+SAFE_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # checked first by sentence-transformers
 SETTINGS = "config_sentence_transformers.json"
 MODULES = "modules.json"
 ADAPTER = "adapter_config.json"
-MODEL_TYPE = "SentenceTransformer"  # of SETTINGS; those of any other type are not read
+MODEL_TYPE = "SentenceTransformer"  # in SETTINGS; other types are not read
 UNUSED_FILES = ["onnx/*", "openvino/*", "*.onnx", "*.h5", "*.msgpack", "*.ot", "*.tflite"]
 
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A located encoder: the local ``folder`` that holds it, and for one of the hub the commit it was pinned to."""
+    """A located encoder: its local ``folder`` and, for a model on the Hub, its pinned commit."""
 
     folder: Path
     commit: str | None = None
 
     @cached_property
     def identity(self) -> str:
-        """What artifacts are keyed by: the commit, or else a hash of every file that shapes the embeddings."""
+        """Return the key of artifacts: the commit, or a hash of every file that affects the embeddings."""
         if self.commit:
             return self.commit
         digest = hashlib.sha256()
@@ -49,9 +49,10 @@ class ModelSource:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """Return the model's own settings, as sentence-transformers reads them; empty if it ignores or lacks them.
+        """Return the model's settings, as sentence-transformers reads them; empty if missing or ignored.
 
-        InputError if the file is not a JSON object.
+        Raises:
+            InputError: If the file is not a JSON object.
         """
         path = self.folder / SETTINGS
         if not path.is_file() or not (self.folder / MODULES).is_file():
@@ -69,12 +70,12 @@ class ModelSource:
         return prompt if isinstance(prompt, str) else ""
 
     def prompt_of(self, config: EncoderConfig) -> str:
-        """Return the text that goes before every sentence: the configured prompt, or else the model's own."""
+        """Return the text before every sentence: the configured prompt, or else the model's default."""
         return self.own_prompt if config.prompt is None else config.prompt
 
     @cached_property
     def modules(self) -> list[tuple[Path, str]]:
-        """Return folder and type of each module. A plain transformer has one, without a type."""
+        """Return folder and type of each module. A plain transformer has one module, without a type."""
         path = self.folder / MODULES
         modules = _read_json(path) if path.is_file() else [{"path": "", "type": ""}]
         try:
@@ -84,14 +85,15 @@ class ModelSource:
 
     @property
     def has_adapter(self) -> bool:
-        """Whether one of the modules is a PEFT adapter, such as LoRA, on a base model that is stored elsewhere."""
+        """Return whether a module is a PEFT adapter, such as LoRA, whose base model is stored elsewhere."""
         return any((folder / ADAPTER).is_file() for folder, _ in [(self.folder, ""), *self.modules])
 
 
 def locate(config: EncoderConfig) -> ModelSource:
-    """Find an encoder, downloading it from the hub where the name asks for that.
+    """Find an encoder, downloading it from the Hub if necessary.
 
-    Raises InputError for a folder without a model, an unknown model, or a hub that does not answer.
+    Raises:
+        InputError: If the folder holds no model, the model is unknown, or the Hub does not respond.
     """
     name = config.name
     if name == "demo":
@@ -109,9 +111,10 @@ def locate(config: EncoderConfig) -> ModelSource:
 
 
 def locate_same(config: EncoderConfig, identity: str) -> ModelSource:
-    """Find the encoder of this identity, which the driver found under the same configuration.
+    """Find the encoder with this identity, which the driver found under the same configuration.
 
-    Raises InputError where this machine has another one under that name, and as :func:`locate` does.
+    Raises:
+        InputError: If this machine has a different encoder under that name, and like :func:`locate`.
     """
     of_hub = identity.startswith(_HUB)
     pinned = config.model_copy(update={"revision": identity.rpartition("@")[2]}) if of_hub else config
@@ -125,7 +128,7 @@ def locate_same(config: EncoderConfig, identity: str) -> ModelSource:
 
 
 def check_sweepable(config: EncoderConfig, source: ModelSource) -> None:
-    """InputError if a sweep cannot use the encoder: a PEFT adapter, whose base model is no part of its identity."""
+    """Raise InputError for PEFT adapters, which a sweep cannot use: their identity does not include the base model."""
     if source.has_adapter:
         raise InputError(
             f"model {config.name!r} is a PEFT adapter ({ADAPTER}), which a sweep does not support; allowed: a model with "
@@ -134,7 +137,7 @@ def check_sweepable(config: EncoderConfig, source: ModelSource) -> None:
 
 
 def check_tunable(config: EncoderConfig, source: ModelSource) -> None:
-    """InputError if the encoder cannot be tuned: its settings embed otherwise than its modules that are trained."""
+    """Raise InputError if the encoder cannot be tuned: it has a Router or a truncate_dim."""
     if any(kind.rpartition(".")[2] == "Router" for _, kind in source.modules):
         raise InputError(
             f"model {config.name!r} cannot be tuned: its Router embeds queries and documents by different modules; "
@@ -147,7 +150,7 @@ def check_tunable(config: EncoderConfig, source: ModelSource) -> None:
 
 
 def check_loadable(config: EncoderConfig, source: ModelSource) -> None:
-    """InputError if weights are only in a format that may run code as it is read, or if a PEFT adapter lacks peft."""
+    """Raise InputError if loading the weights may execute code, or if a PEFT adapter lacks the package peft."""
     _check_formats(source.folder)
     if source.has_adapter and importlib.util.find_spec("peft") is None:
         raise InputError(f"model {config.name!r} is a PEFT adapter, which needs the package peft: pip install peft")
@@ -196,7 +199,7 @@ def _hub(config: EncoderConfig) -> ModelSource:
         "give a folder, or 'demo' for the built-in encoder"
     )
     try:
-        # Pinned to the commit that is cached, so that a sweep asks the network for nothing it already has.
+        # Prefer the cached commit, so that a sweep makes no unnecessary network requests.
         folder = snapshot_download(name, revision=config.revision, local_files_only=True, ignore_patterns=UNUSED_FILES)
     except HFValidationError:
         raise InputError(f"model {config.name!r}: no such folder, and not a name the hub allows") from None

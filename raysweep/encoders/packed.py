@@ -1,7 +1,8 @@
-"""A forward pass over several buckets of sentences at once: layers see their cells as one sequence, attention each bucket.
+"""A forward pass over several buckets of sentences at once: layers run on all cells, attention on each bucket.
 
-Buckets are padded to their longest sentence, so that few cells are wasted, and each is small. One after the other they cost
-many small operations; packed, only attention, which must not look from one sentence into another, is computed by bucket.
+Buckets are padded to their longest sentence, so that few cells are wasted, and are small. One by one, they would take
+many small operations. In a packed pass, layers see the cells of all buckets as one sequence; only attention, which must
+not cross sentences, is computed per bucket.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,15 +22,15 @@ from raysweep.encoders.tokens import Tokens
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-ATTENTION = "raysweep_packed"  # the name under which transformers knows the attention by bucket
+ATTENTION = "raysweep_packed"  # the name of the attention per bucket in transformers
 
 
-# Architectures whose layers look at single cells, attention aside: those that count positions from 0, and those that count
-# them from behind the id of the padding token.
+# Architectures whose layers, except attention, process cells independently. Positions start at 0, or after the id of
+# the padding token.
 COUNTED_FROM_0 = {"bert"}
 COUNTED_FROM_PADDING = {"roberta", "xlm-roberta"}
 
-MODULES_BEHIND = {"Pooling", "Normalize", "Dense"}  # which read a bucket's hidden states and its mask, and nothing else
+MODULES_BEHIND = {"Pooling", "Normalize", "Dense"}  # modules that read only a bucket's hidden states and mask
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class _Bucket:
     """Sentences padded to the same length."""
 
     input_ids: Tensor  # (sentences, longest)
-    attention_mask: Tensor  # the same
+    attention_mask: Tensor  # (sentences, longest)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -50,7 +51,7 @@ class _Bucket:
 
     @cached_property
     def mask(self) -> Tensor | None:
-        """Which cells each cell looks at, (sentences, 1, longest, longest); None if no sentence is padded."""
+        """Return the attention mask, (sentences, 1, longest, longest), or None if no sentence is padded."""
         is_token = self.attention_mask.bool()
         if is_token.all():
             return None
@@ -59,7 +60,7 @@ class _Bucket:
 
 
 def is_packable(model: "SentenceTransformer") -> bool:
-    """Whether packed passes give what the model's own do, and save time: on a CPU, for architectures that are known."""
+    """Return whether packed passes save time and equal the model's own: on a CPU, for known architectures."""
     inner = getattr(model[0], "auto_model", None)
     config = getattr(inner, "config", None)
     return (
@@ -75,7 +76,7 @@ def is_packable(model: "SentenceTransformer") -> bool:
 
 
 def _recomputes(transformer: Any) -> bool:
-    """Whether layers run again in the backward pass, by gradient checkpointing: after the packed pass has ended."""
+    """Return whether gradient checkpointing reruns layers in the backward pass, after the packed pass has ended."""
     return any(getattr(module, "gradient_checkpointing", False) for module in transformer.modules())
 
 
@@ -85,9 +86,9 @@ def forward(
     buckets: Iterable[npt.NDArray[np.integer]],
     context: AbstractContextManager[None],
 ) -> Tensor:
-    """Embeddings of two or more buckets' sentences, given by ids, in their order, (sentences, width).
+    """Return the embeddings of the sentences of two or more buckets of ids, in order, (sentences, width).
 
-    They have gradients if these are enabled. The model is one that :func:`is_packable`. The pass runs in ``context``.
+    They have gradients if enabled. The model must be packable (:func:`is_packable`). The pass runs in ``context``.
     """
     padded = [_Bucket(**encoder.features(model, tokens, ids)) for ids in buckets]
     sizes = [bucket.num_cells for bucket in padded]
@@ -97,7 +98,7 @@ def forward(
 
 
 def _hidden(model: "SentenceTransformer", buckets: Sequence[_Bucket]) -> Tensor:
-    """Hidden states of all cells, bucket after bucket, (cells, width)."""
+    """Return the hidden states of all cells, bucket by bucket, (cells, width)."""
     transformer: Any = model[0]
     config = transformer.auto_model.config
     input_ids = torch.cat([bucket.input_ids.flatten() for bucket in buckets])
@@ -114,7 +115,7 @@ def _hidden(model: "SentenceTransformer", buckets: Sequence[_Bucket]) -> Tensor:
 
 
 def _positions(config: Any, bucket: _Bucket) -> Tensor:
-    """Of each cell in its sentence, as the architecture counts them: (sentences, longest)."""
+    """Return the position of each cell in its sentence, as the architecture counts them: (sentences, longest)."""
     if config.model_type in COUNTED_FROM_0:
         _, longest = bucket.shape
         return torch.arange(longest).expand(bucket.shape)
@@ -124,7 +125,7 @@ def _positions(config: Any, bucket: _Bucket) -> Tensor:
 
 
 def _pooled(model: "SentenceTransformer", bucket: _Bucket, hidden: Tensor) -> Tensor:
-    """Embeddings of a bucket (sentences, width), of its cells' hidden states, by the modules behind the transformer."""
+    """Return a bucket's embeddings (sentences, width): its hidden states after the remaining modules."""
     features: dict[str, Any] = {
         "token_embeddings": hidden.view(*bucket.shape, -1),
         "attention_mask": bucket.attention_mask,
@@ -137,13 +138,13 @@ def _pooled(model: "SentenceTransformer", bucket: _Bucket, hidden: Tensor) -> Te
 
 @cache
 def _register() -> None:
-    """Tell transformers of the attention by bucket, once a process."""
+    """Register the attention per bucket with transformers, once per process."""
     from transformers import AttentionInterface
 
     AttentionInterface.register(ATTENTION, _attend)
 
 
-def _attend(  # noqa: PLR0913 - as transformers' AttentionInterface calls it
+def _attend(  # noqa: PLR0913 - the signature of transformers' AttentionInterface
     module: torch.nn.Module,
     query: Tensor,
     key: Tensor,
@@ -155,9 +156,10 @@ def _attend(  # noqa: PLR0913 - as transformers' AttentionInterface calls it
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attention within each sentence: of query, key and value, (1, heads, cells, width of a head) each.
+    """Return the attention within each sentence, (1, cells, heads, head width), and None for the weights.
 
-    Returns (1, cells, heads, width of a head), and None for the weights. No mask is given, since buckets have theirs.
+    Query, key and value are (1, heads, cells, head width) each. ``attention_mask`` is None because buckets have their
+    own masks.
     """
     sizes = [bucket.num_cells for bucket in buckets]
     projections = [cells[0].transpose(0, 1).split(sizes) for cells in (query, key, value)]

@@ -1,4 +1,4 @@
-"""Which arithmetic a trial trains in."""
+"""The precision that a trial trains in."""
 
 import functools
 import time
@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     import torch
 
 
-IN_NUMPY = {"HierarchicalTokenPooling"}  # modules that compute in NumPy, which has no bf16; exported points have one
-MIN_BF16_GAIN = 1.25  # how many times faster a bf16 matrix product must be, for autocast's conversions to pay
+IN_NUMPY = {"HierarchicalTokenPooling"}  # compute in NumPy, which lacks bf16; some exported points have one
+MIN_BF16_GAIN = 1.25  # speedup of bf16 matrix products that pays for autocast's conversions
 
 
 def autocast(precision: str, device: str) -> "torch.autocast":
-    """The context that a trial's forward passes run in: bf16 autocast, or one that does nothing."""
+    """Return the context of a trial's forward passes: bf16 autocast, or one without effect."""
     import torch
 
     kind = device.split(":")[0]
@@ -21,7 +21,7 @@ def autocast(precision: str, device: str) -> "torch.autocast":
 
 
 def resolve(precision: str, device: str, model: "torch.nn.Module | None" = None) -> str:
-    """``fp32`` or ``bf16``: what is asked for, and for ``auto`` what is faster on this device, if the model can be in it."""
+    """Return ``fp32`` or ``bf16``: the requested precision, or for ``auto`` the faster one that the model supports."""
     if precision != "auto":
         return precision
     if model is not None and IN_NUMPY.intersection(type(module).__name__ for module in model.modules()):
@@ -32,12 +32,12 @@ def resolve(precision: str, device: str, model: "torch.nn.Module | None" = None)
 
 @functools.cache
 def bf16_gain(device: str) -> float:
-    """How many times faster a matrix product of an encoder's shape is in bf16 than in fp32, measured once a process.
+    """Return the speedup of bf16 over fp32 for a matrix product of an encoder's shape, measured once per process.
 
-    Only a CPU is measured; for a GPU the gain is 2 where it supports bf16 and 0 where it does not. A processor's flags do
-    not tell the gain: with AVX512-BF16 alone some run bf16 at half the rate of fp32, and without it bf16 is emulated. The
-    best of several alternate turns counts, in the thread's own time: by the clock, other load makes either look twice as
-    fast.
+    Only a CPU is measured; for a GPU the gain is 2 with bf16 support and 0 without. CPU flags do not predict the gain:
+    with only AVX512-BF16, some processors run bf16 at half the rate of fp32, and without it bf16 is emulated. Both are
+    measured alternately in thread time, taking the best of several turns; in wall time, other load can make either look
+    twice as fast.
     """
     import torch
 

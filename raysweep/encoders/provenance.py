@@ -1,4 +1,4 @@
-"""What an exported model says of where it comes from: ``raysweep.json`` in its folder, which nothing needs to load it."""
+"""Provenance of an exported model: ``raysweep.json`` in its folder, which is not needed to load the model."""
 
 import contextlib
 import json
@@ -15,9 +15,9 @@ FILE = "raysweep.json"
 
 @dataclass(frozen=True)
 class Provenance:
-    """The run and the point of its front, the model that was tuned, and the sources of the sentences it was tuned on.
+    """The run and the point of its front, the tuned base model, and the sources of its training sentences.
 
-    ``subset`` is the configuration name of a source on the hub; ``text_column`` holds the sentences.
+    ``subset`` is the configuration name of a source on the Hub; ``text_column`` holds the sentences.
     """
 
     run: str
@@ -29,17 +29,25 @@ class Provenance:
     version: str = __version__
 
     def write(self, folder: Path) -> None:
-        """Write the file into a model's folder. OSError where that is not possible."""
+        """Write the file into a model's folder.
+
+        Raises:
+            OSError: If it cannot be written.
+        """
         (folder / FILE).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def read(cls, folder: Path) -> "Provenance | None":
-        """What a model's folder says, None where it says nothing. InputError where the file is damaged."""
+        """Return the provenance in a model's folder, or None without one.
+
+        Raises:
+            InputError: If the file is damaged.
+        """
         path = folder / FILE
         if not path.is_file():
             return None
         with contextlib.suppress(OSError, ValidationError):
             found = TypeAdapter(cls).validate_json(path.read_bytes())
-            if all(map(str.isprintable, found.tuned_on)):  # a terminal may be shown them
+            if all(map(str.isprintable, found.tuned_on)):  # they may be printed to a terminal
                 return found
         raise InputError(f"{path}: damaged; remove it, and name the data with --tuned-on")

@@ -1,4 +1,4 @@
-"""How large an encoder is, read from its files without loading it."""
+"""The size of an encoder, read from its files without loading it."""
 
 import json
 import math
@@ -11,9 +11,9 @@ FP32_BYTES = 4
 
 @dataclass(frozen=True)
 class EncoderSize:
-    """The bytes that an encoder's weights take in fp32, its layers, and the width of their hidden states.
+    """Bytes of an encoder's weights in fp32, number of layers, and width of hidden states.
 
-    ``num_layers`` and ``width`` are 0 where its configuration does not say.
+    ``num_layers`` and ``width`` are 0 if the configuration lacks them.
     """
 
     weights_bytes: int
@@ -22,19 +22,19 @@ class EncoderSize:
 
     @property
     def weights_in_layers(self) -> int:
-        """About how many weights work on each token; 0 where the configuration does not say."""
+        """Return the approximate number of weights applied to each token, 0 if unknown."""
         return 12 * self.num_layers * self.width**2
 
     @classmethod
     def of(cls, folder: Path) -> "EncoderSize":
-        """The size of the sentence-transformers model in a folder: that of all its safetensors together."""
+        """Return the size of the sentence-transformers model in a folder, summed over all its safetensors files."""
         weights_bytes = sum(FP32_BYTES * _num_values(path) for path in folder.rglob("*.safetensors"))
         config = _config(folder)
         return cls(weights_bytes, int(config.get("num_hidden_layers", 0)), int(config.get("hidden_size", 0)))
 
 
 def _num_values(path: Path) -> int:
-    """How many numbers a file of safetensors holds: its header, which follows its length in 8 bytes, has their shapes."""
+    """Return the number of values in a safetensors file, from the shapes in its header (after 8 bytes of length)."""
     with path.open("rb") as file:
         (num_bytes,) = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(num_bytes))
@@ -43,7 +43,7 @@ def _num_values(path: Path) -> int:
 
 
 def _config(folder: Path) -> dict[str, int]:
-    """What the transformer's configuration says, wherever in the folder it lies."""
+    """Return the sizes in the transformer's configuration, which may be in any subfolder."""
     for path in sorted(folder.rglob("config.json"), key=lambda path: len(path.parts)):
         found = json.loads(path.read_text(encoding="utf-8"))
         sizes = {key: found[key] for key in ("num_hidden_layers", "hidden_size") if isinstance(found.get(key), int)}

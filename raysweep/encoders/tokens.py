@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 TEXTS_PER_CALL = 1024
-MOST_TOKENS_IN_MEMORY = 2**23  # 32 MiB: some 400,000 sentences of 20 tokens
+MOST_TOKENS_IN_MEMORY = 2**23  # 32 MiB: about 400,000 sentences of 20 tokens
 
 
 @dataclass(frozen=True)
 class Tokens:
     """Token ids of sentences without padding: sentence i is ``flat[offsets[i]:offsets[i + 1]]``.
 
-    ``flat``: int32 (tokens,), which may be memory maps; ``offsets``: int64 (sentences + 1,).
+    ``flat``: int32 (tokens,), possibly memory-mapped; ``offsets``: int64 (sentences + 1,).
     """
 
     flat: Rows
@@ -35,7 +35,7 @@ class Tokens:
 
     @classmethod
     def open(cls, folder: Path) -> "Tokens":
-        """The tokens of an artifact: in memory where they are few, so that batches are fast, otherwise as memory maps."""
+        """Open the tokens of an artifact, in memory for fast batches if they are few, otherwise memory-mapped."""
         flat, offsets = OpenShards(folder).lists("tokens")
         if len(flat) <= MOST_TOKENS_IN_MEMORY:
             return cls(np.asarray(flat), offsets)
@@ -43,23 +43,23 @@ class Tokens:
 
     @property
     def as_lists(self) -> pa.ListArray:
-        """One list of token ids a sentence."""
+        """Return one list of token ids per sentence."""
         return pa.ListArray.from_arrays(pa.array(self.offsets.astype(np.int32)), pa.array(np.asarray(self.flat)))
 
     @classmethod
     def of(cls, sequences: Sequence[npt.NDArray[np.int32]]) -> "Tokens":
-        """Pack one array of token ids a sentence."""
+        """Concatenate one array of token ids per sentence."""
         lengths = [len(sequence) for sequence in sequences]
         offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         flat = np.concatenate(sequences).astype(np.int32, copy=False)
         return cls(flat, offsets.astype(np.int64))
 
     def lengths(self, ids: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-        """The number of tokens of each of these sentences, (len(ids),)."""
+        """Return the number of tokens of each of these sentences, (len(ids),)."""
         return np.asarray(self.offsets[ids + 1] - self.offsets[ids])
 
     def padded(self, ids: npt.NDArray[np.integer], pad: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Token ids, padded with ``pad``, and attention mask of the sentences ``ids``, each int64 (len(ids), longest)."""
+        """Return token ids, padded with ``pad``, and attention mask of the sentences, int64 (sentences, longest)."""
         starts = self.offsets[ids]
         lengths = self.lengths(ids)
         column = np.arange(lengths.max())
@@ -68,7 +68,7 @@ class Tokens:
         return np.where(mask, gathered, pad).astype(np.int64), mask.astype(np.int64)
 
     def of_ids(self, ids: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
-        """The token ids of the sentences ``ids``, one after the other."""
+        """Return the token ids of the sentences ``ids``, concatenated."""
         lengths = self.lengths(ids)
         ends = np.cumsum(lengths)
         total = ends[-1] if len(ends) else 0
@@ -78,9 +78,10 @@ class Tokens:
 
 
 def tokenise(model: "SentenceTransformer", texts: Sequence[str], prompt: str = "") -> Tokens:
-    """Token ids as sentence-transformers itself makes them, truncated to the model's limit, padding removed.
+    """Tokenize texts with sentence-transformers, truncated to the model's limit, and remove the padding.
 
-    InputError for a ``prompt`` of a model that embeds without what it says of the prompt.
+    Raises:
+        InputError: If ``prompt`` is given and the model excludes prompt tokens from pooling.
     """
     if prompt and any(getattr(module, "include_prompt", True) is False for module in model.modules()):
         raise InputError(

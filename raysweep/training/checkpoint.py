@@ -74,13 +74,13 @@ def load(place: str | Path | Folder) -> "tuple[dict[str, Tensor], dict[str, Any]
     folder = as_folder(place)
     try:
         fetched = folder.fetch()
-    except FileNotFoundError:  # a process that had the trial before has just written a newer one
+    except FileNotFoundError:  # the trial's previous process has just written a newer one
         return load(folder)
     for path in _from_the_latest(fetched):
         try:
             tensors, values = _read(path)
         except FileNotFoundError:
-            if not path.exists():  # a process that had the trial before has just written a newer one
+            if not path.exists():  # the trial's previous process has just written a newer one
                 return load(folder)
             _set_aside(folder, path, "a file is missing")
         except ValueError as error:
