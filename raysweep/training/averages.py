@@ -40,7 +40,7 @@ class WeightAverage:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Put the averages into the parameters within the context."""
+        """Swap the averages into the parameters within the context."""
         self.swap()
         try:
             yield

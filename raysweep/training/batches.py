@@ -40,7 +40,7 @@ class TrainedEncoder:
         return [[ids[bucket] for bucket in pack] for pack in packs]
 
     def looked_up(self, packs: Iterable[Pack]) -> AbstractContextManager[None]:
-        """Look up the word embeddings of these sentences once, for use within the context."""
+        """Look up the word embeddings of these sentences once and use them within the context."""
         ids = np.concatenate([bucket for pack in packs for bucket in pack])
         return self._words.looked_up(self.tokens.of_ids(ids))
 
@@ -58,7 +58,7 @@ def embed_columns(
 ) -> list[Tensor]:
     """Embed a batch of examples with gradients and return one fp32 tensor (batch, width) per column of ``ids``.
 
-    ``ids`` is (batch, columns). Each distinct sentence is embedded once; the columns index the result.
+    ``ids`` is (batch, columns). Each distinct sentence is embedded once; the columns select rows of the result.
     """
     batch = _Batch.of(trained, ids)
     with trained.looked_up(batch.packs):
