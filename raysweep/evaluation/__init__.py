@@ -1,4 +1,5 @@
-"""Scoring an encoder by retrieval: one split's queries against the pool, and the operating points that one encoder holds.
+"""Retrieval scores of an encoder: queries of one split against the pool, and the encoder's operating points.
 
-Training scores each rung with it, the runner the reference, the oracle and baselines, and the command ``evaluate`` files.
+Training scores each rung with it; the runner scores the reference, the oracle and baselines; the command ``evaluate``
+scores files.
 """

@@ -1,7 +1,7 @@
-"""Class probabilities that are calibrated: one temperature, fitted on sentences that a head was not trained on.
+"""Calibrated class probabilities: temperature scaling, fitted on sentences that a head was not trained on.
 
-With logits z of a head, a temperature T makes its probabilities softmax(z / T). It is the one of least log loss on held-out
-sentences: Guo et al. 2017, arXiv:1706.04599. The classes that a head takes for the likeliest stay the same.
+Given a head's logits z, a temperature T changes its probabilities to softmax(z / T). T minimizes the log loss on
+held-out sentences (Guo et al. 2017, arXiv:1706.04599). The most likely classes do not change.
 """
 
 import numpy as np
@@ -13,22 +13,22 @@ from raysweep.metrics.arrays import Float32Array, Float64Array
 from raysweep.results.types import Calibration, ScoredSplit
 
 LEAST_TEMPERATURE = 0.05
-"""Also where no wrong sentence limits how sure a head may be: the log loss then has no minimum."""
+"""Minimum temperature. It is the result if every sentence is classified correctly: the log loss has no minimum."""
 
 MOST_TEMPERATURE = 20.0
-"""Also where a head knows less than nothing, as one that calls most sentences by another class."""
+"""Maximum temperature. It is the result for heads worse than random, such as one that errs on most sentences."""
 
 NUM_BINS = 15
-"""Of the expected calibration error."""
+"""Number of bins of the expected calibration error."""
 
-_EXACT = 1e-10  # of 1 / T
+_EXACT = 1e-10  # tolerance of 1 / T
 
 
 def fit_temperature(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.integer]) -> float:
-    """The T of least mean log loss of softmax(logits / T), between the least and the most temperature.
+    """Return the T that minimizes the mean log loss of softmax(logits / T), within the allowed temperatures.
 
-    ``logits`` are (n, classes), ``labels`` (n,) columns of them, n >= 1. The loss is convex in 1 / T, so where its slope is
-    0 it is least.
+    ``logits`` are (n, classes), ``labels`` (n,) are columns of them, n >= 1. The loss is convex in 1 / T, so its
+    minimum is at slope 0.
     """
     from scipy.optimize import brentq
 
@@ -48,7 +48,7 @@ def fit_temperature(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.int
 
 
 def cross_entropy(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.integer]) -> float:
-    """The mean log loss, in nats, of softmax(logits): logits (n, classes), labels (n,) columns of them."""
+    """Return the mean log loss, in nats, of softmax(logits): logits (n, classes), labels (n,) columns of them."""
     exact = np.asarray(logits, dtype=np.float64)
     greatest = exact.max(axis=1)
     log_sums = greatest + np.log(np.exp(exact - greatest[:, None]).sum(axis=1))
@@ -57,11 +57,11 @@ def cross_entropy(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.integ
 
 
 def calibration_error(probabilities: npt.NDArray[np.floating], labels: npt.NDArray[np.integer]) -> float:
-    """The expected calibration error, in [0, 1], of probabilities (n, classes) and labels (n,), columns of them.
+    """Return the expected calibration error, in [0, 1], of probabilities (n, classes) and labels (n,), columns of them.
 
-    Sentences by rising probability of their likeliest class fall into ``NUM_BINS`` bins of as many each. It is the mean
-    distance, over sentences, of a bin's accuracy from the mean of these probabilities: Nguyen and O'Connor 2015,
-    arXiv:1508.05154.
+    Sentences are sorted by the probability of their most likely class and split into ``NUM_BINS`` bins of equal size.
+    The error is the mean over sentences of the absolute difference between their bin's accuracy and its mean
+    probability (Nguyen and O'Connor 2015, arXiv:1508.05154).
     """
     predicted = probabilities.argmax(axis=1)
     confidence = probabilities.max(axis=1).astype(np.float64)
@@ -72,9 +72,10 @@ def calibration_error(probabilities: npt.NDArray[np.floating], labels: npt.NDArr
 
 
 def calibrated(head: Head, embeddings: Float32Array, labels: npt.NDArray[np.integer]) -> Head:
-    """The head with the temperature folded in that fits the labels (n,) of unit embeddings (n, width) best.
+    """Return the head with the temperature that best fits the labels (n,) of unit embeddings (n, width).
 
-    TrialDivergedError where it has become useless.
+    Raises:
+        TrialDivergedError: If a logit is not finite.
     """
     logits = head.logits(embeddings)
     if not np.isfinite(logits).all():
@@ -85,7 +86,7 @@ def calibrated(head: Head, embeddings: Float32Array, labels: npt.NDArray[np.inte
 def calibration_of(
     head: Head, embeddings: Float32Array, labels: npt.NDArray[np.integer], split: ScoredSplit
 ) -> Calibration:
-    """How well a head with its temperature folded in, and without, fits the labels (n,) of unit embeddings (n, width)."""
+    """Return how well a head fits the labels (n,) of unit embeddings (n, width), with and without its temperature."""
     after = head.logits(embeddings).astype(np.float64)
     before = after * head.temperature
     return Calibration(

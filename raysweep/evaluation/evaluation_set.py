@@ -1,4 +1,4 @@
-"""Scoring a candidate encoder by retrieval: queries of one split against a pool of training sentences."""
+"""Retrieval scores of a candidate encoder: queries of one split against a pool of training sentences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,12 +17,12 @@ from raysweep.results.types import Point, ScoredSplit
 
 
 class TrialDivergedError(RuntimeError):
-    """The loss or the embeddings stopped being finite numbers."""
+    """The loss or the embeddings are not finite."""
 
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """What one split is scored with.
+    """The data to score one split.
 
     ``queries`` (q,) and ``pool`` (p,) are sentence ids; ``reference_queries`` and ``reference_pool`` are their unit
     embeddings under the reference encoder.
@@ -40,7 +40,11 @@ class EvaluationSet:
 
     @classmethod
     def of(cls, prepared: Prepared, split: ScoredSplit, config: EvaluationConfig) -> "EvaluationSet":
-        """The split's queries against the seeded pool of train. InputError when k exceeds the pool."""
+        """Return the split's queries and the seeded pool of train.
+
+        Raises:
+            InputError: If k exceeds the pool.
+        """
         sentences = prepared.sentences
         train = sentences.ids("train")
         queries = sentences.ids(split)
@@ -61,24 +65,24 @@ class EvaluationSet:
 
     @cached_property
     def weights(self) -> npt.NDArray[np.float64]:
-        """The weight of each rank, (k,)."""
+        """Return the weight of each rank, (k,)."""
         return retrieval.rank_weights(self.rank_weights, self.k)
 
     @cached_property
     def reference_scores(self) -> retrieval.Scores:
-        """Scores of retrieval by R itself."""
+        """Return the scores of retrieval by R itself."""
         return self.score(self.reference_queries, self.reference_pool)
 
     def score(self, queries: npt.NDArray[np.float32], pool: npt.NDArray[np.float32]) -> retrieval.Scores:
-        """Scores of retrieval by the given unit embeddings, (q, width) and (p, width)."""
+        """Return the scores of retrieval by the given unit embeddings, (q, width) and (p, width)."""
         return self.score_found(retrieval.retrieve(queries, pool, self.k))
 
     def score_found(self, found: npt.NDArray[np.int64]) -> retrieval.Scores:
-        """Scores of what was retrieved: ``found`` holds (q, k) positions in the pool, best first."""
+        """Return the scores of retrieved sentences: ``found`` holds (q, k) positions in the pool, best first."""
         return self.score_several([found])[0]
 
     def score_several(self, found: Sequence[npt.NDArray[np.int64]]) -> list[retrieval.Scores]:
-        """Scores of what several retrievals found, each as in :meth:`score_found`."""
+        """Return the scores of several retrievals, each as in :meth:`score_found`."""
         cosines = retrieval.cosines_of_several(found, self.reference_queries, self.reference_pool)
         return [self._score_one(*each) for each in zip(found, cosines, strict=True)]
 
@@ -89,18 +93,18 @@ class EvaluationSet:
 
     @cached_property
     def readable(self) -> npt.NDArray[np.int64]:
-        """Rows of the queries whose readings are stored."""
+        """Return the rows of the queries whose readings are stored."""
         return readable_rows(len(self.queries))
 
     def reading(self, scores: Mapping[PointName, retrieval.Scores]) -> Reading:
-        """What points retrieve for the readable queries. Their scores must say what was retrieved."""
+        """Return the sentences that points retrieve for the readable queries. Their scores must include them."""
         found = np.stack([each.retrieved for each in scores.values() if each.retrieved is not None])
         queries = self.reference_queries[self.readable]
         cosines = np.stack([retrieval.cosines_of_retrieved(each, queries, self.reference_pool) for each in found])
         return Reading(tuple(scores), self.pool[found], cosines.astype(np.float32))
 
     def point(self, scores: retrieval.Scores, **where: Any) -> Point:
-        """The operating point of these scores; ``where`` gives trial, step, kind, value and width."""
+        """Return the operating point with these scores; ``where`` gives trial, step, kind, value and width."""
         similarity = float(scores.similarity.mean())
         return Point(
             split=self.split,

@@ -1,15 +1,22 @@
-"""Operating points: the retrievable encoders that one rung of a trial holds, measured together.
+"""Operating points: the retrievable encoders that one rung of a trial yields, scored together.
 
-With e_R a sentence's unit embedding under the reference encoder, e_M under the tuned one, and p its class probabilities:
+Let e_R be a sentence's unit embedding under the reference encoder, e_M under the tuned encoder, and p its class
+probabilities.
 
-``plain``            retrieval by cos_M, width d_M
-``concat(g)``        by cos_R + g cos_M, the inner product of [e_R ; sqrt(g) e_M], width d_R + d_M
-``class_concat(g)``  by cos_R + g p·p', the inner product of [e_R ; sqrt(g) p], width d_R + classes
-``interpolate(a)``   by the cosine under the weights (1 - a) base + a tuned, width d_M
-``labelled(g)``      by cos_R + g p[label of the sentence], p of the query: [e_R ; sqrt(g) p] with [e_R ; sqrt(g) one-hot]
+==================== ================================== ================================= ===============
+point                retrieval score                    embedding                         width
+==================== ================================== ================================= ===============
+``plain``            cos_M                              e_M                               d_M
+``concat(g)``        cos_R + g cos_M                    [e_R; sqrt(g) e_M]                d_R + d_M
+``class_concat(g)``  cos_R + g p(query) . p(sentence)   [e_R; sqrt(g) p]                  d_R + classes
+``interpolate(a)``   cos_a                              e_a                               d_M
+``labelled(g)``      cos_R + g p(query)[label]          query [e_R; sqrt(g) p],           d_R + classes
+                                                        sentence [e_R; sqrt(g) one-hot]
+==================== ================================== ================================= ===============
 
-All but ``interpolate``, which encodes queries and pool again, cost no encoding beyond that of the plain point. ``labelled``
-is told the labels of the pool, which no encoder knows, so it is reported apart from the others.
+e_a is the embedding under the weights (1 - a) base + a tuned. Only ``interpolate`` encodes queries and pool again; the
+other points reuse the encodings of ``plain``. ``labelled`` uses the labels of the pool, which no encoder knows, so it
+is reported separately.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +44,7 @@ if TYPE_CHECKING:
 class Head:
     """A softmax head over unit embeddings: ``weight`` (classes, width), ``bias`` (classes,).
 
-    Both are divided by ``temperature`` already, which :mod:`raysweep.evaluation.calibration` fits.
+    Both are already divided by ``temperature``, which :mod:`raysweep.evaluation.calibration` fits.
     """
 
     weight: Float32Array
@@ -45,21 +52,18 @@ class Head:
     temperature: float = 1.0
 
     def at_temperature(self, temperature: float) -> "Head":
-        """This head with its logits divided by a temperature, beside any that it has."""
+        """Return this head with its logits divided by a temperature, in addition to its current one."""
         divisor = np.float32(temperature)
         return Head(self.weight / divisor, self.bias / divisor, self.temperature * temperature)
 
     def logits(self, embeddings: Float32Array) -> Float32Array:
-        """What a softmax turns into class probabilities, (n, classes), of unit embeddings (n, width).
-
-        As :func:`raysweep.training.losses.logits`.
-        """
+        """Return logits (n, classes) of unit embeddings (n, width), like :func:`raysweep.training.losses.logits`."""
         scale = np.float32(self.weight.shape[1] ** 0.5)
         found: Float32Array = embeddings @ (self.weight.T * scale) + self.bias
         return found
 
     def probabilities(self, embeddings: Float32Array) -> Float32Array:
-        """Class probabilities (n, classes) of unit embeddings (n, width)."""
+        """Return the class probabilities (n, classes) of unit embeddings (n, width)."""
         logits = self.logits(embeddings)
         powers = np.exp(logits - logits.max(axis=1, keepdims=True))
         result: Float32Array = (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
@@ -68,7 +72,7 @@ class Head:
 
 @dataclass(frozen=True)
 class TunedEncoder:
-    """A candidate encoder as it stands, and what is needed to measure its operating points.
+    """A candidate encoder with its current weights, and the inputs for measuring its operating points.
 
     ``head`` is the softmax head, under that loss. ``base`` holds the base model's weights, which ``interpolate`` needs.
     """
@@ -82,7 +86,7 @@ class TunedEncoder:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Queries and pool under one encoder: unit embeddings, and class probabilities where the encoder has a head."""
+    """Queries and pool under one encoder: unit embeddings, and class probabilities if the encoder has a head."""
 
     queries: Float32Array
     pool: Float32Array
@@ -90,7 +94,7 @@ class Encoded:
     pool_classes: Float32Array | None = None
 
     def under(self, head: Head | None) -> "Encoded":
-        """The same embeddings, with the class probabilities that a head gives them."""
+        """Return the same embeddings, with the class probabilities of a head."""
         if head is None:
             return Encoded(self.queries, self.pool)
         return Encoded(self.queries, self.pool, head.probabilities(self.queries), head.probabilities(self.pool))
@@ -100,12 +104,12 @@ LABELLED = "labelled"
 
 
 def wanted_labelled(grid: PointsConfig, *, has_head: bool) -> list[PointKey]:
-    """The points of the grid that are told the pool's labels, of an encoder with or without a softmax head."""
+    """Return the grid's points that use the pool's labels; none without a softmax head."""
     return [(LABELLED, value) for value in grid.labelled] if has_head else []
 
 
 def wanted(grid: PointsConfig, *, has_head: bool) -> list[PointKey]:
-    """The plain point and those of the grid that an encoder with or without a softmax head can give."""
+    """Return the plain point and the grid's points that an encoder with or without a softmax head supports."""
     keys: list[PointKey] = [("plain", None)]
     keys += [("concat", value) for value in grid.concat]
     if has_head:
@@ -115,7 +119,7 @@ def wanted(grid: PointsConfig, *, has_head: bool) -> list[PointKey]:
 
 
 def width(key: PointKey, tuned: TunedEncoder, evaluation: EvaluationSet) -> int:
-    """The dimension of the embeddings of an operating point."""
+    """Return the dimension of the embeddings of an operating point."""
     kind, _ = key
     reference_width = int(evaluation.reference_queries.shape[1])
     if kind == "concat":
@@ -127,7 +131,11 @@ def width(key: PointKey, tuned: TunedEncoder, evaluation: EvaluationSet) -> int:
 
 
 def encode(tuned: TunedEncoder, evaluation: EvaluationSet) -> Encoded:
-    """Queries and pool under the encoder as it stands, in fp32. TrialDivergedError when they are not finite numbers."""
+    """Encode queries and pool with the current weights, in fp32.
+
+    Raises:
+        TrialDivergedError: If an embedding is not finite.
+    """
     queries = embed(tuned.model, tuned.tokens, evaluation.queries, batch_context=tuned.batch_context)
     pool = embed(tuned.model, tuned.tokens, evaluation.pool, batch_context=tuned.batch_context)
     if not (np.isfinite(queries).all() and np.isfinite(pool).all()):
@@ -138,10 +146,13 @@ def encode(tuned: TunedEncoder, evaluation: EvaluationSet) -> Encoded:
 def measure(
     tuned: TunedEncoder, evaluation: EvaluationSet, keys: Sequence[PointKey], encoded: Encoded | None = None
 ) -> dict[PointKey, retrieval.Scores]:
-    """Per-query scores of each of these points, in the order of ``keys``.
+    """Return the per-query scores of these points, in the order of ``keys``.
 
-    ``encoded`` is what :func:`encode` gave for the same encoder and set; without it that is done here where a point needs
-    it. The model leaves with the weights it came with. Raises TrialDivergedError when the weights have become useless.
+    ``encoded`` is the result of :func:`encode` for the same encoder and set; if missing, it is computed when a point
+    needs it. The model's weights are unchanged afterwards.
+
+    Raises:
+        TrialDivergedError: If an embedding is not finite.
     """
     scores: dict[PointKey, retrieval.Scores] = {}
     direct = [key for key in keys if key[0] != "interpolate"]
@@ -158,7 +169,7 @@ def measure(
 def score_encoded(
     encoded: Encoded, evaluation: EvaluationSet, keys: Sequence[PointKey]
 ) -> dict[PointKey, retrieval.Scores]:
-    """Per-query scores of points that need no other encoding: all kinds but ``interpolate``."""
+    """Return the per-query scores of points that need no other encoding: all kinds but ``interpolate``."""
     num_queries = len(encoded.queries)
     shape = (num_queries, evaluation.k)
     found = {key: np.empty(shape, np.int64) for key in keys}
@@ -173,7 +184,7 @@ def score_encoded(
 
 @dataclass(frozen=True)
 class _Products:
-    """Inner products of a block of queries with the pool, (queries, pool): cos_M and cos_R; others as they are asked for."""
+    """Inner products of a block of queries with the pool, (queries, pool): cos_M and cos_R; others on demand."""
 
     tuned: Float32Array
     reference: Float32Array
@@ -189,7 +200,7 @@ class _Products:
         return cls(tuned, reference, query_classes, encoded.pool_classes, evaluation.pool_labels)
 
     def retrieve(self, keys: Sequence[PointKey], k: int) -> dict[PointKey, npt.NDArray[np.int64]]:
-        """The positions (queries, k) in the pool that each operating point retrieves."""
+        """Return the positions (queries, k) in the pool that each operating point retrieves."""
         found: dict[PointKey, npt.NDArray[np.int64]] = {}
         if ("plain", None) in keys:
             found["plain", None] = retrieval.top_k(self.tuned, k)
@@ -201,7 +212,7 @@ class _Products:
         return found
 
     def _added(self, kind: str) -> Float32Array:
-        """What a point of this kind adds to cos_R, times its value."""
+        """Return the term that a point of this kind adds to cos_R, before multiplication by its value."""
         if kind == "concat":
             return self.tuned
         assert self.query_classes is not None and self.pool_classes is not None
@@ -220,7 +231,7 @@ def _score_interpolated(tuned: TunedEncoder, evaluation: EvaluationSet, key: Poi
 
 @contextmanager
 def _interpolated(model: "SentenceTransformer", base: "Mapping[str, torch.Tensor]", alpha: float) -> Iterator[None]:
-    """Within, the model's weights lie between the base model's and its own."""
+    """Interpolate between the base model's weights and the model's own within the context."""
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     own = {name: parameter.data for name, parameter in trained.items()}
     for name, parameter in trained.items():

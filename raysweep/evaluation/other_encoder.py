@@ -1,4 +1,4 @@
-"""Scoring an encoder that no trial trained, such as the body of a SetFit model, with the sweep's queries and pools."""
+"""Scores of an encoder that no trial trained, such as the body of a SetFit model, on the sweep's queries and pools."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,15 +24,18 @@ class EncoderScores:
 
 
 def check(config: EncoderConfig) -> None:
-    """InputError where there is no such encoder, or its weights are only in a format that may run code as it is read."""
+    """Raise InputError if the encoder does not exist, or if loading its weights may execute code."""
     check_loadable(config, locate(config))
 
 
 def score(config: EncoderConfig, sentences: Sentences, evaluations: Sequence[EvaluationSet]) -> EncoderScores:
-    """Encode and score the queries and the pool of each evaluation set, in this process, on a GPU where there is one.
+    """Encode and score the queries and the pool of each evaluation set, in this process, on a GPU if available.
 
-    The encoder comes from its modules' safetensors. What else lies in its folder is not opened: the head of a SetFit model,
-    ``model_head.pkl``, is a pickle, which may run code. InputError where the encoder cannot be loaded, or gives no numbers.
+    The encoder is loaded from its modules' safetensors. Other files in its folder are not opened: the head of a SetFit
+    model, ``model_head.pkl``, is a pickle, which may execute code.
+
+    Raises:
+        InputError: If the encoder cannot be loaded, or an embedding is not finite.
     """
     source = locate(config)
     model = encoder.load(config, device=encoder.best_device(), source=source)

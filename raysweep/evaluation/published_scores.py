@@ -1,4 +1,4 @@
-"""Published scores, from small tables that ship with the package, for the split that they were measured on."""
+"""Published scores from small tables in the package, for the split that they were measured on."""
 
 import csv
 import hashlib
@@ -11,28 +11,28 @@ from raysweep.results.types import Point, ScoredSplit
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A file of ``raysweep/evaluation/published``, whose comment says where it is from and how it was measured.
+    """A file of ``raysweep/evaluation/published``, whose header comment gives the source and the measurement.
 
-    It has a row a method, the first one that of the untuned encoder, with means and standard deviations over queries, x100.
+    It has one row per method, the untuned encoder first, with means and standard deviations over queries, x100.
     """
 
     file: str
     model: str
-    width: int  # of its embeddings
+    width: int  # of the embeddings
     num_queries: int
     queries_digest: str  # see :func:`digest`
 
     def measured_on(self, texts: Iterable[str]) -> bool:
-        """Whether these are the queries, up to case, spacing and punctuation, in any order."""
+        """Return whether these are the table's queries, in any order, ignoring case, spacing and punctuation."""
         return digest(texts) == self.queries_digest
 
     @property
     def untuned_similarity(self) -> float:
-        """S of the untuned encoder, in [0, 1], by which another reference encoder or pool shows."""
+        """Return S of the untuned encoder, in [0, 1], which reveals a different reference encoder or pool."""
         return float(next(self._rows())["similarity"]) / 100
 
     def points(self, split: ScoredSplit) -> Iterator[Point]:
-        """A point for each row, as one of this split. Retention is relative to the table's own untuned encoder."""
+        """Yield one point per row, assigned to this split. Retention is relative to the table's untuned encoder."""
         rows = list(self._rows())
         untuned = float(rows[0]["similarity"])
         for row in rows:
@@ -59,7 +59,10 @@ class PublishedTable:
 
 
 def digest(texts: Iterable[str]) -> str:
-    """The SHA-256 of texts in any order, of their ASCII letters and digits: copies differ in spaces, quotes and accents."""
+    """Return the SHA-256 of the ASCII letters and digits of texts, in any order.
+
+    Copies of a data set differ in spaces, quotes and accents.
+    """
     bare = sorted("".join(each for each in text.lower() if each.isascii() and each.isalnum()) for text in texts)
     return hashlib.sha256("\n".join(bare).encode()).hexdigest()
 
@@ -73,4 +76,4 @@ TABLES: Mapping[str, PublishedTable] = {
         queries_digest="ae043338450361cc596cf501baf4d13ffbb0f2981d28c1cd179fd45849ef5066",
     )
 }
-"""By their names in ``baselines.published``."""
+"""Tables by their names in ``baselines.published``."""

@@ -1,4 +1,4 @@
-"""Scoring an encoder on two files of labelled sentences, with no training and no Ray: the ``evaluate`` command."""
+"""Scores of an encoder on two files of labeled sentences, without training or Ray: the ``evaluate`` command."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ from raysweep.metrics import retrieval
 from raysweep.metrics.arrays import Float32Array
 from raysweep.terminal import Display
 
-SHORTEST = 1e-12  # length that an embedding is divided by, as PyTorch's ``normalize`` has it
+SHORTEST = 1e-12  # minimum divisor of embeddings, as in PyTorch's ``normalize``
 
 
 @dataclass(frozen=True)
 class LabelledFiles:
-    """Two sources of labelled sentences: the rows of ``test`` are queries, the pool is a sample of ``train``."""
+    """Two sources of labeled sentences: the rows of ``test`` are queries, the pool is a sample of ``train``."""
 
     train: str
     test: str
@@ -30,14 +30,14 @@ class LabelledFiles:
     label_column: str = "label"
 
     def check(self) -> None:
-        """Raise InputError where a source or one of its columns does not exist."""
+        """Raise InputError if a source or one of its columns does not exist."""
         for source, split in ((self.train, "train"), (self.test, "test")):
             sources.check(source, self.text_column, self.label_column, split=split)
 
 
 @dataclass(frozen=True)
 class RetrievalSettings:
-    """How sentences are retrieved and scored. Without ``num_pool`` the pool has min(train, 5 * queries) rows."""
+    """Settings of retrieval and scoring. Without ``num_pool`` the pool has min(train, 5 * queries) rows."""
 
     ks: Sequence[int]
     rank_weights: Sequence[retrieval.RankWeights]
@@ -59,7 +59,7 @@ class FileScores(TypedDict):
 
 @dataclass(frozen=True)
 class _Labelled:
-    """Rows of a source. ``spelled`` are its labels, each with its spellings."""
+    """Rows of a source. ``spelled`` are pairs of a label and a spelling of it."""
 
     texts: list[str]
     labels: list[str]
@@ -76,12 +76,14 @@ def score_files(
     settings: RetrievalSettings,
     display: Display,
 ) -> list[FileScores]:
-    """P and S of retrieval by ``model``, for each k and kind of rank weights.
+    """Return P and S of retrieval by ``model``, for each k and kind of rank weights.
 
-    Retrieval goes by cosine or, where the model's similarity function is ``dot``, by inner product. Similarity is measured
-    under ``reference``, by default the model itself. Before each sentence goes the configured prompt, or else each model's
-    own. Rows are taken as they are, duplicates and conflicting labels too, so
-    that published values come out. Raises InputError before anything is embedded.
+    Retrieval uses cosine, or the inner product if the model's similarity function is ``dot``. Similarity is measured
+    under ``reference``, by default the model itself. Each sentence is preceded by the configured prompt, or else by
+    each model's default. All rows are kept, including duplicates and conflicting labels, to reproduce published values.
+
+    Raises:
+        InputError: Before anything is embedded, if an input is invalid.
     """
     packages.check(
         [
@@ -118,7 +120,7 @@ def _score(
     pool_labels: list[str],
     settings: RetrievalSettings,
 ) -> list[FileScores]:
-    """Scores by embeddings of the queries and, after them, the pool: ``tuned`` retrieves, ``frozen`` gives similarity."""
+    """Return scores from embeddings of the queries and the pool: ``tuned`` retrieves, ``frozen`` gives similarity."""
     after_queries = [len(query_labels)]
     tuned_queries, tuned_pool = np.split(tuned, after_queries)
     reference_queries, reference_pool = np.split(frozen, after_queries)
@@ -159,7 +161,7 @@ def _read(source: str, split: str, files: LabelledFiles) -> _Labelled:
 def _sample_pool(
     files: LabelledFiles, train: _Labelled, num_queries: int, settings: RetrievalSettings, display: Display
 ) -> _Labelled:
-    """The rows that are retrieved from. InputError when a k exceeds their number."""
+    """Return the rows to retrieve from, or raise InputError if a k exceeds their number."""
     num_train = len(train.texts)
     if settings.num_pool is not None and settings.num_pool > num_train:
         display.warn(f"the pool is all {num_train} rows of {files.train}, fewer than the {settings.num_pool} asked for")
@@ -170,7 +172,7 @@ def _sample_pool(
 
 
 def _check_labels(files: LabelledFiles, train: _Labelled, queries: _Labelled, display: Display) -> None:
-    """Refuse labels of which polarity cannot be computed, and warn of suspicious ones."""
+    """Reject labels for which polarity is undefined, and warn of suspicious ones."""
     known = sorted(set(train.labels))
     if len(known) == 1:
         raise InputError(f"{files.train}: every row has the label {known[0]!r}; polarity needs at least two classes")
@@ -185,7 +187,7 @@ def _check_labels(files: LabelledFiles, train: _Labelled, queries: _Labelled, di
 
 
 def _check_query_labels(files: LabelledFiles, queries: _Labelled, known: list[str], display: Display) -> None:
-    """A query whose label train lacks has a polarity of 0: a warning if some queries are such, an error if all are."""
+    """Warn if some queries have labels that train lacks, whose polarity is 0; raise InputError if all do."""
     in_train = set(known)
     unknown = [row for row, label in enumerate(queries.labels) if label not in in_train]
     if not unknown:
@@ -202,7 +204,7 @@ def _check_query_labels(files: LabelledFiles, queries: _Labelled, known: list[st
 
 
 def _num_conflicts(rows: _Labelled) -> int:
-    """How many texts occur under different labels."""
+    """Return the number of texts with different labels."""
     first: dict[str, str] = {}
     conflicting = set()
     for text, label in zip(rows.texts, rows.labels, strict=True):
@@ -212,7 +214,7 @@ def _num_conflicts(rows: _Labelled) -> int:
 
 
 def _embed(config: EncoderConfig, name: str, texts: list[str], display: Display, *, unit: bool = False) -> Float32Array:
-    """Embeddings whose inner products the model ranks by: unit ones, unless its similarity function is ``dot``."""
+    """Return embeddings whose inner products the model ranks by: normalized unless its similarity is ``dot``."""
     with display.stage(f"evaluate: {name}") as advance:
         source = locate(config)
         model = encoder.load(config, device=encoder.best_device(), source=source)

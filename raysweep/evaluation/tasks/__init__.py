@@ -1,4 +1,4 @@
-"""Frozen encoders on other tasks: a classifier on their embeddings, and the correlation of their cosines with gold scores.
+"""Frozen encoders on other tasks: a classifier on embeddings, and the correlation of cosines with gold scores.
 
-The command ``transfer`` compares models side by side with it.
+The command ``transfer`` uses it to compare models side by side.
 """

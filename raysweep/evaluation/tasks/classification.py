@@ -1,11 +1,11 @@
-"""A logistic regression on frozen embeddings, tested on a split of its own or by cross-validation.
+"""Logistic regression on frozen embeddings, scored on a test split or by cross-validation.
 
-The regression is scikit-learn's, with an L2 penalty. Embeddings are centred by the mean of the rows that it is fitted on,
-and divided by the one number that makes the mean square of their components 1. So its inverse strength of regularisation, C,
-means the same for embeddings of any length; the geometry stays as it is.
+The regression is scikit-learn's, with an L2 penalty. Embeddings are centered by the mean of the rows used for fitting
+and divided by the number that makes the mean square of their components 1. The inverse regularization strength, C, then
+has the same meaning for embeddings of any length, and the geometry is unchanged.
 
-C is chosen from ``STRENGTHS`` by accuracy on rows that are not tested: those of a dev split, or the inner folds of the rows
-that are fitted on. SentEval (Conneau and Kiela 2018) does so too, in ``senteval/tools/validation.py``.
+C is selected from ``STRENGTHS`` by accuracy on rows outside the test: those of a dev split, or inner folds of the
+training rows. SentEval (Conneau and Kiela 2018) does the same, in ``senteval/tools/validation.py``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,10 +20,10 @@ from raysweep.evaluation.tasks.scores import Flags, Score, accuracy
 from raysweep.metrics.arrays import Float32Array
 
 STRENGTHS = tuple(4.0**power for power in range(-6, 1))
-"""The values of C, from the strongest regularisation to the weakest."""
+"""The values of C, from the strongest regularization to the weakest."""
 
 NUM_INNER_FOLDS = 5
-MOST_STEPS = 1000  # of the solver, which takes some dozens
+MOST_STEPS = 1000  # maximum for the solver, which usually takes dozens
 
 
 Labels = npt.NDArray[np.intp]
@@ -31,7 +31,7 @@ Labels = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Rows:
-    """Embeddings, (rows, width), and the numbers of their classes, (rows,)."""
+    """Embeddings, (rows, width), and class numbers, (rows,)."""
 
     embeddings: Float32Array
     labels: Labels
@@ -42,9 +42,9 @@ class Rows:
 
 @dataclass(frozen=True)
 class Predicted:
-    """Which of the tested rows were classified right, (rows,), and in which fold each was tested, from 0.
+    """Whether each tested row was classified correctly, (rows,), and the fold that tested it, from 0.
 
-    ``strengths`` are the values of C that were chosen, one a fold.
+    ``strengths`` are the selected values of C, one per fold.
     """
 
     is_right: Flags
@@ -53,14 +53,14 @@ class Predicted:
 
     @property
     def fold_std(self) -> float | None:
-        """The standard deviation over the folds of their accuracies, None where there is one fold."""
+        """Return the standard deviation of accuracy over folds, or None for a single fold."""
         if len(self.strengths) == 1:
             return None
         shares = [self.is_right[self.folds == fold].mean() for fold in range(len(self.strengths))]
         return float(np.std(shares))
 
     def score(self, rows: Flags | None = None) -> Score:
-        """The accuracy over all tested rows, or some of them."""
+        """Return the accuracy over all tested rows, or some of them."""
         return accuracy(self.is_right if rows is None else self.is_right[rows])
 
 
@@ -70,19 +70,19 @@ def _nothing() -> None:
 
 @dataclass(frozen=True)
 class Classifier:
-    """Fits and tests regressions: ``num_folds`` are tested in turn, drawn by the seed. ``on_fit`` follows each fit."""
+    """Logistic regression with a test split or ``num_folds`` seeded folds. ``on_fit`` is called after each fit."""
 
     num_folds: int
     seed: int
     on_fit: Callable[[], None] = _nothing
 
     def num_fits(self, *, is_split: bool, has_dev: bool) -> int:
-        """How many regressions a task takes."""
+        """Return the number of regressions that a task takes."""
         num_tried = len(STRENGTHS) * (1 if has_dev else NUM_INNER_FOLDS)
         return (num_tried + 1) * (1 if is_split else self.num_folds)
 
     def cross_validate(self, rows: Rows) -> Predicted:
-        """Test every row once, by a regression that is fitted on the other folds. Folds are stratified by class."""
+        """Test every row once, with a regression fitted on the other folds. Folds are stratified by class."""
         is_right = np.zeros(len(rows.labels), bool)
         folds = np.zeros(len(rows.labels), np.intp)
         strengths: list[float] = []
@@ -94,9 +94,9 @@ class Classifier:
         return Predicted(is_right, folds, tuple(strengths))
 
     def test(self, train: Rows, dev: Rows | None, test: Rows) -> Predicted:
-        """Test the rows of ``test`` by a regression that is fitted on ``train``, with the C that does best on ``dev``.
+        """Test the rows of ``test`` with a regression fitted on ``train``, using the best C on ``dev``.
 
-        Without ``dev`` it is the one that does best in the inner folds of ``train``; of several, the least.
+        Without ``dev``, C is the best in the inner folds of ``train``. Ties are resolved in favor of the smallest C.
         """
         strength = self._choose_on_folds(train) if dev is None else self._choose_on_dev(train, dev)
         (is_right,) = self._answers(train, test, [strength])
@@ -120,7 +120,7 @@ class Classifier:
         return split
 
     def _answers(self, train: Rows, test: Rows, strengths: Sequence[float]) -> Iterator[Flags]:
-        """Which rows of ``test`` the regression gets right, for each value of C."""
+        """Yield the rows of ``test`` that the regression classifies correctly, for each value of C."""
         mean = train.embeddings.mean(axis=0)
         centred = train.embeddings - mean
         scale = float(centred.std()) or 1.0

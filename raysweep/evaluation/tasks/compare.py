@@ -1,4 +1,4 @@
-"""The command ``transfer``: frozen encoders side by side on tasks that they were not tuned for."""
+"""The command ``transfer``, which compares frozen encoders on tasks that they were not tuned for."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from raysweep.terminal import Advance, Display
 
 @dataclass(frozen=True)
 class Settings:
-    """How models are compared. ``prompt`` goes before every sentence; None stands for each model's own."""
+    """Settings of a comparison. ``prompt`` precedes every sentence; None means each model's default."""
 
     columns: Columns = field(default_factory=Columns)
     num_folds: int = 10
@@ -43,7 +43,7 @@ class Correlated:
     similarities: Values
 
     def score(self, rows: Flags | None = None) -> Score:
-        """Spearman's correlation over all pairs, or some of them."""
+        """Return Spearman's correlation over all pairs, or some of them."""
         if rows is None:
             return spearman(self.gold, self.similarities)
         return spearman(self.gold[rows], self.similarities[rows])
@@ -54,9 +54,10 @@ Outcome = Predicted | Correlated
 
 @dataclass(frozen=True)
 class Overlap:
-    """The sentences of a task that also stand in data that models were tuned on.
+    """The sentences that a task shares with data that models were tuned on.
 
-    ``num_shared`` counts them by the task's parts. ``is_unseen`` are the tested rows that hold none of them, (rows,).
+    ``num_shared`` counts them by the task's parts. ``is_unseen`` marks the tested rows without shared sentences,
+    (rows,).
     """
 
     data: TunedOn
@@ -65,7 +66,7 @@ class Overlap:
 
     @classmethod
     def of(cls, data: TunedOn, found: set[str], task: Task) -> "Overlap":
-        """``found`` are the keys of sentences that stand in the data."""
+        """Return the overlap, given the keys of the sentences that occur in the data."""
 
         def is_found(sentences: Sequence[str]) -> Flags:
             return np.array([shared_sentences.key(sentence) in found for sentence in sentences], bool)
@@ -78,16 +79,16 @@ class Overlap:
 
 @dataclass(frozen=True)
 class TaskResults:
-    """A task, what it shares with each of the data, and what each model made of it."""
+    """A task, its overlap with each data set, and each model's result."""
 
     task: Task
     overlaps: Sequence[Overlap]
-    outcomes: dict[str, Outcome]  # by the model's name
+    outcomes: dict[str, Outcome]  # by model name
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came out."""
+    """The results of all models on all tasks."""
 
     settings: Settings
     models: Sequence[str]
@@ -98,10 +99,12 @@ class Comparison:
 def compare(
     models: Sequence[str], spelled: Sequence[str], tuned_on: Sequence[str], settings: Settings, display: Display
 ) -> Comparison:
-    """Score every model on every task, which are spelled as :mod:`raysweep.evaluation.tasks.tasks` has it.
+    """Score every model on every task, specified as in :mod:`raysweep.evaluation.tasks.tasks`.
 
-    Sentences are looked for in the sources ``tuned_on``, and in those that a model says it was tuned on. Raises InputError
-    where a task, a source or a model cannot be read, before anything is embedded.
+    Sentences are looked up in the sources ``tuned_on``, and in those that a model's provenance names.
+
+    Raises:
+        InputError: Before anything is embedded, if a task, a source or a model cannot be read.
     """
     configs = _configs(models, settings)
     _check_packages(configs, spelled, tuned_on)
@@ -129,7 +132,7 @@ def _check_packages(configs: Mapping[str, EncoderConfig], spelled: Sequence[str]
 
 
 def _configs(models: Sequence[str], settings: Settings) -> dict[str, EncoderConfig]:
-    """The models by their names. InputError where one is named twice."""
+    """Return the models by name, or raise InputError if one is given twice."""
     for name, count in Counter(models).items():
         if count > 1:
             raise InputError(f"MODEL: {name!r} is named more than once")
@@ -141,7 +144,7 @@ def _all_sentences(found: Sequence[Task]) -> list[str]:
 
 
 def _warn(task: Task, settings: Settings, display: Display) -> None:
-    """Warn of merged labels, of classes that are too small for the folds, and of tested labels that train lacks."""
+    """Warn of merged labels, classes that are too small for the folds, and test labels that train lacks."""
     if isinstance(task, ScoredPairs):
         return
     if task.merged:
@@ -159,7 +162,7 @@ def _warn(task: Task, settings: Settings, display: Display) -> None:
 
 
 def _data_of(folders: Mapping[str, Path], given: Sequence[str], settings: Settings, display: Display) -> list[TunedOn]:
-    """The sources that are given, and those that models name themselves as far as they are there, each once."""
+    """Return the given sources, and those that models name themselves if available, each once."""
     text_column = settings.columns.text
     found: dict[tuple[str, ...], TunedOn] = {(_absolute(source),): TunedOn((source,), text_column) for source in given}
     for data in found.values():
@@ -180,8 +183,8 @@ def _data_of(folders: Mapping[str, Path], given: Sequence[str], settings: Settin
 
 
 def _problem(data: TunedOn) -> str:
-    """What keeps data that a model names itself from being read, "" if nothing does."""
-    if any(map(_is_elsewhere, data.source)):  # a model is foreign: it must not make anybody ask the network
+    """Return why data that a model names cannot be read, "" if it can."""
+    if any(map(_is_elsewhere, data.source)):  # models are untrusted: they must not trigger network requests
         return "it is not on this machine; --tuned-on has it read all the same"
     try:
         data.check()
@@ -200,7 +203,7 @@ def _absolute(source: str) -> str:
 
 
 def _overlaps(found: Sequence[Task], data: Sequence[TunedOn], display: Display) -> dict[str, list[Overlap]]:
-    """What each task shares with each of the data, by the task's name."""
+    """Return the overlap of each task with each data set, by task name."""
     overlaps: dict[str, list[Overlap]] = {task.name: [] for task in found}
     sentences = _all_sentences(found)
     for each in data:
@@ -219,7 +222,7 @@ def _outcome(model: str, embedded: Embedded, task: Task, settings: Settings, dis
 
 
 def _rows_of(task: Classification, embedded: Embedded) -> dict[str, Rows]:
-    """The embeddings of each part of a task, with classes numbered alike."""
+    """Return the embeddings of each part of a task, with the same class numbers in all parts."""
     label_names = {label for labelled in task.parts.values() for label in labelled.labels}
     numbers = {label: number for number, label in enumerate(sorted(label_names))}
     rows = {}

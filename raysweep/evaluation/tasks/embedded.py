@@ -1,4 +1,4 @@
-"""The sentences of all tasks under one frozen encoder."""
+"""Embeddings of the sentences of all tasks under one frozen encoder."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,9 +15,10 @@ from raysweep.terminal import Display
 
 @dataclass(frozen=True)
 class Embedded:
-    """Embeddings of distinct sentences, (sentences, width), as the model's own ``encode`` gives them.
+    """Embeddings of distinct sentences, (sentences, width), equal to those of the model's ``encode``.
 
-    ``rows`` says which row is whose. ``by_inner_product`` is whether the model compares sentences so, and not by cosine.
+    ``rows`` maps sentences to rows. ``by_inner_product`` is True if the model compares sentences by inner product
+    instead of cosine.
     """
 
     embeddings: Float32Array
@@ -26,9 +27,10 @@ class Embedded:
 
     @classmethod
     def of(cls, config: EncoderConfig, sentences: Iterable[str], display: Display) -> "Embedded":
-        """Load an encoder and embed each sentence once, after the configured prompt or else the model's own.
+        """Load an encoder and embed each sentence once, after the configured prompt or else the model's default.
 
-        Raises InputError where the encoder cannot be loaded, or does not give finite numbers.
+        Raises:
+            InputError: If the encoder cannot be loaded, or an embedding is not finite.
         """
         rows: dict[str, int] = {}
         for sentence in sentences:
@@ -47,11 +49,11 @@ class Embedded:
         return cls(encoder.finite(embeddings, config), rows, model.similarity_fn_name == "dot")
 
     def of_sentences(self, sentences: Sequence[str]) -> Float32Array:
-        """The embeddings of these sentences, (len(sentences), width)."""
+        """Return the embeddings of these sentences, (len(sentences), width)."""
         return self.embeddings[[self.rows[sentence] for sentence in sentences]]
 
     def similarities(self, first: Sequence[str], second: Sequence[str]) -> Values:
-        """How similar the model finds each first to its second sentence, float64 (pairs,): cosines, or inner products."""
+        """Return the cosines, or inner products, of pairs of first and second sentences, float64 (pairs,)."""
         left, right = (self.of_sentences(each).astype(np.float64) for each in (first, second))
         products: Values = np.einsum("ij,ij->i", left, right)
         if self.by_inner_product:

@@ -20,7 +20,7 @@ _CSV_COLUMNS = ("task", "kind", "rows", "model", "num_rows", "score", "low", "hi
 
 
 def title(compared: Comparison) -> str:
-    """What the table holds."""
+    """Return the title of the table."""
     return (
         f"Accuracy in {compared.settings.num_folds} folds, or on a given test split, and Spearman's correlation; x100, "
         "with half of a 95% interval"
@@ -28,7 +28,7 @@ def title(compared: Comparison) -> str:
 
 
 def table(compared: Comparison) -> Table:
-    """One row a task, and one for its rows that share nothing with data that models were tuned on; a column a model."""
+    """Return a table with a column per model, a row per task, and one for its rows outside each tuning data set."""
     models = _short(compared.models)
     data = _short([each.name for each in compared.data])
     names = ["task", "score", "rows", *models, *(f"in {name}" for name in data)]
@@ -45,25 +45,25 @@ def table(compared: Comparison) -> Table:
 
 
 def _verbatim(text: str) -> Text:
-    """A name as it is, also where it has brackets, and whole, also where it is long."""
+    """Return a name without interpreting brackets as markup, and folded instead of truncated."""
     return Text(text, overflow="fold")
 
 
 def _cells(results: TaskResults, rows: Flags | None) -> list[str]:
-    """The number of rows, and each model's score on them."""
+    """Return the number of rows, and each model's score on them."""
     scores = [outcome.score(rows) for outcome in results.outcomes.values()]
     return [f"{scores[0].num_rows:,}", *map(_cell, scores)]
 
 
 def notes(compared: Comparison) -> Iterator[str]:
-    """Which models say what they were tuned on."""
+    """Yield the tuning data of each model that names it."""
     for each in compared.data:
         for model in each.models:
             yield f"{model} was tuned on {each.name}"
 
 
 def as_json(compared: Comparison) -> dict[str, Any]:
-    """Everything, for :func:`json.dumps`. What is not defined is None."""
+    """Return all results for :func:`json.dumps`. Undefined values are None."""
     settings = compared.settings
     return {
         "folds": settings.num_folds,
@@ -75,7 +75,7 @@ def as_json(compared: Comparison) -> dict[str, Any]:
 
 
 def as_csv(compared: Comparison) -> str:
-    """A row for each model on all rows of each task, and on those that share nothing with each of the data."""
+    """Return a row for each model and task, on all rows and on those that share nothing with each data set."""
     text = io.StringIO()
     writer = csv.DictWriter(text, _CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -147,14 +147,14 @@ def _cell(score: Score) -> str:
 
 
 def _shared(overlap: Overlap, results: TaskResults) -> str:
-    """Of the tested sentences."""
+    """Return the share of tested sentences that occur in the data, as text."""
     sentences = results.task.sentences
     part = "test" if "test" in sentences else "all"
     return f"{overlap.num_shared[part]:,} of {len(sentences[part]):,}"
 
 
 def _short(names: Sequence[str]) -> list[str]:
-    """The last parts of paths, where they tell the names apart."""
+    """Return the last parts of paths if they are unique, otherwise the full names."""
     last = [name.rstrip("/").rpartition("/")[2] for name in names]
     counts = Counter(last)
     return [short if counts[short] == 1 else name for short, name in zip(last, names, strict=True)]

@@ -1,7 +1,7 @@
-"""Pairs of sentences with a gold score of how similar they are, as the STS tasks of SemEval have them.
+"""Pairs of sentences with a gold score of their similarity, as in the STS tasks of SemEval.
 
-Either a ``.tsv`` file without a header, whose lines are gold score, first and second sentence with tabs between, and no
-quoting; or any table with a column of each. A pair with an empty score is not scored, and left out.
+The source is either a ``.tsv`` file without a header, whose lines are gold score, first and second sentence, separated
+by tabs and unquoted; or any table with a column for each. Pairs with an empty score are skipped.
 """
 
 import math
@@ -17,14 +17,14 @@ from raysweep.data.source_files import format_of
 from raysweep.errors import InputError
 from raysweep.evaluation.tasks.scores import Values
 
-_MOST_CELLS = 4  # of a line, in messages
-_MOST_SHOWN = 30  # characters of a cell, in messages
+_MOST_CELLS = 4  # per line, in messages
+_MOST_SHOWN = 30  # characters per cell, in messages
 _ALLOWED = "allowed: a number, or nothing for a pair that is not scored"
 
 
 @dataclass(frozen=True)
 class PairColumns:
-    """What the columns of scored pairs are called."""
+    """Column names of scored pairs."""
 
     score: str = "score"
     first: str = "sentence1"
@@ -37,9 +37,9 @@ class PairColumns:
 
 @dataclass(frozen=True)
 class ScoredPairs:
-    """The scored pairs of a task: their sentences, and the gold scores, float64 (pairs,), of any scale.
+    """The scored pairs of a task: their sentences, and the gold scores, float64 (pairs,), on any scale.
 
-    ``num_pairs`` counts those without a score too.
+    ``num_pairs`` includes pairs without a score.
     """
 
     name: str
@@ -50,13 +50,13 @@ class ScoredPairs:
 
     @property
     def sentences(self) -> Mapping[str, list[str]]:
-        """All its sentences, those that come first in their pairs before the others."""
+        """Return all sentences, the first ones of all pairs before the second ones."""
         return {"all": self.first + self.second}
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """A row: where it stands, for messages, and what it holds."""
+    """A row's location, for messages, and its values."""
 
     where: str
     score: Any
@@ -65,7 +65,7 @@ class _Pair:
 
 
 def is_without_header(piece: sources.Piece) -> bool:
-    """Whether a piece is a ``.tsv`` file whose first line is a pair."""
+    """Return whether a piece is a ``.tsv`` file whose first line is a pair."""
     if not _is_tab_separated(piece):
         return False
     cells = next(sources.lines(piece), "").split("\t")
@@ -87,7 +87,11 @@ def _is_score(cell: str) -> bool:
 
 
 def read(name: str, pieces: Sequence[sources.Piece], columns: PairColumns) -> ScoredPairs:
-    """Read the task ``name``. Raises InputError where a row is no pair, or too few are scored to correlate anything."""
+    """Read the task ``name``.
+
+    Raises:
+        InputError: If a row is not a pair, or if too few are scored for a correlation.
+    """
     first, second, gold = [], [], []
     num_pairs = 0
     for piece in pieces:
@@ -124,7 +128,7 @@ def _lines(piece: sources.Piece) -> Iterator[_Pair]:
 
 
 def _rows_below_header(piece: sources.Piece, columns: PairColumns) -> Iterator[_Pair]:
-    """The rows of a table. InputError for a ``.tsv`` says that it may have no header, where its first line is none."""
+    """Yield the rows of a table. For a ``.tsv`` with an invalid header, the InputError suggests omitting it."""
     num_rows = 0
     try:
         for pair in _rows(piece, columns):
@@ -137,7 +141,7 @@ def _rows_below_header(piece: sources.Piece, columns: PairColumns) -> Iterator[_
 
 
 def _problem_of_first_line(piece: sources.Piece, columns: PairColumns) -> str:
-    """Why the first line of a ``.tsv`` is neither a header nor a pair; empty where it is a header."""
+    """Return why the first line of a ``.tsv`` is neither a header nor a pair, "" if it is a header."""
     names = ", ".join(columns.names)
     allowed = (
         f"allowed: columns {names}, or no header and in every line a pair: a score and two sentences, tabs between"
@@ -163,7 +167,7 @@ def _rows(piece: sources.Piece, columns: PairColumns) -> Iterator[_Pair]:
 
 
 def _score(pair: _Pair, columns: PairColumns) -> float | None:
-    """The gold score, None where there is none. InputError where it is no number."""
+    """Return the gold score or None if empty, or raise InputError if it is not a number."""
     given = pair.score
     if given is None or given != given or (isinstance(given, str) and not given.strip()):
         return None

@@ -12,15 +12,15 @@ Flags = npt.NDArray[np.bool_]
 Values = npt.NDArray[np.float64]
 
 
-_Z = 1.959964  # a normal value is within so many standard deviations of its mean with 95%
+_Z = 1.959964  # half width of a 95% interval, in standard deviations
 
 
 @dataclass(frozen=True)
 class Score:
-    """A share of right answers in [0, 1], or a correlation in [-1, 1], over ``num_rows`` rows.
+    """Share of correct answers in [0, 1], or a correlation in [-1, 1], over ``num_rows`` rows.
 
-    ``low`` and ``high`` are the ends of its 95% interval, which says how far another sample of as many rows may lie; that
-    another classifier or another encoder is drawn does not enter. All three are NaN where the score is not defined.
+    ``low`` and ``high`` are the bounds of its 95% interval. It covers the choice of rows, but not the variation between
+    classifiers or encoders. All three are NaN if the score is undefined.
     """
 
     value: float
@@ -34,7 +34,7 @@ def _undefined(num_rows: int) -> Score:
 
 
 def accuracy(is_right: Flags) -> Score:
-    """The share of right answers, of (rows,), with Wilson's interval (1927); not defined of no row."""
+    """Return the share of correct answers, of (rows,), with Wilson's interval (1927); undefined without rows."""
     n = len(is_right)
     if not n:
         return _undefined(0)
@@ -47,10 +47,10 @@ def accuracy(is_right: Flags) -> Score:
 
 
 def spearman(gold: Values, predicted: Values) -> Score:
-    """Spearman's rank correlation of two arrays, (rows,) each; equal values share the mean of their ranks.
+    """Return Spearman's rank correlation of two arrays, (rows,) each; equal values share the mean of their ranks.
 
     The interval is Fisher's, with the standard error of Bonett and Wright (2000), sqrt((1 + r^2 / 2) / (n - 3)). The
-    correlation is not defined where either array has a single value, nor the interval of fewer than 4 rows.
+    correlation is undefined if either array is constant, the interval with fewer than 4 rows.
     """
     n = len(gold)
     first, second = _centered_ranks(gold), _centered_ranks(predicted)
@@ -68,7 +68,7 @@ def spearman(gold: Values, predicted: Values) -> Score:
 
 
 def _centered_ranks(values: Values) -> Values:
-    """Ranks of (rows,) values, less their mean."""
+    """Return the ranks of (rows,) values, minus their mean."""
     _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     ranks: Values = (last - (counts - 1) / 2)[which]

@@ -1,8 +1,8 @@
-"""Which sentences of tasks also stand in the data that a model was tuned on.
+"""Detection of task sentences that also occur in the data that a model was tuned on.
 
-Two sentences are the same if their letters and digits are: case, spacing and punctuation do not count. Of a sentence whose
-letters are mostly ASCII's only ASCII's letters and digits are compared, because corpora lose and mangle the others: where
-one has ``touché !`` another has ``Touch``. Of any other sentence all letters and digits are, in the Unicode form NFKC.
+Two sentences are equal if their letters and digits are, ignoring case, spacing and punctuation. If most letters of a
+sentence are ASCII, only ASCII letters and digits are compared, because corpora lose and mangle the others: ``touché !``
+in one is ``Touch`` in another. Otherwise all letters and digits are compared, in the Unicode form NFKC.
 """
 
 import re
@@ -18,9 +18,9 @@ _NOT_ASCII = re.compile("[^a-z0-9]+")
 
 @dataclass(frozen=True)
 class TunedOn:
-    """Data that models were tuned on: sources and their column of sentences. ``models`` are those that say so themselves.
+    """Data that models were tuned on: sources and their text column. ``models`` name this data in their provenance.
 
-    ``subset`` is the configuration name of a source on the hub.
+    ``subset`` is the configuration name of a source on the Hub.
     """
 
     source: tuple[str, ...]
@@ -34,22 +34,22 @@ class TunedOn:
 
     @property
     def pieces(self) -> list[sources.Piece]:
-        """What the sources are made of. Raises InputError where one is not there."""
+        """Return the pieces of the sources, or raise InputError if one does not exist."""
         return sources.pieces(self.source, subset=self.subset)
 
     def check(self) -> None:
-        """Raise InputError where a source is not there, or has no such column. Of the hub nothing is asked yet."""
+        """Raise InputError if a source does not exist or lacks the column. The Hub is not contacted yet."""
         for piece in self.pieces:
             if piece.file is not None:
                 files.positions(piece.name, sources.column_names(piece), (self.text_column,))
 
     def of_model(self, model: str) -> "TunedOn":
-        """The same data, as what this model was tuned on too."""
+        """Return the same data with this model added."""
         return replace(self, models=(*self.models, model))
 
 
 def key(sentence: str) -> str:
-    """What of a sentence is compared; "" for one that has neither letters nor digits, which is the same as no other."""
+    """Return the part of a sentence that is compared; "" (never equal) without letters and digits."""
     folded = normalize("NFKC", sentence).casefold()
     ascii_only = _NOT_ASCII.sub("", folded)
     if folded.isascii():
@@ -61,9 +61,12 @@ def key(sentence: str) -> str:
 
 
 def found_in(data: TunedOn, sentences: Iterable[str], advance: Advance = lambda done, total, unit: None) -> set[str]:
-    """The keys of those sentences that stand in the data, which is read once, in bounded memory.
+    """Return the keys of the sentences that occur in the data, which is read once, in bounded memory.
 
-    ``advance`` is told how many rows have been read. Raises InputError where the data cannot be read.
+    ``advance`` is called with the number of rows read.
+
+    Raises:
+        InputError: If the data cannot be read.
     """
     wanted = {key(sentence) for sentence in sentences} - {""}
     found: set[str] = set()

@@ -1,7 +1,7 @@
-"""What models are compared on: labelled sentences that are classified, and scored pairs of sentences.
+"""Tasks to compare models on: classification of labeled sentences, and scored pairs of sentences.
 
-A task is spelled ``[NAME=]SOURCE``; where its split is given ``[NAME=]TRAIN,TEST`` or ``[NAME=]TRAIN,DEV,TEST``. Each part
-is a source as :mod:`raysweep.data.sources` reads it. Which kind of task it is shows in its columns.
+A task is specified as ``[NAME=]SOURCE`` or, with its own split, as ``[NAME=]TRAIN,TEST`` or ``[NAME=]TRAIN,DEV,TEST``.
+Each part is a source as read by :mod:`raysweep.data.sources`. The columns determine the kind of task.
 """
 
 import re
@@ -27,7 +27,7 @@ _SPLITS = {"all": "train"} | {str(part): split for part, split in HUB_SPLITS.ite
 
 @dataclass(frozen=True)
 class Columns:
-    """What columns are called: of labelled sentences, and of scored pairs."""
+    """Column names of labeled sentences and of scored pairs."""
 
     text: str = "text"
     label: str = "label"
@@ -44,9 +44,9 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Classification:
-    """Labelled sentences: ``train`` and ``test``, perhaps ``dev``, or ``all`` where they are tested by cross-validation.
+    """Labeled sentences: ``train``, ``test`` and optionally ``dev``, or ``all`` for cross-validation.
 
-    ``merged`` reports labels that are spelled in several ways.
+    ``merged`` reports labels with several spellings.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Classification:
 
     @property
     def sentences(self) -> Mapping[str, list[str]]:
-        """The sentences of each part."""
+        """Return the sentences of each part."""
         return {part: rows.texts for part, rows in self.parts.items()}
 
 
@@ -71,7 +71,11 @@ Task = Classification | ScoredPairs
 
 
 def read(spelled: Sequence[str], columns: Columns, num_folds: int) -> list[Task]:
-    """Read the tasks, which get different names. Raises InputError where one of them cannot be read or scored."""
+    """Read the tasks, whose names must differ.
+
+    Raises:
+        InputError: If a task cannot be read or scored.
+    """
     found = [_read(each, columns, num_folds) for each in spelled]
     for name, count in Counter(task.name for task in found).items():
         if count > 1:
@@ -80,7 +84,7 @@ def read(spelled: Sequence[str], columns: Columns, num_folds: int) -> list[Task]
 
 
 def sources_of(spelled: str) -> list[str]:
-    """Return the sources that a task names, without its own name."""
+    """Return the sources of a task's specification, without its name."""
     match = _NAMED.fullmatch(spelled)
     return (match["parts"] if match else spelled).split(",")
 
@@ -107,12 +111,12 @@ def _read(spelled: str, columns: Columns, num_folds: int) -> Task:
 
 
 def _pieces(source: str, part: str) -> list[sources.Piece]:
-    """What a source is made of. One with splits of its own is asked for that of the part."""
+    """Return the pieces of a source. If it has its own splits, the one for the part is selected."""
     return sources.pieces(source, split=_SPLITS[part])
 
 
 def _name_of(source: str) -> str:
-    """The file's name without its format's suffixes, such as ``2012.OnWN`` for ``sts/2012.OnWN.tsv.gz``."""
+    """Return the file's name without its format's suffixes, such as ``2012.OnWN`` for ``sts/2012.OnWN.tsv.gz``."""
     path = PurePosixPath(without_options(source).removeprefix("hub:"))
     found = format_of(path.name)
     if found and found.compression:
@@ -121,7 +125,7 @@ def _name_of(source: str) -> str:
 
 
 def _holds_pairs(piece: sources.Piece, columns: Columns) -> bool:
-    """Whether a piece holds scored pairs, and not labelled sentences. InputError where it holds neither."""
+    """Return whether a piece holds scored pairs instead of labeled sentences, or raise InputError if neither."""
     if scored_pairs.is_without_header(piece):
         return True
     present = sources.column_names(piece)
@@ -139,7 +143,7 @@ def _holds_pairs(piece: sources.Piece, columns: Columns) -> bool:
 
 
 def _labelled(pieces: Sequence[sources.Piece], columns: Columns, spellings: set[tuple[str, str]]) -> Labelled:
-    """Read labelled sentences, and add their labels to ``spellings``, each with its own."""
+    """Read labeled sentences, and add each label with its spelling to ``spellings``."""
     rows = Labelled([], [])
     for batch in sources.read_pieces(pieces, columns.text, columns.label):
         rows.texts.extend(batch.texts)
@@ -149,7 +153,7 @@ def _labelled(pieces: Sequence[sources.Piece], columns: Columns, spellings: set[
 
 
 def _check(task: Classification, num_folds: int) -> None:
-    """InputError where there are too few rows or classes to fit regressions on, and to choose among them."""
+    """Raise InputError if there are too few rows or classes to fit and select regressions."""
     fitted = task.parts["train" if task.is_split else "all"]
     counts = Counter(fitted.labels).most_common()
     if len(counts) == 1:
@@ -168,7 +172,7 @@ def _check(task: Classification, num_folds: int) -> None:
 
 
 def _least_rows(task: Classification, num_folds: int) -> int:
-    """How many rows two classes need, so that each inner fold's other rows have both."""
+    """Return the minimum number of rows of two classes, so that all inner folds train on both."""
     if not task.is_split:
         return max(num_folds, 2 * NUM_INNER_FOLDS)
     return 1 if "dev" in task.parts else NUM_INNER_FOLDS
