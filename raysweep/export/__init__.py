@@ -1,4 +1,4 @@
-"""A point of the front as an ordinary sentence-transformers model, which loads without raysweep.
+"""Export of a point of the front as a sentence-transformers model, which loads without raysweep.
 
 The command ``export`` and the public API call it.
 """

@@ -1,4 +1,4 @@
-"""What the files of a base model say of it: its name on the hub, and its licence. Nothing is guessed."""
+"""Name on the Hub and license of a base model, as stated in its files. Nothing is guessed."""
 
 import contextlib
 import json
@@ -13,19 +13,19 @@ import yaml
 from raysweep.config.sweep import EncoderConfig
 from raysweep.encoders.locate import locate
 
-UNKNOWN = "unknown"  # the hub's own word for a licence that nobody stated
-OTHER = "other"  # the hub's word for one that is not in its list, and for several
+UNKNOWN = "unknown"  # the Hub's word for an unstated license
+OTHER = "other"  # the Hub's word for a license outside its list, or several
 
-DEMO = "sentence-transformers/all-MiniLM-L6-v2"  # what the package of the demo's encoder holds
+DEMO = "sentence-transformers/all-MiniLM-L6-v2"  # the model in the package of the demo's encoder
 
 _FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
-_MOST_CHARACTERS = 200  # of what a card says of a licence of its own
+_MOST_CHARACTERS = 200  # maximum of a license text in a card
 
 
 @dataclass(frozen=True)
 class Licence:
-    """The hub's identifier of a licence, ``unknown`` where there is none; ``detail`` names one that is ``other``."""
+    """The Hub's identifier of a license, or ``unknown``; ``detail`` is the name of an ``other`` license."""
 
     identifier: str = UNKNOWN
     detail: str = ""
@@ -35,7 +35,7 @@ class Licence:
 
     @classmethod
     def of(cls, folder: Path) -> "Licence":
-        """What a model's card says in its metadata, or else its ``config.json`` under the key ``license``."""
+        """Return the license in a model card's metadata, or else the value of ``license`` in its ``config.json``."""
         card = _card_metadata(folder / "README.md")
         stated = card.get("license") or _json_object(folder / "config.json").get("license")
         identifiers = _words(stated)
@@ -52,7 +52,7 @@ class Licence:
 
 @dataclass(frozen=True)
 class BaseModel:
-    """An encoder that another model is made of. ``hub_name`` is None, and with it ``revision``, where it is a folder."""
+    """An encoder that another model is built from. ``hub_name`` and ``revision`` are None for a folder."""
 
     shown: str
     hub_name: str | None
@@ -61,7 +61,11 @@ class BaseModel:
 
     @classmethod
     def of(cls, config: EncoderConfig) -> "BaseModel":
-        """What there is to say of an encoder. InputError where it cannot be found."""
+        """Return the name and license of an encoder.
+
+        Raises:
+            InputError: If the encoder cannot be found.
+        """
         source = locate(config)
         licence = Licence.of(source.folder)
         if config.name == "demo":
@@ -69,11 +73,11 @@ class BaseModel:
         if source.commit is not None:
             name, _, revision = source.commit.partition(":")[2].rpartition("@")
             return cls(name, name, revision, licence)
-        return cls(source.folder.name, None, None, licence)  # without the folders above, which are nobody's business
+        return cls(source.folder.name, None, None, licence)  # without the parent folders, which are private
 
 
 def joint_licence(models: Mapping[str, BaseModel]) -> Licence:
-    """The licence of a model that is made of these, by what each is to it: unknown where one of theirs is."""
+    """Return the license of a model built from these, keyed by role: unknown if one of theirs is."""
     licences = {name: model.licence for name, model in models.items()}
     distinct = set(licences.values())
     if len(distinct) == 1:
@@ -84,7 +88,7 @@ def joint_licence(models: Mapping[str, BaseModel]) -> Licence:
 
 
 def _card_metadata(path: Path) -> dict[str, Any]:
-    """The YAML at the head of a card; empty where there is none, or none that can be read."""
+    """Return the YAML header of a card; empty if it is missing or unreadable."""
     with contextlib.suppress(OSError, ValueError, yaml.YAMLError, RecursionError):
         found = _FRONT_MATTER.match(path.read_text(encoding="utf-8-sig"))
         values = yaml.safe_load(found[1]) if found else None
@@ -102,6 +106,6 @@ def _json_object(path: Path) -> dict[str, Any]:
 
 
 def _words(value: Any) -> list[str]:
-    """The texts of a value that is one or a list of them, each on one line."""
+    """Return the texts in a value that is a string or a list, each on one line."""
     given = value if isinstance(value, list) else [value]
     return [" ".join(text.split())[:_MOST_CHARACTERS] for text in given if isinstance(text, str) and text.strip()]

@@ -1,4 +1,4 @@
-"""A point of the front as a sentence-transformers model on disk."""
+"""Export of a point of the front to disk, as a sentence-transformers model."""
 
 import contextlib
 import os
@@ -34,17 +34,22 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-MOST_NAMED = 12  # points, where one is asked for that is not on the front
+MOST_NAMED = 12  # points in the message for an unknown one
 
 
 def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = None) -> str:
     """Write the model of a point of a run's front, ``knee``, ``best`` or a point's name, to the new folder ``to``.
 
-    It loads with ``SentenceTransformer(to)``, without this package. Its card says how, or under which ``hub_name`` it will
-    be. Returns what was written, and which guards the point misses or is not measured by. The saved model is loaded again
-    and compared before it gets its name. InputError when there is no such point, ``to`` exists, two encoders cannot be made
-    one model, the saved model gives other vectors, or the run's settings are not those that it was begun with; then nothing
-    is left behind.
+    It loads with ``SentenceTransformer(to)``, without raysweep. Its model card contains the code to load it, from
+    ``hub_name`` if given. The saved model is loaded again and verified before the folder gets its final name. After an
+    error, nothing is left behind.
+
+    Returns:
+        A description of the exported point, with the guards that it misses or was not measured by.
+
+    Raises:
+        InputError: If the point does not exist, ``to`` exists, two encoders cannot be joined, the saved model returns
+            other vectors, or the run's settings have changed since it began.
     """
     if to.exists():
         raise InputError(f"{to}: exists already; export writes a new folder")
@@ -79,12 +84,12 @@ def export(place: Path | Folder, point: str, to: Path, hub_name: str | None = No
 
 
 def model_of(run: Folder, chosen: Point) -> "SentenceTransformer":
-    """The model that would be exported of a point. InputError as of :func:`export`."""
+    """Return the model that would be exported for a point, or raise InputError like :func:`export`."""
     return _build(run, chosen, RunEncoders.of(run)).model
 
 
 class _PointModel(NamedTuple):
-    """A point's model. ``embed`` gives the vectors of sentences under the encoders that the point was scored with."""
+    """The model of a point. ``embed`` embeds sentences with the encoders that the point was scored with."""
 
     model: "SentenceTransformer"
     embed: Callable[[Sequence[str]], saved_model.Embeddings]
@@ -100,17 +105,17 @@ def _build(run: Folder, chosen: Point, encoders: RunEncoders) -> _PointModel:
         embed = partial(saved_model.embed_joined, chosen.key, (tuned, reference), head, prompt)
         model = joined_encoder.build(chosen.key, tuned, reference, head)
         model.prompts = tuned.prompts
-    model.similarity_fn_name = _similarity(chosen)  # whatever the base model says
+    model.similarity_fn_name = _similarity(chosen)  # override the base model's setting
     _set_prompt(model, prompt)
     return _PointModel(model, embed)
 
 
 def _choose(run: Folder, summary: Summary, point: str) -> Member:
-    """The front's point of this name, or that of the front of points that are told the pool's labels."""
+    """Return the point with this name on the front, or on the front of points that use the pool's labels."""
     members = summary.members
     if not members:
         raise InputError(f"{run.location}: no trial finished a rung, so there is nothing to export")
-    wanted = point.removesuffix(":plain").replace("(", "=").replace(")", "")  # as the report's table shows it
+    wanted = point.removesuffix(":plain").replace("(", "=").replace(")", "")  # the notation of the report's table
     for member in members:
         names = [member.dev.name]
         if member.is_knee:
@@ -131,7 +136,7 @@ def _choose(run: Folder, summary: Summary, point: str) -> Member:
 
 
 def _read_weights(run: Folder, chosen: Point) -> "tuple[dict[str, torch.Tensor], Head | None]":
-    """The trained weights of the point's rung, and its head."""
+    """Return the trained weights of the point's rung, and its head."""
     name = _folder_of_weights(chosen)
     if not run.exists(name):
         if chosen.kind == LABELLED:
@@ -156,7 +161,7 @@ def _folder_of_weights(point: Point) -> str:
 
 
 def _tuned(encoders: RunEncoders, chosen: Point, weights: "Mapping[str, torch.Tensor]") -> "SentenceTransformer":
-    """The base model with the trained weights, or with weights between its own and these."""
+    """Return the base model with the trained weights, or with weights interpolated between the two."""
     model = _load(encoders.model, encoders.model_identity, "frozen weights are taken from it")
     base = model.state_dict()
     _check_fit(weights, base, chosen)
@@ -168,7 +173,7 @@ def _tuned(encoders: RunEncoders, chosen: Point, weights: "Mapping[str, torch.Te
 
 
 def _check_fit(weights: "Mapping[str, torch.Tensor]", base: "Mapping[str, torch.Tensor]", chosen: Point) -> None:
-    """InputError where the trained weights are not those of the base model's parameters."""
+    """Raise InputError if the trained weights do not match the base model's parameters."""
     for name, weight in weights.items():
         if name not in base or base[name].shape != weight.shape:
             shape = tuple(weight.shape)
@@ -178,7 +183,7 @@ def _check_fit(weights: "Mapping[str, torch.Tensor]", base: "Mapping[str, torch.
 
 
 def _load_reference(encoders: RunEncoders, chosen: Point) -> "SentenceTransformer":
-    """Load the reference encoder, for a point that it is part of."""
+    """Load the reference encoder, for a point that includes it."""
     model, reference = encoders.model, encoders.reference
     if (reference.prompt, reference.max_tokens) != (model.prompt, model.max_tokens):
         raise InputError(f"{chosen.name} cannot be exported: the reference encoder has another prompt or max_tokens")
@@ -193,50 +198,50 @@ def _load(config: EncoderConfig, identity: str, why: str) -> "SentenceTransforme
 
 
 def _similarity(chosen: Point) -> Literal["cosine", "dot"]:
-    """Return how the point compares vectors."""
+    """Return the similarity function of the point."""
     return "dot" if chosen.kind in joined_encoder.BY_PRODUCT else "cosine"
 
 
 def _set_prompt(model: "SentenceTransformer", prompt: str) -> None:
-    """Let ``encode``, ``encode_query`` and ``encode_document`` put ``prompt`` before sentences and cut them alike.
+    """Make ``encode``, ``encode_query`` and ``encode_document`` use ``prompt``, and the same maximum length.
 
-    Prompts under other names stay those of the base model.
+    Prompts with other names remain those of the base model.
     """
     model.prompts = {**model.prompts, "query": prompt, "document": prompt}
     model.default_prompt_name = "query" if prompt else None
     for module in model.modules():
-        for name in ("query_expansion", "query_length", "document_length"):  # in this order, as its setters check them
+        for name in ("query_expansion", "query_length", "document_length"):  # the setters require this order
             if hasattr(module, name):
                 setattr(module, name, None)
 
 
 def _data_config(settings: "Mapping[str, Any]") -> DataConfig | None:
-    """What the run read, by its settings; None where it has lost them."""
+    """Return the run's data settings, or None if they are lost."""
     with contextlib.suppress(ValidationError):
         return DataConfig.model_validate(settings.get("data", {}))
     return None
 
 
 def _pool_seed(settings: "Mapping[str, Any]") -> int | None:
-    """The seed with which the run drew its pools; None where its settings are lost."""
+    """Return the seed of the run's pools, or None if its settings are lost."""
     seed = _mapping(settings, "evaluation").get("pool_seed")
     return seed if isinstance(seed, int) else None
 
 
 def _mapping(settings: "Mapping[str, Any]", key: str) -> "Mapping[str, Any]":
-    """A part of the settings, which those of an older run may not have, or no more."""
+    """Return a section of the settings, empty if it is missing."""
     found = settings.get(key)
     return found if isinstance(found, dict) else {}
 
 
 def _run_of(run: Folder, chosen: Point) -> int:
-    """The number of the replicate that gave a point, 0 where it is no replicate."""
+    """Return the replicate number of a point's trial, 0 if it is not a replicate."""
     begun = (event for event in events_of(run) if isinstance(event, TrialStarted))
     return next((event.run or 0 for event in begun if event.trial == chosen.trial), 0)
 
 
 def _provenance(run: Folder, chosen: Point, encoders: RunEncoders, data: DataConfig | None) -> Provenance:
-    """Where the model comes from. The run's settings say what it was tuned on."""
+    """Return the model's provenance, with its tuning data from the run's settings."""
     if data is None:
         return Provenance(run.location, chosen.name, encoders.model.name, ())
     sources = (data.train,) if isinstance(data.train, str) else tuple(data.train)
@@ -246,7 +251,7 @@ def _provenance(run: Folder, chosen: Point, encoders: RunEncoders, data: DataCon
 def _write(
     model: "SentenceTransformer", expected: saved_model.Expected, provenance: Provenance, facts: CardFacts, to: Path
 ) -> None:
-    """Save the model and its card under a temporary name, check that folder, and rename it."""
+    """Save the model and its card under a temporary name, verify the folder, and rename it."""
     temporary = to.with_name(f".{to.name}.{os.getpid()}")
     try:
         with _removed_on_failure(temporary):
@@ -261,13 +266,13 @@ def _write(
 
 @contextlib.contextmanager
 def _removed_on_failure(temporary: Path) -> Iterator[None]:
-    """Within, what is written to ``temporary`` and the folders above it that were not there are removed on failure."""
+    """On failure within the context, remove ``temporary`` and the parent folders created for it."""
     missing = [parent for parent in temporary.parents if not parent.exists()]
     try:
         yield
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         for parent in missing:
-            with contextlib.suppress(OSError):  # it was not made, or holds something of somebody else by now
+            with contextlib.suppress(OSError):  # never created, or now contains other files
                 parent.rmdir()
         raise

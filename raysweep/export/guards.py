@@ -1,4 +1,4 @@
-"""Guards: an evaluator of the library over files, and the scores of front members under it."""
+"""Guards: sentence-transformers evaluators on files, and the scores of front members under them."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -18,9 +18,10 @@ from raysweep.storage.folder import Folder
 
 @dataclass(frozen=True)
 class Guard:
-    """A guard whose files are read. ``evaluator`` makes one for each model, since it keeps the first one's similarity.
+    """A guard with its files loaded.
 
-    ``left_out`` says what of its files is not measured; empty where all is.
+    ``evaluator`` creates one evaluator per model, since an evaluator keeps the similarity function of its first model.
+    ``left_out`` describes the excluded part of the files, if any.
     """
 
     name: str
@@ -30,21 +31,25 @@ class Guard:
 
     @classmethod
     def open(cls, name: str, config: GuardConfig) -> "Guard":
-        """Read its files. InputError names file, row and what is wrong."""
+        """Read the guard's files.
+
+        Raises:
+            InputError: If a file is invalid, with file, row and problem.
+        """
         if config.kind == "retrieval":
             return cls(name, config, _retrieval(config))
         pairs = _read_pairs(name, config)
         return cls(name, config, _sts(pairs), _without_score(pairs))
 
     def score(self, model: Any) -> tuple[str, float]:
-        """The metric's name and the model's score."""
+        """Return the metric's name and the model's score."""
         evaluator = self.evaluator()
         metrics = evaluator(model)
         return evaluator.primary_metric, float(metrics[evaluator.primary_metric])
 
 
 def check(guards: Mapping[str, GuardConfig], warn: Callable[[str], None]) -> None:
-    """Read all files of the guards, so that what is wrong with one is said before anything takes long."""
+    """Read all files of the guards, so that errors are reported before anything takes long."""
     for name, config in guards.items():
         try:
             guard = Guard.open(name, config)
@@ -57,7 +62,7 @@ def check(guards: Mapping[str, GuardConfig], warn: Callable[[str], None]) -> Non
 def measure(
     run: Folder, guards: Mapping[str, GuardConfig], wanted: Mapping[Point, list[str]]
 ) -> Iterator[GuardScore | InputError]:
-    """The scores of points under the guards that are ``wanted`` of each, by its name; an InputError where there is none."""
+    """Yield the scores of points under their ``wanted`` guards, or an InputError for each failure."""
     opened: dict[str, Guard] = {}
     for name, config in guards.items():
         try:
@@ -68,7 +73,7 @@ def measure(
         assert point.trial is not None and point.step is not None
         try:
             model = model_of(run, point)
-        except Exception as error:  # whatever goes wrong: the sweep has its results without
+        except Exception as error:  # any error: the sweep's results remain valid without guards
             yield _as_input_error(point.name, error)
             continue
         for name in names:
@@ -97,7 +102,7 @@ def measure(
 
 
 def _without_name(name: str, error: InputError) -> str:
-    """What is wrong, without the guard's name where that stands before it."""
+    """Return the error's text without a leading guard name."""
     return str(error).removeprefix(f"{name}: ")
 
 
@@ -111,7 +116,7 @@ def _read_pairs(name: str, config: GuardConfig) -> ScoredPairs:
 
 
 def _without_score(pairs: ScoredPairs) -> str:
-    """How many pairs are left out for want of a gold score, as a sentence."""
+    """Return a sentence with the number of pairs without a gold score, "" if all have one."""
     num_scored = len(pairs.gold)
     if num_scored == pairs.num_pairs:
         return ""
@@ -141,7 +146,7 @@ def _retrieval(config: GuardConfig) -> Callable[[], Any]:
 
 
 def _texts(file: str) -> dict[str, str]:
-    """Texts by their ids. InputError where an id stands twice."""
+    """Return texts by their ids, or raise InputError if an id occurs twice."""
     found: dict[str, str] = {}
     for row, (key, text) in enumerate(_rows(file, ("id", "text")), 1):
         if key in found:
@@ -151,7 +156,7 @@ def _texts(file: str) -> dict[str, str]:
 
 
 def _rows(file: str, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
-    """The rows of two columns, as texts. InputError where a cell is empty, or there is no row."""
+    """Yield the rows of two columns, as texts. Raise InputError if a cell is empty or the file holds no rows."""
     num_rows = 0
     for piece in sources.pieces(file):
         for block in sources.read_values(piece, columns):

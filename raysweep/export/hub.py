@@ -1,4 +1,4 @@
-"""An exported model on its way to the hub."""
+"""Upload of an exported model to the Hub."""
 
 import logging
 import shlex
@@ -8,11 +8,11 @@ from raysweep.data.hub import reachable
 from raysweep.encoders import provenance
 from raysweep.errors import InputError
 
-KEPT_HERE = (provenance.FILE,)  # names paths of the run and of its data
+KEPT_HERE = (provenance.FILE,)  # contains paths of the run and of its data
 
 
 def check_name(name: str) -> None:
-    """InputError unless a name is one that a repository on the hub may have, ``OWNER/NAME``."""
+    """Raise InputError unless a name is a valid repository name on the Hub, ``OWNER/NAME``."""
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
@@ -25,10 +25,13 @@ def check_name(name: str) -> None:
 
 
 def push(folder: Path, name: str, *, private: bool) -> str:
-    """Upload an exported model to the repository ``name``, which is made where it is not there. Returns its address.
+    """Upload an exported model to the repository ``name``, creating it if necessary, and return its URL.
 
-    The file with paths of this machine stays here. InputError, in one line, where the hub cannot be reached or refuses; the
-    folder stays, and the message says how to push it later.
+    The file with local paths is not uploaded.
+
+    Raises:
+        InputError: In one line, if the Hub is unreachable or rejects the upload. The folder remains, and the message
+            explains how to push it later.
     """
     later = f"later: hf upload {shlex.quote(name)} {shlex.quote(str(folder))} . --exclude {' '.join(KEPT_HERE)}"
     written = f"{folder} is written, but not pushed to {name}"
@@ -51,7 +54,7 @@ def push(folder: Path, name: str, *, private: bool) -> str:
         api.upload_folder(repo_id=name, folder_path=folder, commit_message="Add model", ignore_patterns=list(KEPT_HERE))
     except InputError:
         raise
-    except Exception as error:  # the client lets through whatever its layers raise
+    except Exception as error:  # the client passes on all errors of its lower layers
         reason = _one_line(error).replace(token, "(token)")
         raise InputError(f"{written}: {reason}; {later}") from None
     return f"{api.endpoint}/{name}"

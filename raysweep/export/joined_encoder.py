@@ -1,9 +1,9 @@
-"""Operating points of two encoders as one ordinary sentence-transformers model, made of the library's own modules.
+"""Operating points of two encoders as one sentence-transformers model, built from the library's own modules.
 
-Modules of other packages load with ``trust_remote_code=True`` only, so the library's own join the two vectors. The first
-encoder leaves its vector in ``features["cls_token_embeddings"]``. In the second, ``HierarchicalTokenPooling`` reduces the
-tokens to one, their unit-length mean. ``Pooling`` then puts the first vector before that mean. Both encoders read the same
-tokens.
+Modules of other packages require ``trust_remote_code=True``, so the library's own modules join the two vectors. The
+first encoder stores its vector in ``features["cls_token_embeddings"]``. In the second, ``HierarchicalTokenPooling``
+reduces the tokens to one, their normalized mean. ``Pooling`` then concatenates the first vector and that mean. Both
+encoders read the same tokens.
 """
 
 from typing import TYPE_CHECKING
@@ -21,22 +21,24 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-KINDS = ("concat", "class_concat", LABELLED)  # of points that two encoders make
+KINDS = ("concat", "class_concat", LABELLED)  # points of two encoders
 
-BY_PRODUCT = ("class_concat", LABELLED)  # whose vectors have different lengths: inner products rank, not cosines
+BY_PRODUCT = ("class_concat", LABELLED)  # vectors of different lengths, ranked by inner product instead of cosine
 
-_FIRST = "cls_token_embeddings"  # where the first encoder's vector is left
+_FIRST = "cls_token_embeddings"  # key of the first encoder's vector
 
 
 def build(
     key: PointKey, tuned: "SentenceTransformer", reference: "SentenceTransformer", head: Head | None
 ) -> "SentenceTransformer":
-    """The model of a point of one of ``KINDS``: its inner products are the point's sums of cosines.
+    """Return the model of a point of one of ``KINDS``, whose inner products are the point's sums of cosines.
 
-    ``concat`` gives unit vectors, [e_M ; e_R] weighted. ``class_concat`` gives [p ; e_R] weighted, whose lengths differ, so
-    its similarity function is ``dot``. Of a ``labelled`` point it is the same model, which gives the queries' vectors; in
-    those of the pool one-hot labels take the place of p, weighted alike. Raises InputError where the encoders do not read
-    the same tokens, or the second is not mean-pooled.
+    ``concat`` returns unit vectors, [e_M ; e_R] weighted. ``class_concat`` returns [p ; e_R] weighted, whose lengths
+    differ, so its similarity function is ``dot``. For a ``labelled`` point, the same model embeds the queries; in the
+    vectors of the pool, one-hot labels with the same weight replace p.
+
+    Raises:
+        InputError: If the encoders do not read the same tokens, or the second does not use mean pooling.
     """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
@@ -76,7 +78,7 @@ def _check_same_tokens(key: PointKey, tuned: "SentenceTransformer", reference: "
 
 
 def _token_tower(key: PointKey, model: "SentenceTransformer") -> list[nn.Module]:
-    """The encoder up to one token, its unit-length mean."""
+    """Return the encoder's modules up to a single token, the normalized mean."""
     from sentence_transformers.multi_vector_encoder.modules import HierarchicalTokenPooling
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
@@ -94,22 +96,22 @@ def _token_tower(key: PointKey, model: "SentenceTransformer") -> list[nn.Module]
 
 
 def _unchanged(width: int) -> nn.Module:
-    """The first encoder's embeddings as they are."""
+    """Return a module that stores the first encoder's embeddings unchanged."""
     return _linear(torch.eye(width), torch.zeros(width), nn.Identity(), output=_FIRST)
 
 
 def _classifier(head: Head) -> nn.Module:
-    """Class probabilities of unit embeddings."""
+    """Return a module that maps unit embeddings to class probabilities."""
     weight = torch.from_numpy(head.weight.astype(np.float64)) * head.weight.shape[1] ** 0.5
     bias = torch.from_numpy(head.bias.astype(np.float64))
-    if len(bias) == 2:  # the softmax of two is a sigmoid of their difference; torch.nn.Softmax() has no dimension
+    if len(bias) == 2:  # softmax over two is a sigmoid of the difference; torch.nn.Softmax() lacks a dim
         weight, bias = weight - weight.flip(0), bias - bias.flip(0)
         return _linear(weight.float(), bias.float(), nn.Sigmoid(), output=_FIRST)
     return _linear(weight.float(), bias.float(), nn.Softmax(), output=_FIRST)
 
 
 def _weighting(value: float, first_width: int, reference_width: int) -> nn.Module:
-    """Multiplies the first vector by the root of the point's value, so that inner products are weighted by the value."""
+    """Return a module that scales the first vector by sqrt(value), so that inner products are weighted by value."""
     first_weights = torch.full((first_width,), value**0.5)
     weights = torch.cat([first_weights, torch.ones(reference_width)])
     return _linear(weights.diag(), torch.zeros(len(weights)), nn.Identity())

@@ -1,6 +1,7 @@
-"""The card of an exported model, ``README.md`` with the picture ``front.png``: the library's own card and what a sweep adds.
+"""Model card of an exported model: sentence-transformers' own card, extended with the sweep and ``front.png``.
 
-The library writes metadata, architecture, usage, metrics, hyperparameters and citations, from what is known of the point.
+sentence-transformers writes metadata, architecture, usage, metrics, hyperparameters and citations from the point's
+data.
 """
 
 import json
@@ -37,8 +38,8 @@ PICTURE = "front.png"
 
 _TASK = "retrieval of sentences of the same class that are close in meaning"
 _DEMO_DATA = "demo (sentences that raysweep makes by a grammar)"
-_TRAINING = "\n## Training Details\n"  # a heading of the library's card, before which the front is shown
-_DOWNLOAD = "# Download from the 🤗 Hub\n"  # in its usage, which is that of a model on the hub
+_TRAINING = "\n## Training Details\n"  # a heading of the library's card; the front is inserted before it
+_DOWNLOAD = "# Download from the 🤗 Hub\n"  # in its usage section, which assumes a model on the Hub
 _PLACEHOLDER = "sentence_transformers_model_id"
 
 _JOINED = {
@@ -58,11 +59,11 @@ _JOINED = {
 
 @dataclass(frozen=True)
 class CardFacts:
-    """What is known of an exported point.
+    """The facts about an exported point.
 
-    ``data`` is where its run read sentences, None where that is lost. ``run`` is the replicate's number from which the
-    trial's seed derives, 0 of a first run. ``hub_name`` is where the model is to be loaded from, None for its folder.
-    ``pool_seed`` is that of the pools, None where it is lost; ``unmeasured`` are guards of the sweep without a score of it.
+    ``data`` is the run's data settings, None if lost. ``run`` is the replicate number that the trial's seed derives
+    from, 0 for a first run. ``hub_name`` is the name to load the model from, None for its folder. ``pool_seed`` is the
+    seed of the pools, None if lost; ``unmeasured`` are the sweep's guards without a score for this point.
     """
 
     summary: Summary
@@ -80,7 +81,7 @@ class CardFacts:
 
     @property
     def front(self) -> Sequence[Member]:
-        """The front that the point is a member of."""
+        """Return the front that the point is a member of."""
         return self.summary.labelled if self.point.kind == LABELLED else self.summary.members
 
     @property
@@ -89,7 +90,7 @@ class CardFacts:
 
     @property
     def config(self) -> TrialConfig | None:
-        """The trial's configuration, None where this version would refuse it."""
+        """Return the trial's configuration, or None if this version rejects it."""
         try:
             return TrialConfig.model_validate(dict(self.trial.config))
         except ValueError:
@@ -97,7 +98,7 @@ class CardFacts:
 
     @property
     def models(self) -> Mapping[str, BaseModel]:
-        """What the point's model is made of, by what each is to it."""
+        """Return the models that the point's model is built from, by role."""
         base = BaseModel.of(self.encoders.model)
         if self.point.kind not in KINDS:
             return {"base": base}
@@ -105,7 +106,7 @@ class CardFacts:
 
 
 class RetrievalScores:
-    """Stands for an evaluator in the library's card: the scores of a point on one split."""
+    """A substitute for an evaluator in the library's card: the scores of a point on one split."""
 
     description = "Polarity and Similarity"
     primary_metric = None
@@ -115,12 +116,16 @@ class RetrievalScores:
         self._settings = dict(settings)
 
     def get_config_dict(self) -> dict[str, Any]:
-        """How it retrieves."""
+        """Return the retrieval settings."""
         return self._settings
 
 
 def write(model: SentenceTransformer, facts: CardFacts, folder: Path, name: str) -> None:
-    """Write the card and its picture into a model's folder, which is to have the name ``name``. OSError where it cannot."""
+    """Write the card and its picture into the folder of a model called ``name``.
+
+    Raises:
+        OSError: If a file cannot be written.
+    """
     models = facts.models
     data = _card_data(facts, models)
     model.model_card_data = data
@@ -142,7 +147,7 @@ def _card_data(facts: CardFacts, models: Mapping[str, BaseModel]) -> SentenceTra
         model_id=facts.hub_name,
         train_datasets=_datasets(facts),
         task_name=_TASK,
-        local_files_only=True,  # nothing here is looked up
+        local_files_only=True,  # no network requests
     )
     data.add_tags("raysweep")
     data.base_model, data.base_model_revision = base.hub_name, base.revision
@@ -153,12 +158,12 @@ def _card_data(facts: CardFacts, models: Mapping[str, BaseModel]) -> SentenceTra
     data.training_logs = _training_logs(facts)
     data.set_best_model_step(point.step or 0)
     loss = _library_class(facts)
-    data.set_losses([object.__new__(loss)] if loss else [])  # of which only the name and the citation are read
+    data.set_losses([object.__new__(loss)] if loss else [])  # only name and citation are read
     return data
 
 
 def _scores(facts: CardFacts) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """The point's scores on each split where it has some, with their intervals."""
+    """Yield the point's scores on each split that has any, with their intervals."""
     info = facts.summary.results.info
     settings = {"k": info.k, "rank_weights": info.rank_weights}
     for split in facts.summary.splits:
@@ -168,7 +173,7 @@ def _scores(facts: CardFacts) -> Iterator[tuple[Any, dict[str, Any]]]:
 
 
 def _metrics(summary: Summary, point: Point) -> dict[str, str]:
-    """Scores in [0, 1] by name, as texts that begin with the number."""
+    """Return scores in [0, 1] by name, as texts that begin with the number."""
     intervals = summary.intervals_of(point)
     found = {}
     for name in ("polarity", "similarity", "retention", "accuracy"):
@@ -179,7 +184,7 @@ def _metrics(summary: Summary, point: Point) -> dict[str, str]:
 
 
 def _training_logs(facts: CardFacts) -> list[dict[str, Any]]:
-    """A row for each rung of the trial, with the scores of the same kind of point on dev."""
+    """Return a row for each rung of the trial, with the scores of the same kind of point on dev."""
     scored = {
         point.step: point
         for point in (*facts.summary.results.points, *facts.summary.results.labelled)
@@ -195,7 +200,7 @@ def _training_logs(facts: CardFacts) -> list[dict[str, Any]]:
 
 
 def _datasets(facts: CardFacts) -> list[dict[str, Any]]:
-    """The sources of the training sentences, as the library's card has them; empty where the run has lost them."""
+    """Return the sources of the training sentences in the format of the library's card; empty if lost."""
     if facts.data is None:
         return []
     sources = [facts.data.train] if isinstance(facts.data.train, str) else facts.data.train
@@ -206,7 +211,7 @@ def _datasets(facts: CardFacts) -> list[dict[str, Any]]:
 
 
 def _named_source(source: str) -> dict[str, str]:
-    """A source by its name on the hub, or by its own name without the folders that it lies in."""
+    """Return a source with its name on the Hub, or its own name without parent folders."""
     if source == "demo":
         return {"name": _DEMO_DATA}
     if source.startswith("hub:"):
@@ -222,7 +227,7 @@ _OWN_LOSSES = {
 
 
 def _library_class(facts: CardFacts) -> type[Any] | None:
-    """The library's class of the trial's loss, None where raysweep has its own."""
+    """Return the library's class of the trial's loss, or None for raysweep's own losses."""
     loss = LOSSES.get(str(facts.trial.config.get("loss")))
     if loss is None or loss.library_class is None or facts.trial.config.get("negatives") == "other_class":
         return None
@@ -277,7 +282,7 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
 
 
 def _pool_code(facts: CardFacts) -> str:
-    """How sentences of known labels are embedded for a labelled point."""
+    """Return the code that embeds sentences with known labels for a labelled point."""
     names = facts.summary.results.info.label_names
     lines = [
         "import numpy as np",
@@ -296,7 +301,7 @@ def _reference_name(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
 
 
 def _intervals_sentence(facts: CardFacts) -> str:
-    """What the intervals beside the metrics cover, and why there are none on a split."""
+    """Return the text on the intervals of the metrics, and why a split has none."""
     summary = facts.summary
     if facts.point.kind == LABELLED:
         return "There are no intervals: scores of each query are not stored of points that are told labels."
@@ -313,7 +318,7 @@ def _intervals_sentence(facts: CardFacts) -> str:
 
 
 def _reference_sentence(summary: Summary) -> str:
-    """P and S of R, wherever they are stored."""
+    """Return the sentence with P and S of R, on the splits that have them."""
     terms = [
         f"P {point.polarity:.5f}, S {point.similarity:.5f} on {split} ({_queries(summary, split)})"
         for split, point in summary.references.items()
@@ -322,7 +327,7 @@ def _reference_sentence(summary: Summary) -> str:
 
 
 def _guard_sentence(member: Member) -> str:
-    """What the member reached under the sweep's guards."""
+    """Return the sentence with the member's guard scores."""
     terms = []
     for name, score in sorted(member.guards.items()):
         limit = "" if score.at_least is None else f" (at least {score.at_least:g} was asked for)"
@@ -331,7 +336,7 @@ def _guard_sentence(member: Member) -> str:
 
 
 def guard_warnings(facts: CardFacts) -> list[str]:
-    """The guards that the point misses, and those that it was not measured by; nothing where it meets all."""
+    """Return warnings for guards that the point misses or was not measured by; empty if it meets all."""
     missed = [
         f"{score.score:.5f} on {name}, where at least {score.at_least:g} was asked for"
         for name, score in sorted(facts.member.guards.items())
@@ -352,14 +357,14 @@ def _queries(summary: Summary, split: ScoredSplit) -> str:
 
 
 def _origin_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
-    """How the model was made, as a table."""
+    """Return the section on how the model was made, as a table."""
     rows = {**_training_rows(facts), **_source_rows(facts, models)}
     lines = [f"| {name} | {_plain(text)} |" for name, text in rows.items()]
     return "\n".join(["## How it was made", "", "| | |", "|---|---|", *lines, ""])
 
 
 def _training_rows(facts: CardFacts) -> dict[str, str]:
-    """Which sweep, trial and rung the model is of."""
+    """Return the rows on the model's sweep, trial and rung."""
     results, point = facts.summary.results, facts.point
     info = results.info
     num_rungs = facts.trial.num_rungs
@@ -383,7 +388,7 @@ def _training_rows(facts: CardFacts) -> dict[str, str]:
 
 
 def _pool_text(facts: CardFacts) -> str:
-    """What the pools that P and S are measured on are drawn of, and how."""
+    """Return the sizes, source and seed of the pools that P and S are measured on."""
     info = facts.summary.results.info
     sizes = ", ".join(f"{size:,} for {split}" for split, size in info.num_pool.items())
     if facts.pool_seed is None:
@@ -395,7 +400,7 @@ def _pool_text(facts: CardFacts) -> str:
 
 
 def _source_rows(facts: CardFacts, models: Mapping[str, BaseModel]) -> dict[str, str]:
-    """Data and models that it was made of, and their licences."""
+    """Return the rows on data, models and licenses."""
     encoders = facts.encoders
     rows = {
         "classes": ", ".join(facts.summary.results.info.label_names),
@@ -412,7 +417,7 @@ def _source_rows(facts: CardFacts, models: Mapping[str, BaseModel]) -> dict[str,
 
 
 def _calibration(facts: CardFacts) -> Calibration | None:
-    """That of the head whose class probabilities are part of the model."""
+    """Return the calibration of the head whose class probabilities are part of the model."""
     if facts.point.kind not in BY_PRODUCT:
         return None
     rung = (facts.point.trial, facts.point.step, "dev")
@@ -435,5 +440,5 @@ def _last_part(name: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text on one line that Markdown shows as it is, also in a table: what it might take for markup is an entity."""
+    """Return text on one line with Markdown markup escaped as entities, for tables too."""
     return re.sub(r"[&<\\`*_|\[\]]", lambda found: f"&#{ord(found[0])};", " ".join(text.split()))

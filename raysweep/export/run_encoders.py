@@ -1,4 +1,4 @@
-"""The encoders of a run, as its files name them."""
+"""The encoders of a run, as recorded in its files."""
 
 import json
 from dataclasses import dataclass
@@ -10,10 +10,9 @@ from raysweep.storage.folder import Folder
 
 @dataclass(frozen=True)
 class RunEncoders:
-    """The encoders of a run with the prompts that they were used with, and the identities that they had then.
+    """The encoders of a run, with their prompts and identities at the time of the run.
 
-    ``data`` names the artifact of the run's sentences, whose name hashes what they were read from; None where it is not
-    known.
+    ``data`` is the name of the artifact of the run's sentences, which hashes their sources; None if unknown.
     """
 
     model: EncoderConfig
@@ -24,12 +23,16 @@ class RunEncoders:
 
     @property
     def prompt(self) -> str:
-        """The text that goes before every sentence that the tuned model embeds."""
+        """Return the text before every sentence that the tuned model embeds."""
         return self.model.prompt or ""
 
     @classmethod
     def of(cls, run: Folder) -> "RunEncoders":
-        """Read them from a run's folder. InputError when it does not hold them."""
+        """Read the encoders from a run's folder.
+
+        Raises:
+            InputError: If they are missing or damaged.
+        """
         try:
             prepared = json.loads(run.fetch("prepared.json").read_text(encoding="utf-8"))
             data = prepared.get("sentences")

@@ -1,4 +1,4 @@
-"""Checking that a saved model gives the vectors that its point was scored by."""
+"""Verification that a saved model returns the vectors that its point was scored with."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ Embeddings = npt.NDArray[np.float32]  # (sentences, width)
 
 NUM_SENTENCES = 32
 LONG_TEXT = 4000  # characters, about 1,000 tokens
-MOST_APART = 1e-5  # of the coordinates of two vectors of length 1
-MOST_APART_WITH_CLASSES = 1e-4  # the same with class probabilities, whose logits multiply what is rounded
+MOST_APART = 1e-5  # maximum difference of coordinates of unit vectors
+MOST_APART_WITH_CLASSES = 1e-4  # with class probabilities, whose logits amplify rounding errors
 
 
 def sample_sentences(run: Folder) -> list[str]:
-    """Return some sentences of the run's data, or of the demo if its artifacts are gone or in an object store.
+    """Return some sentences of the run's data, or of the demo if its artifacts are missing or in an object store.
 
-    Among them are capitals, accents, and a text that most models truncate.
+    They include capitals, accents, and a text that most models truncate.
     """
     sentences = _read_sentences(run) or [row.text for row in demo.generate()[0][:NUM_SENTENCES]]
     long_text = " ".join(sentences)[:LONG_TEXT]
@@ -52,7 +52,7 @@ def _read_sentences(run: Folder) -> list[str]:
 
 
 def embed_tuned(model: "SentenceTransformer", prompt: str, sentences: Sequence[str]) -> Embeddings:
-    """Return the vectors (sentences, width) of a point that is one encoder, as its rung embedded them."""
+    """Return the vectors (sentences, width) of a point with a single encoder, embedded like in its rung."""
     return encoder.embed_texts(model, sentences, prompt, unit=False)
 
 
@@ -65,7 +65,8 @@ def embed_joined(
 ) -> Embeddings:
     """Return the vectors (sentences, width) of a point that joins the tuned with the reference encoder.
 
-    Their inner products are the point's sums of cosines, by the formulas of :mod:`raysweep.evaluation.operating_points`.
+    Their inner products are the point's sums of cosines, by the formulas of
+    :mod:`raysweep.evaluation.operating_points`.
     """
     kind, value = key
     assert value is not None
@@ -83,11 +84,11 @@ def _join(first: Embeddings, second: Embeddings) -> Embeddings:
 
 @dataclass(frozen=True)
 class Expected:
-    """The vectors of some sentences that a point was scored by, and how they are compared."""
+    """The vectors of some sentences that a point was scored with, and their similarity function."""
 
     sentences: Sequence[str]
     embeddings: Embeddings
-    similarity: Literal["cosine", "dot"]  # dot of vectors with class probabilities
+    similarity: Literal["cosine", "dot"]  # dot for vectors with class probabilities
 
     def difference(self, embeddings: Embeddings) -> str:
         """Return how vectors of the sentences differ from the expected ones; empty if they do not."""
@@ -103,14 +104,14 @@ class Expected:
 
 
 def check(folder: Path, expected: Expected, to: Path) -> None:
-    """Load a saved model as its users will, and compare its vectors. InputError if they are not the expected ones."""
+    """Load a saved model as its users will, and raise InputError if its vectors are not the expected ones."""
     from sentence_transformers import SentenceTransformer
 
     try:
         with encoder.without_progress_bars():
             model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
             found = _embed(model, expected.sentences)
-    except Exception as error:  # a folder that cannot be loaded fails in any layer below
+    except Exception as error:  # loading may fail in any layer below
         reason = " ".join(str(error).split())[:300]
         raise InputError(f"{to}: not written: the saved model cannot be loaded: {reason}") from None
     for method, embeddings in found.items():
