@@ -1,4 +1,4 @@
-"""Scores by the number of examples per rung, N: how they spread over configurations."""
+"""Scores by the number of examples per rung, N, and their spread over configurations."""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ ALL_MODELS = "all"
 
 @dataclass(frozen=True)
 class Spread:
-    """What a table and a box plot say of some configurations: their scores x100, on one split after the last rung."""
+    """The configurations of one model and N: their scores x100, on one split after the last rung."""
 
     model: str
     num_examples: int
@@ -26,14 +26,14 @@ class Spread:
 
 @dataclass(frozen=True)
 class ByExamples:
-    """By model and N, and below that of all models together where there are several."""
+    """Spreads by model and N, followed by those over all models if there are several."""
 
     spreads: Sequence[Spread]
     caption: str
 
     @property
     def models(self) -> list[str]:
-        """Without ALL_MODELS."""
+        """Return the names of the models, without ALL_MODELS."""
         return [name for name in dict.fromkeys(spread.model for spread in self.spreads) if name != ALL_MODELS]
 
     def of(self, model: str) -> list[Spread]:
@@ -41,12 +41,16 @@ class ByExamples:
 
     @property
     def overall(self) -> list[Spread]:
-        """By N, of all models."""
+        """Return the spreads over all models, by N."""
         return self.of(ALL_MODELS if len(self.models) > 1 else self.models[0])
 
 
 def by_examples(recordings: Sequence[Recording], wanted: ScoredSplit | None = None) -> ByExamples:
-    """NoTableError where there is one N, or none."""
+    """Group the configurations by N.
+
+    Raises:
+        NoTableError: If there are fewer than two values of N.
+    """
     every = [each for each in configurations_of(recordings) if NUM_EXAMPLES in each.values]
     _check_that_they_are_counts(every)
     _check_that_they_differ(every)
@@ -61,7 +65,7 @@ def by_examples(recordings: Sequence[Recording], wanted: ScoredSplit | None = No
 
 
 def _check_that_they_are_counts(configurations: Iterable[Configuration]) -> None:
-    """A recorded table may hold anything."""
+    """Raise NoTableError if a value of N is not a positive integer: recorded tables are not validated."""
     for each in configurations:
         value = each.values[NUM_EXAMPLES]
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -76,7 +80,7 @@ def _check_that_they_differ(configurations: Iterable[Configuration]) -> None:
 
 
 def _spreads(model: str, configurations: Iterable[Configuration], split: ScoredSplit) -> list[Spread]:
-    """By rising N."""
+    """Return the spreads of a model, by increasing N."""
     found: dict[int, list[Scores]] = {}
     for configuration in configurations:
         scores = configuration.last_scores.get(split)
@@ -97,7 +101,7 @@ _STATISTICS = ("mean", "std", "least", "most")
 
 
 def table(found: ByExamples) -> Table:
-    """A row for each N, a group for each model and one for all."""
+    """Return a table with a row for each N, and a group for each model and for all models."""
     caption = (
         "Polarity P and similarity S (x100) by the number N of examples per rung: mean, standard deviation, least and most "
         f"over configurations. {found.caption}"
@@ -114,7 +118,7 @@ def table(found: ByExamples) -> Table:
 
 
 def _columns() -> tuple[Column, ...]:
-    """Without that of the model."""
+    """Return the columns, except that of the model."""
     columns = [Column("N", "num_examples", 0), Column("configurations", "configurations", 0)]
     for symbol, score in (("P", "polarity"), ("S", "similarity")):
         columns += [Column(f"{symbol} {name}", f"{score}_{name}", DIGITS) for name in _STATISTICS]
@@ -127,6 +131,6 @@ def _row(spread: Spread) -> Row:
 
 
 def _statistics(scores: Sequence[float]) -> list[float | None]:
-    """As _STATISTICS names them; the deviation is that of a sample."""
+    """Return the values of _STATISTICS; the deviation is that of a sample."""
     deviation = statistics.stdev(scores) if len(scores) > 1 else None
     return [statistics.fmean(scores), deviation, min(scores), max(scores)]

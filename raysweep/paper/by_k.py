@@ -1,4 +1,4 @@
-"""Scores of encoders by the number k of retrieved sentences, as the command ``evaluate`` measures them."""
+"""Scores of encoders by the number k of retrieved sentences, as measured by the command ``evaluate``."""
 
 import math
 from collections import defaultdict
@@ -30,7 +30,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class ScoresAtK:
-    """Of one encoder at one k: means and standard deviations over queries, x100."""
+    """Scores of one encoder at one k: means and standard deviations over queries, x100."""
 
     model: str
     rank_weights: str
@@ -54,20 +54,24 @@ class ScoresAtK:
 
 
 Curve = Sequence[ScoresAtK]
-"""Of one model and one kind of rank weights, by rising k."""
+"""Scores of one model and one kind of rank weights, by increasing k."""
 
 
 @dataclass(frozen=True)
 class ByK:
-    """Curves of one kind of rank weights follow one another. ``measured`` says in a sentence on what; it may be empty."""
+    """Curves, grouped by kind of rank weights. ``measured`` is a sentence on their data, or empty."""
 
     curves: Sequence[Curve]
     measured: str = ""
 
     @classmethod
     def of(cls, scores: Iterable[ScoresAtK], measured: str = "") -> "ByK":
-        """InputError where a model has two different scores at one k."""
-        by_kind: dict[str, dict[str, list[ScoresAtK]]] = defaultdict(lambda: defaultdict(list))  # and by model
+        """Group scores into curves.
+
+        Raises:
+            InputError: If a model has two different scores at one k.
+        """
+        by_kind: dict[str, dict[str, list[ScoresAtK]]] = defaultdict(lambda: defaultdict(list))  # by kind, then model
         for each in scores:
             curve = by_kind[each.rank_weights][each.model]
             if each in curve:
@@ -84,7 +88,7 @@ class ByK:
 
 
 def table(found: ByK) -> Table:
-    """A row for each k, a group for each model and kind of rank weights."""
+    """Return a table with a row for each k, and a group for each model and kind of rank weights."""
     caption = (
         "Polarity P and similarity S (x100) by the number k of retrieved sentences: mean over queries, with its standard "
         f"deviation over queries in parentheses; and accuracy. {found.measured}"
@@ -94,12 +98,16 @@ def table(found: ByK) -> Table:
 
 
 def is_by_k(frame: "pd.DataFrame") -> bool:
-    """Whether these are the rows of such a table's CSV file, not those of a recorded sweep."""
+    """Return whether the frame is a table by k read from CSV, rather than a recorded sweep."""
     return "k" in frame and "loss" not in frame and not any(budget in frame for budget in BUDGETS)
 
 
 def rows_of(frame: "pd.DataFrame", path: Path) -> list[ScoresAtK]:
-    """What such a table's CSV file holds. InputError names the file and what is wrong in it."""
+    """Return the rows of a table by k read from CSV.
+
+    Raises:
+        InputError: If the table is invalid, with file and problem.
+    """
     try:
         return _rows_of(frame)
     except InputError as error:
@@ -134,5 +142,5 @@ def _rows_of(frame: "pd.DataFrame") -> list[ScoresAtK]:
 
 
 def _known(cell: float | None) -> float | None:
-    """An empty cell is NaN."""
+    """Return a number, or None for an empty cell, which is NaN."""
     return None if cell is None or math.isnan(cell) else float(cell)

@@ -1,4 +1,4 @@
-"""Scores by loss, margin and model: a table of polarity and one of similarity."""
+"""Scores by loss, margin and model: one table of polarity and one of similarity."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +19,12 @@ _SYMBOLS: Mapping[Score, str] = {"polarity": "P", "similarity": "S"}
 
 
 def by_margin(recordings: Sequence[Recording], score: Score, wanted: ScoredSplit | None = None) -> Table:
-    """A row for each configuration, a column for each recording, the reference and baselines above; the best marked.
+    """Return a table with a row per configuration and a column per recording, with the best value in bold.
 
-    Scores are those of the tuned encoder after its last rung. NoTableError where no configuration has a loss.
+    The reference and baselines come first. Scores are those of the tuned encoder after its last rung.
+
+    Raises:
+        NoTableError: If no configuration has a loss.
     """
     grid = _Grid.of(recordings, wanted)
     columns = [Column("loss", "loss"), Column("margin", "margin")]
@@ -41,7 +44,7 @@ def by_margin(recordings: Sequence[Recording], score: Score, wanted: ScoredSplit
 
 @dataclass(frozen=True)
 class _Grid:
-    names: Sequence[str]  # of the recordings
+    names: Sequence[str]  # columns, one per recording
     naming: Naming
     rows: Sequence[Name]
     choice: Choice
@@ -58,7 +61,7 @@ class _Grid:
         return cls(column_names(recordings), naming, in_order, choice)
 
     def numbers(self, recording: Recording, score: Score) -> list[Number]:
-        """A column, as long as there are rows."""
+        """Return the column of a recording, one number per row."""
         found = {}
         for configuration in recording.configurations:
             scores = configuration.last_scores.get(self.choice.split)
@@ -90,7 +93,7 @@ def _baseline_rows(grid: _Grid, recordings: Sequence[Recording], score: Score) -
 
 
 def _configuration_rows(grid: _Grid, numbers: Sequence[Sequence[Number]]) -> list[tuple[Row, ...]]:
-    """A group for each loss."""
+    """Return a group of rows for each loss."""
     lines = zip(grid.rows, zip(*numbers, strict=True), strict=True)
     groups = []
     for _, several in groupby(lines, key=lambda line: line[0].loss):

@@ -1,4 +1,4 @@
-"""The best scores that each loss has reached, rung by rung."""
+"""The best scores of each loss, rung by rung."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ DIGITS = 1
 
 @dataclass(frozen=True)
 class Best:
-    """The best P and the best S of a loss at one rung, x100, and the configurations that have them."""
+    """The best P and the best S of a loss at one rung, x100, and the configurations that reached them."""
 
     rung: int
     num_configurations: int
@@ -27,7 +27,7 @@ class Best:
 
 @dataclass(frozen=True)
 class Course:
-    """Of one loss on one model, by rising rung."""
+    """The best scores of one loss on one model, by increasing rung."""
 
     loss: str
     bests: Sequence[Best]
@@ -35,7 +35,7 @@ class Course:
 
 @dataclass(frozen=True)
 class Courses:
-    """Of all losses on one model, with the scores of its reference on the same split."""
+    """The courses of all losses on one model, with the scores of its reference on the same split."""
 
     model: str
     losses: Sequence[Course]
@@ -49,7 +49,11 @@ class ByRung:
 
 
 def by_rung(recordings: Sequence[Recording], wanted: ScoredSplit | None = None) -> ByRung:
-    """NoTableError where no configuration has a second rung, or none has a loss."""
+    """Return the best scores of each loss by rung.
+
+    Raises:
+        NoTableError: If no configuration has a second rung, or none has a loss.
+    """
     every = configurations_of(recordings)
     if not any("loss" in each.values for each in every):
         raise NoTableError("no configuration has a parameter 'loss'")
@@ -95,7 +99,7 @@ def _best(rung: int, scores: dict[Name, Scores]) -> Best:
 
 
 def table(found: ByRung) -> Table:
-    """A row for each rung, a group for each model and loss, whose best are marked."""
+    """Return a table with a row for each rung, and a group for each model and loss with its best value in bold."""
     columns = (
         Column("model", "model"),
         Column("loss", "loss"),

@@ -1,4 +1,4 @@
-"""The tables' figures as PNG bytes, in the style of the report's."""
+"""Figures of the tables as PNG bytes, in the style of the report's figures."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,13 +22,13 @@ POINT: dict[str, Any] = {"s": 9, "alpha": 0.55, "linewidths": 0, "zorder": 3}
 BOX: dict[str, Any] = {"color": INK, "linewidth": 0.9}
 MEDIAN: dict[str, Any] = {"color": INK, "linewidth": 1.5}
 
-BOX_WIDTH, CAP_WIDTH = 0.55, 0.28  # where boxes are 1 apart
+BOX_WIDTH, CAP_WIDTH = 0.55, 0.28  # relative to the distance between boxes
 
-MAX_SPREAD = 0.17  # how far points of a box stand from its middle
+MAX_SPREAD = 0.17  # maximum offset of points from the middle of a box
 
 
 def by_k_figure(found: ByK) -> bytes:
-    """P and S against k: a colour for each model, a panel for each kind of rank weights."""
+    """Return the figure of P and S against k: a color for each model, a panel for each kind of rank weights."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -56,7 +56,7 @@ def by_k_figure(found: ByK) -> bytes:
 
 
 def by_examples_figure(found: ByExamples) -> bytes:
-    """P and S against N: a box over the configurations, each of which is a point in its model's colour."""
+    """Return the figure of P and S against N: a box over configurations, and a point for each in its model's color."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -76,7 +76,7 @@ def by_examples_figure(found: ByExamples) -> bytes:
 
 
 def by_rung_figure(found: ByRung) -> bytes:
-    """The best P and the best S of each loss against rungs, a row of panels for each model, beside its reference."""
+    """Return the figure of each loss's best P and S against rungs: a row of panels per model, with its reference."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -109,7 +109,7 @@ def _draw_curve(axis: "Axes", curve: Curve, colour: str) -> None:
 
 
 def _draw_spreads(axis: "Axes", found: ByExamples, colours: Mapping[str, str], *, is_polarity: bool) -> None:
-    """A box for each N, and over it a point for each configuration."""
+    """Draw a box for each N, and over it a point for each configuration."""
     places = {spread.num_examples: place for place, spread in enumerate(found.overall)}
     for spread in found.overall:
         _draw_box(axis, places[spread.num_examples], _scores(spread, is_polarity))
@@ -125,9 +125,9 @@ def _draw_spreads(axis: "Axes", found: ByExamples, colours: Mapping[str, str], *
 
 
 def _draw_box(axis: "Axes", place: float, scores: Sequence[float]) -> None:
-    """Quartiles and median, with whiskers to the least and the most, as the table has them.
+    """Draw quartiles and median, with whiskers to minimum and maximum, as in the table.
 
-    Drawn from lines, since matplotlib's own looks through all of its settings and so loads pyplot.
+    matplotlib's own box plot inspects all of its settings and thereby loads pyplot, so the box is drawn from lines.
     """
     least, low, median, high, most = np.percentile(scores, [0, 25, 50, 75, 100])
     left, right = place - BOX_WIDTH / 2, place + BOX_WIDTH / 2
@@ -160,12 +160,12 @@ def _scores(spread: Spread, is_polarity: bool) -> Sequence[float]:
 
 
 def _offset(index: int, count: int) -> float:
-    """Where a model's points stand beside the middle of a box."""
+    """Return the horizontal offset of a model's points from the middle of a box."""
     return 0.0 if count == 1 else MAX_SPREAD * (2 * index / (count - 1) - 1)
 
 
 def _scale_to_doublings(axis: "Axes", ks: Sequence[int]) -> None:
-    """A logarithmic scale where k spans a wide range, with a tick at each k where there are few."""
+    """Set a logarithmic scale if k spans a wide range, and a tick at each k if there are few."""
     from matplotlib.ticker import NullLocator, ScalarFormatter
 
     if ks[-1] >= 4 * ks[0]:

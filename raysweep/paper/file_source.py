@@ -1,8 +1,8 @@
 """Recordings from recorded tables: see :mod:`raysweep.replay.table_io` for their columns.
 
-Beside those, the columns ``model`` and ``dataset`` make a recording of each of their values, ``num_examples`` is another
-name of ``examples_per_rung``, and a table without a column of the training budget holds the scores after training. The
-columns ``num_queries`` and ``k`` say of how many sentences P is the plain share, for tests that need it.
+In addition, each value of the columns ``model`` and ``dataset`` becomes a recording, ``num_examples`` is an alias of
+``examples_per_rung``, and a table without a training budget holds the scores after training. The columns
+``num_queries`` and ``k`` are the numbers of sentences that P is an unweighted share of, for tests that need them.
 """
 
 from collections import defaultdict
@@ -42,13 +42,17 @@ from raysweep.results.types import ScoredSplit
 if TYPE_CHECKING:
     import pandas as pd
 
-_AFTER_TRAINING = "step"  # the budget's column where a table has none
+_AFTER_TRAINING = "step"  # the budget column of tables without one
 
 _DEFAULTS = {"model": "", "dataset": "", "kind": "plain", "split": "dev"}
 
 
 def recordings_of_frame(frame: "pd.DataFrame", path: Path) -> list[Recording]:
-    """A recording for each model and dataset. InputError names the file, and column and row where there are ones."""
+    """Return a recording for each model and dataset.
+
+    Raises:
+        InputError: If the table is invalid, with file and, if applicable, column and row.
+    """
     try:
         return list(_recordings(frame.reset_index(drop=True), path))
     except InputError as error:
@@ -59,7 +63,7 @@ def _recordings(frame: "pd.DataFrame", path: Path) -> Iterator[Recording]:
     names_split = "split" in frame
     points, baselines = _checked(frame)
     for (model, dataset), rows in points.frame.groupby(["model", "dataset"], sort=False):
-        # A baseline's row that names no model or dataset goes with all of them.
+        # Baselines without model or dataset apply to all of them.
         goes_with = baselines["model"].isin([model, ""]) & baselines["dataset"].isin([dataset, ""])
         yield Recording(
             model=last_part(model) or path.stem,
@@ -73,7 +77,10 @@ def _recordings(frame: "pd.DataFrame", path: Path) -> Iterator[Recording]:
 
 
 def _checked(frame: "pd.DataFrame") -> tuple[PointRows, "pd.DataFrame"]:
-    """The points of trials, and those of no trial, all with the columns ``model``, ``dataset``, ``kind`` and ``split``."""
+    """Return the points of trials, and those of baselines.
+
+    Both have the columns ``model``, ``dataset``, ``kind`` and ``split``.
+    """
     import pandas as pd
 
     if frame.empty:
@@ -118,7 +125,7 @@ def _configurations(points: PointRows) -> Iterator[Configuration]:
 
 
 def _parameters(cells: Mapping[Any, Any]) -> dict[str, Any]:
-    """Under raysweep's names, without what is empty."""
+    """Return the parameters under raysweep's names, without empty ones."""
     values = {str(name): plain(value) for name, value in cells.items() if value is not None}
     del values["model"], values["dataset"]
     if NUM_EXAMPLES not in values and "num_examples" in values:
@@ -129,7 +136,7 @@ def _parameters(cells: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _rungs(rows: "pd.DataFrame", budget: str) -> Mapping[int, SplitScores]:
-    """By epoch or step; rungs whose examples were counted are numbered from 1."""
+    """Return scores by epoch or step; if the budget is in examples, rungs are numbered from 1."""
     rungs = {}
     for place, (spent, rung) in enumerate(rows.groupby(budget, sort=True), 1):
         number = place if budget == "examples_seen" else int(spent)
@@ -138,7 +145,7 @@ def _rungs(rows: "pd.DataFrame", budget: str) -> Mapping[int, SplitScores]:
 
 
 def _by_split(rung: "pd.DataFrame") -> SplitScores:
-    """The means of a rung's rows, by split."""
+    """Return the means of a rung's rows, by split."""
     found: dict[ScoredSplit, list[Scores]] = defaultdict(list)
     for row in rung.to_dict("records"):
         found[row["split"]].append(_scores(row))
@@ -146,7 +153,7 @@ def _by_split(rung: "pd.DataFrame") -> SplitScores:
 
 
 def _baselines(rows: "pd.DataFrame") -> Mapping[str, SplitScores]:
-    """The reference first."""
+    """Return the scores of the baselines by name, the reference first."""
     found: dict[str, dict[ScoredSplit, Scores]] = {}
     for kind in OF_NO_TRIAL:
         for row in rows[rows["kind"] == kind].to_dict("records"):
@@ -163,5 +170,5 @@ def _scores(row: Mapping[Any, Any]) -> Scores:
 
 
 def _known(cell: Any) -> float | None:
-    """An empty cell is NaN, which equals nothing."""
+    """Return a number, or None for an empty cell, which is NaN."""
     return None if cell is None or cell != cell else float(cell)

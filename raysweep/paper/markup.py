@@ -1,4 +1,4 @@
-"""A table as Markdown, as LaTeX with booktabs, and as CSV."""
+"""Tables as Markdown, as LaTeX with booktabs, and as CSV."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ _LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    "[": "{[}",  # after a line's end it would begin an option, and an asterisk would be one
+    "[": "{[}",  # a bracket or asterisk after a line break would be an option
     "*": "{*}",
     ABSENT: "--",
     "±": r"\(\pm\)",
@@ -25,7 +25,7 @@ _LATEX = {
 
 
 def markdown(table: Table) -> str:
-    """The caption, and the table below it; the best in bold."""
+    """Return the caption, and the table below it, with the best values in bold."""
     rule = ["---" if column.digits is None else "---:" for column in table.columns]
     titles = [plain(column.title) for column in table.columns]
     rows = [_cells(table.columns, row, plain, "**{}**") for row in _rows(table)]
@@ -34,7 +34,7 @@ def markdown(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    r"""A ``table`` for ``\input``, in a document that uses the package booktabs; the best in bold."""
+    r"""Return a ``table`` for ``\input``, in a document that uses booktabs, with the best values in bold."""
     alignment = "".join("l" if column.digits is None else "r" for column in table.columns)
     return "\n".join(
         [
@@ -67,12 +67,12 @@ def _latex_line(cells: Iterable[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text that LaTeX prints as it is, on one line."""
+    """Return text on one line, escaped for LaTeX."""
     return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))
 
 
 def csv_text(table: Table) -> str:
-    """A head and a row for each row, with numbers to six decimals; what was not measured is empty."""
+    """Return a header and the rows, with numbers to six decimals; missing values are empty."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(_csv_keys(table.columns))
@@ -108,7 +108,7 @@ def _rows(table: Table) -> Iterator[Row]:
 
 
 def _cells(columns: Iterable[Column], row: Row, escape: Callable[[str], str], bold: str) -> list[str]:
-    """The cells of a row as a person reads them."""
+    """Return the formatted cells of a row."""
     return [_cell(column, cell, escape, bold) for column, cell in zip(columns, row, strict=True)]
 
 

@@ -1,4 +1,4 @@
-"""How tables name configurations: the loss, its margin or scale, and what else differs among those that they show."""
+"""Names of configurations in tables: the loss, its margin or scale, and the other parameters that differ."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,23 +14,29 @@ _OF_THE_LOSS = ("loss", "margin", "scale")
 
 @dataclass(frozen=True)
 class Name:
-    """Of a configuration. ``margin`` is that of its loss, and ``scale 20`` where scales differ; ``others`` may be empty."""
+    """Name of a configuration.
+
+    ``margin`` is that of its loss, with ``scale 20`` if scales differ; ``others`` may be empty.
+    """
 
     loss: str
     margin: str
     others: str = ""
-    order: tuple[Any, ...] = ()  # by which names are sorted, after the loss
+    order: tuple[Any, ...] = ()  # sort key after the loss
 
     @property
     def text(self) -> str:
-        """All of it but the loss, in words."""
+        """Return the name without the loss, in words."""
         margin = f"margin {self.margin}" if self.margin[0].isdigit() else self.margin
         return ", ".join(part for part in (margin, self.others) if part not in ("", ABSENT)) or ABSENT
 
 
 @dataclass(frozen=True)
 class Naming:
-    """Names for the configurations of these recordings: two that differ have different names, though they may read alike."""
+    """Names for the configurations of these recordings.
+
+    Different configurations have different names, though their texts may be equal.
+    """
 
     recordings: Sequence[Recording]
 
@@ -45,12 +51,12 @@ class Naming:
 
     @cached_property
     def others(self) -> tuple[str, ...]:
-        """The parameters, besides those of the loss, that have two values or more, or that not all of a loss have."""
+        """Return the parameters outside the loss that vary, or that only some configurations of a loss have."""
         names = [name for name in _parameters(self._all) if name not in _OF_THE_LOSS]
         return tuple(name for name in names if _varies(name, self._all) or self._is_missing_in_some(name))
 
     def _is_missing_in_some(self, name: str) -> bool:
-        """Whether of one loss in one recording some configurations have the parameter, and others do not."""
+        """Return whether only some configurations of one loss in one recording have the parameter."""
         having: dict[tuple[int, str], set[bool]] = defaultdict(set)
         for number, recording in enumerate(self.recordings):
             for each in recording.configurations:
@@ -77,7 +83,7 @@ def _varies(name: str, configurations: Iterable[Configuration]) -> bool:
 
 
 def _of_the_loss(margin: Any, scale: Any) -> str:
-    """A loss's margin and scale, as far as it has any, in words."""
+    """Return a loss's margin and scale, if any, in words."""
     parts = [] if margin is None else [_short(margin)]
     if scale is not None:
         parts.append(f"scale {_short(scale)}")
@@ -89,7 +95,7 @@ def _short(value: Any) -> str:
 
 
 def _rank(value: Any) -> tuple[int, float, str]:
-    """By which values are sorted: none, then numbers, then words."""
+    """Return the sort key of a value: missing values, then numbers, then words."""
     if value is None:
         return 0, 0.0, ""
     if isinstance(value, int | float):

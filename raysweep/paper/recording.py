@@ -1,4 +1,4 @@
-"""What was measured of one model: what a column of a table shows. Runs and recorded tables are both read as this."""
+"""Measurements of one model, a column of a table. Runs and recorded tables are both converted to it."""
 
 import dataclasses
 import math
@@ -13,14 +13,14 @@ from raysweep.errors import InputError
 from raysweep.results.types import ScoredSplit
 
 NUM_EXAMPLES = "examples_per_rung"
-"""The parameter that papers call N."""
+"""The parameter called N in papers."""
 
 _LOSS_NAMES = {loss.library_class: name for name, loss in LOSSES.items() if loss.library_class}
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Over how many queries P is a mean, and of how many retrieved sentences of each it is the share."""
+    """The number of queries that P is a mean over, and of retrieved sentences per query."""
 
     num_queries: int
     k: int
@@ -28,9 +28,9 @@ class Counts:
 
 @dataclass(frozen=True)
 class Scores:
-    """Of one encoder on one split: means over queries in [0, 1], and standard deviations over queries where known.
+    """Scores of one encoder on one split: means over queries in [0, 1], and standard deviations if known.
 
-    ``counts`` are None where they are not known, or where P is no plain share since ranks weigh differently.
+    ``counts`` is None if unknown, or if P is not an unweighted share because rank weights differ.
     """
 
     polarity: float
@@ -44,7 +44,7 @@ SplitScores = Mapping[ScoredSplit, Scores]
 
 
 def mean_scores(several: Sequence[Scores]) -> Scores:
-    """The mean over runs of one configuration; a deviation is the root of the mean variance over queries."""
+    """Return the mean over runs of one configuration; a deviation is the root of the mean variance over queries."""
     counts = {scores.counts for scores in several}
     return Scores(
         statistics.fmean(scores.polarity for scores in several),
@@ -62,9 +62,9 @@ def _mean_deviation(deviations: Iterable[float | None]) -> float | None:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A configuration that was trained. ``values`` has no parameter that is None, and whole numbers as integers.
+    """A trained configuration. ``values`` omits parameters that are None and has whole numbers as integers.
 
-    ``rungs`` by rising number, each with the scores of the tuned encoder as it is; there is at least one.
+    ``rungs`` maps rung numbers, ascending, to the scores of the tuned encoder; there is at least one.
     """
 
     values: Mapping[str, Any]
@@ -81,13 +81,13 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Recording:
-    """What was measured of one model, under one way of measuring.
+    """Measurements of one model under one measurement setup.
 
-    ``origin`` is the name of the run or file, and ``place`` where it lies. ``retrieval`` says how it was measured, and is
-    empty where that is not known. ``names_split`` is false of a recorded table without a column of it. ``setting`` is
-    everything beside the configuration that scores depend on, empty where that is not known: recordings that differ in it
-    are never put into one column. ``baselines``, by name: the encoders that no trial made, the reference first.
-    ``why_no_test`` says why test scores that the run has are left out.
+    ``origin`` is the name of the run or file, and ``place`` its location. ``retrieval`` describes the retrieval
+    settings, empty if unknown. ``names_split`` is False for a recorded table without a column ``split``. ``setting``
+    contains everything besides the configuration that scores depend on, empty if unknown: recordings with different
+    settings never share a column. ``baselines`` maps names to the encoders without a trial, the reference first.
+    ``why_no_test`` is the reason for leaving out the run's test scores.
     """
 
     model: str
@@ -104,7 +104,7 @@ class Recording:
 
 
 def configurations_of(recordings: Iterable[Recording]) -> list[Configuration]:
-    """Of all recordings."""
+    """Return the configurations of all recordings."""
     found: list[Configuration] = []
     for recording in recordings:
         found += recording.configurations
@@ -112,17 +112,17 @@ def configurations_of(recordings: Iterable[Recording]) -> list[Configuration]:
 
 
 def loss_name(name: Any) -> str:
-    """A loss's name in raysweep, also where the library's class is named."""
+    """Return raysweep's name of a loss, given that name or the library's class."""
     return _LOSS_NAMES.get(str(name), str(name))
 
 
 def last_part(place: str) -> str:
-    """Of a path, a URI or a name with slashes: an encoder's name without the folder or the owner that it stands under."""
+    """Return the last part of a path, a URI or a name with slashes, such as an encoder's name without its owner."""
     return place.rstrip("/").rpartition("/")[2] or place
 
 
 def without_repeats(configurations: Iterable[Configuration]) -> tuple[Configuration, ...]:
-    """Configurations that were trained more than once are one, with the means of their scores rung by rung."""
+    """Merge configurations that were trained more than once, with the means of their scores rung by rung."""
     alike: dict[str, list[Configuration]] = defaultdict(list)
     for configuration in configurations:
         alike[repr(sorted(configuration.values.items()))].append(configuration)
@@ -145,7 +145,7 @@ def _mean_configuration(several: Sequence[Configuration]) -> Configuration:
 
 
 def joined(recordings: Iterable[Recording]) -> list[Recording]:
-    """Recordings of one setting whose configurations all differ are one: parts of a grid that was run in several runs."""
+    """Merge recordings with the same setting and disjoint configurations: parts of a grid from several runs."""
     found: list[Recording] = []
     for recording in recordings:
         for index, other in enumerate(found):
@@ -158,7 +158,7 @@ def joined(recordings: Iterable[Recording]) -> list[Recording]:
 
 
 def _share(one: Recording, other: Recording) -> bool:
-    """Whether some configuration is in both."""
+    """Return whether a configuration is in both recordings."""
     values = [configuration.values for configuration in one.configurations]
     return any(configuration.values in values for configuration in other.configurations)
 
@@ -179,11 +179,15 @@ _NAMING = (
     "retrieval",
     "origin",
     "place",
-)  # what tells recordings of one model apart, in this order
+)  # attributes that distinguish recordings of one model, in this order
 
 
 def column_names(recordings: Sequence[Recording]) -> list[str]:
-    """By the model, and by what else is needed to tell the recordings apart. InputError where nothing does."""
+    """Return the model's name for each recording, extended until names are unique.
+
+    Raises:
+        InputError: If a recording is given twice.
+    """
     names = [recording.model for recording in recordings]
     for attribute in _NAMING:
         values = [getattr(recording, attribute) for recording in recordings]
@@ -199,11 +203,15 @@ def column_names(recordings: Sequence[Recording]) -> list[str]:
     return names
 
 
-_OF_RECORDINGS = ("model", "dataset")  # what a part may be chosen by, beside parameters
+_OF_RECORDINGS = ("model", "dataset")  # attributes to filter by, in addition to parameters
 
 
 def selected(recordings: Iterable[Recording], where: Mapping[str, str]) -> list[Recording]:
-    """What is left of the recordings by values of ``model``, ``dataset`` and parameters. InputError where nothing is."""
+    """Filter the recordings by values of ``model``, ``dataset`` and parameters.
+
+    Raises:
+        InputError: If nothing is left.
+    """
     kept = list(recordings)
     for name, wanted in where.items():
         present = _values_of(kept, name)
@@ -224,7 +232,7 @@ def _values_of(recordings: Iterable[Recording], name: str) -> set[str]:
 
 
 def _by_number(text: str) -> tuple[bool, float, str]:
-    """By which values are listed: numbers first."""
+    """Return the sort key of a value in messages: numbers first."""
     try:
         return False, float(text), text
     except ValueError:

@@ -18,9 +18,12 @@ OF_NO_TRIAL = ("reference", *BASELINES)
 
 
 def recording_of_run(run: Folder) -> Recording:
-    """What the run in a folder has measured; of a configuration with replicates the means over its runs, on dev.
+    """Return the measurements of the run in a folder, averaged over the replicates of a configuration on dev.
 
-    Test scores of a front that is scored there in part are left out. InputError where it holds no run, or no rung is done.
+    Test scores are left out if only part of the front has them.
+
+    Raises:
+        InputError: If the folder holds no run, or no rung is finished.
     """
     results = load(run)
     summary = summarise(results)
@@ -43,7 +46,7 @@ def recording_of_run(run: Folder) -> Recording:
 
 
 def _configurations(results: Results, splits: Collection[ScoredSplit]) -> list[Configuration]:
-    """Those of trials that have done a rung, with their scores on these splits."""
+    """Return the configurations of trials with a finished rung, with their scores on these splits."""
     rungs_by_trial: dict[int, dict[int, dict[ScoredSplit, Scores]]] = defaultdict(lambda: defaultdict(dict))
     for point in averaged(results):
         if point.split in splits and point.trial is not None and point.step is not None and point.kind == "plain":
@@ -62,7 +65,7 @@ def _given(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _scores(point: Point, info: RunInfo) -> Scores:
-    """Deviations of 0 stand for scores of which only means are known."""
+    """Return a point's scores. Deviations of 0 mean that only means are known."""
     num_queries = info.num_queries.get(point.split)
     counts = Counts(num_queries, info.k) if num_queries and info.rank_weights == "uniform" else None
     deviations = point.polarity_std or None, point.similarity_std or None
@@ -80,13 +83,13 @@ def _baselines(results: Results) -> Mapping[str, SplitScores]:
 
 
 def baseline_name(kind: str, value: float | None, label: str | None) -> str:
-    """Such as ``reference``, ``probe=0.3`` or ``setfit LABEL``."""
+    """Return a name such as ``reference``, ``probe=0.3`` or ``setfit LABEL``."""
     name = key_name((kind, value))
     return name if label is None else f"{name} {label}"
 
 
 def _setting(run: Folder, results: Results) -> str:
-    """All that scores depend on, beside the configuration and what chance does."""
+    """Return everything that scores depend on, besides the configuration and randomness."""
     info = results.info
     mining = read_settings(run, results).get("examples")
     measured = (info.dataset, info.model, info.reference, info.k, info.rank_weights)

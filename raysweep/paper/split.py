@@ -1,4 +1,4 @@
-"""Which split a table is of, and what its caption says of that and of how scores were measured."""
+"""The split of a table, and the caption's text on the split and on retrieval."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,9 +17,10 @@ class Choice:
 
 
 def choose(recordings: Sequence[Recording], shown: Sequence[SplitScores], wanted: ScoredSplit | None) -> Choice:
-    """The split of a table that shows these points: the one that is wanted, or else test where all have it, or dev.
+    """Return the split of a table of these points: ``wanted``, or else test if all have it, or dev.
 
-    NoTableError where no point has scores on it.
+    Raises:
+        NoTableError: If no point has scores on it.
     """
     num_on_test = sum("test" in scores for scores in shown)
     split: ScoredSplit = wanted or ("test" if num_on_test == len(shown) else "dev")
@@ -35,7 +36,7 @@ def choose(recordings: Sequence[Recording], shown: Sequence[SplitScores], wanted
 
 
 def _retrievals(recordings: Sequence[Recording]) -> Iterator[str]:
-    """How retrieval was measured: of all alike, or else of which; recorded tables may not say."""
+    """Yield the retrieval settings, with model names if they differ; recorded tables may lack them."""
     models: dict[str, list[str]] = {}
     for recording in recordings:
         models.setdefault(recording.retrieval, []).append(recording.model)
@@ -48,14 +49,14 @@ def _retrievals(recordings: Sequence[Recording]) -> Iterator[str]:
 
 
 def _split_text(recordings: Sequence[Recording], split: ScoredSplit) -> str:
-    """A recorded table that names no split has scores of whatever it was made from."""
+    """Return the name of the split, or "as recorded" for recorded tables without a split."""
     knowing = {recording.names_split for recording in recordings}
     texts = {True: f"on {split}", False: "as recorded"}
     return " or ".join(text for is_known, text in texts.items() if is_known in knowing)
 
 
 def endings_text(recordings: Sequence[Recording]) -> str:
-    """What to add to a caption of scores after the last rung where not all configurations of a model had as many."""
+    """Return a caption's note on configurations with fewer rungs than others of their model, "" without any."""
     num_short = num_all = 0
     for recording in recordings:
         last_rungs = [configuration.last_rung for configuration in recording.configurations]

@@ -1,4 +1,4 @@
-"""A table as values: its caption, its columns and its rows, for every format that it is written in."""
+"""A table as values: caption, columns and rows, for all output formats."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ ABSENT = "–"  # noqa: RUF001 (an en dash reads as an empty cell)
 
 
 class NoTableError(Exception):
-    """The data cannot give a table; the message says why, after the table's name and a colon."""
+    """The data does not allow a table; the message is the reason, shown after the table's name."""
 
 
 @dataclass(frozen=True)
 class Number:
-    """A cell that is a number, as readers see it; scores are x100. None was not measured.
+    """A numeric cell, as displayed; scores are x100. None means not measured.
 
-    ``spread`` is its standard deviation, and stands beside it in parentheses. The best of a column is in bold.
+    ``spread`` is its standard deviation, shown in parentheses. The best value of a column is in bold.
     """
 
     value: float | None
@@ -28,17 +28,17 @@ Row = tuple[Cell, ...]
 
 @dataclass(frozen=True)
 class Column:
-    """``title`` is for people, and ``key`` for programs that read the CSV file. A column of text has no ``digits``."""
+    """A column: ``title`` is for readers, ``key`` for the CSV file. Text columns have no ``digits``."""
 
     title: str
     key: str
-    digits: int | None = None  # after the point
-    has_spread: bool = False  # which has a column of its own in the CSV file, with the key ``KEY_std``
+    digits: int | None = None  # decimals
+    has_spread: bool = False  # a separate CSV column, with the key ``KEY_std``
 
 
 @dataclass(frozen=True)
 class Table:
-    """``name`` is that of its files, without a suffix. Rules stand between groups of rows."""
+    """A table. ``name`` is the stem of its files. Groups of rows are separated by rules."""
 
     name: str
     caption: str
@@ -47,12 +47,12 @@ class Table:
 
 
 def shown(number: Number, digits: int) -> str:
-    """A number as it is printed."""
+    """Return a number as text."""
     return ABSENT if number.value is None else f"{number.value:.{digits}f}"
 
 
 def with_best(numbers: Sequence[Number], digits: int) -> list[Number]:
-    """Numbers of a column, of which those that are printed as the greatest are marked."""
+    """Return the numbers of a column, with those marked that are printed as the maximum."""
     known = [number.value for number in numbers if number.value is not None]
     if not known:
         return list(numbers)

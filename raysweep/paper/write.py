@@ -1,4 +1,4 @@
-"""Tables and their figures into a folder, each file whole."""
+"""Output of tables and their figures into a folder, each file atomically."""
 
 import os
 import tempfile
@@ -16,7 +16,7 @@ from raysweep.replay import table_io
 from raysweep.results.types import ScoredSplit
 from raysweep.storage.folder import Folder
 
-Files = dict[str, bytes]  # what each file holds, by its name
+Files = dict[str, bytes]  # contents by file name
 
 _FORMATS: Mapping[str, Callable[[Table], str]] = {
     ".md": markup.markdown,
@@ -29,7 +29,7 @@ _SUFFIXES = (*_FORMATS, ".png")
 
 @dataclass(frozen=True)
 class Written:
-    """The files that were written, by table, and why other tables were not."""
+    """The written files by table, and the reasons for leaving out other tables."""
 
     files: Mapping[str, Sequence[Path]]
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -42,12 +42,14 @@ def write_tables(
     split: ScoredSplit | None = None,
     z_test: str | None = None,
 ) -> Written:
-    """Write every table that runs and recorded tables can give into a folder, over those of an earlier call.
+    """Write every table that runs and recorded tables support into a folder, replacing earlier ones.
 
-    A path is that of a recorded table, or of a file ``by_k.csv`` that :func:`write_by_k` wrote. ``where`` takes a part of
-    what was recorded, by values of ``model`` and of parameters. ``z_test`` is the row that others are tested against. Files
-    of tables that are left out are removed, so that the tables of recordings in the folder are of one call. Raises
-    InputError, before anything is written, where a source cannot be read or no table can be made.
+    A path is a recorded table, or a file ``by_k.csv`` written by :func:`write_by_k`. ``where`` filters the recordings
+    by values of ``model`` and of parameters. ``z_test`` is the row that others are tested against. Files of tables that
+    are left out are removed, so that all tables of recordings in the folder are from the same call.
+
+    Raises:
+        InputError: Before anything is written, if a source cannot be read or no table is possible.
     """
     check_writable(to)
     recordings, rows = _read(sources)
@@ -69,15 +71,16 @@ def write_tables(
 
 
 def write_by_k(found: by_k.ByK, to: Path) -> Written:
-    """Write encoders' scores by k into a folder, over those of an earlier call: Markdown, LaTeX, CSV and a figure.
+    """Write encoders' scores by k into a folder, replacing earlier ones: Markdown, LaTeX, CSV and a figure.
 
-    InputError where the folder cannot be written to.
+    Raises:
+        InputError: If the folder is not writable.
     """
     return _write(to, {"by_k": _by_k_files(found)}, {}, ())
 
 
 def check_writable(to: Path) -> None:
-    """Make nothing, but raise InputError, before any work, where tables could not be written."""
+    """Raise InputError if tables cannot be written to the folder, without creating it."""
     nearest = next(folder for folder in (to, *to.absolute().parents) if folder.exists())
     if not nearest.is_dir():
         raise InputError(f"{to}: cannot write the tables; {nearest} is a file, not a folder")
@@ -103,7 +106,7 @@ def _read(sources: Iterable[Folder | Path]) -> tuple[list[Recording], list[by_k.
 def _of_recordings(
     recordings: Sequence[Recording], split: ScoredSplit | None, tables: "Mapping[str, _Maker]"
 ) -> tuple[dict[str, Files], dict[str, str]]:
-    """The files of each table that can be made, and the reasons of those that cannot."""
+    """Return the files of each possible table, and the reasons for leaving out the others."""
     files: dict[str, Files] = {}
     left_out: dict[str, str] = {}
     for name, make in tables.items():
@@ -137,7 +140,7 @@ def _by_k_files(found: by_k.ByK) -> Files:
 
 
 def _z_test_files(against: str) -> "_Maker":
-    """Of the tests against one row."""
+    """Return the function that creates the files of the tests against one row."""
     return lambda recordings, split: _table_files(z_tests.table(recordings, against, split))
 
 
@@ -149,7 +152,7 @@ _TABLES: Mapping[str, _Maker] = {
     "by_examples": _by_examples_files,
     "by_rung": _by_rung_files,
 }
-"""What recordings can give, by the names of the tables' files. Each raises NoTableError."""
+"""Functions that create the files of a table, by table name. Each raises NoTableError."""
 
 
 def _table_files(table: Table) -> Files:
@@ -157,7 +160,7 @@ def _table_files(table: Table) -> Files:
 
 
 def _check_not_read(sources: Iterable[Folder | Path], to: Path, tables: Iterable[str]) -> None:
-    """InputError where a file that was read would be replaced or removed."""
+    """Raise InputError if a source file would be replaced or removed."""
     read = {source.resolve() for source in sources if isinstance(source, Path)}
     for table in tables:
         for suffix in _SUFFIXES:
@@ -167,7 +170,7 @@ def _check_not_read(sources: Iterable[Folder | Path], to: Path, tables: Iterable
 
 
 def _write(to: Path, files: Mapping[str, Files], left_out: Mapping[str, str], gone: Iterable[str]) -> Written:
-    """Every file is complete before the first takes its place. Files of the tables that are ``gone`` are removed."""
+    """Write all files to a temporary folder, move them into place, and remove those of the ``gone`` tables."""
     contents = {name: content for of_table in files.values() for name, content in of_table.items()}
     try:
         to.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Two-proportion z-tests of P against one row, as papers print them, with the design effect that they leave out."""
+"""Two-proportion z-tests of P against one row, as in papers, plus the design effect that papers omit."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class _Scored:
 
     @property
     def proportion(self) -> Proportion | None:
-        """P with its counts, None where those are not known."""
+        """Return P with its counts, or None if they are unknown."""
         scores, counts = self.scores, self.scores.counts
         if counts is None:
             return None
@@ -57,9 +57,11 @@ class _Scored:
 
 
 def table(recordings: Sequence[Recording], against: str, wanted: ScoredSplit | None = None) -> Table:
-    """A row for each baseline and configuration, whose P is compared with that of the row ``against``.
+    """Return a table that compares P of each baseline and configuration with that of the row ``against``.
 
-    InputError lists the rows where there is no such one. NoTableError where nothing can be tested.
+    Raises:
+        InputError: If ``against`` does not exist; the message lists the rows.
+        NoTableError: If nothing can be tested.
     """
     every = configurations_of(recordings)
     choice = choose(recordings, [each.last_scores for each in every], wanted)
@@ -82,7 +84,7 @@ def table(recordings: Sequence[Recording], against: str, wanted: ScoredSplit | N
 
 
 def _rows(recordings: Sequence[Recording], split: ScoredSplit) -> Iterator[_Scored]:
-    """Of each recording the baselines, and then the configurations after their last rung."""
+    """Yield the baselines of each recording, then its configurations after their last rung."""
     naming = Naming(recordings)
     for model, recording in zip(column_names(recordings), recordings, strict=True):
         for name, by_split in recording.baselines.items():
@@ -99,7 +101,7 @@ def _text(name: Name) -> str:
 
 
 def _row_of(rows: Sequence[_Scored], against: str) -> _Scored:
-    """The row of this label, or the only one of this name."""
+    """Return the row with this label, or the only one with this name."""
     found = [row for row in rows if row.label == against] or [row for row in rows if row.name == against]
     if len(found) == 1:
         return found[0]
@@ -109,7 +111,7 @@ def _row_of(rows: Sequence[_Scored], against: str) -> _Scored:
 
 
 def _test(row: _Scored, other: _Scored) -> ZTest | None:
-    """None of the row itself, and where P is not known to be a share of sentences, or of another k."""
+    """Return the test, or None for the row itself, and if P is not a known share of sentences at the same k."""
     one, two = row.proportion, other.proportion
     if row is other or one is None or two is None or one.k != two.k:
         return None
