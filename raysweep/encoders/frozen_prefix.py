@@ -180,7 +180,7 @@ class Prefix:
 
     @contextmanager
     def replayed(self, *batches: npt.NDArray[np.integer]) -> Iterator[None]:
-        """Start forward passes over the padded batch of these ids from the cached hidden states within the context.
+        """Within the context, start the forward pass over the padded batch of these ids from cached hidden states.
 
         For several batches it is a packed pass, over the cells of all of them as one sequence.
         """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def import_libraries() -> None:
-    """Import the libraries of :meth:`LoadedEncoder.load` ahead of its first call, which takes seconds."""
+    """Import the libraries that :meth:`LoadedEncoder.load` needs, which takes seconds, ahead of its first call."""
     importlib.import_module("sentence_transformers")
 
 

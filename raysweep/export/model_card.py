@@ -282,7 +282,7 @@ def _front_section(facts: CardFacts, models: Mapping[str, BaseModel]) -> str:
 
 
 def _pool_code(facts: CardFacts) -> str:
-    """Return the code that embeds sentences with known labels for a labelled point."""
+    """Return the code that embeds sentences with known labels for a ``labelled`` point."""
     names = facts.summary.results.info.label_names
     lines = [
         "import numpy as np",

@@ -131,7 +131,10 @@ class Training:
         progress.train_seconds += time.perf_counter() - started
 
     def show_average(self, *, shown: bool) -> None:
-        """Put the averaged weights into the model, or the weights in training; do nothing without an average."""
+        """Put the averaged weights into the model if ``shown``, otherwise the weights in training.
+
+        Without an average, do nothing.
+        """
         if self.average is not None and self.average.is_shown != shown:
             self.average.swap()
 
