@@ -1,4 +1,4 @@
-"""What a run's stored results say, as tables, figures, Markdown, HTML and Parquet. Needs no cluster and no encoder.
+"""Tables, figures, Markdown, HTML and Parquet made from a run's stored results. Needs neither a cluster nor an encoder.
 
-The commands ``run`` and ``report`` write it; export asks it which points are on the front.
+The commands ``run`` and ``report`` write the report; export uses it to find the points on the front.
 """

@@ -1,4 +1,4 @@
-"""By how much hypervolumes of two runs' fronts differ, and the interval of that where scores of each query are stored."""
+"""The difference between the hypervolumes of two runs' fronts, with an interval if per-query scores are stored."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,16 +17,17 @@ from raysweep.uncertainty.configurations import SeedNoise, Trained, noise_of, no
 from raysweep.uncertainty.interval import Interval
 from raysweep.uncertainty.noise import Noise
 
-MOST_DIFFERENCE = 1e-3  # between the scores of one encoder in two runs: processors round otherwise
+MOST_DIFFERENCE = 1e-3  # between the scores of one encoder in two runs: processors round differently
 
-SEED = 0  # of the bootstrap: the same runs give the same interval
+SEED = 0  # fixed, so that the bootstrap gives the same interval for the same runs
 
 
 @dataclass(frozen=True)
 class AreaDifference:
     """By how much the hypervolume of ``label`` exceeds that of ``other`` on a split.
 
-    Where there is no ``interval``, ``why_none`` says why. It is over queries, and with ``has_seeds`` over seeds too.
+    ``interval`` covers queries, and also seeds if ``has_seeds`` is true. If it is missing, ``why_none`` gives the
+    reason.
     """
 
     split: ScoredSplit
@@ -39,13 +40,13 @@ class AreaDifference:
 
     @property
     def noise(self) -> str:
-        """What the interval is over."""
+        """The sources of noise that the interval covers."""
         return noise_text(has_seeds=self.has_seeds)
 
 
 @dataclass(frozen=True)
 class Front:
-    """The points of a run's front on a split that count for its hypervolume, which is ``area``."""
+    """The points of a run's front that count toward its hypervolume ``area`` on a split."""
 
     label: str
     summary: Summary
@@ -55,7 +56,7 @@ class Front:
 
     @property
     def why_unknown(self) -> str:
-        """Why scores of each query are not known of all points; empty where they are."""
+        """The reason why per-query scores are missing for some points; empty if all points have them."""
         damage = self.summary.damage.get(missing_intervals(self.split))
         if damage is not None:
             return damage
@@ -77,17 +78,17 @@ class Front:
 
     @property
     def scores(self) -> Float64Array:
-        """Of each query (points, 2, queries)."""
+        """The points' per-query scores, (points, 2, queries)."""
         return stacked(self.stored, self.names)
 
     @property
     def reference(self) -> Float64Array:
-        """Of the reference encoder (1, 2, queries)."""
+        """The reference encoder's per-query scores, (1, 2, queries)."""
         return stacked(self.stored, [REFERENCE])
 
     @cached_property
     def runs(self) -> StoredRuns | None:
-        """Which runs the points' configurations had; None where dev has no scores of the points, which tell."""
+        """The runs of the points' configurations, or None if dev lacks scores of some points."""
         dev = self.summary.scores.get("dev")
         if dev is None or not all(name in dev for name in self.names):
             return None
@@ -95,7 +96,10 @@ class Front:
 
 
 def difference(front: Front, other: Front, level: float) -> AreaDifference:
-    """Of two fronts on one split, with an interval of this level where all that it needs is stored."""
+    """Return the difference between two fronts on one split.
+
+    It has an interval of this level if the stored scores allow one.
+    """
     estimate = front.area - other.area
     why_none = front.why_unknown or other.why_unknown
     if not why_none and not _are_same_queries(front.reference, other.reference):
@@ -119,9 +123,10 @@ def difference(front: Front, other: Front, level: float) -> AreaDifference:
 
 
 def _noise(front: Front, other: Front) -> tuple[Noise, int]:
-    """That of the first front's points, whose number is given too, then of the other's, and last of the reference.
+    """Return the noise, and the number of the first front's points.
 
-    With seeds the points are those of configurations, where any has a second run in either run.
+    The noise covers the first front's points, then the other's, then the reference. Seeds are included if any
+    configuration has a second run in either run; the points are then those of configurations.
     """
     seeds = _noise_with_seeds(front, other)
     if seeds is not None:
@@ -132,7 +137,10 @@ def _noise(front: Front, other: Front) -> tuple[Noise, int]:
 
 
 def _noise_with_seeds(front: Front, other: Front) -> tuple[Noise, int] | None:
-    """None where no configuration has a second run in either, or neither front has a point."""
+    """Return the noise over queries and seeds, and the number of the first front's points.
+
+    Return None if no configuration has a second run in either run, or if neither front has a point.
+    """
     runs, others = front.runs, other.runs
     has_points = bool(front.points or other.points)
     if runs is None or others is None or not has_points:
@@ -148,7 +156,10 @@ def _noise_with_seeds(front: Front, other: Front) -> tuple[Noise, int] | None:
 
 
 def _are_same_queries(one: Float64Array, other: Float64Array) -> bool:
-    """Whether the reference encoder's S of (1, 2, queries) is the same query by query, but for a few that rounding moved."""
+    """Return whether the reference encoder's S, (1, 2, queries), agrees query by query.
+
+    A few queries may differ because of rounding.
+    """
     if one.shape != other.shape:
         return False
     differences = np.abs(one[0, 1] - other[0, 1])

@@ -1,4 +1,4 @@
-"""A sweep's parameters as axes that a model can learn from: each configuration has a place on each."""
+"""The parameters of a sweep as axes for a model: each configuration has a place on each axis."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,37 +11,39 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 
 MAX_LEVELS = (
-    16  # numbers are levels where they have no more values than this, each twice or more on average; else a range
+    16  # numbers with at most this many values, each used at least twice on average, are levels; others are a range
 )
 
-LOG_RATIO = 10.0  # a range whose ends differ by this factor is seen in logarithms
+LOG_RATIO = 10.0  # a range whose ends differ by this factor is logarithmic
 
-NUM_CELLS = 64  # of a range
+NUM_CELLS = 64  # per range
 
 ABSENT = -1.0  # the place of None on a range
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One parameter: the ``places`` (n,) of ``n`` configurations, and the ``cells`` (G,) at which effects are read.
+    """One parameter: the ``places`` (n,) of ``n`` configurations, and the ``cells`` (G,) where effects are evaluated.
 
-    Cells are places too, and rise. ``weights`` (G,) say how much of the axis each stands for; they sum to 1.
+    Cells are places in increasing order. ``weights`` (G,) are the shares of the axis that the cells represent; they sum
+    to 1.
     """
 
     name: str
     places: FloatArray
     cells: FloatArray
     weights: FloatArray
-    is_levels: bool  # else a range
+    is_levels: bool  # false for a range
 
 
 def axes_of(configs: Sequence[Mapping[str, Any]], names: Sequence[str], seed: int = 0) -> list[Axis]:
-    """The axes of those parameters that vary, by name.
+    """Return an axis for each parameter that varies.
 
-    Words, and numbers of few values, are levels of equal weight; other numbers a range. A parameter that exists only under
-    some values of another one (a margin, of some losses) makes no difference where it does not exist: there its places are
-    drawn from the values that it has elsewhere, and what those values of the other parameter differ in is that one's alone.
-    A parameter that may be None by itself has that as a level, or as a place of its own below the range.
+    Strings, and numbers with few values, become levels of equal weight; other numbers become a range.
+
+    Some parameters only exist for some values of another one (a margin, for some losses). If such a parameter does not
+    apply, its place is sampled from its values elsewhere, so it has no effect there and the other parameter gets all
+    the credit. A parameter that can be None independently of others has None as a level, or as a place below the range.
     """
     random = np.random.default_rng(seed)
     columns = {name: [config.get(name) for config in configs] for name in names}
@@ -53,7 +55,7 @@ def axes_of(configs: Sequence[Mapping[str, Any]], names: Sequence[str], seed: in
 def _without_gaps(
     values: Sequence[Any], columns: Mapping[str, Sequence[Any]], random: np.random.Generator
 ) -> Sequence[Any]:
-    """The values, with random ones of them for None where another parameter decides which configurations have any."""
+    """Fill in None with random values of the parameter if another parameter decides which configurations have one."""
     present = [value for value in values if value is not None]
     if len(present) == len(values) or not any(_decides(other, values) for other in columns.values()):
         return values
@@ -62,7 +64,7 @@ def _without_gaps(
 
 
 def _decides(other: Sequence[Any], values: Sequence[Any]) -> bool:
-    """Whether all configurations that are alike in another parameter have a value, or all have none."""
+    """Return whether configurations with equal values of ``other`` either all have a value or all lack one."""
     if other is values or not _are_levels(other):
         return False
     has_value: dict[Any, bool] = {}
@@ -73,7 +75,7 @@ def _decides(other: Sequence[Any], values: Sequence[Any]) -> bool:
 
 
 def _are_levels(values: Sequence[Any]) -> bool:
-    """Whether these are words, or numbers of few values; None among them counts for neither."""
+    """Return whether the values, ignoring None, are strings or numbers with few distinct values."""
     present = [value for value in values if value is not None]
     if not all(map(_is_number, present)):
         return True
@@ -90,7 +92,7 @@ def _axis(name: str, values: Sequence[Any]) -> Axis:
 
 
 def _levels(name: str, values: Sequence[Any]) -> Axis:
-    """Each value at a whole number: None first, then numbers in their order, then words in that of the alphabet."""
+    """Return an axis with each value at an integer: None first, then numbers in order, then strings alphabetically."""
     ordered = sorted(set(values), key=_order)
     place_of = {value: float(place) for place, value in enumerate(ordered)}
     places = np.array([place_of[value] for value in values])
@@ -106,7 +108,10 @@ def _order(value: Any) -> tuple[bool, bool, float, str]:
 
 
 def _range(name: str, values: Sequence[Any]) -> Axis:
-    """The least number at 0, the greatest at 1. None is below, and stands for the share of configurations that have it."""
+    """Return an axis with the minimum at 0 and the maximum at 1.
+
+    None is below 0; its weight is the share of configurations that have it.
+    """
     present = [value for value in values if value is not None]
     low, high = min(present), max(present)
     places = np.array([_place(value, low, high) for value in values])

@@ -1,4 +1,4 @@
-"""The baselines of a run: points that no trial made, and which of them the front dominates."""
+"""The baselines of a run: points that do not come from a trial, and which of them the front dominates."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from raysweep.results.types import BASELINES, Point, ScoredSplit
 
 @dataclass(frozen=True)
 class Baseline:
-    """One of them, with its scores on each split where it has any."""
+    """One baseline, with its point on each split on which it is scored."""
 
     kind: str
     value: float | None
@@ -19,7 +19,7 @@ class Baseline:
 
     @property
     def name(self) -> str:
-        """What readers are shown, such as ``probe(0.3)`` or ``setfit (FOLDER)``."""
+        """The displayed name, such as ``probe(0.3)`` or ``setfit (FOLDER)``."""
         if self.value is not None:
             return f"{self.kind}({self.value:g})"
         return self.kind if self.label is None else f"{self.kind} ({self.label})"
@@ -27,11 +27,11 @@ class Baseline:
 
 @dataclass(frozen=True)
 class ProbeComparison:
-    """The front beside the points of the probe on one split, of which it dominates ``num_dominated``.
+    """The front compared with the probe's points on one split; the front dominates ``num_dominated`` of them.
 
-    ``best`` is the one that is best on dev, and ``dominating`` the member of the front, best under the objective on this
-    split, that dominates it, or None. ``area`` is the hypervolume of the probe's points alone, above the point that the
-    front's begins at, without those that miss a constraint.
+    ``best`` is the probe's best point on dev. ``dominating`` is the front member that dominates it and has the highest
+    objective on this split, or None. ``area`` is the hypervolume of the probe's points that meet the constraints, above
+    the same reference point as the front's.
     """
 
     num_points: int
@@ -42,7 +42,7 @@ class ProbeComparison:
 
 
 def baselines_of(points: Iterable[Point]) -> tuple[Baseline, ...]:
-    """By kind; the probe's by rising parameter, others as they were stored."""
+    """Return the baselines by kind: the probe's by increasing parameter, others in stored order."""
     by_name: dict[tuple[str, float | None, str | None], list[Point]] = defaultdict(list)
     for point in points:
         if point.kind in BASELINES:
@@ -60,7 +60,7 @@ def _order(baseline: Baseline) -> tuple[int, float]:
 
 
 def dominates(one: Point, other: Point) -> bool:
-    """Whether one of two points on a split is as good as the other in both P and S, and better in one."""
+    """Return whether a point is at least as good as another one of its split in both P and S, and better in one."""
     as_good = one.polarity >= other.polarity and one.similarity >= other.similarity
     return as_good and (one.polarity > other.polarity or one.similarity > other.similarity)
 
@@ -68,7 +68,7 @@ def dominates(one: Point, other: Point) -> bool:
 def compare(
     probes: Sequence[Point], best: Point, front: Sequence[Point], objective: Callable[[Point], float], area: float
 ) -> ProbeComparison:
-    """The front's points beside the probe's, all on one split; ``area`` is as in :class:`ProbeComparison`."""
+    """Compare the front's points with the probe's on one split; ``area`` is as in :class:`ProbeComparison`."""
     dominated = [probe for probe in probes if any(dominates(member, probe) for member in front)]
     dominating = [member for member in front if dominates(member, best)]
     return ProbeComparison(

@@ -1,4 +1,4 @@
-"""How well class probabilities fit that members of the front are retrieved with, and the temperature that they have."""
+"""How well the class probabilities behind front members are calibrated, and their temperatures."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ CALIBRATION_TEXT = (
     "calibration error is how far the accuracy of sentences of like probability is from that probability, in the mean, x100."
 )
 
-MOST_LINES = 4  # on a terminal
+MOST_LINES = 4  # in a terminal
 
 _COLUMNS = (
     *("trial", "step", "split", "temperature"),
@@ -22,14 +22,14 @@ _COLUMNS = (
 
 
 def calibrations_of_front(summary: Summary) -> list[Calibration]:
-    """Of the rungs whose heads a member of the front is retrieved with, by trial, rung and split."""
+    """Return the calibrations of the rungs whose heads front members use, by trial, rung and split."""
     rungs = {(member.dev.trial, member.dev.step) for member in summary.members if member.dev.kind == "class_concat"}
     found = [each for each in summary.results.calibrations if (each.trial, each.step) in rungs]
     return sorted(found, key=lambda each: (each.trial or 0, each.step or 0, SPLITS.index(each.split)))
 
 
 def calibration_table(summary: Summary) -> TextTable:
-    """A row a rung and split; without rows where no member of the front has a head."""
+    """Return a table with a row per rung and split; it has no rows if no front member uses a head."""
     rows = tuple(_row(each) for each in calibrations_of_front(summary))
     return TextTable(_COLUMNS, rows, frozenset({"split"}))
 
@@ -48,7 +48,7 @@ def _row(calibration: Calibration) -> tuple[str, ...]:
 
 
 def calibration_lines(summary: Summary) -> Iterator[str]:
-    """Short lines for a terminal, of the last rungs alone where there are many."""
+    """Yield short lines for a terminal, at most ``MOST_LINES`` of them for the last rungs."""
     found = calibrations_of_front(summary)
     for each in found[-MOST_LINES:]:
         yield f"trial {each.trial}, step {each.step}, on {each.split}: {calibration_text(each)}"

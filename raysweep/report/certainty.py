@@ -1,6 +1,6 @@
-"""What per-query scores say of a front: intervals, what differs from the knee, why dev is better than test, means over runs.
+"""Statistics from per-query scores: intervals, distance from the knee, the gap from dev to test, means over runs.
 
-Nothing is said of a split on which any member lacks per-query scores.
+A split is skipped if any member lacks per-query scores there.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,12 +22,12 @@ from raysweep.uncertainty.selection import Drop, between_splits, optimism, split
 
 REFERENCE: PointName = (None, None, "reference", None)
 
-Means = dict[PointName, ScoreIntervals]  # of configurations, by the names of their originals' points
+Means = dict[PointName, ScoreIntervals]  # of configurations, by the point names of their original trials
 
 
 @dataclass(frozen=True)
 class FromKnee:
-    """By how much a member's P and S exceed the knee's, on the same queries; Holm's adjustment is over all members."""
+    """By how much a member's P and S exceed the knee's on the same queries, with Holm's adjustment over all members."""
 
     polarity: Difference
     similarity: Difference
@@ -35,10 +35,11 @@ class FromKnee:
 
 @dataclass(frozen=True)
 class Certainty:
-    """Intervals by split, on dev less what selection adds; the rest where there is enough for it, else empty.
+    """Intervals by split, and further statistics if the stored scores suffice, else empty.
 
-    ``from_knee`` is on ``compared_on``, for each other member. ``drops`` are of P and of S, means over the members.
-    ``replicated`` are intervals of members' configurations that ran more than once, on dev.
+    The bias from selecting the front on dev is subtracted from the intervals on dev. ``from_knee`` compares each other
+    member with the knee on the split ``compared_on``. ``drops`` are means over the members, for P and S. ``replicated``
+    are intervals on dev of members' configurations that ran more than once.
     """
 
     fronts: Mapping[ScoredSplit, FrontUncertainty]
@@ -53,7 +54,7 @@ NOTHING = Certainty({}, None, {}, {}, {})
 
 @dataclass(frozen=True)
 class FrontNames:
-    """The members by name: all that were scored on each split, those that meet the constraints, and the knee."""
+    """The members' names: those scored on each split, those that meet the constraints, and the knee."""
 
     on: Mapping[ScoredSplit, Sequence[PointName]]
     feasible: frozenset[PointName]
@@ -66,7 +67,7 @@ def certainty_of(
     objectives: Mapping[ScoredSplit, Objective],
     scores: Mapping[ScoredSplit, QueryScores],
 ) -> Certainty:
-    """Everything that the stored scores say. Random draws follow from the sweep's seed."""
+    """Return all statistics that the stored scores allow. Random numbers are derived from the sweep's seed."""
     known = {split: stored for split, stored in scores.items() if _has_all(stored, front.on.get(split, ()))}
     if not known:
         return NOTHING
@@ -100,7 +101,7 @@ def _trained(
     known: Mapping[ScoredSplit, QueryScores],
     added: Float64Array,
 ) -> dict[ScoredSplit, Trained]:
-    """The configurations of the members that count, on each split; none where no configuration ran twice."""
+    """Return the configurations of the feasible members on each split; empty if no configuration ran twice."""
     if not noise.is_known:
         return {}
     found = {}
@@ -118,7 +119,7 @@ def _has_all(stored: QueryScores, members: Sequence[PointName]) -> bool:
 
 
 def _stacked(stored: QueryScores, rows: Iterable[int] | None = None) -> Float64Array:
-    """P and S (points, 2, queries) of some of a split's points, or of all."""
+    """Return P and S (points, 2, queries) of the given rows of a split's points, by default of all."""
     chosen = slice(None) if rows is None else list(rows)
     return np.stack([stored.polarity[chosen], stored.similarity[chosen]], axis=1)
 
@@ -128,7 +129,7 @@ def _trial_rows(stored: QueryScores) -> list[int]:
 
 
 def _optimism(known: Mapping[ScoredSplit, QueryScores], seed: int) -> Float64Array:
-    """What selection adds to P and S (2,) of the front on dev; 0 where dev's scores are not stored."""
+    """Return the selection bias of the front's P and S (2,) on dev; 0 if dev's per-query scores are not stored."""
     if "dev" not in known:
         return np.zeros(2)
     dev = known["dev"]
@@ -171,7 +172,7 @@ def _assess(
 
 
 def _rows_of(stored: QueryScores, kind: str) -> list[int]:
-    """Of points of a kind that no trial made, by rising value."""
+    """Return the rows of the points of a kind that do not come from a trial, by increasing value."""
     return [row for row, name in enumerate(stored.names) if name[0] is None and name[2] == kind]
 
 
@@ -190,7 +191,7 @@ def _from_knee(stored: QueryScores, members: Sequence[PointName], knee: PointNam
 
 
 def _drops(known: Mapping[ScoredSplit, QueryScores], front: FrontNames, added: Float64Array) -> dict[str, Drop]:
-    """Of the members that were scored on both splits."""
+    """Return the drops from dev to test of the members that are scored on both splits."""
     if len(known) < 2:
         return {}
     dev, test = known["dev"], known["test"]
@@ -205,13 +206,13 @@ def _drops(known: Mapping[ScoredSplit, QueryScores], front: FrontNames, added: F
 
 
 def _mean_of(stored: QueryScores, names: Sequence[PointName]) -> Float64Array:
-    """P and S (2, queries), means over points."""
+    """Return P and S (2, queries), averaged over points."""
     mean: Float64Array = stacked(stored, names).mean(axis=0)
     return mean
 
 
 def _drop_of_reference(dev: QueryScores, test: QueryScores, score: int) -> Interval | None:
-    """By how much P (0) or S (1) of the reference encoder is less on test."""
+    """Return by how much the reference encoder's P (0) or S (1) is lower on test than on dev."""
     on_dev, on_test = _scores_of_reference(dev), _scores_of_reference(test)
     if on_dev is None or on_test is None:
         return None
@@ -219,14 +220,14 @@ def _drop_of_reference(dev: QueryScores, test: QueryScores, score: int) -> Inter
 
 
 def _replicated(runs: StoredRuns, noise: SeedNoise, members: Iterable[PointName], dev: QueryScores) -> Means:
-    """By the original's name, for members' configurations of which the scores of two runs or more are stored."""
+    """Return intervals of members' configurations with at least two stored runs, by the original trial's point name."""
     repeated = runs.repeated(members)
     found = intervals(list(repeated.values()), _scores_of_reference(dev), noise)
     return {name: of_points[0] for name, of_points in zip(repeated, found, strict=True)}
 
 
 def _scores_of_reference(stored: QueryScores) -> Float64Array | None:
-    """P and S (2, queries) of the reference encoder, where they are stored."""
+    """Return P and S (2, queries) of the reference encoder, or None if they are not stored."""
     if REFERENCE not in stored:
         return None
     scores: Float64Array = stacked(stored, [REFERENCE])[0]

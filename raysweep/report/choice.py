@@ -1,4 +1,4 @@
-"""Choosing points of a run by their scores on dev: those that meet conditions, the best of them by a score, their knee."""
+"""Selection of a run's points by their scores on dev: by conditions, as the best by a score, or as the knee."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ BY = ("objective", "polarity", "similarity", "retention", "accuracy")
 
 @dataclass(frozen=True)
 class Candidate:
-    """An operating point that may be chosen: its scores on dev, and on test where it was scored there.
+    """An operating point that can be chosen, with its scores on dev, and on test if it was scored there.
 
     ``marks`` are ``knee`` and ``best`` of the run's front. Only members of the front can be exported.
     """
@@ -29,20 +29,20 @@ class Candidate:
     is_feasible: bool
     is_member: bool
     marks: tuple[str, ...] = ()
-    guards: Mapping[str, GuardScore] = field(default_factory=dict)  # by name, of a member that was measured
+    guards: Mapping[str, GuardScore] = field(default_factory=dict)  # by name, if measured
 
     def on(self, split: ScoredSplit) -> Point | None:
         return self.dev if split == "dev" else self.test
 
     @cached_property
     def fields(self) -> Fields:
-        """What conditions are on, by name: scores are those on dev. A guard's name gives way to any other."""
+        """The fields available to conditions, by name, with scores on dev. Other fields shadow guards of the same name."""
         guards = {name: measured.score for name, measured in self.guards.items()}
         return {**guards, **self.own_fields}
 
     @cached_property
     def own_fields(self) -> Fields:
-        """Those that every point has, and its configuration."""
+        """The fields that every point has, and its configuration."""
         point = self.dev
         return {
             "polarity": point.polarity,
@@ -61,9 +61,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which points: those that meet all ``conditions``; of these the first ``top`` ``by`` a score, or their ``knee``.
+    """A selection: the points that meet all ``conditions``, then the first ``top`` ``by`` a score, or their ``knee``.
 
-    None of ``by`` and ``top`` are all of them. ``everything`` takes every operating point, not the front's members alone.
+    If both ``by`` and ``top`` are None, all of them are selected. With ``everything``, all operating points are
+    considered instead of only the front's members.
     """
 
     conditions: Sequence[str] = ()
@@ -75,14 +76,18 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What was chosen, the best first, or the front by falling similarity. ``why_none`` says why there is nothing."""
+    """The chosen points, best first, or the front by decreasing similarity. ``why_none`` explains an empty choice."""
 
     candidates: tuple[Candidate, ...]
     why_none: str = ""
 
 
 def choose(summary: Summary, wanted: Wanted) -> Chosen:
-    """The points that are wanted. InputError where the run has none at all, or what is wanted makes no sense."""
+    """Return the points that match the selection.
+
+    Raises:
+        InputError: If the run has no points, if the selection is contradictory, or if no point has the score.
+    """
     if wanted.knee and (wanted.by or wanted.top):
         raise InputError("--knee is one point; it goes without --best and --top")
     candidates = candidates_of(summary, everything=wanted.everything)
@@ -111,12 +116,12 @@ def _conditions(summary: Summary, wanted: Wanted, candidates: Sequence[Candidate
 
 
 def _rank(candidate: Candidate, by: str) -> tuple[bool, float, float]:
-    """The best has the least: one that misses a constraint comes after all that do not; ties go to the objective."""
+    """Return a sort key: points that meet the constraints first, then by decreasing score, then by objective."""
     return not candidate.is_feasible, -candidate.fields[by], -candidate.objective
 
 
 def _knee(candidates: Sequence[Candidate]) -> Candidate:
-    """Of the front that these points make, without those that miss a constraint where others do not."""
+    """Return the knee of the front of these points. Points that miss a constraint only count if all do."""
     eligible = [each for each in candidates if each.is_feasible] or candidates
     scores = [(each.dev.polarity, each.dev.similarity) for each in eligible]
     front = non_dominated(scores)
@@ -124,14 +129,15 @@ def _knee(candidates: Sequence[Candidate]) -> Candidate:
 
 
 def _is_feasible(point: Point, objective: Objective | None) -> bool:
-    """Whether a point that is no member, and has no scores of guards, meets the constraints as far as they are known."""
+    """Return whether a point outside the front meets the constraints, as far as they are known; it has no guard scores."""
     return objective is None or not objective.violation((point.polarity, point.similarity))
 
 
 def candidates_of(summary: Summary, *, everything: bool) -> list[Candidate]:
-    """The front's members by falling similarity, or all operating points by falling objective.
+    """Return the front's members by decreasing similarity, or all operating points by decreasing objective.
 
-    InputError where no trial finished a rung.
+    Raises:
+        InputError: If no trial finished a rung.
     """
     results = summary.results
     members = {_encoder(member.dev): member for member in summary.members}
@@ -168,7 +174,7 @@ def _marks(member: Member) -> Iterator[str]:
 
 
 def _points_by_encoder(summary: Summary, split: ScoredSplit) -> dict[tuple[Any, ...], Point]:
-    """The trials' points on a split. A rung may be there twice, after a resume; its last scores count."""
+    """Return the trials' points on a split. If a resume repeated a rung, its last scores count."""
     points = [point for point in summary.results.points if point.split == split and point.trial is not None]
     return {_encoder(point): point for point in points}
 
@@ -187,7 +193,7 @@ def _why_empty(summary: Summary) -> str:
 
 
 def _why_none(summary: Summary, wanted: Wanted, candidates: Sequence[Candidate]) -> str:
-    """Of the conditions, and whether other points than the front's meet them."""
+    """Return how many points meet each condition, and whether points outside the front meet them all."""
     fields = [each.fields for each in candidates]
     conditions = _conditions(summary, wanted, candidates)
     which = "of all operating points" if wanted.everything else "of the front"

@@ -1,4 +1,4 @@
-"""Chosen points for a terminal and as JSON: their scores on dev and test, their configurations, how each is exported."""
+"""Chosen points for a terminal and as JSON: scores on dev and test, configurations, and export commands."""
 
 import math
 import shlex
@@ -16,16 +16,16 @@ from raysweep.uncertainty.interval import LEVEL, Interval
 if TYPE_CHECKING:
     import rich.table
 
-MAX_COMMANDS = 3  # with more points there is one command, with a blank for the point
+MAX_COMMANDS = 3  # for more points, one command with a placeholder is printed
 
 _SCORES = tuple(name for name in BY if name != "objective")
 _WITH_INTERVALS = ("polarity", "similarity", "retention")
 
 
 def rows_as_json(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> list[dict[str, Any]]:
-    """An object a point, scores in [0, 1]. ``export`` is None where a point cannot be exported.
+    """Return an object per point, with scores in [0, 1]. ``export`` is None if the point cannot be exported.
 
-    ``intervals`` of its scores are None where there are none, and ``why_no_intervals`` says why.
+    ``intervals`` of a point's scores may be None; ``why_no_intervals`` gives the reason.
     """
     return [_row_as_json(summary, each, splits) for each in chosen]
 
@@ -64,7 +64,7 @@ def _bounds(interval: Interval | None) -> list[float] | None:
 
 
 def _why_none(summary: Summary, point: Point) -> str:
-    """Why a point has no intervals."""
+    """Return why a point has no intervals."""
     if why := why_no_intervals(summary, point.split):
         return why
     return "scores of each query are stored of points within three standard errors of the front alone"
@@ -73,7 +73,10 @@ def _why_none(summary: Summary, point: Point) -> str:
 def choice_tables(
     summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]
 ) -> Iterator["rich.table.Table"]:
-    """The points as tables, each narrower than the one before: with and without intervals, and accuracy, guards, width."""
+    """Yield the points as tables, each narrower than the one before.
+
+    They differ in whether they have intervals, and whether they have accuracy, guards and width.
+    """
     yield _table(summary, chosen, splits, intervals=True, details=True)
     yield _table(summary, chosen, splits, intervals=True, details=False)
     yield _table(summary, chosen, splits, intervals=False, details=True)
@@ -120,7 +123,7 @@ def _marks(each: Candidate) -> str:
 
 
 def lines_below(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> Iterator[str]:
-    """Configurations, a line a trial; what the scores are; how to export the points."""
+    """Yield the configuration of each trial, a description of the scores, and the export commands."""
     varied = varied_parameters(summary.results.trials)
     configs = {each.dev.trial: each.config for each in chosen}
     for trial, config in configs.items():
@@ -148,7 +151,7 @@ def _what_scores_are(summary: Summary, chosen: Sequence[Candidate], splits: Sequ
 
 
 def _missing_intervals(summary: Summary, chosen: Sequence[Candidate], splits: Sequence[ScoredSplit]) -> Iterator[str]:
-    """A line a split on which points have no intervals."""
+    """Yield a line per split on which points have no intervals."""
     for split in splits:
         points = [point for each in chosen if (point := each.on(split))]
         without = [point for point in points if summary.intervals_of(point) is None]
@@ -158,7 +161,7 @@ def _missing_intervals(summary: Summary, chosen: Sequence[Candidate], splits: Se
 
 
 def _missing_guards(summary: Summary) -> Iterator[str]:
-    """A line a guard that some members have no score of: they are measured when the search has ended."""
+    """Yield a line per guard that some members have no score of. Guards are only measured after the search."""
     for guard in summary.results.info.guards:
         num_missing = sum(guard not in member.guards for member in summary.members)
         if num_missing:
@@ -166,5 +169,5 @@ def _missing_guards(summary: Summary) -> Iterator[str]:
 
 
 def export_command(summary: Summary, name: str, to: str = "FOLDER") -> str:
-    """The command that exports a point of the run's front into a folder, for which there is a blank if it is not given."""
+    """Return the command that exports a point of the run's front to a folder, by default a placeholder."""
     return shlex.join(["raysweep", "export", summary.results.folder, to, "--point", name])

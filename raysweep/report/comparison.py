@@ -1,4 +1,4 @@
-"""What a report says of the front beside the baselines: whether it dominates them."""
+"""Sentences and lines that compare the front with the baselines."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,7 +9,10 @@ from raysweep.results.types import Point, ScoredSplit
 
 
 def probe_sentences(summary: Summary) -> list[str]:
-    """For each split on which front and probe were scored: how many of its points the front dominates, and the best one."""
+    """Return a sentence per split on which front and probe are scored.
+
+    It states how many of the probe's points the front dominates, and the best of them.
+    """
     return [_probe_sentence(summary, split, probes) for split, probes in summary.probes.items()]
 
 
@@ -34,7 +37,7 @@ def _scores(point: Point) -> str:
 
 
 def baseline_lines(summary: Summary) -> Iterator[str]:
-    """Short lines for a terminal: the probe's best point, SetFit models, and how many published scores are dominated."""
+    """Yield short lines for a terminal on the probe's best point, SetFit models and dominated published scores."""
     for split in SPLITS:
         probes = summary.probes.get(split)
         if probes is not None:

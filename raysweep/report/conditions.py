@@ -1,4 +1,4 @@
-"""Conditions on operating points, such as ``polarity >= 0.85``, as users write them."""
+"""Conditions on operating points, such as ``polarity >= 0.85``, in the users' syntax."""
 
 import math
 import operator
@@ -10,11 +10,11 @@ from typing import Any, TypeGuard
 from raysweep.errors import InputError, did_you_mean
 from raysweep.report.tables import short
 
-Fields = Mapping[str, Any]  # of a point: its scores, what it is, and its configuration, by name
+Fields = Mapping[str, Any]  # a point's scores, identity and configuration, by name
 
 SCORES = ("polarity", "similarity", "retention", "accuracy", "objective")
 
-_LEAST = {"polarity": 0.0, "accuracy": 0.0}  # of the other scores -1
+_LEAST = {"polarity": 0.0, "accuracy": 0.0}  # other scores: -1
 
 _CONDITION = re.compile(r"\s*(\w[\w.-]*)\s*(>=|<=|!=|==|=|>|<)\s*([^\s<>=!].*?)\s*")
 
@@ -32,9 +32,9 @@ _ABSENT = ("none", "null")
 
 @dataclass(frozen=True)
 class Condition:
-    """What a point's field ``name`` has to be; ``text`` is the value as it was written.
+    """A condition on a point's field ``name``; ``text`` is the value as the user wrote it.
 
-    A field that a point does not have is not in any order, and equal to ``none`` alone.
+    A missing value never satisfies an ordering, and only equals ``none``.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Condition:
 
     @property
     def is_order(self) -> bool:
-        """Whether it asks for more or less than a number."""
+        """Whether the condition is an inequality."""
         return self.sign in _ORDERS
 
     def is_met(self, fields: Fields) -> bool:
@@ -65,16 +65,18 @@ class Condition:
         if _NUMBER.fullmatch(self.text) is None:
             return False
         number = float(self.text)
-        return number == float(short(value)) or math.isclose(number, value)  # as tables show it, or as it is
+        return number == float(short(value)) or math.isclose(number, value)  # as rounded in tables, or exact
 
 
 def read_conditions(
     texts: Iterable[str], points: Collection[Fields], guards: Collection[str] = (), parameters: Iterable[str] = ()
 ) -> list[Condition]:
-    """The conditions of these texts on points with these fields; ``guards`` names more of them, which are scores too.
+    """Parse conditions on points with these fields; ``guards`` names additional fields, which are scores too.
 
-    No point needs to have a field of a guard, or of one of the ``parameters``. InputError says what is wrong with the first
-    that is no condition, and what is allowed.
+    Points may lack a guard or one of the ``parameters``.
+
+    Raises:
+        InputError: If a condition is invalid; the message names the allowed values.
     """
     of_points = [name for fields in points for name in fields if name not in guards]
     names = [*dict.fromkeys([*of_points, *parameters]), *sorted(guards)]
@@ -103,7 +105,11 @@ def _read(text: str, points: Collection[Fields], names: Sequence[str], scores: C
 
 
 def _check_number(condition: Condition, values: Iterable[Any]) -> None:
-    """InputError where the condition's value is no number that the field's ``values`` can be compared with."""
+    """Check that a condition's value is a number that the field's ``values`` can be compared with.
+
+    Raises:
+        InputError: If it is not, or if the field holds strings.
+    """
     name, text = condition.name, condition.text
     words = sorted({value for value in values if isinstance(value, str)})
     if words:
@@ -127,7 +133,7 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 
 def why_none(conditions: Iterable[Condition], points: Collection[Fields]) -> str:
-    """Why none of the points meets all conditions, for people: how far their fields reach."""
+    """Return why no point meets all conditions: how many points meet each one, and the range of the fields."""
     reasons = []
     for condition in conditions:
         num_meeting = sum(condition.is_met(fields) for fields in points)
@@ -137,7 +143,7 @@ def why_none(conditions: Iterable[Condition], points: Collection[Fields]) -> str
 
 
 def _reach(name: str, values: Iterable[Any]) -> str:
-    """Between which numbers the values lie, or which words they are."""
+    """Return the range of numeric values, or the list of strings."""
     values = list(values)
     numbers = [value for value in values if _is_number(value)]
     words = sorted({value for value in values if isinstance(value, str)})

@@ -1,7 +1,7 @@
-"""Learning curves of trials, and what those that were stopped early would have scored where the longest ones are.
+"""Learning curves of trials, with early-stopped trials extrapolated to the length of the longest ones.
 
-Partial training flatters similarity and hurts polarity, so that scores of different rungs say nothing about configurations.
-Legend: ``n`` trials, ``d`` axes, ``t`` scores of a rung.
+Partial training flatters similarity and hurts polarity, so scores at different rungs cannot be used to compare
+configurations. Legend: ``n`` trials, ``d`` axes, ``t`` scores of a rung.
 """
 
 from collections import defaultdict
@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
-SEED = 0  # of the trees: the same curves give the same predictions
+SEED = 0  # fixed, so that the trees give the same predictions for the same curves
 
 
 @dataclass(frozen=True)
 class Curve:
-    """What one trial scored: ``scores`` (rungs, t) by rising step, at ``steps`` (rungs,) and after so many ``examples``.
+    """The ``scores`` (rungs, t) of one trial by increasing step, with ``steps`` (rungs,) and ``examples`` seen (rungs,).
 
-    ``num_rungs`` is how many it has if it runs to its end; 0 where that is not known.
+    ``num_rungs`` is the number of rungs in the full trial; 0 if unknown.
     """
 
     scores: FloatArray
@@ -34,21 +34,21 @@ class Curve:
         return float(self.examples[-1] / self.steps[-1])
 
     def begun_at(self, untrained: FloatArray) -> "Curve":
-        """The same, with the scores (t,) before any training as step 0."""
+        """Return a curve that starts at step 0 with the scores (t,) before any training."""
         scores = np.vstack([untrained, self.scores])
         return Curve(scores, np.append(0.0, self.steps), np.append(0.0, self.examples), self.num_rungs)
 
 
 def scores_at_the_end(curves: Sequence[Curve], places: FloatArray, untrained: FloatArray | None = None) -> FloatArray:
-    """The scores (n, t) of each trial where the longest ones are, of configurations at ``places`` (n, d).
+    """Return the scores (n, t) of each trial, extrapolated to the longest trials' progress.
 
-    The longest have come to a share of the rungs that they have in all, and each trial is taken to that share of its own.
-    To one that did not come so far, rung after rung is added what such a rung brought others: that is learned from the
-    configuration, from how far the trial is, and from its scores there.
+    The longest trials have completed some share of their planned rungs, and every trial is extrapolated to the same
+    share of its own. The missing rungs are added one by one: the gain of a rung is predicted from the configuration's
+    ``places`` (n, d), the trial's progress and its scores at that point.
 
-    ``untrained`` (t,) are the scores that every trial begins with, where they are known. Then what the first rung brought is
-    learned from too, of which nobody has been left out: trials that went on were chosen for their scores, and tell little of
-    configurations that bring next to nothing.
+    ``untrained`` (t,) are the scores at which every trial starts, if known. The gain of the first rung is then part of
+    the training data, which has no selection bias: trials that continued were selected for their scores, and are poor
+    evidence about configurations that gain next to nothing.
     """
     if untrained is not None:
         curves = [curve.begun_at(untrained) for curve in curves]
@@ -71,7 +71,10 @@ def scores_at_the_end(curves: Sequence[Curve], places: FloatArray, untrained: Fl
 
 
 def _planned_rungs(curves: Sequence[Curve]) -> FloatArray:
-    """How many rungs each trial has in all (n,): as many as any whose rungs are as long. A resume may have added some."""
+    """Return the planned rungs of each trial (n,): the maximum over trials with equal rung sizes.
+
+    A resume may have added rungs.
+    """
     most: defaultdict[int, float] = defaultdict(float)
     for curve in curves:
         length = round(curve.examples_per_rung)
@@ -80,12 +83,12 @@ def _planned_rungs(curves: Sequence[Curve]) -> FloatArray:
 
 
 def _features(places: FloatArray, progress: FloatArray, rung_sizes: FloatArray, scores: FloatArray) -> FloatArray:
-    """What a gain is learned from, (rungs, d + 2 + t); ``rung_sizes`` are the examples of a rung."""
+    """Return the features that predict a gain, (rungs, d + 2 + t); ``rung_sizes`` are the examples of a rung."""
     return np.column_stack([places, progress, np.log(rung_sizes), scores])
 
 
 def _features_before_gains(curve: Curve, place: FloatArray, num_rungs: float) -> FloatArray:
-    """Of all rungs of a trial but its last, which nothing follows; ``num_rungs`` is how many it has in all."""
+    """Return the features of a trial's rungs but the last, which has no gain; ``num_rungs`` is the planned number."""
     num_gains = len(curve.steps) - 1
     places = np.tile(place, (num_gains, 1))
     progress = curve.steps[:-1] / num_rungs
@@ -95,17 +98,18 @@ def _features_before_gains(curve: Curve, place: FloatArray, num_rungs: float) ->
 
 @dataclass(frozen=True)
 class _Gains:
-    """What the next rung adds to each score: the mean of two kinds of trees.
+    """A model of the next rung's gain in each score: the mean of a forest and of boosted trees.
 
-    Boosted ones are better where effects of parameters add up, as on made grids; the forest is on the recorded table.
+    Boosted trees are better if the effects of parameters add up, as in synthetic grids; the forest is better on the
+    recorded table.
     """
 
     forest: Any
-    boosted: Sequence[Any]  # by score
+    boosted: Sequence[Any]  # one per score
 
     @classmethod
     def learned(cls, curves: Sequence[Curve], places: FloatArray, planned: FloatArray) -> "_Gains | None":
-        """None where no trial has scores at two steps."""
+        """Fit the model; return None if no trial has scores at two steps."""
         from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 
         by_trial = map(_features_before_gains, curves, places, planned)
@@ -121,7 +125,7 @@ class _Gains:
         return cls(forest, boosted)
 
     def predict(self, features: FloatArray) -> FloatArray:
-        """Of rungs with these features, (rungs, t)."""
+        """Return the predicted gains (rungs, t)."""
         by_boosting = np.column_stack([each.predict(features) for each in self.boosted])
         mean: FloatArray = (self.forest.predict(features) + by_boosting) / 2
         return mean

@@ -1,4 +1,4 @@
-"""The report's figures as PNG bytes. Drawn without pyplot, so no global state and no display is needed."""
+"""The report's figures as PNG bytes, drawn without pyplot, so neither global state nor a display is needed."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,11 +23,11 @@ Colours = Mapping[str, str]  # by loss
 KIND_MARKERS = {"plain": "o", "concat": "s", "class_concat": "^", "interpolate": "v"}
 OTHER_KIND = "h"
 
-MAX_JOINED = 20  # trajectories; with more, they hide each other
-MAX_LARGE = 30  # front members; with more, their markers are small
-MANY_TRIALS = 100  # with more, their lines are faint and the markers at their ends small
+MAX_JOINED = 20  # trajectories; more would hide each other
+MAX_LARGE = 30  # front members with large markers; if there are more, all markers are small
+MANY_TRIALS = 100  # above this, lines are faint and end markers small
 
-# What matplotlib draws each thing with.
+# Keyword arguments for matplotlib.
 ORACLE: dict[str, Any] = {"color": FAINT, "linestyle": (0, (4, 2)), "linewidth": 1.2}
 CONSTRAINT: dict[str, Any] = {"color": "#B00020", "linestyle": ":", "linewidth": 1.1, "zorder": 1}
 REFERENCE: dict[str, Any] = {"marker": "X", "color": INK, "linewidths": 0}
@@ -53,7 +53,7 @@ TITLES: Mapping[ScoredSplit, str] = {
 
 
 def front_figure(summary: Summary) -> bytes:
-    """P against S: every point and the front on dev, and next to it the front on test if all members are scored there."""
+    """Plot P against S: all points and the front on dev, and the front on test if all members are scored there."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -89,7 +89,7 @@ def _title(summary: Summary, split: ScoredSplit) -> str:
 
 
 def progress_figure(summary: Summary) -> bytes:
-    """The objective against examples seen, a line per trial that ends in how the trial ended."""
+    """Plot the objective against training examples, with a line per trial and a marker for how it ended."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -133,7 +133,7 @@ def _say_that_it_is_empty(axis: "Axes") -> None:
 
 
 def _draw_limits(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
-    """The oracle front, which no encoder can pass, the reference encoder, and the constraints."""
+    """Draw the oracle front, which no encoder can exceed, the reference encoder, and the constraints."""
     oracle = summary.oracles[split]
     if oracle:
         x, y = _xy(oracle)
@@ -152,12 +152,12 @@ def _draw_limits(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
 
 
 def _draw_labelled(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
-    """The front of points that are told the pool's labels, which is none of the front's."""
+    """Draw the front of points that use the pool's labels, which are not part of the run's front."""
     axis.plot(*_xy(front_on(summary.labelled, split)), zorder=2.3, **LABELLED)
 
 
 def _draw_baselines(axis: "Axes", summary: Summary, split: ScoredSplit) -> None:
-    """The probe's points, joined by rising parameter, SetFit models, and published scores."""
+    """Draw the probe's points, joined by increasing parameter, SetFit models, and published scores."""
     for kind, style in BASELINE_STYLES.items():
         points = _baseline_points(summary, kind, split)
         x, y = _xy(points)
@@ -172,7 +172,7 @@ def _baseline_points(summary: Summary, kind: str, split: ScoredSplit) -> list[Po
 
 
 def _draw_all_points(axis: "Axes", summary: Summary, colours: Colours) -> None:
-    """The dev points of all rungs, faint."""
+    """Draw the dev points of all rungs as faint dots."""
     loss_by_trial = _loss_by_trial(summary)
     points_by_loss: dict[str, list[Point]] = defaultdict(list)
     for point in summary.results.points:
@@ -183,7 +183,7 @@ def _draw_all_points(axis: "Axes", summary: Summary, colours: Colours) -> None:
 
 
 def _draw_trajectories(axis: "Axes", summary: Summary, colours: Colours) -> None:
-    """Lines that join the plain points of the best trials in the order of training."""
+    """Draw lines through the plain points of the best trials, in training order."""
     from matplotlib.collections import LineCollection
 
     plain_points = _plain_points_by_trial(summary)
@@ -204,7 +204,7 @@ def _draw_trajectories(axis: "Axes", summary: Summary, colours: Colours) -> None
 
 
 def _plain_points_by_trial(summary: Summary) -> defaultdict[int | None, list[Point]]:
-    """Those on dev."""
+    """Return the plain points on dev, by trial."""
     plain_points = defaultdict(list)
     for point in summary.results.points:
         if point.split == "dev" and point.kind == "plain":
@@ -221,7 +221,7 @@ def _best_trials(summary: Summary) -> list[TrialSummary]:
 def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colours: Colours) -> None:
     points = summary.front_on(split)
     if split == "dev":
-        # Falling similarity: a step goes up at the lower similarity, so the corner is what both points dominate.
+        # By decreasing similarity, a step rises at the lower similarity, so both points dominate the corner.
         axis.step(*_xy(points), where="post", zorder=3, **FRONT)
     else:
         _draw_intervals(axis, summary, points)
@@ -235,7 +235,7 @@ def _draw_front(axis: "Axes", summary: Summary, split: ScoredSplit, colours: Col
 
 
 def _draw_intervals(axis: "Axes", summary: Summary, points: Iterable[Point]) -> None:
-    """A cross for each point whose intervals are known."""
+    """Draw a cross for each point that has intervals."""
     for point in points:
         intervals = summary.intervals_of(point)
         if intervals is None:
@@ -259,7 +259,7 @@ def _draw_member(axis: "Axes", member: Member, point: Point, *, size: int, colou
 
 
 def _add_front_legend(figure: "Figure", summary: Summary) -> None:
-    """Entries in one size and a fixed order, whatever was drawn where."""
+    """Add a legend with entries of one size in a fixed order, independent of the drawing order."""
     axis = figure.axes[0]
     if summary.members:
         _label_front(axis, summary)
@@ -305,7 +305,7 @@ def _label_member(axis: "Axes", label: str, *, marker: str, colour: str) -> None
 
 
 def _label_marker(axis: "Axes", label: str, size: int, **style: Any) -> None:
-    """An entry of the legend."""
+    """Add an entry to the legend."""
     axis.scatter([], [], s=size, label=label, **style)
 
 
@@ -339,7 +339,7 @@ def _draw_progress_lines(axis: "Axes", lines: Sequence[_ProgressLine], colours: 
 
 
 def _draw_endings(axis: "Axes", lines: Sequence[_ProgressLine], colours: Colours) -> None:
-    """A marker at the end of each line, which says how the trial ended."""
+    """Draw a marker at the end of each line that shows how the trial ended."""
     size = 10 if len(lines) > MANY_TRIALS else 26
     for status, style in STATUS_STYLES.items():
         ended_so = [line for line in lines if line.status == status]
@@ -366,7 +366,10 @@ def _ends_by_loss(lines: Iterable[_ProgressLine]) -> Mapping[str, Sequence[Pair]
 
 
 def _scale_to_examples(axis: "Axes", examples: Sequence[float]) -> None:
-    """A logarithmic scale where ``examples``, the rungs' by rising number, span a wide range; ticks at few rungs."""
+    """Choose the scale and ticks for ``examples``, which are in increasing order.
+
+    A wide range gets a logarithmic scale; few rungs get a tick each.
+    """
     from matplotlib.ticker import FuncFormatter, NullLocator
 
     if examples and examples[-1] >= 8 * examples[0]:

@@ -1,4 +1,4 @@
-"""How much each parameter of a sweep matters for its scores, over all trials, those that were stopped early too."""
+"""The importance of each parameter for a sweep's scores, over all trials, including those stopped early."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,17 +17,17 @@ FloatArray = NDArray[np.float64]
 
 TARGETS = ("polarity", "similarity", "objective")
 
-MIN_TRIALS = 5  # of fewer nothing can be told
+MIN_TRIALS = 5  # fewer are not enough for an estimate
 
 
 def importances(summary: Summary) -> Mapping[str, Mapping[str, float]]:
-    """By target (``polarity``, ``similarity``, ``objective``) the share of each varied parameter, the largest first.
+    """Return the share of each varied parameter, largest first, by target (``polarity``, ``similarity``, ``objective``).
 
-    Shares of a target sum to 1. A parameter's is the variance that it explains by itself, of what all parameters explain by
-    themselves: what several explain only together is in none. A target is a score, on dev, of a rung's best point under the
-    objective, as in the table of trials. All trials are compared at equal budget, where the longest ones are: see
-    :func:`raysweep.report.curves.scores_at_the_end`. A target has no shares where nothing can be told: of fewer than
-    ``MIN_TRIALS`` trials with a rung, or where no parameter varies or makes a difference.
+    The shares of a target sum to 1. A parameter's share is the variance that it explains by itself, divided by the sum
+    over all parameters; variance that only interactions explain is left out. A target is a score on dev of each rung's
+    best point under the objective, as in the table of trials. All trials are compared at equal budget, that of the
+    longest ones: see :func:`raysweep.report.curves.scores_at_the_end`. A target has no shares if fewer than
+    ``MIN_TRIALS`` trials have a rung, or if no parameter varies or has an effect.
     """
     info = summary.results.info
     trials = [each for each in summary.trials if each.rungs and _is_sound(each, info)]
@@ -42,7 +42,7 @@ def importances(summary: Summary) -> Mapping[str, Mapping[str, float]]:
 
 
 def _is_sound(each: TrialSummary, info: RunInfo) -> bool:
-    """Whether its rungs have places and scores; a ledger that was changed by hand may hold anything."""
+    """Return whether the rungs have valid steps and scores; a ledger edited by hand can contain anything."""
     places = [place for rung in each.rungs for place in (rung.step, rung.examples_seen)]
     objectives = [info.objective(point) for point in each.best_points]
     return min(places) > 0 and all(map(math.isfinite, [*places, *objectives]))
@@ -54,7 +54,7 @@ def _axes(trials: Sequence[TrialSummary]) -> list[Axis]:
 
 
 def _untrained(summary: Summary) -> FloatArray | None:
-    """The scores with which every trial begins: those of R, where R is what they train."""
+    """Return the scores at which every trial starts, which are those of R if the trials tune R; else None."""
     info = summary.results.info
     reference = summary.references.get("dev")
     if reference is None or info.model != info.reference:
@@ -63,7 +63,7 @@ def _untrained(summary: Summary) -> FloatArray | None:
 
 
 def _scores(point: Point, info: RunInfo) -> tuple[float, float, float]:
-    """Those of ``TARGETS``."""
+    """Return the scores in the order of ``TARGETS``."""
     return point.polarity, point.similarity, info.objective(point)
 
 
@@ -79,7 +79,7 @@ def _curve(each: TrialSummary, info: RunInfo) -> Curve:
 def _shares(axes: Sequence[Axis], scores: FloatArray) -> dict[str, float]:
     effects = main_effects(axes, scores)
     total = effects.sum()
-    if total < 1e-12:  # of scores that are all alike, but for rounding
+    if total < 1e-12:  # equal scores, up to rounding
         return {}
     largest_first = np.argsort(-effects, kind="stable")
     return {axes[index].name: float(effects[index] / total) for index in largest_first}

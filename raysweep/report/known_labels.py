@@ -1,4 +1,4 @@
-"""The front of points that are told the labels of the pool: a series of its own, which the front is not compared with."""
+"""The front of points that use the labels of the pool, as a series of its own; it is not compared with the run's front."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ _SCORES = ("P", "S", "retention")
 
 
 def known_labels_table(summary: Summary) -> TextTable:
-    """The points that none of their kind dominates on dev, by falling similarity there; no rows where there are none."""
+    """Return the non-dominated points of this kind on dev, by decreasing similarity; the table may have no rows."""
     scores = [f"{split} {score}" for split in SPLITS for score in _SCORES]
     rows = []
     for member in summary.labelled:
@@ -32,12 +32,12 @@ def _score_cells(point: Point | None) -> tuple[str, ...]:
 
 
 def known_labels_sentences(summary: Summary) -> list[str]:
-    """What a terminal says, as sentences."""
+    """Return the lines for a terminal as sentences."""
     return [f"{line[0].upper()}{line[1:]}." for line in known_labels_lines(summary)]
 
 
 def known_labels_lines(summary: Summary) -> Iterator[str]:
-    """The area of their front on each split where they were scored, beside the oracle's."""
+    """Yield the hypervolume of their front on each split on which they are scored, with its share of the oracle's."""
     for split, area in summary.labelled_areas.items():
         shared = "" if area.share is None else f", {show_share(area.share)} of the oracle's"
         yield f"with the pool's labels known, hypervolume on {split}: {show_area(area.front)}{shared}"

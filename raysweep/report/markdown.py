@@ -31,7 +31,7 @@ from raysweep.report.trust import area_text, means_text, trust_sentences
 
 
 def markdown(summary: Summary) -> str:
-    """``front.md``: what is missing, the front, its hypervolume and the settings."""
+    """Return the content of ``front.md``: notes, the front, its hypervolume, and the settings."""
     info = summary.results.info
     lines = [
         f"# {plain(info.name)}",
@@ -58,7 +58,7 @@ def markdown(summary: Summary) -> str:
 
 
 def _failures(summary: Summary) -> list[str]:
-    """What trials raised, indented, which Markdown shows as it is."""
+    """Return the tracebacks of failed trials, indented as Markdown code blocks."""
     lines = []
     for trial in summary.results.trials:
         if trial.traceback:
@@ -68,7 +68,7 @@ def _failures(summary: Summary) -> list[str]:
 
 
 def _section(title: str, table: TextTable, *paragraphs: str) -> list[str]:
-    """A heading, paragraphs and a table; nothing where the table is empty."""
+    """Return a heading, paragraphs and a table; empty if the table has no rows."""
     if not table.rows:
         return []
     text = "\n\n".join(paragraphs)
@@ -76,7 +76,7 @@ def _section(title: str, table: TextTable, *paragraphs: str) -> list[str]:
 
 
 def table_lines(table: TextTable) -> list[str]:
-    """A table as Markdown."""
+    """Return a table as lines of Markdown."""
     rule = ["---" if column in table.text else "---:" for column in table.columns]
     rows = [[plain(cell) for cell in row] for row in table.rows]
     columns = map(plain, table.columns)
@@ -84,8 +84,8 @@ def table_lines(table: TextTable) -> list[str]:
 
 
 def plain(text: str) -> str:
-    """Text that Markdown shows as it is: on one line, no markup of its own, no column of its own."""
+    """Escape text for Markdown, on one line and without column separators."""
     for character in "\\`*[]<>|":
         text = text.replace(character, "\\" + character)
-    text = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\_", text)  # within a word it is no markup
+    text = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\_", text)  # not markup within a word
     return " ".join(text.split())

@@ -1,4 +1,4 @@
-"""What a reader of a report must know before the numbers: how the sweep ended, and what is absent."""
+"""Notes that a reader needs before the numbers: how the sweep ended, and which results are missing."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ _ENDINGS = {"interrupted": "was interrupted", "budget": "ended at its budget", "
 
 
 def notes(summary: Summary) -> list[str]:
-    """One or two sentences each, the most important first; none where the sweep completed and nothing is absent."""
+    """Return notes of one or two sentences, most important first; empty if the sweep completed and nothing is missing."""
     return [
         *ending_notes(summary.results),
         *damage_notes(summary),
@@ -26,7 +26,7 @@ def notes(summary: Summary) -> list[str]:
 
 
 def ending_notes(results: Results) -> Iterator[str]:
-    """How the sweep ended, where it did not complete, and whether trials may go on."""
+    """Yield how the sweep ended, unless it completed, and whether trials can be resumed."""
     if results.status == "running":
         yield f"The sweep {running_or_killed(results)}."
         return
@@ -41,7 +41,7 @@ def ending_notes(results: Results) -> Iterator[str]:
 
 
 def running_or_killed(results: Results) -> str:
-    """Which of both it is, of a sweep that has not ended, as far as that can be told, as the end of a sentence."""
+    """Return the end of a sentence: whether an unfinished sweep is running or was killed, as far as that is known."""
     if results.has_driver is False:
         return "was killed: this is what it had stored, and raysweep run --resume goes on with it"
     which = "is still running" if results.has_driver else "is still running, or it was killed"
@@ -49,7 +49,7 @@ def running_or_killed(results: Results) -> str:
 
 
 def damage_notes(summary: Summary) -> Iterator[str]:
-    """What is missing because of damaged files."""
+    """Yield a note per result that is missing because of a damaged file."""
     for what, why in summary.damage.items():
         yield f"There are no {what}: {why}."
 
@@ -99,12 +99,12 @@ def _on_what_the_front_is_compared_with(summary: Summary) -> Iterator[str]:
 def _on_intervals(summary: Summary) -> Iterator[str]:
     for split in summary.complete_splits if summary.members else ():
         why = why_no_intervals(summary, split)
-        if why and missing_intervals(split) not in summary.damage:  # of which there is a note
+        if why and missing_intervals(split) not in summary.damage:  # which already has a note
             yield f"There are no intervals on {split}: {why}."
 
 
 def why_no_intervals(summary: Summary, split: ScoredSplit) -> str:
-    """Why no point has intervals on a split; empty where the front's members have."""
+    """Return why no point has intervals on a split; empty if the front's members have some."""
     if split in summary.uncertainty:
         return ""
     if missing_intervals(split) in summary.damage:

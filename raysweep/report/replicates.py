@@ -1,4 +1,4 @@
-"""The runs of configurations that were trained several times, and their scores of each query as far as they are stored."""
+"""Repeated runs of configurations, with the per-query scores that are stored for them."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -13,15 +13,15 @@ from raysweep.uncertainty.configurations import Replicated, Scored
 
 
 class StoredRuns:
-    """The runs of a sweep by their configurations. ``dev`` has their scores.
+    """The runs of a sweep by their configurations; ``dev`` holds their scores.
 
-    A point of a configuration has a name too: that of its original's point.
+    A configuration's point is named after the point of its original trial.
     """
 
     def __init__(self, results: Results, dev: QueryScores) -> None:
         self._dev = dev
-        self._original: dict[int, int] = {}  # of the runs that count
-        self._runs: dict[int, list[int]] = defaultdict(list)  # of each original
+        self._original: dict[int, int] = {}  # by counted trial
+        self._runs: dict[int, list[int]] = defaultdict(list)  # by original trial
         for trial in results.trials:
             if counts(trial):
                 original = trial.trial if trial.replicate_of is None else trial.replicate_of
@@ -29,7 +29,7 @@ class StoredRuns:
                 self._runs[original].append(trial.trial)
 
     def replicated(self) -> list[Replicated]:
-        """All that is stored of configurations with two runs or more."""
+        """Return the stored points of configurations with at least two runs."""
         found: dict[int, list[PointName]] = defaultdict(list)
         for name in self._dev.names:
             trial = name[0]
@@ -41,7 +41,7 @@ class StoredRuns:
         return [self._replicated(names, self._runs[original]) for original, names in found.items()]
 
     def repeated(self, members: Iterable[PointName]) -> dict[PointName, Replicated]:
-        """The configurations' points that these are runs of, each alone, where there are two runs or more."""
+        """Return the configuration's point of each member that has at least two runs, keyed by name."""
         found = {}
         for member in members:
             name, runs = self._place(member)
@@ -50,7 +50,7 @@ class StoredRuns:
         return found
 
     def scored(self, members: Iterable[PointName], stored: QueryScores) -> list[Scored]:
-        """The configurations of points on the split of ``stored``: on dev by all of their runs, on test by those given."""
+        """Return the configurations of points on a split: averaged over all runs on dev, over the given runs on test."""
         found: dict[tuple[int, ...], dict[PointName, list[int]]] = defaultdict(lambda: defaultdict(list))
         for member in members:
             name, runs = self._place(member)
@@ -58,9 +58,10 @@ class StoredRuns:
         return [self._scored(points, runs, stored) for runs, points in found.items()]
 
     def _place(self, member: PointName) -> tuple[PointName, list[int]]:
-        """The configuration's point that this is a run of, and all runs.
+        """Return the configuration's point that a member is a run of, and all its runs.
 
-        It is alone unless the scores of all of them are stored: without the others these would be the luckier ones.
+        If any run's scores are missing, the member is treated as a single run: the stored runs would be the luckier
+        ones.
         """
         trial = _trial(member)
         original = self._original.get(trial, trial)
@@ -87,7 +88,7 @@ class StoredRuns:
 
 
 def stacked(stored: QueryScores, names: Iterable[PointName]) -> Float64Array:
-    """P and S (points, 2, queries) of points on a split."""
+    """Return P and S (points, 2, queries) of points on a split."""
     rows = stored.rows(names)
     return np.stack([stored.polarity[rows], stored.similarity[rows]], axis=1)
 

@@ -1,20 +1,22 @@
-"""What a score is over all configurations: a Gaussian process, learned from those that were tried.
+"""A score as a function of the configuration: a Gaussian process fitted to the configurations that were tried.
 
 Legend: ``n`` configurations, ``d`` axes, ``G`` cells of an axis.
 
-    c_j(x, x')  correlation of two places on axis j. On a range it is Matern's of order 3/2, (1 + r) exp(-r) with
-                r = sqrt(3) |x - x'| / l_j; of unlike levels 0, and of a number and a place that has none
-    s_j         strength of axis j: how much more of the variance is along it than common to all of its places
-    k(x, x')    v prod_j (1 + s_j c_j(x, x')) / (1 + s_j), of variance v
+    c_j(x, x')  correlation of two places on axis j. On a range, Matern of order 3/2, (1 + r) exp(-r) with
+                r = sqrt(3) |x - x'| / l_j; 0 for different levels, and between a number and a missing value
+    s_j         strength of axis j: the variance along it relative to the variance common to all its places
+    k(x, x')    v prod_j (1 + s_j c_j(x, x')) / (1 + s_j), with variance v
     K           k of the observed configurations, with the ``noise`` of their scores added to its diagonal
-    alpha       K^-1 y, of standardised scores y; the mean at x is the sum of alpha_i k(x, x_i)
+    alpha       K^-1 y, for standardized scores y; the mean at x is the sum of alpha_i k(x, x_i)
 
-A product of 1 + s c has a term for each set of axes: for each by itself, for pairs, and so on (N. Durrande, D. Ginsbourger,
-O. Roustant, L. Carraro, "ANOVA kernels and RKHS of zero mean functions for model-based sensitivity analysis", 2013). That is
-why the mean over all axes but one has a closed form, and what it varies along that one is the axis's main effect (F. Hutter,
-H. Hoos, K. Leyton-Brown, "An Efficient Approach for Assessing Hyperparameter Importance", 2014, who read it from a forest).
-Where the effects of parameters mostly add up, a few hundred configurations teach a process more than trees: of P in the
-recorded table it explains 86% of the variance, boosted trees 77%, cross-validated.
+A product of 1 + s c has a term for each set of axes: single axes, pairs, and so on (N. Durrande, D. Ginsbourger, O.
+Roustant, L. Carraro, "ANOVA kernels and RKHS of zero mean functions for model-based sensitivity analysis", 2013). The
+mean over all axes but one therefore has a closed form, and its variance along that axis is the axis's main effect (F.
+Hutter, H. Hoos, K. Leyton-Brown, "An Efficient Approach for Assessing Hyperparameter Importance", 2014, who computed it
+from a random forest).
+
+If the effects of parameters are mostly additive, a Gaussian process learns more from a few hundred configurations than
+trees do: it explains 86% of the variance of P in the recorded table, boosted trees 77%, cross-validated.
 """
 
 from collections.abc import Sequence
@@ -27,36 +29,39 @@ from raysweep.report.axes import ABSENT, Axis
 
 FloatArray = NDArray[np.float64]
 
-MOST_TRIED = 300  # configurations from which the kernel's parameters are learned, and
-MOST_USED = 2500  # from which the surface is: time rises with the cube
+MOST_TRIED = 300  # maximum number of configurations for fitting the kernel's parameters
+MOST_USED = 2500  # maximum number of configurations in the surface; time grows cubically
 
-MOST_STEPS = 60  # of the search for the kernel's parameters
+MOST_STEPS = 60  # of the optimizer that fits the kernel's parameters
 
-# Priors: logarithms of the kernel's parameters are normal.
+# Priors: the logarithms of the kernel's parameters are normal.
 LOG_VARIANCE = (0.0, 2.0)  # mean and standard deviation
 LOG_STRENGTH = (-2.0, 2.0)
 LOG_LENGTH = (-0.5, 0.7)
 LOG_NOISE = (-2.0, 2.0)
 
-LEAST_NOISE = 1e-6  # of the variance; of made scores without any it keeps the arithmetic sound
+LEAST_NOISE = 1e-6  # share of the scores' variance; keeps noise-free synthetic scores numerically stable
 
-FAR = 700.0  # scaled distance of places that have nothing in common: exp(-FAR) is nothing
+FAR = 700.0  # scaled distance of uncorrelated places: exp(-FAR) is negligible
 
-LEAST_DEVIATION = 1e-9  # of scores; those that differ less are alike
+LEAST_DEVIATION = 1e-9  # of scores; a smaller one counts as no variation
 
 
 def main_effects(axes: Sequence[Axis], scores: FloatArray) -> FloatArray:
-    """The variance (d,) of the ``scores`` (n,) that each axis explains by itself."""
+    """Return the variance (d,) of the ``scores`` (n,) that each axis explains by itself."""
     if scores.std() < LEAST_DEVIATION:
         return np.zeros(len(axes))
     return Surface(axes, scores).main_effects()
 
 
 class Surface:
-    """The mean of the process, given scores of configurations."""
+    """The posterior mean of the process, given scores of configurations."""
 
     def __init__(self, axes: Sequence[Axis], scores: FloatArray, seed: int = 0) -> None:
-        """``scores`` (n,), not all alike, are of the axes' places. Of very many it learns from some, drawn with ``seed``."""
+        """Fit the process to ``scores`` (n,) at the axes' places; they must not all be equal.
+
+        If there are many scores, a random subset drawn with ``seed`` is used.
+        """
         self._axes = axes
         self._centre = float(scores.mean())
         self._scale = float(scores.std())
@@ -74,12 +79,12 @@ class Surface:
         self._alpha = np.linalg.solve(covariance, standardised[used])
 
     def at(self, places: Sequence[FloatArray]) -> FloatArray:
-        """The mean (m,) at configurations with these places (m,) on each of the axes."""
+        """Return the mean (m,) at configurations with these places (m,) on each axis."""
         mean: FloatArray = self._kernel.between(places, self._places) @ self._alpha
         return self._centre + self._scale * mean
 
     def main_effects(self) -> FloatArray:
-        """The variance (d,) along each axis of the mean over all others, each even along its own."""
+        """Return the variance (d,) along each axis of the mean over all other axes, weighting cells by ``weights``."""
         factors = [self._factor_along(number) for number in range(len(self._axes))]
         weights = [axis.weights for axis in self._axes]
         means = np.stack(list(map(np.matmul, weights, factors)))
@@ -93,7 +98,7 @@ class Surface:
         return scale**2 * np.array(effects)
 
     def _factor_along(self, number: int) -> FloatArray:
-        """The kernel's factor of one axis, between its cells and what was learned from: (G, n)."""
+        """Return the kernel's factor of one axis, between its cells and the fitted configurations: (G, n)."""
         cells = self._axes[number].cells
         return self._kernel.factor(number, cells, self._places[number])
 
@@ -104,7 +109,7 @@ def _places(axes: Sequence[Axis], rows: NDArray[np.int64]) -> list[FloatArray]:
 
 @dataclass(frozen=True)
 class _Kernel:
-    """k of certain axes; ``logs`` (2 + 2 d,) are the logarithms of variance, noise, strengths and length scales."""
+    """The kernel k of some axes; ``logs`` (2 + 2 d,) holds the logs of variance, noise, strengths and length scales."""
 
     axes: Sequence[Axis]
     logs: FloatArray
@@ -128,14 +133,14 @@ class _Kernel:
         return lengths
 
     def factor(self, number: int, some: FloatArray, others: FloatArray) -> FloatArray:
-        """(1 + s c) / (1 + s) of one axis, (some, others)."""
+        """Return (1 + s c) / (1 + s) of one axis, (some, others)."""
         strength = self.strengths[number]
         correlation = self.correlation(number, some, others)
         factor: FloatArray = (1 + strength * correlation) / (1 + strength)
         return factor
 
     def correlation(self, number: int, some: FloatArray, others: FloatArray) -> FloatArray:
-        """c of one axis, (some, others)."""
+        """Return c of one axis, (some, others)."""
         if self.axes[number].is_levels:
             same: FloatArray = np.equal.outer(some, others).astype(np.float64)
             return same
@@ -144,7 +149,7 @@ class _Kernel:
         return correlation
 
     def slope_by_log_length(self, number: int, some: FloatArray, others: FloatArray) -> FloatArray:
-        """The derivative of c of one axis by the logarithm of its length scale, (some, others)."""
+        """Return the derivative of c of one axis by the logarithm of its length scale, (some, others)."""
         if self.axes[number].is_levels:
             return np.zeros((len(some), len(others)))
         scaled = self._scaled(number, some, others)
@@ -152,7 +157,7 @@ class _Kernel:
         return slope
 
     def _scaled(self, number: int, some: FloatArray, others: FloatArray) -> FloatArray:
-        """r of a range, (some, others). What has no number is as good as infinitely far from what has one."""
+        """Return r of a range, (some, others); a missing value is practically infinitely far from any number."""
         distances = np.abs(np.subtract.outer(some, others))
         is_apart = np.not_equal.outer(some == ABSENT, others == ABSENT)
         scaled: FloatArray = np.sqrt(3.0) / self.lengths[number] * distances
@@ -160,7 +165,7 @@ class _Kernel:
         return scaled
 
     def between(self, some: Sequence[FloatArray], others: Sequence[FloatArray]) -> FloatArray:
-        """k (some, others) of configurations by their places on each axis, without noise."""
+        """Return k (some, others), without noise, of configurations given by their places on each axis."""
         covariance = np.full((len(some[0]), len(others[0])), self.variance)
         for number, (one, other) in enumerate(zip(some, others, strict=True)):
             covariance *= self.factor(number, one, other)
@@ -168,7 +173,7 @@ class _Kernel:
 
 
 class _Likelihood:
-    """How likely scores are under a kernel, times the prior."""
+    """The likelihood of scores under a kernel, times the prior."""
 
     def __init__(self, axes: Sequence[Axis], places: Sequence[FloatArray], scores: FloatArray) -> None:
         self._axes, self._places, self._scores = axes, places, scores
@@ -185,7 +190,7 @@ class _Likelihood:
         return _Kernel(self._axes, found.x)
 
     def _loss(self, logs: FloatArray) -> tuple[float, FloatArray]:
-        """Less the logarithm, and its derivative by ``logs``."""
+        """Return the negative logarithm and its derivative by ``logs``."""
         kernel = _Kernel(self._axes, logs)
         pure = kernel.between(self._places, self._places)
         covariance = pure + kernel.noise * np.eye(len(pure))
@@ -202,7 +207,7 @@ class _Likelihood:
         return float(loss), slopes + from_prior / self._deviations
 
     def _slopes(self, kernel: _Kernel, pure: FloatArray, by_covariance: FloatArray) -> FloatArray:
-        """The derivative of the loss without the prior; ``by_covariance`` is that by each entry of K."""
+        """Return the derivative of the loss without the prior; ``by_covariance`` is the derivative by each entry of K."""
         of_pure = by_covariance * pure
         of_variance = of_pure.sum()
         of_noise = (kernel.noise - LEAST_NOISE) * np.trace(by_covariance)

@@ -1,4 +1,4 @@
-"""Several runs side by side: hypervolumes above one reference point, who dominates whom, what was configured otherwise."""
+"""Several runs compared: hypervolumes above one reference point, dominated points, and differing settings."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from raysweep.uncertainty.interval import LEVEL
 
 @dataclass(frozen=True)
 class Side:
-    """One of the runs. ``settings`` are those of its file, by dotted key."""
+    """One of the compared runs; ``settings`` are those of its file, by dotted key."""
 
     label: str
     summary: Summary
@@ -42,7 +42,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Domination:
-    """Which points of the front of ``other``, by name, a point of ``label``'s dominates on a split, of ``num_points``."""
+    """The names of the points of ``other``'s front that the front of ``label`` dominates on a split, of ``num_points``."""
 
     split: ScoredSplit
     label: str
@@ -53,7 +53,7 @@ class Domination:
 
 @dataclass(frozen=True)
 class SettingDifference:
-    """A setting, or a parameter of the best configurations, that is not the same in all runs: its ``values`` by run."""
+    """A setting, or a parameter of the best configurations, that differs between runs: its ``values`` by run."""
 
     name: str
     values: tuple[Any, ...]
@@ -61,14 +61,14 @@ class SettingDifference:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """What :func:`compare_runs` finds. Hypervolumes are of scores in [0, 1], above ``reference_points``."""
+    """The result of :func:`compare_runs`; hypervolumes are of scores in [0, 1], above ``reference_points``."""
 
     sides: tuple[Side, ...]
     splits: tuple[ScoredSplit, ...]
     reference_points: Mapping[ScoredSplit, Pair]
     areas: Mapping[ScoredSplit, tuple[float, ...]]  # by run
-    differences: tuple[AreaDifference, ...]  # of each run from the first
-    level: float  # of the intervals of all differences together
+    differences: tuple[AreaDifference, ...]  # between each run and the first
+    level: float  # simultaneous, of all differences' intervals
     dominations: tuple[Domination, ...]
     settings: tuple[SettingDifference, ...]
     best_configs: tuple[SettingDifference, ...]
@@ -76,7 +76,11 @@ class SideBySide:
 
 
 def labels(locations: Sequence[str]) -> list[str]:
-    """Names for runs: the last parts of their locations, as many as tell them apart. InputError where two are the same."""
+    """Return names for runs: as many trailing parts of their locations as it takes to make them unique.
+
+    Raises:
+        InputError: If two locations are equal.
+    """
     paths = [location.rstrip("/") for location in locations]
     for number, path in enumerate(paths):
         if path in paths[:number]:
@@ -88,15 +92,15 @@ def labels(locations: Sequence[str]) -> list[str]:
 
 
 def _last_parts(paths: Sequence[str], length: int) -> list[str]:
-    """So many of the parts of each path, from its end."""
+    """Return the last ``length`` parts of each path."""
     return ["/".join(path.split("/")[-length:]) for path in paths]
 
 
 def compare_runs(sides: Sequence[Side]) -> SideBySide:
-    """Put runs side by side, each beside the first and its front beside every other.
+    """Compare each run with the first one, and its front with every other front.
 
-    InputError where there are fewer than two, where none has a front, or where they cannot be compared: then one line says
-    what differs.
+    Raises:
+        InputError: If there are fewer than two runs, if no run has a front, or if the runs are not comparable.
     """
     if len(sides) < 2:
         raise InputError("compare needs two runs or more")
@@ -129,7 +133,11 @@ def compare_runs(sides: Sequence[Side]) -> SideBySide:
 
 
 def _check_same_task(sides: Sequence[Side]) -> None:
-    """InputError names what differs of what has to be the same, in the first run that is not like the first of all."""
+    """Check that all runs have the same dataset, reference encoder, k and rank weights.
+
+    Raises:
+        InputError: If a run differs from the first one; the message names the first difference.
+    """
     first = sides[0]
     for side in sides[1:]:
         for name, wanted, found in _unlike_tasks(first.summary.results.info, side.summary.results.info):
@@ -148,9 +156,10 @@ def _unlike_tasks(first: RunInfo, other: RunInfo) -> Iterator[tuple[str, object,
 
 
 def _comparable_splits(sides: Sequence[Side]) -> tuple[tuple[ScoredSplit, ...], list[str]]:
-    """Those on which every front was scored, on the same queries and pool, and why others are not.
+    """Return the splits on which all fronts are scored with the same queries and pool, and the reasons for omitting others.
 
-    InputError where there is none.
+    Raises:
+        InputError: If there is no such split.
     """
     reasons = {split: _why_incomparable(sides, split) for split in SPLITS}
     comparable = tuple(split for split in SPLITS if not reasons[split])
@@ -174,7 +183,7 @@ def _why_incomparable(sides: Sequence[Side], split: ScoredSplit) -> str:
 
 
 def _why_other_data(side: Side, first: Side, split: ScoredSplit) -> str:
-    """What tells that two runs were not scored on the same queries and pool, by their numbers."""
+    """Return the reason if the numbers of queries or pool sentences show that two runs were scored on different data."""
     found, wanted = side.summary.results.info, first.summary.results.info
     numbers = {
         "queries": (found.num_queries.get(split), wanted.num_queries.get(split)),
@@ -187,7 +196,7 @@ def _why_other_data(side: Side, first: Side, split: ScoredSplit) -> str:
 
 
 def _why_other_reference(side: Side, first: Side, split: ScoredSplit) -> str:
-    """The same by the scores of the reference encoder, where both have stored them."""
+    """Return the reason if the stored scores of the reference encoder show that two runs were scored on different data."""
     one, other = side.summary.references.get(split), first.summary.references.get(split)
     if one is None or other is None or _farthest(one, other) <= MOST_DIFFERENCE:
         return ""
@@ -209,11 +218,11 @@ def _scores(point: Point) -> str:
 
 
 _Counting = Callable[[Side, ScoredSplit], list[Point]]
-"""The points of a run's front on a split that count for its hypervolume."""
+"""The points of a run's front on a split that count toward its hypervolume."""
 
 
 def _counting(sides: Sequence[Side]) -> _Counting:
-    """Those that meet the constraints, where all runs have the same; else all of them."""
+    """Return the function that selects points: those that meet the constraints if all runs have the same, else all."""
 
     def feasible(side: Side, split: ScoredSplit) -> list[Point]:
         members = zip(side.summary.members, side.front_on(split), strict=True)
@@ -223,7 +232,7 @@ def _counting(sides: Sequence[Side]) -> _Counting:
 
 
 def _have_same_constraints(sides: Sequence[Side]) -> bool:
-    """Whether points have to reach the same, in guards too, which other runs may not have measured."""
+    """Return whether all runs have the same constraints and guard limits; guards may not have been measured in every run."""
     asked = []
     for side in sides:
         results = side.summary.results
@@ -233,7 +242,7 @@ def _have_same_constraints(sides: Sequence[Side]) -> bool:
 
 
 def _reference_points(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> dict[ScoredSplit, Pair]:
-    """P of the reference encoder and half its S, of the first run that has stored them; none where none has."""
+    """Return P and half of S of the reference encoder by split, from the first run that stores them."""
     found = {}
     for split in splits:
         references = [side.summary.references[split] for side in sides if split in side.summary.references]
@@ -243,13 +252,13 @@ def _reference_points(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> d
 
 
 def _front(side: Side, split: ScoredSplit, points: Sequence[Point], begin: Pair) -> Front:
-    """The points that count, with the hypervolume that they have above ``begin``."""
+    """Return the counted points with their hypervolume above ``begin``."""
     area = hypervolume([(point.polarity, point.similarity) for point in points], begin)
     return Front(side.label, side.summary, split, points, area)
 
 
 def _differences(fronts: Mapping[ScoredSplit, Sequence[Front]]) -> Iterator[AreaDifference]:
-    """Of each run's front from the first's, whose intervals hold together."""
+    """Yield the difference between each run's front and the first run's, with simultaneous intervals."""
     pairs = [(front, first) for first, *others in fronts.values() for front in others]
     with_members = [(front, first) for front, first in pairs if front.summary.members and first.summary.members]
     for front, first in with_members:
@@ -272,7 +281,7 @@ _INFO = ("model", "prompt", "polarity_weight", "similarity", "constraints", "num
 
 
 def _settings(sides: Sequence[Side]) -> Iterator[SettingDifference]:
-    """Of the runs' files where all have one, of what their ledgers say where not."""
+    """Yield the differences between the runs' files if all have one, else between their ledgers."""
     if all(side.settings for side in sides):
         versions = {"version": [side.summary.results.info.version for side in sides]}
         yield from _differing([side.settings for side in sides])
@@ -302,7 +311,7 @@ def _unlike(values: Mapping[str, Sequence[Any]]) -> Iterator[SettingDifference]:
 
 
 def _notes(sides: Sequence[Side], splits: Sequence[ScoredSplit]) -> Iterator[str]:
-    """What a reader has to know before the numbers."""
+    """Yield notes that a reader needs before the numbers."""
     for side in sides:
         results = side.summary.results
         if not side.summary.members:

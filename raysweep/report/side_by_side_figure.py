@@ -1,4 +1,4 @@
-"""The fronts of several runs in one picture, as PNG bytes."""
+"""The fronts of several runs in one figure, as PNG bytes."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from raysweep.results.types import Point, ScoredSplit
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MARKERS = ("o", "s", "^", "v", "D", "P", "X", "h")  # so that runs are told apart without colours too
+MARKERS = ("o", "s", "^", "v", "D", "P", "X", "h")  # runs stay distinguishable without color
 
 TITLES = {"dev": "Dev: the fronts", "test": "Test: the fronts chosen on dev"}
 
@@ -20,7 +20,7 @@ REFERENCE: dict[str, Any] = {"marker": "X", "color": INK, "linestyle": "none", "
 
 
 def fronts_figure(found: SideBySide) -> bytes:
-    """P against S of each front, a panel for each split on which they are compared; knees are stars."""
+    """Plot P against S of each front, in a panel per compared split; stars are knees."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -44,7 +44,7 @@ def _xy(points: list[Point]) -> tuple[list[float], list[float]]:
 
 
 def _draw_limits(axis: "Axes", found: SideBySide, split: ScoredSplit) -> None:
-    """The oracle and the reference of the first run that has stored them: they are the same in all."""
+    """Draw the oracle front and the reference of the first run that stores them; they are the same for all runs."""
     oracles = [side.summary.oracles[split] for side in found.sides if side.summary.oracles[split]]
     if oracles:
         axis.plot(*_xy(list(oracles[0])), label="oracle front (limit)", zorder=1, **ORACLE)
@@ -54,7 +54,7 @@ def _draw_limits(axis: "Axes", found: SideBySide, split: ScoredSplit) -> None:
 
 
 def _staircase(points: list[Point]) -> list[Point]:
-    """The points that no other dominates, by falling similarity. On test the front chosen on dev may hold others."""
+    """Return the non-dominated points by decreasing similarity. On test, some points of the front may be dominated."""
     kept = [points[index] for index in non_dominated([(point.polarity, point.similarity) for point in points])]
     return sorted(kept, key=lambda point: -point.similarity)
 
@@ -72,6 +72,6 @@ def _draw_front(axis: "Axes", side: Side, split: ScoredSplit, number: int) -> No
 
 
 def _knees(side: Side, split: ScoredSplit) -> list[Point]:
-    """The run's knee, where it was scored on the split."""
+    """Return the run's knee if it is scored on the split."""
     members = [member for member in side.summary.members if member.is_knee]
     return [point for member in members if (point := member.on(split))]

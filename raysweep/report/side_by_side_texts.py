@@ -1,4 +1,4 @@
-"""Runs side by side as tables, for a terminal and as Markdown, and as JSON. Scores are shown x100, in JSON in [0, 1]."""
+"""Compared runs as tables, for a terminal and as Markdown (scores x100), and as JSON (scores in [0, 1])."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator
@@ -12,11 +12,11 @@ from raysweep.report.texts import CORRECTED
 
 PICTURE = "compare.png"
 
-MAX_NAMES = 5  # of points, in a table; JSON has all
+MAX_NAMES = 5  # of points per table cell; JSON lists all
 
 
 def run_table(found: SideBySide) -> TextTable:
-    """A row a run: its trials, its front, and on each split its hypervolume."""
+    """Return a row per run: its trials, its front, and its hypervolume on each split."""
     columns = ["run", "status", "trials", "front"]
     for split, (polarity, similarity) in found.reference_points.items():
         begin = f"({show(polarity)}, {show(similarity)})"
@@ -35,7 +35,7 @@ def _run_row(side: Side, areas: Iterable[float]) -> tuple[str, ...]:
 
 
 def difference_table(found: SideBySide) -> TextTable:
-    """By how much hypervolumes exceed the first run's, with intervals."""
+    """Return by how much each hypervolume exceeds the first run's, with intervals."""
     rows = [
         (each.split, f"{each.label} - {each.other}", show_area(each.estimate), _interval(each), _noise(each))
         for each in found.differences
@@ -57,7 +57,7 @@ def _noise(each: AreaDifference) -> str:
 
 
 def domination_table(found: SideBySide) -> TextTable:
-    """How many points of each front another one dominates, and which."""
+    """Return the number and names of the points of each front that another front dominates."""
     rows = [
         (each.split, f"{each.label} over {each.other}", f"{len(each.names)} of {each.num_points}", _names(each))
         for each in found.dominations
@@ -75,12 +75,12 @@ def _names(each: Domination) -> str:
 
 
 def setting_table(found: SideBySide) -> TextTable:
-    """Settings of the sweeps that are not the same in all runs."""
+    """Return the settings of the sweeps that differ between runs."""
     return _by_run(found, "setting", found.settings)
 
 
 def best_table(found: SideBySide) -> TextTable:
-    """The best point of each run under its own objective, and parameters of its configuration that are not the same."""
+    """Return the best point of each run under its own objective, and the parameters of its configuration that differ."""
     return _by_run(found, "best of", found.best_configs)
 
 
@@ -91,7 +91,7 @@ def _by_run(found: SideBySide, heading: str, differences: tuple[SettingDifferenc
 
 
 def sections(found: SideBySide) -> Iterator[tuple[str, TextTable]]:
-    """Titles and tables, without those that have no rows."""
+    """Yield titles and tables, skipping tables without rows."""
     tables = {
         "Runs": run_table(found),
         "Difference of hypervolumes": difference_table(found),
@@ -103,7 +103,7 @@ def sections(found: SideBySide) -> Iterator[tuple[str, TextTable]]:
 
 
 def notes(found: SideBySide) -> Iterator[str]:
-    """What the runs are like, then what is absent, and what the intervals are."""
+    """Yield notes on the runs, missing intervals, and the meaning of the intervals."""
     yield from found.notes
     absent = {each.why_none for each in found.differences if each.interval is None}
     for why in sorted(absent):
@@ -127,7 +127,7 @@ def _what_intervals_are(found: SideBySide) -> str:
 
 
 def markdown(found: SideBySide) -> str:
-    """``compare.md``: the picture, then the tables."""
+    """Return the content of ``compare.md``: the figure, then the tables."""
     names = ", ".join(side.label for side in found.sides)
     lines = [f"# {plain(names)}", "", f"![Fronts of the runs]({PICTURE})"]
     for note in notes(found):
@@ -138,7 +138,7 @@ def markdown(found: SideBySide) -> str:
 
 
 def as_json(found: SideBySide) -> dict[str, Any]:
-    """Everything that the tables have, and the fronts."""
+    """Return the content of all tables, and the fronts."""
     return {
         "runs": [_run_as_json(found, number) for number in range(len(found.sides))],
         "reference_points": {split: list(point) for split, point in found.reference_points.items()},

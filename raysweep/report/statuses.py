@@ -1,4 +1,4 @@
-"""How a trial stands, and how that looks in the report's tables and figures."""
+"""The statuses of trials, and their appearance in the report's tables and figures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from raysweep.results.types import Trial
 from raysweep.trial_status import TrialStatus
 
-STOPPED_BY_A_PERSON = "stopped by a person"  # and not by early stopping, as others that are stopped
+STOPPED_BY_A_PERSON = "stopped by a person"  # rather than by early stopping
 
 
 @dataclass(frozen=True)
 class StatusStyle:
-    """``sign`` stands before the status in tables; ``marker`` is matplotlib's name of a marker that looks like it."""
+    """The appearance of a status: its ``sign`` in tables, and the matplotlib ``marker`` that looks like it."""
 
     sign: str
     marker: str
@@ -27,17 +27,17 @@ STATUS_STYLES: Mapping[str, StatusStyle] = {
     TrialStatus.FAILED: StatusStyle("✕", "x", "failed"),
     TrialStatus.RUNNING: StatusStyle("▶", ">", "running"),
 }
-"""Everything that :func:`standing` gives, in the order of legends."""
+"""All values that :func:`standing` returns, in legend order."""
 
 
 def standing(trial: Trial) -> str:
-    """The trial's status, or who stopped it where that was a person."""
+    """Return the trial's status, or ``STOPPED_BY_A_PERSON`` if a user stopped it."""
     is_by_person = trial.stop_was_asked and trial.status == TrialStatus.STOPPED
     return STOPPED_BY_A_PERSON if is_by_person else trial.status
 
 
 def with_sign(kind: str) -> str:
-    """How a trial stands after its sign; any other kind of trial, such as ``replicates``, as it is."""
+    """Return a status after its sign; any other kind of trial, such as ``replicates``, is returned as it is."""
     if kind not in STATUS_STYLES:
         return kind
     return f"{STATUS_STYLES[kind].sign}\N{NO-BREAK SPACE}{kind}"

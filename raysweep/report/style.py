@@ -1,4 +1,4 @@
-"""How the figures of reports and tables look, and how they become PNG bytes: without pyplot, so no display is needed."""
+"""The style of figures, and their conversion to PNG bytes without pyplot, so that no display is needed."""
 
 import io
 from typing import TYPE_CHECKING, Any
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette: told apart by colour-blind readers too.
+# Okabe and Ito's palette, safe for color-blind readers.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F", "#5F4690")
 
-# The same colours, in the same order, for a dark ground: lighter where they would sink into it.
+# The same colors in the same order, lightened where a dark background needs it.
 DARK_PALETTE = ("#4DA3DB", "#E8804A", "#2FBF94", "#E39CC2", "#F0B43C", "#8FD0F5", "#C9A54E", "#A796E0")
 
 INK, FAINT = "#222222", "#8a8a8a"
@@ -18,7 +18,7 @@ DOTS_PER_INCH = 220
 
 STYLE: dict[Any, Any] = {
     "font.size": 9,
-    "text.parse_math": False,  # names of models and runs may hold dollar signs
+    "text.parse_math": False,  # names of models and runs may contain dollar signs
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -33,7 +33,7 @@ STYLE: dict[Any, Any] = {
 
 
 def add_legend(figure: "Figure") -> None:
-    """The legend of the first axes, below the figure, in as many columns as it is wide enough for."""
+    """Add the legend of the first axes below the figure, in as many columns as fit."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     for num_columns in (4, 3, 2) if handles else ():
         legend = figure.legend(handles, labels, loc="outside lower center", ncols=num_columns)
@@ -43,7 +43,7 @@ def add_legend(figure: "Figure") -> None:
 
 
 def png(figure: "Figure") -> bytes:
-    """The figure as the content of a file."""
+    """Return the figure as PNG bytes."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=DOTS_PER_INCH)
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""What a run's stored results say: the front, its knee and best point, how large it is, and how each trial did."""
+"""The summary of a run's stored results: the front, its knee, best point and size, and the outcome of each trial."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,13 +25,13 @@ SPLITS: tuple[ScoredSplit, ...] = ("dev", "test")
 
 @dataclass(frozen=True)
 class Member:
-    """One point of the front, which is chosen on dev, and its scores on test where they were read."""
+    """One point of the front, which is chosen on dev, and its scores on test if they were read."""
 
     dev: Point
     test: Point | None
     is_knee: bool
-    is_best: bool  # of the objective
-    is_feasible: bool  # meets the constraints, on dev, and the guards that were measured
+    is_best: bool  # under the objective
+    is_feasible: bool  # meets the constraints on dev and the measured guards
     guards: Mapping[str, GuardScore] = field(default_factory=dict)  # by name
 
     def on(self, split: ScoredSplit) -> Point | None:
@@ -40,10 +40,10 @@ class Member:
 
 @dataclass(frozen=True)
 class Area:
-    """Hypervolumes on one split above ``reference_point``, scores in [0, 1]; ``oracle`` is None where not stored.
+    """Hypervolumes on one split above ``reference_point``, for scores in [0, 1]; ``oracle`` is None if it is not stored.
 
-    That of the oracle is of its concave hull, which chords between its points belong to. As for the sweep itself, points
-    that miss a constraint count for nothing.
+    The oracle's hypervolume is that of its concave hull, which includes the chords between its points. Points that miss
+    a constraint do not count, as in the sweep itself.
     """
 
     reference_point: Pair
@@ -52,49 +52,49 @@ class Area:
 
     @property
     def share(self) -> float | None:
-        """The front's part of the oracle's hypervolume, or None where that is not known or 0."""
+        """The front's share of the oracle's hypervolume, or None if that is unknown or 0."""
         return self.front / self.oracle if self.oracle else None
 
 
 @dataclass(frozen=True)
 class TrialSummary:
-    """A trial with its rungs by rising step, and its best dev point under the objective (None without a rung).
+    """A trial with its rungs by increasing step, and its best dev point under the objective (None without a rung).
 
-    A point that meets the constraints is better than any that does not.
+    A point that meets the constraints ranks above any that does not.
     """
 
     trial: Trial
     rungs: tuple[Rung, ...]
-    objectives: tuple[float, ...]  # by rung: of its best point
+    objectives: tuple[float, ...]  # of each rung's best point
     best: Point | None
-    best_points: tuple[Point, ...] = ()  # by rung
-    objective: float = 0.0  # of the best point
-    is_feasible: bool = False  # the best point
+    best_points: tuple[Point, ...] = ()  # of each rung
+    objective: float = 0.0  # of ``best``
+    is_feasible: bool = False  # of ``best``
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Everything that the tables, figures and pages of a report show."""
+    """The data behind a report's tables, figures and pages."""
 
     results: Results
-    members: tuple[Member, ...]  # by falling similarity on dev
+    members: tuple[Member, ...]  # by decreasing similarity on dev
     trials: tuple[TrialSummary, ...]
     references: Mapping[ScoredSplit, Point]
-    objectives_by_split: Mapping[ScoredSplit, Objective]  # where the reference's scores are stored
-    oracles: Mapping[ScoredSplit, tuple[Point, ...]]  # by rising bonus
+    objectives_by_split: Mapping[ScoredSplit, Objective]  # if the reference's scores are stored
+    oracles: Mapping[ScoredSplit, tuple[Point, ...]]  # by increasing bonus
     areas: Mapping[ScoredSplit, Area]
     baselines: tuple[Baseline, ...]
-    probes: Mapping[ScoredSplit, ProbeComparison]  # where both they and the front were scored
+    probes: Mapping[ScoredSplit, ProbeComparison]  # splits on which probe and front are scored
     account: Account
     bill: Bill
-    labelled: tuple[Member, ...] = ()  # a front of its own: of points that are told the pool's labels
+    labelled: tuple[Member, ...] = ()  # a separate front of points that use the pool's labels
     labelled_areas: Mapping[ScoredSplit, Area] = field(default_factory=dict)
-    scores: Mapping[ScoredSplit, QueryScores] = field(default_factory=dict, repr=False, compare=False)  # of each query
-    damage: Mapping[str, str] = field(default_factory=dict)  # by what is missing: which file is damaged, and how
+    scores: Mapping[ScoredSplit, QueryScores] = field(default_factory=dict, repr=False, compare=False)  # per query
+    damage: Mapping[str, str] = field(default_factory=dict)  # by missing result: the file and its damage
 
     @cached_property
     def certainty(self) -> Certainty:
-        """What the scores of each query say, of a run that has some. It takes seconds where the run is large."""
+        """The statistics from per-query scores, if there are any. This takes seconds for a large run."""
         if not self.members or not self.scores:
             return NOTHING
         front = FrontNames(
@@ -106,11 +106,11 @@ class Summary:
 
     @property
     def uncertainty(self) -> Mapping[ScoredSplit, FrontUncertainty]:
-        """Intervals of the front on each split; empty where scores of each query are not stored."""
+        """Intervals of the front on each split; empty if per-query scores are not stored."""
         return self.certainty.fronts
 
     def intervals_of(self, point: Point) -> ScoreIntervals | None:
-        """Those of a point's scores on its split, None where scores of each query are not stored."""
+        """Return the intervals of a point's scores on its split, or None if per-query scores are not stored."""
         front = self.uncertainty.get(point.split)
         return None if front is None else front.of(name_of_point(point))
 
@@ -136,7 +136,7 @@ class Summary:
 def front_on(members: Sequence[Member], split: ScoredSplit) -> list[Point]:
     """Return the points of a front on a split; empty unless all its members are scored there.
 
-    Part of a front says nothing about the front: its hypervolume, its intervals, what it dominates.
+    The hypervolume, intervals and dominations of a partial front would be misleading.
     """
     points = [point for member in members if (point := member.on(split))]
     return points if len(points) == len(members) else []
@@ -151,14 +151,17 @@ def why_partial(members: Sequence[Member], split: ScoredSplit) -> str:
 
 
 def missing_intervals(split: ScoredSplit) -> str:
-    """The key of :attr:`Summary.damage` under which damaged scores on a split are."""
+    """Return the key of :attr:`Summary.damage` for damaged scores on a split."""
     return f"intervals on {split}"
 
 
 def summary_of(run: Folder, results: Results | None = None) -> Summary:
-    """What a run's folder says, with intervals where its per-query scores are stored; ``results`` are the run's, if given.
+    """Summarize the run in a folder, with intervals if per-query scores are stored; ``results`` are the run's, if given.
 
-    A damaged ledger is an InputError. Damaged scores are left out, and the summary says so.
+    Damaged per-query scores are left out and listed in ``damage``.
+
+    Raises:
+        InputError: If the ledger is damaged.
     """
     results = load_with_driver(run) if results is None else results
     scores, damage = load_readable_scores(run, results)
@@ -167,7 +170,7 @@ def summary_of(run: Folder, results: Results | None = None) -> Summary:
 
 
 def summarise(results: Results) -> Summary:
-    """Derive what a report shows but for intervals. Selection is on dev; test only says how what was selected does."""
+    """Summarize results without intervals. The front is selected on dev; test only measures it."""
     references = {point.split: point for point in results.points if point.kind == "reference"}
     oracles = {split: _oracle(results.points, split) for split in SPLITS}
     criterion = _Criterion.of(results.info, references)
@@ -193,7 +196,7 @@ def summarise(results: Results) -> Summary:
 
 @dataclass(frozen=True)
 class _Criterion:
-    """How the sweep compares points: first by what they miss of the constraints, then by the objective."""
+    """The sweep's order of points: by how much they miss the constraints, then by the objective."""
 
     info: RunInfo
     objectives_by_split: Mapping[ScoredSplit, Objective]
@@ -206,7 +209,7 @@ class _Criterion:
         return cls(info, {split: objective(reference) for split, reference in references.items()})
 
     def violation(self, point: Point) -> float:
-        """By how much a point misses the constraints; 0 where that cannot be told without the reference's scores."""
+        """Return by how much a point misses the constraints; 0 if that is unknown because the reference has no scores."""
         if not self.info.constraints or point.split not in self.objectives_by_split:
             return 0.0
         return self.objectives_by_split[point.split].violation(_pair(point))
@@ -215,7 +218,7 @@ class _Criterion:
         return self.violation(point) == 0
 
     def rank(self, point: Point) -> tuple[float, float]:
-        """The better of two points has the greater rank."""
+        """Return a sort key; better points have greater keys."""
         return -self.violation(point), self.info.objective(point)
 
 
@@ -229,7 +232,7 @@ def _oracle(points: Iterable[Point], split: ScoredSplit) -> tuple[Point, ...]:
 
 
 def _members(results: Results, points: Sequence[Point], criterion: _Criterion) -> tuple[Member, ...]:
-    """The front of these points of the run."""
+    """Return the front of these points of the run."""
     front = front_members(points)
     if not front:
         return ()
@@ -241,8 +244,8 @@ def _members(results: Results, points: Sequence[Point], criterion: _Criterion) -
     def is_feasible(point: Point) -> bool:
         return is_guarded(point) and criterion.is_feasible(point)
 
-    # Neither weight is negative and retention is S over a constant: the best of all points has an equal on the front. So
-    # has one that meets the constraints, for what dominates it meets them too. Guards are measured of the front alone.
+    # Weights are not negative and retention is S over a constant, so the front contains a best point of all points, also
+    # among those that meet the constraints: a dominating point meets them too. Only the front has guard scores.
     best = max(front, key=lambda point: (is_guarded(point), criterion.rank(point)))
     eligible = [point for point in front if is_feasible(point)] or front
     balanced = eligible[knee([_pair(point) for point in eligible])]
@@ -263,13 +266,13 @@ def _members(results: Results, points: Sequence[Point], criterion: _Criterion) -
 
 
 def _on_test(points: Iterable[Point]) -> dict[tuple[object, ...], Point]:
-    """The trials' points on test, by their encoders."""
+    """Return the trials' points on test by encoder."""
     of_trials = [point for point in points if point.trial is not None]
     return {_encoder(point): point for point in of_trials if point.split == "test"}
 
 
 def _guards_by_encoder(scores: Iterable[GuardScore]) -> Mapping[tuple[object, ...], dict[str, GuardScore]]:
-    """And by the guard's name; of an encoder that was not measured none."""
+    """Return the guard scores by encoder and name; an encoder that was not measured has none."""
     guards: dict[tuple[object, ...], dict[str, GuardScore]] = defaultdict(dict)
     for score in scores:
         encoder = (score.trial, score.step, score.kind, score.value)
@@ -278,7 +281,7 @@ def _guards_by_encoder(scores: Iterable[GuardScore]) -> Mapping[tuple[object, ..
 
 
 def _encoder(point: Point) -> tuple[object, ...]:
-    """What tells the retrievable encoders of a run apart: a point on dev and one on test may be of the same."""
+    """Return the identity of the point's encoder, which the points on dev and test share."""
     return point.trial, point.step, point.kind, point.value
 
 
@@ -301,7 +304,7 @@ def _areas(
 
 
 def _limit(oracle: Iterable[Point], objective: Objective) -> float:
-    """The hypervolume of what the oracle's concave hull has that meets the constraints."""
+    """Return the hypervolume of the part of the oracle's concave hull that meets the constraints."""
     least = objective.min_polarity, objective.min_similarity
     return hull_area([_pair(point) for point in oracle], objective.reference_point, least)
 
@@ -309,7 +312,7 @@ def _limit(oracle: Iterable[Point], objective: Objective) -> float:
 def _probes(
     baselines: Sequence[Baseline], members: Sequence[Member], criterion: _Criterion
 ) -> dict[ScoredSplit, ProbeComparison]:
-    """The front beside the probe's points, by split. The best of these is chosen on dev, as the front is."""
+    """Compare the front with the probe on each split. The probe's best point is chosen on dev, like the front."""
     probes = [each.points for each in baselines if each.kind == "probe" and "dev" in each.points]
     if not probes:
         return {}
@@ -332,7 +335,7 @@ def _hypervolume(points: Iterable[Point], objective: Objective) -> float:
 
 def _trials(results: Results, criterion: _Criterion) -> tuple[TrialSummary, ...]:
     best_points = _best_point_by_rung(results.points, criterion)
-    rungs_by_trial: dict[int, dict[int, Rung]] = defaultdict(dict)  # and by step; the last word on a rung counts
+    rungs_by_trial: dict[int, dict[int, Rung]] = defaultdict(dict)  # and by step; a rung's last record counts
     for rung in results.rungs:
         if (rung.trial, rung.step) in best_points:
             rungs_by_trial[rung.trial][rung.step] = rung
@@ -348,7 +351,7 @@ def _trials(results: Results, criterion: _Criterion) -> tuple[TrialSummary, ...]
 
 
 def _best_point_by_rung(points: Iterable[Point], criterion: _Criterion) -> dict[tuple[int, int], Point]:
-    """The best dev point of each (trial, step)."""
+    """Return the best dev point of each (trial, step)."""
     points_by_rung: dict[tuple[int, int], list[Point]] = defaultdict(list)
     for point in points:
         if point.split == "dev" and point.trial is not None and point.step is not None:
@@ -359,7 +362,7 @@ def _best_point_by_rung(points: Iterable[Point], criterion: _Criterion) -> dict[
 def _trial_summary(
     trial: Trial, rungs: tuple[Rung, ...], points: Sequence[Point], criterion: _Criterion
 ) -> TrialSummary:
-    """``points``: the best of each rung."""
+    """Summarize a trial, given the best point of each rung."""
     if not points:
         return TrialSummary(trial, rungs=(), objectives=(), best=None)
     best = max(points, key=criterion.rank)

@@ -1,4 +1,4 @@
-"""The report's tables as text cells, the same for the terminal, Markdown and HTML. Scores are shown x100."""
+"""The report's tables as text cells, shared by terminal, Markdown and HTML. Scores are shown x100."""
 
 import math
 from collections import Counter
@@ -21,12 +21,12 @@ from raysweep.uncertainty.interval import Interval, ScoreIntervals
 
 ABSENT = "–"  # noqa: RUF001 (an en dash reads as an empty cell)
 
-MISSES = "misses"  # the mark of front members that do not meet the constraints
+MISSES = "misses"  # mark of front members that do not meet the constraints
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """Rows of text under ``columns``; the columns named in ``text`` are words, all others numbers."""
+    """Rows of text under ``columns``; the columns named in ``text`` hold words, all others numbers."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -34,40 +34,40 @@ class TextTable:
 
 
 def show(score: float) -> str:
-    """A score in [0, 1] as readers see it: x100, one decimal."""
+    """Format a score in [0, 1]: x100, one decimal."""
     return f"{100 * score:.1f}"
 
 
 def show_area(area: float) -> str:
-    """A hypervolume of scores in [0, 1] as readers see it: of scores x100, one decimal."""
+    """Format a hypervolume of scores in [0, 1] as that of scores x100, one decimal."""
     return f"{1e4 * area:.1f}"
 
 
 def show_share(share: float | None) -> str:
-    """A share as a percentage, one decimal."""
+    """Format a share as a percentage with one decimal."""
     return ABSENT if share is None else f"{100 * share:.1f}%"
 
 
 def show_interval(interval: Interval | None, show_bound: Callable[[float], str] = show) -> str:
-    """An interval's bounds as readers see them; a dash where nothing can be said."""
+    """Format an interval's bounds; a dash if the interval is missing or infinite."""
     if interval is None or not math.isfinite(interval.low + interval.high):
         return ABSENT
     return f"[{show_bound(interval.low)}, {show_bound(interval.high)}]"
 
 
 def with_interval(score: float, interval: Interval | None, show_score: Callable[[float], str] = show) -> str:
-    """A score, and in brackets its interval where something can be said."""
+    """Format a score, followed by its interval in brackets if there is one."""
     bounds = show_interval(interval, show_score)
     return show_score(score) if bounds == ABSENT else f"{show_score(score)} {bounds}"
 
 
 def short(value: Any) -> str:
-    """A hyperparameter's value in few characters."""
+    """Format a hyperparameter's value in few characters."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def describe(config: Mapping[str, Any], names: Iterable[str]) -> str:
-    """A configuration's parameters ``names`` on one line; those that are None or not given do not apply to it."""
+    """Return a configuration's parameters ``names`` on one line, omitting those that are missing or None."""
     terms = []
     for name in names:
         value = config.get(name)
@@ -77,18 +77,18 @@ def describe(config: Mapping[str, Any], names: Iterable[str]) -> str:
 
 
 def described(results: Results) -> dict[int, str]:
-    """The configuration of each trial by its number, as the parameters that are searched or differ among them."""
+    """Return the configuration of each trial by its number, limited to parameters that are searched or vary."""
     varied = varied_parameters(results.trials, results.info.searched)
     return {trial.trial: describe(trial.config, varied) for trial in results.trials}
 
 
 def kind_name(point: Point) -> str:
-    """The kind of an operating point with its parameter, such as ``concat(0.3)``."""
+    """Return the kind of an operating point with its parameter, such as ``concat(0.3)``."""
     return point.kind if point.value is None else f"{point.kind}({point.value:g})"
 
 
 def front_table(summary: Summary) -> TextTable:
-    """The front by falling similarity on dev. The intervals of its scores are in :func:`certainty_table`."""
+    """Return the front by decreasing similarity on dev; intervals of its scores are in :func:`certainty_table`."""
     configurations = described(summary.results)
     guards = sorted({name for member in summary.members for name in member.guards})
     rows = []
@@ -104,7 +104,7 @@ def front_table(summary: Summary) -> TextTable:
 
 
 def guard_cell(measured: GuardScore | None) -> str:
-    """A guard's score, x100, in parentheses where it is below what the sweep asks for."""
+    """Return a guard's score x100, in parentheses if it is below its limit."""
     if measured is None:
         return ABSENT
     return show(measured.score) if measured.is_met else f"({show(measured.score)})"
@@ -131,7 +131,7 @@ _SCORES = ("P", "S", "retention", "accuracy")
 
 
 def score_cells(point: Point | None, intervals: ScoreIntervals | None = None) -> tuple[str, ...]:
-    """Cells for ``_SCORES``, with their intervals where there are some."""
+    """Return cells for ``_SCORES``, with intervals if there are any."""
     if point is None:
         return (ABSENT,) * len(_SCORES)
     cells = []
@@ -143,7 +143,7 @@ def score_cells(point: Point | None, intervals: ScoreIntervals | None = None) ->
 
 
 def baseline_table(summary: Summary) -> TextTable:
-    """What no trial made, by kind: scores on each split, and how many of the front's members dominate it there."""
+    """Return the baselines by kind: their scores on each split, and the number of front members that dominate them."""
     measured = {split for baseline in summary.baselines for split in baseline.points}
     splits = [split for split in SPLITS if split in measured]
     rows = []
@@ -168,7 +168,7 @@ def _domination_cell(point: Point | None, front: Sequence[Point]) -> str:
 
 
 def area_table(summary: Summary) -> TextTable:
-    """By split: the reference encoder's scores, and the hypervolumes of the front and of the oracle front."""
+    """Return, by split, the reference encoder's scores and the hypervolumes of the front and the oracle front."""
     rows = []
     for split in SPLITS:
         reference = summary.references.get(split)
@@ -200,7 +200,7 @@ def _area_cells(area: Area, uncertainty: FrontUncertainty | None) -> tuple[str, 
 
 
 def certainty_table(summary: Summary) -> TextTable:
-    """Front members by falling similarity on dev, with their intervals; no rows where per-query scores are not stored."""
+    """Return the front by decreasing similarity on dev, with intervals; no rows if per-query scores are not stored."""
     splits = [split for split in SPLITS if split in summary.uncertainty]
     rows = []
     for member in summary.members if splits else ():
@@ -231,7 +231,7 @@ def _certainty_cells(point: PointUncertainty | None) -> tuple[str, ...]:
 
 
 def _difference_cells(from_knee: FromKnee | None) -> tuple[str, str]:
-    """Of P and of S."""
+    """Return the cells for P and S."""
     if from_knee is None:
         return ABSENT, ABSENT
     return _difference_cell(from_knee.polarity), _difference_cell(from_knee.similarity)
@@ -244,7 +244,10 @@ def _difference_cell(difference: Difference) -> str:
 
 
 def trial_table(summary: Summary) -> TextTable:
-    """Every trial by its number, with its best dev point under the objective, in parentheses if that misses a constraint."""
+    """Return every trial by its number, with its best dev point under the objective.
+
+    The objective is in parentheses if the point misses a constraint.
+    """
     varied = varied_parameters(summary.results.trials, summary.results.info.searched)
     columns = ("trial", "configuration", "status", "reason", "rungs", "examples", "objective", "P", "S", "seconds")
     rows = tuple(_trial_row(each, varied) for each in summary.trials)
@@ -274,7 +277,7 @@ def _trial_row(each: TrialSummary, varied: Iterable[str]) -> tuple[str, ...]:
 
 
 def cost_table(summary: Summary) -> TextTable:
-    """What trials cost by how they ended, and in all; without GPU-hours and money where there are none."""
+    """Return the cost of trials by status and in total; columns for GPU-hours and money are omitted if they are not used."""
     account = summary.account
     total = account.total.cost
     columns: dict[str, Callable[[Entry], str]] = {
@@ -298,7 +301,7 @@ def cost_table(summary: Summary) -> TextTable:
 
 
 def bill_table(summary: Summary) -> TextTable:
-    """What nodes cost by their types, booting and up; no rows where the sweep had no prices."""
+    """Return the cost of nodes by type, while booting and up; it has no rows if the sweep had no prices."""
     bill = summary.bill
     rows = [_bill_row(node) for node in bill.nodes]
     if rows:
@@ -322,9 +325,9 @@ def _hours(seconds: float) -> str:
 
 
 def mean_table(summary: Summary) -> TextTable:
-    """Front members whose configuration was run more than once: means over the runs on dev, ± their standard deviation.
+    """Return the front members whose configuration ran more than once: means on dev, ± standard deviation over runs.
 
-    With the configurations' intervals where the scores of each query are stored.
+    The configurations' intervals are included if per-query scores are stored.
     """
     replicated = summary.certainty.replicated
     means: dict[PointName, Mean] = {}
@@ -345,7 +348,7 @@ def mean_table(summary: Summary) -> TextTable:
 
 
 def _names_of_originals(summary: Summary) -> Iterator[tuple[Point, PointName]]:
-    """The members of the front, with the names that they would have in the first run of their configuration."""
+    """Yield the front's members with the names of their points in the first run of their configuration."""
     originals = {trial.trial: trial.replicate_of for trial in summary.results.trials}
     for member in summary.members:
         point = member.dev
@@ -375,7 +378,7 @@ def _mean_row(point: Point, mean: Mean) -> tuple[str, ...]:
 
 
 def trial_counts(summary: Summary) -> str:
-    """How many trials of the search have begun, such as ``12 of 24, and 3 replicates``."""
+    """Return how many trials of the search have started, such as ``12 of 24, and 3 replicates``."""
     trials = summary.results.trials
     num_replicates = sum(trial.replicate_of is not None for trial in trials)
     begun = f"{len(trials) - num_replicates} of {summary.results.info.num_trials}"
@@ -383,7 +386,7 @@ def trial_counts(summary: Summary) -> str:
 
 
 def settings_table(summary: Summary) -> TextTable:
-    """What was swept and how."""
+    """Return the sweep's settings, data and status."""
     results = summary.results
     info = results.info
     status: str = results.status
@@ -413,7 +416,7 @@ def settings_table(summary: Summary) -> TextTable:
 
 
 def shown_prompt(prompt: str) -> str:
-    """Return a prompt as tables show it: in quotes, since it may end with a space."""
+    """Return a prompt in quotes, because it may end with a space."""
     return repr(prompt) if prompt else "none"
 
 
@@ -428,7 +431,7 @@ def _by_split(counts: Mapping[str, int]) -> str:
 
 
 def _common_parameters(summary: Summary) -> str:
-    """The parameters that have one value in all trials."""
+    """Return the parameters that have the same value in all trials."""
     trials = summary.results.trials
     if not trials:
         return ""

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 MOST_ROWS = 24
-"""Of the table. A front that has more members is shown in part: its ends, what is marked, and others evenly between them."""
+"""The maximum number of rows. A longer front is reduced to its ends, its marked members, and others evenly spaced."""
 
 
 def terminal_tables(summary: Summary) -> Iterator["rich.table.Table"]:
-    """The front for a terminal: without intervals, retention, accuracy, and kinds that are all plain.
+    """Yield tables of the front for a terminal, without intervals, retention, accuracy, and without kinds if all are plain.
 
-    The first has what guards measured, where there are some; the last is for a terminal of 80 columns. Configurations stand
-    below the table, one line a trial of the front, and how many members it leaves out.
+    The first table includes guard scores if there are any; the last one fits a terminal of 80 columns. The caption
+    lists the configuration of each trial on the front and the number of members that are left out.
     """
     if any(member.guards for member in summary.members):
         yield _table(summary, with_guards=True)
@@ -69,7 +69,7 @@ def _table(summary: Summary, *, with_guards: bool) -> "rich.table.Table":
 
 
 def _shown_rows(summary: Summary) -> list[int]:
-    """The numbers of the members that the table has a row for, rising."""
+    """Return the indexes of the members shown in the table, in increasing order."""
     num_members = len(summary.members)
     if num_members <= MOST_ROWS:
         return list(range(num_members))

@@ -1,4 +1,4 @@
-"""Sentences that the tables, the pages and the terminal share."""
+"""Sentences shared by the tables, the page and the terminal."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from raysweep.results.account import Account, sentence
 from raysweep.results.bill import Bill, bill_text
 from raysweep.results.types import Results, RunInfo
 
-SYMBOLS = {"polarity": "P", "similarity": "S"}  # of scores that have one
+SYMBOLS = {"polarity": "P", "similarity": "S"}  # other scores have none
 
 HYPERVOLUME_TEXT = (
     "The area that the front dominates above the stated point: P of the reference encoder R and half of its S, on the"
@@ -50,7 +50,7 @@ AREA_SEEDS_TEXT = (
 )
 
 CORRECTED = "less what luck adds"
-"""What is said of the interval of an area where there is no room for :data:`AREA_BIAS_TEXT`."""
+"""A short substitute for :data:`AREA_BIAS_TEXT` next to the interval of an area."""
 
 AREA_BIAS_TEXT = (
     "The area of noisy points is too great on average, since of close ones the luckier counts; the intervals are corrected "
@@ -84,18 +84,18 @@ BILL_TEXT = (
 
 
 def objective_formula(info: RunInfo) -> str:
-    """The objective as a reader would write it, such as ``0.5 P + 0.5 S``."""
+    """Return the objective as a formula, such as ``0.5 P + 0.5 S``."""
     other = "retention" if info.similarity == "retention" else "S"
     return f"{info.polarity_weight:g} P + {1 - info.polarity_weight:g} {other}"
 
 
 def constraints_text(info: RunInfo) -> str:
-    """What a point has to reach, such as ``P ≥ 70.0, retention ≥ 90.0``; empty where the sweep has no constraints."""
+    """Return the constraints, such as ``P ≥ 70.0, retention ≥ 90.0``; empty if the sweep has none."""
     return _least_text({SYMBOLS.get(name, name): least for name, least in info.constraints.items()})
 
 
 def limits_text(results: Results) -> str:
-    """Constraints as :func:`constraints_text` has them, and what guards ask of a member; empty where nothing is asked."""
+    """Return the constraints as in :func:`constraints_text`, followed by the limits of guards; empty if there are none."""
     info = results.info
     measured = {score.guard: score.at_least for score in results.guards}
     guards = {name: least for name, least in {**measured, **info.guards}.items() if least is not None}
@@ -107,18 +107,18 @@ def _least_text(least_by_name: Mapping[str, float]) -> str:
 
 
 def objective_text(info: RunInfo) -> str:
-    """What the sweep optimised, in a sentence or two."""
+    """Return the sweep's objective and constraints in one or two sentences."""
     constraints = f" Constraints: {constraints_text(info)}." if info.constraints else ""
     return f"Objective: {objective_formula(info)}.{constraints}"
 
 
 def bill_sentences(bill: Bill) -> str:
-    """The bill in words, and what it leaves out."""
+    """Return the bill as sentences, including the costs that it omits."""
     text = bill_text(bill)
     return f"{text[0].upper()}{text[1:]}. {BILL_TEXT}"
 
 
 def cost_text(account: Account) -> str:
-    """The account in words, and what its numbers mean."""
+    """Return the account as sentences, followed by the meaning of its numbers."""
     text = sentence(account)
     return f"{text[0].upper()}{text[1:]}. {COST_TEXT}"

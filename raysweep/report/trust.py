@@ -1,4 +1,4 @@
-"""What a report says in words of how sure it is: the floor, the knee's region, why dev is better than test."""
+"""Sentences about the certainty of a report: the floor, the knee region, and the gap from dev to test."""
 
 from collections.abc import Iterator
 
@@ -18,11 +18,11 @@ from raysweep.uncertainty.front import Floor, FrontUncertainty
 from raysweep.uncertainty.interval import Interval
 from raysweep.uncertainty.selection import Drop
 
-MOST_NAMED = 5  # members of the knee's region
+MOST_NAMED = 5  # members of the knee region listed by name
 
 
 def area_text(summary: Summary) -> str:
-    """What the table of hypervolumes shows."""
+    """Return the explanation of the hypervolume table."""
     if not summary.uncertainty:
         return HYPERVOLUME_TEXT
     has_seeds = all(front.has_seeds for front in summary.uncertainty.values())
@@ -31,12 +31,12 @@ def area_text(summary: Summary) -> str:
 
 
 def means_text(summary: Summary) -> str:
-    """What the table of replicates shows."""
+    """Return the explanation of the replicates table."""
     return f"{MEANS_TEXT} {REPLICATED_TEXT}" if summary.certainty.replicated else MEANS_TEXT
 
 
 def trust_sentences(summary: Summary) -> list[str]:
-    """A sentence or two each; none where scores of each query are not stored."""
+    """Return entries of one or two sentences; empty if per-query scores are not stored."""
     sentences = []
     for split, front in summary.uncertainty.items():
         if front.floor is not None:
@@ -76,7 +76,7 @@ def _knee_sentence(split: ScoredSplit, front: FrontUncertainty) -> str:
 
 
 def _short(name: PointName) -> str:
-    """Such as ``3:2`` or ``3:2:concat=0.3``, which ``export --point`` takes."""
+    """Return a point's name as ``export --point`` accepts it, such as ``3:2`` or ``3:2:concat=0.3``."""
     trial, step, kind, value = name
     return f"{trial}:{step}" + ("" if kind == "plain" else f":{key_name((kind, value))}")
 
@@ -94,13 +94,13 @@ def _drop_sentence(score: str, drop: Drop) -> str:
 
 
 def _less(difference: float) -> str:
-    """Dev less test, in words."""
+    """Return a difference of dev less test in words."""
     rounded = round(difference, 3)
     return f"{show(abs(rounded))} {'higher' if rounded < 0 else 'lower'}"
 
 
 def _less_within(interval: Interval) -> str:
-    """The same of an interval: ``0.5 to 2.4 higher``, or on both sides ``between 0.3 higher and 0.5 lower``."""
+    """Return an interval in words: ``0.5 to 2.4 higher``, or ``between 0.3 higher and 0.5 lower`` if it contains 0."""
     low, high = round(interval.low, 3), round(interval.high, 3)
     if low < 0 < high:
         return f"between {_less(low)} and {_less(high)}"
@@ -109,7 +109,7 @@ def _less_within(interval: Interval) -> str:
 
 
 def trust_lines(summary: Summary) -> Iterator[str]:
-    """Short lines for a terminal: whether the front beats the floor."""
+    """Yield short lines for a terminal: whether the front beats the floor."""
     for split, front in summary.uncertainty.items():
         if front.floor is not None:
             amount = show_interval(front.floor.interval, show_area)

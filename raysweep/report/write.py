@@ -1,4 +1,4 @@
-"""RUN/report: the front, tables, figures and a page, from a run's stored results alone."""
+"""The files of RUN/report: the front, tables, figures and a page, from a run's stored results alone."""
 
 import dataclasses
 import json
@@ -22,14 +22,14 @@ from raysweep.results.settings_file import check_settings
 from raysweep.results.types import Point, Trial
 from raysweep.storage.folder import Folder, LocalFolder, as_folder
 
-Row = dict[str, Any]  # of a table, its cells by column
+Row = dict[str, Any]  # a table's cells by column
 
 SCORES = ("polarity", "polarity_std", "similarity", "similarity_std", "retention", "accuracy")
 
 
 @dataclass(frozen=True)
 class Report:
-    """A written report: where it is kept, its folder and files on this machine, and what they were made from."""
+    """A written report: its location, its folder and files on this machine, and the summary it was made from."""
 
     location: str
     folder: Path
@@ -38,11 +38,14 @@ class Report:
 
 
 def write(place: Path | Folder, to: Path | None = None) -> Report:
-    """Write the report of the run at a place, over an earlier one, into its folder ``report`` or into the folder ``to``.
+    """Write a run's report, replacing an earlier one, to the run's folder ``report`` or to the folder ``to``.
 
-    All scores in its files are x100. Every file is complete before the first takes its place, so a report that fails leaves
-    the earlier one as it was. Damaged scores and readings are left out, and a note says so. Raises InputError when the place
-    holds no run, when its settings are not those that it was begun with, and when it cannot be written to.
+    All scores in its files are x100. Every file is complete before the first one is replaced, so a report that fails
+    leaves the earlier one unchanged. Damaged scores and readings are left out, and a note in the report lists them.
+
+    Raises:
+        InputError: If ``place`` holds no run, if its settings changed since the sweep started, or if it is not
+            writable.
     """
     run = as_folder(place)
     report = run.within("report") if to is None else LocalFolder(to)
@@ -71,7 +74,7 @@ def write(place: Path | Folder, to: Path | None = None) -> Report:
 
 
 def replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files into a folder over those that are there, each whole: none takes its place before all are written."""
+    """Write files into a folder, replacing existing ones only after all of them are complete."""
     with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=folder) as unfinished:
         for name, content in contents.items():
             (Path(unfinished) / name).write_bytes(content)
@@ -80,7 +83,7 @@ def replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def _contents(summary: Summary, origin: Origin, readings: Readings | None) -> dict[str, bytes]:
-    """What each file holds, by its name."""
+    """Return the content of each file by name."""
     results = summary.results
     front_png, progress_png = figures.front_figure(summary), figures.progress_figure(summary)
     points = [_point_row(point) for point in results.points]
@@ -115,7 +118,7 @@ def _front_rows(summary: Summary) -> list[Row]:
 
 
 def _cost_rows(account: Account) -> list[Row]:
-    """By kind of trial, and last of all trials; money is null where nothing has a price."""
+    """Return a row per kind of trial and a last one for all trials; money is null without prices."""
     rows: list[Row] = []
     for entry in (*account.entries, account.total):
         row = {
@@ -144,7 +147,7 @@ def _trial_row(trial: Trial, *, priced: bool) -> Row:
 
 
 def _json(rows: Sequence[Row]) -> bytes:
-    """A row a line."""
+    """Return a JSON array with one row per line."""
     return ("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n").encode()
 
 

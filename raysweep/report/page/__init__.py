@@ -1,5 +1,5 @@
-"""report.html: one page that needs nothing else, to look at a sweep, choose from its front and see how to use the choice.
+"""The self-contained page report.html: a view of a sweep, to choose from its front and see how to use the choice.
 
-Tables are HTML and stand without a script; the script draws the charts from the data that the page carries.
-Called by :mod:`raysweep.report.write`.
+Tables are HTML and work without a script; the script draws the charts from data embedded in the page. Called by
+:mod:`raysweep.report.write`.
 """

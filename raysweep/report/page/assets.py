@@ -1,4 +1,4 @@
-"""The page's own styles and scripts, and the library that draws its charts, as they lie in the package."""
+"""The page's styles, scripts and chart library, read from the package."""
 
 import base64
 import hashlib
@@ -24,19 +24,19 @@ SCRIPTS = (
     "live",
     "start",
 )
-"""In the order in which they are put together: each uses only those before it."""
+"""The scripts in the order of concatenation: each uses only those before it."""
 
-LIBRARY = "echarts.min.js"  # Apache ECharts, as its npm package has it
+LIBRARY = "echarts.min.js"  # Apache ECharts, unmodified from its npm package
 
 
 def assets() -> Traversable:
-    """The folder of the files."""
+    """Return the folder of the files."""
     return resources.files("raysweep.report.page") / "assets"
 
 
 @dataclass(frozen=True)
 class Assets:
-    """What the page carries: ``style`` as CSS, ``library`` and ``script`` as JavaScript."""
+    """The embedded files: ``style`` as CSS, ``library`` and ``script`` as JavaScript."""
 
     style: str
     library: str
@@ -52,7 +52,7 @@ class Assets:
 
     @property
     def policy(self) -> str:
-        """The content security policy: nothing is fetched, and only these scripts and this style are run and applied."""
+        """The content security policy: nothing is fetched, and only these scripts and this style are allowed."""
         rules = {
             "default-src": "'none'",
             "script-src": f"{_digest(self.library)} {_digest(self.script)}",
@@ -65,6 +65,6 @@ class Assets:
 
 
 def _digest(content: str) -> str:
-    """How a policy names the content of an inline element."""
+    """Return the hash source by which a policy allows inline content."""
     digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode("ascii")
     return f"'sha256-{digest}'"

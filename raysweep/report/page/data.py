@@ -1,4 +1,4 @@
-"""All that the page's script shows, as one value for JSON."""
+"""The data of the page's script, as one JSON value."""
 
 from raysweep.report.choice_table import export_command
 from raysweep.report.page.limits import limits
@@ -15,7 +15,7 @@ from raysweep.results.readings import Readings
 
 
 def page_data(summary: Summary, readings: Readings | None = None) -> Json:
-    """Scores are x100; texts of users are as the page may show them."""
+    """Return the page's data. Scores are x100, and user texts are made visible."""
     results = summary.results
     shown = ShownPoints.of(summary)
     places = shown.places
@@ -62,7 +62,7 @@ def _readings(readings: Readings, summary: Summary) -> Json:
 
 
 def _export_command(summary: Summary, member: Member) -> str:
-    """What a shell takes to write this member as a model, into a folder that tells it from others."""
+    """Return the shell command that exports this member as a model, to a folder named after it."""
     point = member.dev
     folder = f"{summary.results.info.name}-{point.name}".replace(":", "-").replace("/", "-").replace("=", "-")
     return export_command(summary, point.name, folder)

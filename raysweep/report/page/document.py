@@ -1,4 +1,4 @@
-"""The page as one HTML document: its policy, styles, data and scripts are inside, and nothing is fetched."""
+"""The page as one HTML document that embeds its policy, styles, data and scripts and fetches nothing."""
 
 from raysweep.report.page.assets import Assets
 from raysweep.report.page.data import page_data
@@ -9,7 +9,7 @@ from raysweep.report.page.visible import escape
 
 
 def render(material: Material) -> bytes:
-    """The page as a file's content. Every text of the run shows as text, whatever is in it."""
+    """Return the page as file content. All texts of the run are escaped."""
     summary = material.summary
     assets = Assets.read()
     title = escape(f"raysweep: {summary.results.info.name}")

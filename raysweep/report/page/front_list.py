@@ -1,4 +1,4 @@
-"""The page's table of the front's members, whose columns of guards say what the sweep asks for."""
+"""The page's table of front members; the headings of its guard columns include the limits."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ TITLE = "The front's members"
 
 
 def front_list(summary: Summary) -> str:
-    """By falling similarity on dev."""
+    """Return the table by decreasing similarity on dev."""
     content = front_table(summary)
     limits = _limits(summary)
     first = len(content.columns) - len(limits)  # the guards come last
@@ -22,6 +22,6 @@ def front_list(summary: Summary) -> str:
 
 
 def _limits(summary: Summary) -> dict[str, float | None]:
-    """What each guard that was measured asks for, by its name and in their order."""
+    """Return the limit of each measured guard, sorted by name."""
     measured = {name: score.at_least for member in summary.members for name, score in member.guards.items()}
     return dict(sorted(measured.items()))

@@ -1,4 +1,4 @@
-"""The table of how much each parameter matters, with bars."""
+"""The table of parameter importances, with bars."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ IMPORTANCE_TEXT = (
 
 
 def importance_table(importances: Mapping[str, Mapping[str, float]]) -> str:
-    """A row a parameter, by falling share in the objective; nothing where nothing can be told."""
+    """Return a table with a row per parameter, by decreasing share in the objective; empty if there are no shares."""
     names = list(dict.fromkeys(name for target in ("objective", *TARGETS) for name in importances.get(target, {})))
     if not names:
         return ""

@@ -1,4 +1,4 @@
-"""What the front is compared with on a split, as the page's chart takes it: the oracle, the reference, the baselines."""
+"""The series that the page's chart compares the front with on a split: the oracle, the reference, the baselines."""
 
 from raysweep.report.page.scores import Json, scaled, scores_of
 from raysweep.report.page.visible import visible
@@ -7,7 +7,7 @@ from raysweep.results.types import Point, ScoredSplit
 
 
 def limits(summary: Summary, split: ScoredSplit) -> Json:
-    """Each is empty or None where it is not stored; the oracle by rising bonus."""
+    """Return the series of a split; each is empty or None if it is not stored. The oracle is by increasing bonus."""
     reference = summary.references.get(split)
     return {
         "oracle": [_pair(point) for point in summary.oracles[split]],
@@ -31,7 +31,7 @@ def _baselines(summary: Summary, split: ScoredSplit) -> list[Json]:
 
 
 def _least(summary: Summary, split: ScoredSplit) -> Json:
-    """What constraints ask for on this split, as lines of the chart."""
+    """Return the constraints on this split, which the chart draws as lines."""
     objective = summary.objectives_by_split.get(split)
     if objective is None:
         return {"p": None, "s": None}

@@ -1,4 +1,4 @@
-"""Pieces of HTML that the page's sections are made of: paragraphs, sections, figures and tables."""
+"""HTML building blocks of the page's sections: paragraphs, sections, figures and tables."""
 
 import base64
 from collections.abc import Iterable, Sequence
@@ -7,11 +7,11 @@ from raysweep.report.page.picture import smaller
 from raysweep.report.page.visible import escape
 from raysweep.report.tables import MISSES, TextTable
 
-MAX_OPEN_ROWS = 20  # longer tables scroll under their head
+MAX_OPEN_ROWS = 20  # longer tables scroll below a fixed header
 
 
 def joined(parts: Iterable[str]) -> str:
-    """One part a line, without those that are empty."""
+    """Join non-empty parts with newlines."""
     return "\n".join(part for part in parts if part)
 
 
@@ -21,7 +21,7 @@ def paragraph(text: str, style: str = "") -> str:
 
 
 def section(name: str, title: str, *parts: str) -> str:
-    """A part of the page that links can name, or nothing where all its parts are empty."""
+    """Return a section that links can target; empty if all its parts are empty."""
     content = joined(parts)
     if not content:
         return ""
@@ -29,27 +29,27 @@ def section(name: str, title: str, *parts: str) -> str:
 
 
 def explained_table(name: str, title: str, text: str, content: TextTable) -> str:
-    """A section, or nothing where the table has no rows."""
+    """Return a section with a paragraph and a table; empty if the table has no rows."""
     if not content.rows:
         return ""
     return section(name, title, paragraph(text), table(content, title, "fit"))
 
 
 def figure(png: bytes, title: str, caption: str = "") -> str:
-    """A picture that the page carries."""
+    """Return a figure with an embedded image."""
     data = base64.b64encode(smaller(png)).decode("ascii")
     image = f'<img alt="{escape(title)}" src="data:image/png;base64,{data}">'
     return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def folded(title: str, content: str, *, is_open: bool = False) -> str:
-    """``content``, HTML already, under a line that opens and closes it."""
+    """Return ``content``, which is HTML, in a collapsible element."""
     opened = " open" if is_open else ""
     return f"<details{opened}><summary>{escape(title)}</summary>\n{content}\n</details>"
 
 
 def table(content: TextTable, label: str, style: str = "") -> str:
-    """A table that scrolls in its own box, by keyboard too; ``label`` names the box for those who do not see it."""
+    """Return a table in a box that scrolls, also by keyboard; ``label`` names the box for screen readers."""
     head = _cells("th", content, [escape(column) for column in content.columns])
     rows = [_row(content, row) for row in content.rows]
     body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
@@ -59,7 +59,7 @@ def table(content: TextTable, label: str, style: str = "") -> str:
 
 
 def scrolling(content: str, label: str, *, is_long: bool = False) -> str:
-    """A box that scrolls sideways, and downwards too where what it holds is long."""
+    """Return a box that scrolls horizontally, and also vertically if its content is long."""
     style = "scroll long" if is_long else "scroll"
     return f'<div class="{style}" tabindex="0" role="region" aria-label="{escape(label)}">{content}</div>'
 
@@ -78,7 +78,7 @@ def _row(content: TextTable, row: Sequence[str]) -> str:
 
 
 def _number(text: str) -> str:
-    """A number, whose interval goes below it where there is no room beside it."""
+    """Return a number; its interval wraps to the next line if the cell is too narrow."""
     score, bracket, bounds = text.partition(" [")
     if not bracket:
         return escape(text)
@@ -86,7 +86,7 @@ def _number(text: str) -> str:
 
 
 def _cells(tag: str, content: TextTable, cells: Sequence[str]) -> str:
-    """``cells``, HTML already, as those of one row."""
+    """Return ``cells``, which are HTML, as the cells of one row."""
     scope = ' scope="col"' if tag == "th" else ""
     shown = []
     for column, cell in zip(content.columns, cells, strict=True):
@@ -96,7 +96,7 @@ def _cells(tag: str, content: TextTable, cells: Sequence[str]) -> str:
 
 
 def broken(text: str) -> str:
-    """Escaped, and broken where it lists things rather than inside ``1e-05``."""
+    """Escape a list of terms so that lines break between them, and not inside ``1e-05``."""
     *terms, last = text.split(", ")
     if not terms:
         return escape(last)

@@ -1,4 +1,4 @@
-"""What a member of the front does not reach of what the sweep asks for, each with what is asked for."""
+"""The constraints and guards that a front member misses."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from raysweep.report.texts import SYMBOLS
 
 
 def misses(member: Member, summary: Summary) -> list[str]:
-    """Such as ``P ≥ 70.0 (66.5)`` and ``guard trec ≥ 95.0 (93.0)``: constraints on dev, then guards by name."""
+    """Return missed limits, constraints on dev first, such as ``P ≥ 70.0 (66.5)`` and ``guard trec ≥ 95.0 (93.0)``."""
     return [*_missed_constraints(member, summary), *_missed_guards(member)]
 
 
@@ -21,7 +21,7 @@ def _missed_constraints(member: Member, summary: Summary) -> Iterator[str]:
     for name, least in summary.results.info.constraints.items():
         unit = reference.similarity if name == "retention" else 1.0
         score = point.polarity if name == "polarity" else point.similarity
-        if score < least * unit:  # as the sweep's objective judges it
+        if score < least * unit:  # same comparison as in the sweep's objective
             yield _missed(SYMBOLS.get(name, name), score / unit, least)
 
 
@@ -32,7 +32,7 @@ def _missed_guards(member: Member) -> Iterator[str]:
 
 
 def _missed(what: str, score: float, least: float) -> str:
-    """With more digits where one decimal would show a score that is too low as what it should be."""
+    """Format a missed limit, with more digits if one decimal would hide the difference."""
     wanted, found = show(least), show(score)
     if wanted == found:
         wanted, found = f"{100 * least:.6g}", f"{100 * score:.6g}"

@@ -1,4 +1,4 @@
-"""What a run was made from, as its folder says: the whole configuration, and the names of what it read."""
+"""The origin of a run, from its folder: the complete configuration, and fingerprints of its inputs."""
 
 import json
 import re
@@ -7,21 +7,21 @@ from typing import Any
 
 from raysweep.storage.folder import Folder
 
-MAX_CHARACTERS = 200_000  # of a configuration; somebody may have put anything there
+MAX_CHARACTERS = 200_000  # of a configuration, which users can edit freely
 
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")  # of a URI, which a page that is passed on must not have
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")  # of a URI; pages may be shared
 
 
 @dataclass(frozen=True)
 class Origin:
-    """``configuration`` as YAML, empty where the run has none; ``identities`` by what they are of."""
+    """A run's ``configuration`` as YAML, empty if it is missing, and ``identities`` as (name, fingerprint)."""
 
     configuration: str = ""
     identities: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def read(cls, run: Folder) -> "Origin":
-        """What there is: a damaged run may lack either."""
+        """Read the available files; a damaged run may lack some of them."""
         return cls(_configuration(run), _identities(run))
 
 
@@ -33,7 +33,7 @@ def _configuration(run: Folder) -> str:
 
 
 def _identities(run: Folder) -> tuple[tuple[str, str], ...]:
-    """Of the data and the encoders: names of artifacts hash the data, the encoder's weights and the parameters."""
+    """Return the fingerprints of data and encoders. They hash the data, the encoder's weights and the parameters."""
     try:
         prepared = json.loads(_text(run, "prepared.json"))
     except (ValueError, RecursionError):
@@ -54,7 +54,7 @@ def _identities(run: Folder) -> tuple[tuple[str, str], ...]:
 
 
 def _text(run: Folder, name: str) -> str:
-    """The content of a small file, empty where it is not there or cannot be read."""
+    """Return the content of a small file; empty if it is missing or unreadable."""
     try:
         (content,) = run.read([name])
     except OSError:

@@ -1,4 +1,4 @@
-"""A figure as the page carries it, for readers without scripts: a tenth of the file's size, which is made for print."""
+"""A smaller version of a figure, which is made for print, for readers without scripts: a tenth of the file size."""
 
 import io
 
@@ -8,7 +8,7 @@ NUM_COLOURS = 128
 
 
 def smaller(png: bytes) -> bytes:
-    """The same picture as a PNG of no more than ``MAX_WIDTH_PIXELS`` and ``NUM_COLOURS``."""
+    """Reduce a PNG to at most ``MAX_WIDTH_PIXELS`` and ``NUM_COLOURS``."""
     from PIL import Image
 
     with Image.open(io.BytesIO(png)) as given:

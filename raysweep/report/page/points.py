@@ -1,4 +1,4 @@
-"""The trials' points on dev as the page's charts take them, in columns; of a very large run a part of them."""
+"""The trials' points on dev, in columns, for the page's charts; a subset for very large runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ from raysweep.report.summary import Member, Summary
 from raysweep.report.tables import kind_name
 from raysweep.results.types import Point, PointKey
 
-MAX_POINTS = 6_000  # beyond the front's; more can be told apart on no screen, and each costs 20 bytes
+MAX_POINTS = 6_000  # more cannot be distinguished on a screen, and each takes 20 bytes
 
 
 @dataclass(frozen=True)
 class ShownPoints:
-    """``points`` in the order of the ledger, of ``num_stored``; members and trials name them by their places."""
+    """The shown ``points`` in ledger order, out of ``num_stored``; members and trials refer to them by index."""
 
     points: tuple[Point, ...]
     num_stored: int
 
     @classmethod
     def of(cls, summary: Summary) -> "ShownPoints":
-        """All of a run of ordinary size; else the front, each rung's best, and of the rest one in so many."""
+        """Return all points if they are few; else the front, each trial's best, and an even sample of the others."""
         stored = [point for point in summary.results.points if point.split == "dev" and point.trial is not None]
         if len(stored) <= MAX_POINTS:
             return cls(tuple(stored), len(stored))
@@ -34,7 +34,7 @@ class ShownPoints:
         return {point: place for place, point in enumerate(self.points)}
 
     def columns(self) -> Json:
-        """Each field as a list; ``kind`` counts the ``kinds``."""
+        """Return each field as a list; ``kind`` is an index into ``kinds``."""
         points = self.points
         one_of_each = {point.key: point for point in points}
         kinds = sorted(one_of_each, key=_order)
@@ -62,7 +62,7 @@ def _kind(point: Point) -> Json:
 
 
 def _kept(stored: Sequence[Point], summary: Summary) -> list[int]:
-    """Places of the points to show, in their order."""
+    """Return the indexes of the points to show, in increasing order."""
     chosen = {id(member.dev) for member in summary.members}
     chosen |= {id(each.best) for each in summary.trials}
     needed = {place for place, point in enumerate(stored) if id(point) in chosen}
@@ -72,7 +72,7 @@ def _kept(stored: Sequence[Point], summary: Summary) -> list[int]:
 
 
 def member_values(member: Member, place: int) -> Json:
-    """One front member; ``point`` is its place among the shown points."""
+    """Return the values of one front member; ``point`` is its index among the shown points."""
     return {
         "point": place,
         "name": member.dev.name,

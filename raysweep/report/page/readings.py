@@ -1,4 +1,4 @@
-"""What the reference and members of the front retrieve for some queries, as the page's script reads it."""
+"""The sentences that the reference and front members retrieve for some queries, for the page's script."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -8,17 +8,17 @@ from raysweep.results.query_scores import PointName, name_of_point
 from raysweep.results.readings import REFERENCE, Readings, Retrieved
 from raysweep.results.types import Point
 
-MAX_CHARACTERS = 400  # of a sentence; of a longer one the beginning is shown
+MAX_CHARACTERS = 400  # longer sentences are truncated
 
-MAX_TOTAL_CHARACTERS = 1_200_000  # of all sentences of a page; queries beyond are left out
+MAX_TOTAL_CHARACTERS = 1_200_000  # of all sentences of a page; further queries are left out
 
-COSINE_STEPS = 1000  # cosines are carried in multiples of 1/1000
+COSINE_STEPS = 1000  # cosines are stored in multiples of 1/1000
 
 
 def reading_values(readings: Readings, members: Iterable[Point], label_names: Sequence[str]) -> Json:
-    """Queries, what is retrieved for them by the reference and by each member, and the sentences, each once.
+    """Return queries, the sentences retrieved by the reference and each member, and each sentence's text once.
 
-    ``retrieved`` has by point and query the places of sentences, best first, and their cosines under the reference.
+    ``retrieved`` has, by point and query, the indexes of sentences, best first, and their cosines under the reference.
     """
     points = {member.name: name_of_point(member) for member in members}
     stored = {name: key for name, key in points.items() if key in readings.retrieved}
@@ -41,7 +41,7 @@ def reading_values(readings: Readings, members: Iterable[Point], label_names: Se
 
 
 class _Sentences:
-    """Those that are carried, in the order in which they were first met."""
+    """The sentences that the page embeds, in order of first use."""
 
     def __init__(self, readings: Readings, label_names: Sequence[str]) -> None:
         self._readings = readings
@@ -59,7 +59,7 @@ class _Sentences:
 
 
 def _affordable(readings: Readings, names: Iterable[PointName]) -> list[int]:
-    """The first of the shown queries whose sentences are not too much for a page."""
+    """Return the leading queries whose sentences fit the page's size limit, at least one."""
     retrieved = [readings.retrieved[name] for name in names]
     known: set[int] = set()
     total = 0
@@ -86,7 +86,7 @@ def _query(readings: Readings, query: int, label_names: Sequence[str]) -> Json:
 
 
 def _text(texts: Mapping[int, str], sentence: int) -> str:
-    """The sentence as it may be shown, or its number where texts are not stored."""
+    """Return the visible text of a sentence, or its number if texts are not stored."""
     text = texts.get(sentence)
     if text is None:
         return f"sentence {sentence}"

@@ -1,4 +1,4 @@
-"""Scores as the page's charts take them: x100, with as many digits as a screen can show."""
+"""Scores for the page's charts: x100, rounded to the precision of a screen."""
 
 import math
 
@@ -15,14 +15,14 @@ Json = dict[str, object]
 
 
 def scaled(score: float | None) -> float | None:
-    """A score in [0, 1] x100, None where it is not known or not finite."""
+    """Return a score in [0, 1] x100; None if it is unknown or not finite."""
     if score is None or not math.isfinite(score):
         return None
     return round(100 * score, DIGITS)
 
 
 def scores_of(point: Point) -> Json:
-    """P, S, retention and accuracy of one point."""
+    """Return P, S, retention and accuracy of a point."""
     return {
         "p": scaled(point.polarity),
         "s": scaled(point.similarity),
@@ -32,7 +32,7 @@ def scores_of(point: Point) -> Json:
 
 
 def guard_values(measured: GuardScore) -> Json:
-    """A guard's score of a member, and the least that the sweep asks for, None where it asks for nothing."""
+    """Return a guard's score of a member, and its limit, which is None if the sweep sets none."""
     return {
         "name": visible(measured.guard),
         "metric": visible(measured.metric),
@@ -43,9 +43,9 @@ def guard_values(measured: GuardScore) -> Json:
 
 
 def member_intervals(member: Member, front: FrontUncertainty | None) -> Json:
-    """Intervals of a member's scores on the split of ``front``, and how sure it is that it is on the front.
+    """Return intervals of a member's scores on the split of ``front``, and its stability.
 
-    Empty where scores of each query are not stored.
+    The result is empty if per-query scores are not stored.
     """
     known = None if front is None else front.members.get(name_of_point(member.dev))
     if front is None or known is None:

@@ -1,4 +1,4 @@
-"""The page's sections. Their tables and sentences need no script; the places of charts are empty until one fills them."""
+"""The page's sections. Tables and sentences need no script; chart elements are empty until the script fills them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ from raysweep.results.readings import Readings
 
 @dataclass(frozen=True)
 class Material:
-    """What a page is made from: a run's summary, the figures for readers without scripts, where the run came from."""
+    """The inputs of a page: a run's summary, figures for readers without scripts, and the run's origin."""
 
     summary: Summary
     front_png: bytes
@@ -51,7 +51,7 @@ class Material:
 
 
 def sections(material: Material) -> list[str]:
-    """In the page's order; empty where there is nothing to show."""
+    """Return the sections in page order; a section without content is empty."""
     summary = material.summary
     return [
         _note_list(notes(summary)),
@@ -82,7 +82,7 @@ def _known_labels(summary: Summary) -> str:
 
 
 def head(summary: Summary) -> str:
-    """The run's name, what it was of, and what it looked for."""
+    """Return the run's name, model, data, status and objective."""
     info = summary.results.info
     subtitle = f"{info.model} on {info.dataset}, {summary.results.status}; raysweep {info.version}"
     title = f"<h1>{escape(info.name)}</h1>"
@@ -95,7 +95,7 @@ def _note_list(texts: Sequence[str]) -> str:
 
 
 def _place(name: str, text: str = "", keys: str = "") -> str:
-    """Where the script puts something; hidden without one. ``text`` says what to do there, ``keys`` what arrow keys do."""
+    """Return an element for the script to fill, hidden without one. ``text`` explains its use, ``keys`` the arrow keys."""
     told = paragraph(text, "hint") if text else ""
     if keys:
         sentence = f"With the keyboard: arrows {keys}; Enter pins, Escape lets go."
@@ -120,7 +120,7 @@ def _front(material: Material) -> str:
 
 
 def _readings(material: Material) -> str:
-    """The place of the reading panel, of a run that has readings."""
+    """Return the element of the reading panel if the run has readings."""
     readings = material.readings
     if readings is None or not readings.shown or not material.summary.members:
         return ""
@@ -134,7 +134,7 @@ def _readings(material: Material) -> str:
 
 
 def _scripted_section(name: str, title: str, content: str) -> str:
-    """A section that is seen only where a script fills it."""
+    """Return a section that is hidden until the script fills it."""
     heading = f'<h2 id="{name}-title">{title}</h2>'
     return f'<section id="{name}" class="scripted" hidden aria-labelledby="{name}-title">\n{heading}\n{content}\n</section>'
 
@@ -165,7 +165,7 @@ def _curves(material: Material) -> str:
 
 
 def _hyperparameters(summary: Summary) -> str:
-    """Places for charts only: what they show is in the table of trials too."""
+    """Return chart elements only: the table of trials shows the same data without a script."""
     if not summary.members:
         return ""
     lines = (
@@ -210,7 +210,7 @@ def _costs(summary: Summary) -> str:
 
 
 def _failures(summary: Summary) -> str:
-    """What trials raised, folded."""
+    """Return the tracebacks of failed trials, folded."""
     return section("failures", "Failures", *_tracebacks(summary))
 
 

@@ -1,4 +1,4 @@
-"""What early stopping did: how many trials came to each rung, and what became of those that went no further."""
+"""The effect of early stopping: the number of trials at each rung, and the status of those that ended there."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from raysweep.report.tables import ABSENT, TextTable, show
 
 @dataclass
 class RungCount:
-    """Trials that did the rung ``step``; ``endings`` counts by how they stand those for which it was the last so far."""
+    """The trials that reached rung ``step``; ``endings`` counts the statuses of trials whose last rung it is."""
 
     step: int
     examples_seen: list[int] = field(default_factory=list)
@@ -20,7 +20,7 @@ class RungCount:
 
 
 def rung_counts(trials: Sequence[TrialSummary]) -> list[RungCount]:
-    """By rising step, of the trials that are no replicates."""
+    """Return the counts by increasing step, without replicates."""
     counts: dict[int, RungCount] = {}
     for each in trials:
         if each.trial.replicate_of is not None:
@@ -37,7 +37,7 @@ def rung_counts(trials: Sequence[TrialSummary]) -> list[RungCount]:
 
 
 def stopping_table(summary: Summary) -> TextTable:
-    """A row a rung."""
+    """Return a table with a row per rung."""
     counts = rung_counts(summary.trials)
     ended = [status for status in STATUS_STYLES if any(count.endings[status] for count in counts)]
     rows = tuple(_row(count, ended) for count in counts)
@@ -62,7 +62,7 @@ def _range(numbers: Sequence[int]) -> str:
 
 
 def stopping_text(summary: Summary) -> str:
-    """How much of the training that was proposed was done, and how often trials ended where."""
+    """Return sentences about the trained share of the planned rungs and the time saved."""
     trials = [each for each in summary.trials if each.trial.replicate_of is None]
     planned = sum(each.trial.num_rungs or len(each.rungs) for each in trials)
     done = sum(len(each.rungs) for each in trials)

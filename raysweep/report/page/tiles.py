@@ -1,4 +1,4 @@
-"""The numbers in large print at the top of the page."""
+"""The large numbers at the top of the page."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from raysweep.uncertainty.front import FrontUncertainty
 
 @dataclass(frozen=True)
 class Tile:
-    """A number in large print; ``detail`` says what it is of."""
+    """A large number; ``detail`` is a caption."""
 
     name: str
     value: str
@@ -26,7 +26,7 @@ class Tile:
 
 
 def tiles(summary: Summary) -> str:
-    """How many trials and members, the knee and the best point, what it took, and how near the front is to the oracle."""
+    """Return tiles for the trials, the front, the knee, the best point, the cost and the share of the oracle's area."""
     begun, _, most = trial_counts(summary).partition(" of ")
     shown = [
         Tile("trials", begun, f"of {most}"),
@@ -52,7 +52,7 @@ def _area_tile(split: ScoredSplit, area: Area, uncertainty: FrontUncertainty | N
 
 
 def _member_tiles(member: Member) -> Iterator[Tile]:
-    """Of the knee and of the best point, which may be one member."""
+    """Yield tiles of the knee and of the best point, which may be the same member."""
     split, point = ("test", member.test) if member.test else ("dev", member.dev)
     where = f"trial {point.trial}, step {point.step}"
     if member.test:
@@ -64,7 +64,7 @@ def _member_tiles(member: Member) -> Iterator[Tile]:
 
 
 def _both(point: Point) -> str:
-    """P and S."""
+    """Format P and S."""
     return f"{show(point.polarity)} / {show(point.similarity)}"
 
 

@@ -1,4 +1,4 @@
-"""The page's table of all trials: a column a parameter, so that each can be sorted and filtered by."""
+"""The page's table of all trials, with a column per parameter, so that it can be sorted and filtered by each."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from raysweep.report.summary import Summary, TrialSummary
 from raysweep.report.tables import ABSENT, short, show
 from raysweep.results.views import varied_parameters
 
-MANY_TRIALS = 200  # the table of more is laid out once it comes into view
+MANY_TRIALS = 200  # longer tables are laid out when they scroll into view
 
 
 @dataclass(frozen=True)
 class Column:
-    """``key`` is what the page's script knows it by: a field of a trial, or ``parameter`` and its place."""
+    """A column; the page's script identifies it by ``key``, a field of a trial or ``parameter`` and its index."""
 
     key: str
     name: str
@@ -24,7 +24,7 @@ class Column:
 
 FIRST = (
     Column("trial", "trial"),
-    Column("status", "status", is_text=True),  # and below it the reason
+    Column("status", "status", is_text=True),  # followed by the reason
     Column("objective", "objective"),
     Column("p", "P"),
     Column("s", "S"),
@@ -36,7 +36,7 @@ FIRST = (
 
 
 def trial_sheet(summary: Summary) -> str:
-    """The table in its scrolling box, rows in the order of ``summary.trials``."""
+    """Return the table in its scrolling box, with rows in the order of ``summary.trials``."""
     names = varied_parameters([each.trial for each in summary.trials])
     columns = [*FIRST, *_parameter_columns(summary, names)]
     head = "".join(_head_cell(column) for column in columns)
@@ -71,20 +71,20 @@ def _row(each: TrialSummary, names: Sequence[str], columns: Sequence[Column]) ->
 
 
 def _first_cells(each: TrialSummary) -> list[str]:
-    """Those after the trial's number and status."""
+    """Return the cells after the trial's number and status."""
     examples = f"{each.rungs[-1].examples_seen:,}" if each.rungs else ABSENT
     return [*_scores(each), str(len(each.rungs)), examples, f"{each.trial.seconds:,.0f}"]
 
 
 def _status(each: TrialSummary) -> str:
-    """As HTML: how the trial stands, and why."""
+    """Return the trial's status and reason as HTML."""
     reason = _reason(each)
     told = f"<small>{broken(reason)}</small>" if reason else ""
     return broken(with_sign(standing(each.trial))) + told
 
 
 def _scores(each: TrialSummary) -> list[str]:
-    """Of its best point: the objective, in parentheses where it misses a constraint, P, S and retention."""
+    """Return the objective, P, S and retention of the best point; parentheses mark a missed constraint."""
     best = each.best
     if best is None:
         return [ABSENT] * 4

@@ -1,4 +1,4 @@
-"""Trials, their parameters and their rungs as the page's charts and its table take them."""
+"""Trials, their parameters and their rungs, for the page's charts and table."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,13 @@ from raysweep.report.summary import Summary, TrialSummary
 from raysweep.results.types import Point, Trial
 from raysweep.results.views import varied_parameters
 
-LOG_RATIO = 50  # a parameter whose positive values span more is shown on a logarithmic axis
+LOG_RATIO = 50  # parameters whose positive values span a larger ratio get a logarithmic axis
 
 Value = float | int | str | None
 
 
 def plain_value(value: Any) -> Value:
-    """A parameter's value as a finite number or as text; None where it does not apply."""
+    """Return a parameter's value as a finite number or as text; None if it does not apply."""
     if value is None:
         return None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -27,7 +27,7 @@ def plain_value(value: Any) -> Value:
 
 
 def parameters(trials: Sequence[Trial]) -> list[Json]:
-    """The varied parameters; a numeric one has a ``log`` axis where its values call for it."""
+    """Return the varied parameters; numeric ones have ``log`` set if their values need a logarithmic axis."""
     return [_parameter(name, [plain_value(trial.config.get(name)) for trial in trials]) for name in _varied(trials)]
 
 
@@ -46,7 +46,7 @@ def _parameter(name: str, values: Sequence[Value]) -> Json:
 
 
 def trial_values(summary: Summary, places: Mapping[Point, int]) -> list[Json]:
-    """Every trial; ``rungs`` are lists of examples seen, objective, P, S and retention."""
+    """Return all trials; ``rungs`` are lists of examples seen, objective, P, S and retention."""
     names = _varied([each.trial for each in summary.trials])
     return [_trial(each, names, summary, places) for each in summary.trials]
 
@@ -81,12 +81,12 @@ def _rung_scores(point: Point) -> list[float | None]:
 
 
 def statuses() -> list[Json]:
-    """All that trials may stand as, with its sign and its words, in the order of legends."""
+    """Return all statuses with their signs and descriptions, in legend order."""
     return [{"standing": str(name), "sign": style.sign, "words": style.legend} for name, style in STATUS_STYLES.items()]
 
 
 def common_values(trials: Sequence[Trial]) -> Json:
-    """The parameters that have one value in all trials."""
+    """Return the parameters that have the same value in all trials."""
     if not trials:
         return {}
     varied = set(_varied(trials))

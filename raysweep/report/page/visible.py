@@ -1,18 +1,18 @@
-"""Text of users as a page may show it: what would be invisible, or would turn its surroundings round, is made visible."""
+"""User text made safe to display: invisible characters and those that reorder their surroundings become visible."""
 
 import re
 from html import escape as _escape
 
-_CONTROL_PICTURES = 0x2400  # Unicode's block of pictures of the control characters, in their order
+_CONTROL_PICTURES = 0x2400  # Unicode block of control pictures, in the order of the control characters
 
 _DELETE, _DELETE_PICTURE = 0x7F, 0x2421
 
-# Overrides and isolates: they reorder the text after them. Marks (U+200E, U+200F) only hint, and stay.
+# Overrides and isolates reorder the text after them. Marks (U+200E, U+200F) are only hints and are kept.
 _REORDERING = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 
-_SEPARATORS = (0x2028, 0x2029)  # end a line in some readers and not in others
+_SEPARATORS = (0x2028, 0x2029)  # end a line in some viewers only
 
-_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no encoding has
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which cannot be encoded
 
 
 def _replacements() -> dict[int, str]:
@@ -26,13 +26,13 @@ _REPLACEMENTS = _replacements()
 
 
 def visible(text: str) -> str:
-    """The text with every control character as its picture, and every reordering one by its code point.
+    """Replace control characters with their pictures, and reordering characters with their code points.
 
-    Tabs and ends of lines stay as they are. Half a surrogate pair becomes U+FFFD.
+    Tabs and line ends are kept. Half a surrogate pair becomes U+FFFD.
     """
     return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text.translate(_REPLACEMENTS))
 
 
 def escape(text: str) -> str:
-    """The visible text as HTML, within an element or an attribute."""
+    """Return the visible text escaped for HTML elements and attributes."""
     return _escape(visible(text))

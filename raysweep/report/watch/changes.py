@@ -1,4 +1,4 @@
-"""The moments of a running sweep at which there is news, for what is made anew from them."""
+"""The moments at which the results of a running sweep change."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -9,9 +9,12 @@ from raysweep.storage.folder import Folder
 
 
 def changes(run: Folder, seconds: float, sleep: Callable[[float], None] = time.sleep) -> Iterator[Moment]:
-    """Look at a run every so many seconds until nothing drives it any more; what is new, from its first session on.
+    """Look at a run every ``seconds`` until it has no driver, and yield each moment with new results.
 
-    How it ended is not among them: a run that has ended has none. InputError where there is no run, or a damaged one.
+    Nothing is yielded before the first session starts, or for a run that has ended.
+
+    Raises:
+        InputError: If there is no run, or if it is damaged.
     """
     ledger, clock = GrowingLedger(run), Clock()
     last = None

@@ -1,4 +1,4 @@
-"""The command ``watch``: a run in the terminal, again and again until its sweep ends."""
+"""The command ``watch``: a view of a run in the terminal, refreshed until its sweep ends."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from raysweep.report.watch.view import View
 from raysweep.results.ledger import GrowingLedger
 from raysweep.storage.folder import Folder
 
-PIPE_WIDTH = 120  # of the view where it goes into a file or another command
+PIPE_WIDTH = 120  # width of the view in a file or a pipe
 
 Sleep = Callable[[float], None]
 
@@ -19,10 +19,13 @@ Sleep = Callable[[float], None]
 def watch(
     run: Folder, console: Console, seconds: float, sleep: Sleep = time.sleep, now: Callable[[], float] = time.monotonic
 ) -> None:
-    """Show a run every so many seconds until nothing drives it any more.
+    """Show a run every ``seconds`` until it has no driver.
 
-    In a terminal the view changes in place; elsewhere there is a line for each change, and the whole view at the end.
-    InputError where there is no run, or a damaged one.
+    In a terminal the view is updated in place; elsewhere a line is printed per change, and the complete view at the
+    end.
+
+    Raises:
+        InputError: If there is no run, or if it is damaged.
     """
     views = _views(run, seconds, sleep, Clock(now))
     view = _in_place(views, console) if console.is_terminal else _by_lines(views, console)
@@ -30,13 +33,13 @@ def watch(
 
 
 def watch_once(run: Folder, console: Console) -> None:
-    """Show a run as it is now. InputError as of :func:`watch`."""
+    """Show the current state of a run. Raises ``InputError`` like :func:`watch`."""
     view = View(look(run, GrowingLedger(run), Clock()))
     console.print(view.whole(console.width), soft_wrap=True)
 
 
 def _views(run: Folder, seconds: float, sleep: Sleep, clock: Clock) -> Iterator[View]:
-    """The run every so many seconds, until there can be nothing new."""
+    """Yield the run's view every ``seconds`` until nothing more can change."""
     ledger = GrowingLedger(run)
     view = View(look(run, ledger, clock))
     while True:
@@ -48,7 +51,7 @@ def _views(run: Folder, seconds: float, sleep: Sleep, clock: Clock) -> Iterator[
 
 
 def _in_place(views: Iterator[View], console: Console) -> View:
-    """Show the views one over the other, as large as the terminal is; the last one."""
+    """Show each view in place of the previous one, sized to the terminal, and return the last one."""
     with Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
         for view in views:
             live.update(view.whole(console.width, console.height), refresh=True)
@@ -56,7 +59,7 @@ def _in_place(views: Iterator[View], console: Console) -> View:
 
 
 def _by_lines(views: Iterator[View], console: Console) -> View:
-    """Print a line for each view that says something new; the last one."""
+    """Print a line for each view with news, and return the last one."""
     last: tuple[str, ...] = ()
     for view in views:
         if view.news != last and view.moment.is_live:
@@ -66,7 +69,7 @@ def _by_lines(views: Iterator[View], console: Console) -> View:
 
 
 def console_for_output() -> Console:
-    """Standard output, with lines of one width where that is no terminal."""
+    """Return a console for standard output, with a fixed width if it is not a terminal."""
     console = Console(highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = PIPE_WIDTH

@@ -1,4 +1,4 @@
-"""A run at one moment: what its ledger holds, and whether a process is driving it."""
+"""A snapshot of a run: the content of its ledger, and whether a process is driving it."""
 
 import shlex
 import time
@@ -17,22 +17,22 @@ from raysweep.storage.line_log import is_held
 
 @dataclass(frozen=True)
 class Moment:
-    """``results`` are None where the sweep has not begun. ``seconds`` is how long it has run, as far as a look tells."""
+    """A snapshot of a run; ``results`` is None before the sweep starts, ``seconds`` is its approximate running time."""
 
     results: Results | None
-    has_driver: bool | None  # None where that cannot be told
+    has_driver: bool | None  # None if unknown
     seconds: float = 0.0
 
     @property
     def is_live(self) -> bool:
-        """Whether there may be more to come."""
+        """Whether more results may follow."""
         if self.has_driver is None:
             return self.results is None or self.results.status == "running"
         return self.has_driver
 
     @property
     def state(self) -> str:
-        """How the sweep stands, in a word."""
+        """The state of the sweep in one word."""
         if self.results is None:
             return "beginning"
         if self.results.status != "running":
@@ -43,7 +43,7 @@ class Moment:
 
     @property
     def stage(self) -> str:
-        """How far a sweep is that scores its front after the search; empty for others."""
+        """The progress of scoring the front after the search; empty outside that stage."""
         stage = None if self.results is None or not self.is_live else self.results.stage
         if stage is None:
             return ""
@@ -52,7 +52,7 @@ class Moment:
 
     @property
     def ending(self) -> str:
-        """What is to be said at last of a run that nothing drives: how it ended, and how it goes on."""
+        """The last message about a run without a driver: how it ended, and how to resume it."""
         results = self.results
         if results is None or self.is_live:
             return ""
@@ -63,14 +63,14 @@ class Moment:
 
 @dataclass
 class Clock:
-    """How long a sweep has run, between its events too: its events have its own clock, this one goes on from there."""
+    """The running time of a sweep, extrapolated from its last event with a local clock."""
 
     now: Callable[[], float] = time.monotonic
-    _at: float = field(default=-1.0, init=False)  # of the last event that has a time, in seconds of the sweep
-    _seen_at: float = field(default=0.0, init=False)  # when that was seen first, by ``now``
+    _at: float = field(default=-1.0, init=False)  # time of the last timed event, in seconds of the sweep
+    _seen_at: float = field(default=0.0, init=False)  # when that event was first seen, by ``now``
 
     def seconds(self, events: list[Event], *, is_going: bool) -> float:
-        """Of a sweep with these events, that goes on or stands still: the latter's clock shows its last event."""
+        """Return the running time of a sweep with these events, or the time of its last event unless it ``is_going``."""
         at = max((event.at for event in events if event.at is not None), default=0.0)
         now = self.now()
         if at != self._at or not is_going:
@@ -79,8 +79,12 @@ class Clock:
 
 
 def look(run: Folder, ledger: GrowingLedger, clock: Clock) -> Moment:
-    """The run as it is now. InputError where it is none, is damaged, or ended before it began."""
-    has_driver = is_held(run, LEDGER)  # before the ledger is read: one without a driver says all there is then
+    """Return the current state of a run.
+
+    Raises:
+        InputError: If there is no run, if it is damaged, or if it ended before it started.
+    """
+    has_driver = is_held(run, LEDGER)  # checked first, so that a ledger without a driver is final when it is read
     try:
         ledger.read()
     except FileNotFoundError:
@@ -88,7 +92,7 @@ def look(run: Folder, ledger: GrowingLedger, clock: Clock) -> Moment:
             return Moment(None, has_driver)
         raise no_run(run) from None
     if has_driver is False:
-        events_of(run)  # nothing writes it any more, so it has to hold all that other files of the run depend on
+        events_of(run)  # the ledger is final, so it must contain every event that the run's other files depend on
     events = ledger.events
     if has_driver and not any(isinstance(event, SessionStarted) for event in events):
         return Moment(None, has_driver)

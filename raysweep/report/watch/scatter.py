@@ -1,19 +1,19 @@
-"""Points of P against S as lines of characters, for terminals."""
+"""A scatter plot of P against S as lines of characters, for terminals."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 Pair = tuple[float, float]  # P and S, in [0, 1]
 
-LABEL_WIDTH = 6  # of the numbers beside the axis of P
+LABEL_WIDTH = 6  # of the numbers next to the P axis
 NUM_LABEL_LINES = 3  # above and below the points
-LEAST_RANGE = 0.002  # of an axis, so that equal scores do not fill it
-MARGIN = 0.04  # of an axis, beyond its outermost points
+LEAST_RANGE = 0.002  # minimum length of an axis, so that equal scores do not fill it
+MARGIN = 0.04  # share of an axis beyond its outermost points
 
 
 @dataclass(frozen=True)
 class Layer:
-    """Points that look alike. ``sign`` is one character."""
+    """Points with the same ``sign``, which is one character."""
 
     sign: str
     legend: str
@@ -22,7 +22,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Axis:
-    """The scores from ``low`` to ``high`` over so many cells."""
+    """The scores from ``low`` to ``high``, divided into ``num_cells`` cells."""
 
     low: float
     high: float
@@ -30,7 +30,7 @@ class Axis:
 
     @classmethod
     def of(cls, scores: Iterable[float], num_cells: int) -> "Axis":
-        """An axis on which all these scores lie, of which there is at least one."""
+        """Return an axis that includes all scores, of which there must be at least one."""
         found = list(scores)
         low, high = min(found), max(found)
         beyond = max(LEAST_RANGE, high - low) * MARGIN
@@ -38,15 +38,16 @@ class Axis:
         return cls(low - beyond - missing, high + beyond + missing, num_cells)
 
     def cell(self, score: float) -> int:
-        """The cell that a score lies in, from 0."""
+        """Return the index of the cell that contains a score."""
         share = (score - self.low) / (self.high - self.low)
         return min(self.num_cells - 1, max(0, int(share * self.num_cells)))
 
 
 def scatter(layers: Sequence[Layer], width: int, height: int) -> list[str]:
-    """The lines of a plot, ``width`` characters wide and ``height`` lines high: P upwards, S to the right, both x100.
+    """Return the lines of a plot, ``width`` characters wide and ``height`` lines high.
 
-    Of points in one cell that of the last layer is shown. No lines where there is no point.
+    P increases upwards and S to the right, both x100. In a cell with several points, the last layer is drawn on top.
+    Without points, there are no lines.
     """
     points = [point for layer in layers for point in layer.points]
     if not points:
@@ -65,7 +66,7 @@ def scatter(layers: Sequence[Layer], width: int, height: int) -> list[str]:
 
 
 def _lines(layers: Sequence[Layer], rows: Axis, columns: Axis) -> list[str]:
-    """The points between the axes, from the highest P down, with the ends of its axis beside them."""
+    """Return the points and the P axis from the highest P down, with the axis's ends labeled."""
     labels = [""] * rows.num_cells
     labels[0] = _shown(rows.low)
     labels[-1] = _shown(rows.high)
@@ -75,7 +76,7 @@ def _lines(layers: Sequence[Layer], rows: Axis, columns: Axis) -> list[str]:
 
 
 def _signs(layers: Sequence[Layer], rows: Axis, columns: Axis) -> list[str]:
-    """The points of each row, from the lowest P up."""
+    """Return the points of each row, from the lowest P up."""
     cells = [[" "] * columns.num_cells for _ in range(rows.num_cells)]
     for layer in layers:
         for polarity, similarity in layer.points:

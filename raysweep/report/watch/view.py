@@ -1,4 +1,4 @@
-"""A run at one moment as a person sees it: a line, and below it the trials, the front and a plot."""
+"""A run's moment for display: a line, and below it the trials, the front and a plot."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,18 +20,18 @@ from raysweep.terminal import duration
 COLUMNS = ("", "trial", "rung", "kind", "P", "S", "retention", "configuration")
 TEXT_COLUMNS = ("", "kind", "configuration")
 
-GAP = 2  # between two columns
-LEAST_CONFIGURATION = 10  # characters of a configuration
+GAP = 2  # characters between two columns
+LEAST_CONFIGURATION = 10  # minimum characters for a configuration
 
 PLOT_HEIGHT = 16
 LEAST_PLOT_HEIGHT = 8
 MOST_PLOT_WIDTH = 72
 FEWEST_MEMBERS = 4  # the ends, the knee and the best
-LINES_AROUND = 8  # of what stands above, between and below the table and the plot
+LINES_AROUND = 8  # above, between and below the table and the plot
 
 
 class View:
-    """What there is to show of a moment; of the view ``before``, what has not changed is taken over."""
+    """The display of a moment; an unchanged summary is reused from the view ``before``."""
 
     def __init__(self, moment: Moment, before: "View | None" = None) -> None:
         self.moment = moment
@@ -52,14 +52,14 @@ class View:
 
     @property
     def news(self) -> tuple[str, ...]:
-        """What the line says besides the time, part by part."""
+        """The parts of the line except the time."""
         if self._summary is None:
             return (self.moment.state,)
         stage = [self.moment.stage] if self.moment.stage else []
         return (self.moment.state, *stage, *_trials_and_front(self._summary))
 
     def whole(self, width: int, height: int | None = None) -> RenderableType:
-        """All of it; no more lines than ``height``, where that is given and enough for anything."""
+        """Return the complete view, limited to ``height`` lines if that is given and leaves enough room."""
         return Group(*self._parts(width, height))
 
     def _parts(self, width: int, height: int | None) -> Iterator[RenderableType]:
@@ -75,7 +75,7 @@ class View:
 
 
 def _front(summary: Summary, width: int, height: int | None) -> Iterator[RenderableType]:
-    """The table of the front, and the plot's lines."""
+    """Yield the table of the front, and the plot's lines."""
     plot_height, num_members = _heights(height, len(summary.members))
     yield _table(summary, num_members, width)
     for line in _plot(summary, width, plot_height):
@@ -83,7 +83,7 @@ def _front(summary: Summary, width: int, height: int | None) -> Iterator[Rendera
 
 
 def _heights(height: int | None, num_members: int) -> tuple[int, int]:
-    """How many lines the plot has, and how many members of the front the table shows."""
+    """Return the number of lines in the plot, and the number of front members in the table."""
     if height is None:
         return PLOT_HEIGHT, num_members
     plot_height = min(PLOT_HEIGHT, max(LEAST_PLOT_HEIGHT, height - LINES_AROUND - num_members))
@@ -116,7 +116,7 @@ def _hypervolume(area: Area) -> str:
 
 
 def _num_begun(results: Results) -> int:
-    """Trials of the search, replicates aside."""
+    """Return the number of started trials of the search, without replicates."""
     return sum(trial.replicate_of is None for trial in results.trials)
 
 
@@ -127,9 +127,10 @@ def _counted(results: Results) -> str:
 
 
 def _table(summary: Summary, num_members: int, width: int) -> Table:
-    """The front by falling similarity: of many members its ends, the knee, the best, and then those nearest to the ends.
+    """Return a table of the front by decreasing similarity.
 
-    Where the table would be wider than ``width``, configurations are cut.
+    If members are left out, it shows the ends, the knee, the best, and then those nearest to the ends. Configurations
+    are cut if the table would be wider than ``width``.
     """
     table = _empty_table()
     rows = _rows(summary, num_members)
@@ -159,13 +160,13 @@ def _rows(summary: Summary, num_members: int) -> list[list[str]]:
 
 
 def _width_of_others(rows: Sequence[Sequence[str]]) -> int:
-    """Of all columns but the last, the configuration, with the gaps after them."""
+    """Return the width of all columns but the last, the configuration, including gaps."""
     columns = list(zip(COLUMNS, *rows, strict=True))
     return sum(max(map(len, column)) + GAP for column in columns[:-1])
 
 
 def _cells(member: Member, configurations: Mapping[int, str]) -> list[str]:
-    """The row of a member of the front."""
+    """Return the row of a front member."""
     point = member.dev
     scores = (point.polarity, point.similarity, point.retention)
     configuration = configurations.get(point.trial or 0, "")
@@ -174,7 +175,7 @@ def _cells(member: Member, configurations: Mapping[int, str]) -> list[str]:
 
 
 def _shown_members(members: Sequence[Member], num_members: int) -> list[Member]:
-    """So many of the members, in their order."""
+    """Return the ``num_members`` most important members in their original order."""
     last = len(members) - 1
 
     def worth(place: int) -> tuple[bool, int]:
@@ -192,7 +193,7 @@ def _mark(member: Member) -> str:
 
 
 def _plot(summary: Summary, width: int, height: int) -> list[str]:
-    """P against S on dev: all rungs of all trials, the front, its knee and the reference encoder."""
+    """Plot P against S on dev: all rungs of all trials, the front, its knee and the reference encoder."""
     layers = _layers(summary)
     lines = scatter(layers, min(width, MOST_PLOT_WIDTH), height)
     legends = [f"{layer.sign} {layer.legend}" for layer in layers if layer.points]

@@ -1,6 +1,6 @@
-/** A chart that is drawn when it comes into view, and again when its place or its colours change. */
+/** A chart that is drawn when it scrolls into view, and redrawn when its size or the color scheme changes. */
 class Chart {
-  /** ``options`` makes what ECharts takes; ``onReady`` is called once, with the chart, when it is first drawn. */
+  /** ``options`` returns ECharts options; ``onReady`` is called once with the chart, when it is first drawn. */
   constructor(place, options, onReady = () => {}) {
     this.place = place;
     this.options = options;
@@ -16,7 +16,7 @@ class Chart {
     onTheme(() => this.redraw());
   }
 
-  /** ECharts' own object; drawn now where that was still to come, as before a key can move in it. */
+  /** The ECharts object. Draws the chart if it has not been drawn yet, for example before handling a key. */
   drawn() {
     if (!this.chart) this.begin();
     return this.chart;
@@ -29,7 +29,7 @@ class Chart {
     this.onReady(this.chart);
   }
 
-  /** An observer calls it at once, too, when nothing has changed. */
+  /** The observer also calls this once at the start, when nothing has changed. */
   resize() {
     const { clientWidth, clientHeight } = this.place;
     const isAsDrawn = this.chart.getWidth() === clientWidth && this.chart.getHeight() === clientHeight;
@@ -41,7 +41,7 @@ class Chart {
   }
 }
 
-/** The place of a chart of a section, which takes keys: what they do is told there. */
+/** The focusable element of a section's chart, described by the section's note on keys. */
 function keyedHolder(section, size, label, id) {
   const hint = section.querySelector(".keys");
   hint.id = `${section.id}-keys`;
@@ -55,7 +55,7 @@ function keyedHolder(section, size, label, id) {
   });
 }
 
-/** What axes of all charts look like. */
+/** The style shared by all axes. */
 function axisStyle(scheme, name) {
   return {
     name,
@@ -68,7 +68,7 @@ function axisStyle(scheme, name) {
   };
 }
 
-/** Tips are elements that :mod:`point_card` makes, not markup. */
+/** Tooltips are elements built by :mod:`point_card`, not markup. */
 function tipStyle(scheme, make) {
   return {
     trigger: "item",
@@ -82,7 +82,7 @@ function tipStyle(scheme, make) {
   };
 }
 
-/** A ring around what is pinned, or what the keys are at; ``mark`` is what a mark of the chart has as data, or null. */
+/** A ring around the pinned mark or the keyboard cursor; ``mark`` is the mark's data in the chart, or null. */
 function ringSeries(id, mark, { color, width, size }) {
   const itemStyle = { color: "transparent", borderColor: color, borderWidth: width };
   return { id, type: "scatter", symbol: "circle", symbolSize: size, itemStyle, data: mark ? [mark] : [], z: 9, silent: true };
@@ -116,12 +116,12 @@ const STANDING_SHAPES = {
   running: "path://M0,0L9,5L0,10Z",
 };
 
-/** What is drawn below the pinned trial's line, which keeps its colour: the same in the colour of text, a little wider. */
+/** A slightly wider line in the text color, drawn below the pinned trial's line, which keeps its color. */
 function outline(line, scheme) {
   return { ...line, lineStyle: { color: scheme.ink, opacity: 1, width: line.lineStyle.width + 3 } };
 }
 
-/** A list of what marks mean, which ``items`` makes; again where the colours change, or one of what is selected by these names. */
+/** A legend built by ``items``; rebuilt when the colors or one of these selection names change. */
 function legendOf(label, items, names) {
   const list = element("ul", { class: "legend", "aria-label": label });
   const draw = () => list.replaceChildren(...items());
@@ -137,19 +137,19 @@ function legendItem(mark, words) {
   return element("li", {}, mark, userText(words));
 }
 
-/** What the colours of trials mean. */
+/** A legend of the trials' colors. */
 function colourItems() {
   return colouring().legend.map(([colour, words]) => legendItem(legendMark("circle", { fill: colour }), words));
 }
 
-/** What the colours of trials mean, and their signs; once, where trials are coloured by how they stand. */
+/** A legend of the trials' colors and signs, merged if trials are colored by status. */
 function trialItems() {
   if (colourKey() === "status") return statusItems(colouring().of);
   const { ink } = colours();
   return [...colourItems(), ...statusItems(() => ink)];
 }
 
-/** How trials stand, by the signs of those that have a rung; a sign has the colour of a trial that stands so. */
+/** The signs of all statuses with a rung; each has the color of a trial with that status. */
 function statusItems(colourOf) {
   const withRungs = trials.filter((trial) => trial.rungs.length);
   return run.statuses.flatMap(({ standing, words }) => {
@@ -158,7 +158,7 @@ function statusItems(colourOf) {
   });
 }
 
-/** A mark as a small picture for a legend. */
+/** A mark as a small image for a legend. */
 function legendMark(shape, { fill = "none", stroke = "none", dashed = false } = {}) {
   const style = { fill, stroke, "stroke-width": 1.2 };
   const content = {

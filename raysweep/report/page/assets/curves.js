@@ -1,4 +1,4 @@
-/** Learning curves: a line a trial, which ends in how the trial stands. */
+/** Learning curves: a line per trial, with the trial's status at its end. */
 
 function beginCurves() {
   const place = unfold("curves-chart");
@@ -16,12 +16,12 @@ function beginCurves() {
   });
 }
 
-/** Pins the best point of the trial that a mark stands for. */
+/** Pins the best point of a mark's trial. */
 function pinTrial(mark) {
   if (mark && mark.trial != null && trials[mark.trial].best != null) pin(trials[mark.trial].best);
 }
 
-/** By what the keys step: to the side in the order in which trials began, upwards by the last score. */
+/** The trials for the keyboard: sideways in their order, upwards by the last score. */
 function curveMarks() {
   return shownCurves().map(({ trial, coords }) => ({ trial, x: trial, y: coords.at(-1)[1], value: coords.at(-1) }));
 }
@@ -31,13 +31,13 @@ function curveWords(trial) {
   return [`${measureName(selection.measure)} by rung ${scores.join(", ")}`];
 }
 
-/** Examples seen and the score, rung by rung. */
+/** Examples seen and the score, per rung. */
 function curveOf(trial) {
   const column = RUNG_FIELDS[selection.measure];
   return trial.rungs.filter((rung) => rung[column] != null).map((rung) => [rung[0], rung[column]]);
 }
 
-/** The selected trials' places with their curves, of those that have one. */
+/** The indexes and curves of the selected trials that have a curve. */
 function shownCurves() {
   const curves = trials.map((trial, place) => ({ trial: place, coords: curveOf(trial) }));
   return curves.filter(({ trial, coords }) => coords.length > 0 && isTrialSelected(trial));

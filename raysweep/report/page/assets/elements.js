@@ -1,6 +1,6 @@
 "use strict";
 
-/** Makes an element. Every text goes in as a text node, so nothing of a run is ever taken for markup. */
+/** Makes an element. All text is inserted as text nodes, so nothing from a run is parsed as markup. */
 function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -14,12 +14,12 @@ function element(name, attributes = {}, ...children) {
   return made;
 }
 
-/** A text of a user, which may run from right to left without turning what is around it. */
+/** A user's text, isolated so that right-to-left text does not reorder its surroundings. */
 function userText(text) {
   return element("bdi", {}, String(text));
 }
 
-/** An element of a picture within the page. */
+/** An SVG element. */
 function svgElement(name, attributes = {}, ...children) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
@@ -27,21 +27,21 @@ function svgElement(name, attributes = {}, ...children) {
   return made;
 }
 
-/** Terms and what is said of each. */
+/** A list of terms and descriptions. */
 function facts(pairs) {
   const list = element("dl");
   for (const [term, value] of pairs) list.append(element("dt", {}, term), element("dd", {}, value));
   return list;
 }
 
-/** A labelled choice of one of several. ``options`` are pairs of value and words. */
+/** A labeled dropdown. ``options`` are pairs of value and text. */
 function selectBox(label, options, chosen, onChange) {
   const made = options.map(([value, words]) => element("option", { value, selected: value === chosen }, words));
   const box = element("select", { on: { change: () => onChange(box.value) } }, ...made);
   return element("label", {}, label, box);
 }
 
-/** A choice of one of a few that are all seen at once. */
+/** A choice of one of a few options that are all visible. */
 function choiceGroup(name, label, options, chosen, onChange) {
   const group = element("fieldset", { class: "choices" }, element("legend", { class: "away" }, label));
   for (const [value, words] of options) {
@@ -52,7 +52,7 @@ function choiceGroup(name, label, options, chosen, onChange) {
   return group;
 }
 
-/** Shows a place that is hidden where there is no script. */
+/** Shows an element that is hidden without scripts. */
 function unfold(id) {
   const place = document.getElementById(id);
   if (place) {
@@ -63,7 +63,7 @@ function unfold(id) {
   return place;
 }
 
-/** What screen readers are told. */
+/** Announces a text to screen readers. */
 const announcer = element("div", { class: "away", "aria-live": "polite" });
 document.body.append(announcer);
 

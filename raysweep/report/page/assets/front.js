@@ -1,6 +1,6 @@
 /** The front: polarity against similarity, with all points, the limit, the baselines and the members. */
 
-let cursor = null; // the place of the point that the arrow keys are at
+let cursor = null; // index of the point at the keyboard cursor
 let isZoomed = false;
 
 function beginFront() {
@@ -55,7 +55,7 @@ function frontControls() {
   return element("div", {}, element("div", { class: "controls" }, ...parts), areaByNumbers());
 }
 
-/** Dragging selects an area where there is a mouse; a finger scrolls until it is told to select. */
+/** With a mouse, dragging selects an area; touch scrolls until selection is switched on. */
 let isSelecting = matchMedia("(pointer: fine)").matches;
 const selectingListeners = [];
 
@@ -69,7 +69,7 @@ function areaToggle() {
   return toggle;
 }
 
-/** The same area by four numbers. */
+/** Number fields for the same area. */
 function areaByNumbers() {
   const inputs = {};
   const box = (name, label) => {
@@ -100,7 +100,7 @@ function areaByNumbers() {
   return element("details", {}, element("summary", {}, "Select an area by numbers"), row);
 }
 
-/** Members that were scored on the split, by rising similarity there. */
+/** The members that are scored on the split, by increasing similarity there. */
 function shownMembers() {
   const scored = run.members.filter((member) => position(member.point, selection.split));
   const similarity = (member) => position(member.point, selection.split)[0];
@@ -129,7 +129,7 @@ function frontOptions() {
   };
 }
 
-/** Around the members and the best of what they are compared with. */
+/** The view around the members and the best of the points that they are compared with. */
 function zoomedFrame() {
   const places = shownMembers().map((member) => position(member.point, selection.split));
   if (places.length === 0) return {};
@@ -170,7 +170,7 @@ function frontSeries(scheme, paint) {
   ];
 }
 
-/** Where the steps of the front are: on test some of its members may dominate others. By rising similarity. */
+/** The non-dominated members by increasing similarity: on test, some members may dominate others. */
 function staircase(members) {
   const places = [];
   let best = -Infinity;
@@ -187,7 +187,7 @@ function staircase(members) {
 function allPoints(paint) {
   const isDense = points.trial.length > 1500;
   const data = [];
-  const numShown = selection.split === "dev" ? points.trial.length : 0; // on test only members were scored
+  const numShown = selection.split === "dev" ? points.trial.length : 0; // on test only members are scored
   for (let place = 0; place < numShown; place++) {
     if (isPointSelected(place)) {
       const colour = paint.of(trialOfPoint(place));
@@ -276,13 +276,13 @@ function knotSeries(members, scheme) {
   return { id: "knots", type: "scatter", data, z: 8 };
 }
 
-/** The mark of a point, or null where it has none on the split. */
+/** The mark of a point, or null if it has none on the split. */
 function frontMark(place) {
   const value = place === null ? null : position(place, selection.split);
   return value && { value, point: place };
 }
 
-/** The rungs of the trial that is pointed at, else of the pinned one, by the kind of its point. */
+/** The rungs of the hovered trial, else of the pinned one, for its point's kind. */
 function trajectorySeries(scheme, paint) {
   const place = cursor ?? selection.pinned;
   const series = { id: "trajectory", type: "line", silent: true, symbol: "circle", symbolSize: 5, data: [], z: 5 };
@@ -292,7 +292,7 @@ function trajectorySeries(scheme, paint) {
   return { ...series, data, lineStyle: { color: colour, width: 2 }, itemStyle: { color: colour } };
 }
 
-/** Points of the same trial and kind, by rising rung. */
+/** Points of the same trial and kind, by increasing rung. */
 function siblings(place) {
   const same = pointsOfTrial.get(points.trial[place]).filter((each) => points.kind[each] === points.kind[place]);
   return same.sort((one, other) => points.step[one] - points.step[other]);
@@ -300,7 +300,7 @@ function siblings(place) {
 
 const MOST_INTERVALS = 30;
 
-/** Crosses of P's and S's intervals; of the pinned member alone where there are many. */
+/** Crosses of the intervals of P and S; only the pinned member's if there are many. */
 function intervalSeries(members, scheme) {
   const isShown = (member) => members.length <= MOST_INTERVALS || member.point === selection.pinned;
   const data = [];
@@ -350,7 +350,7 @@ function rectangle([[lowS, highS], [lowP, highP]]) {
   return { s: [lowS, highS], p: [lowP, highP] };
 }
 
-/** Draws the selected area, also where it came from numbers. */
+/** Draws the selected area, also if it was entered as numbers. */
 function showArea(chart) {
   if (!chart) return;
   const areas = [];
@@ -402,7 +402,7 @@ function frontMoves() {
   };
 }
 
-/** Of these places the one that is nearest to another by similarity. */
+/** The point among these whose similarity is nearest to another point's. */
 function nearest(places, place) {
   const at = place === null ? null : position(place, selection.split);
   const here = at ? at[0] : 0;

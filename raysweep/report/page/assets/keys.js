@@ -1,16 +1,16 @@
-/** Charts by keyboard: arrows step from mark to mark, Enter pins what they are at, Escape lets go of what is pinned. */
+/** Keyboard control of charts: arrows move from mark to mark, Enter pins the current one, Escape unpins. */
 
 /**
- * Has a chart's place take keys. ``moves()`` gives by the name of a key what leads to the next place. ``show`` marks a place,
- * ``hide`` none, ``choose`` pins the one that is marked, and ``start`` is where the keys begin.
+ * Makes a chart's element handle keys. ``moves()`` maps key names to functions that return the next mark. ``show`` highlights
+ * a mark, ``hide`` clears it, ``choose`` pins the current mark, and ``start`` returns the first one.
  */
 function stepByKeys(holder, { start, moves, show, hide, choose }) {
   holder.addEventListener("focus", () => {
-    if (holder.matches(":focus-visible")) show(start()); // and not where a mouse begins to drag or click there
+    if (holder.matches(":focus-visible")) show(start()); // not for focus from a mouse
   });
   holder.addEventListener("blur", hide);
   holder.addEventListener("keydown", (event) => {
-    if (event.altKey || event.ctrlKey || event.metaKey) return; // those are the browser's own
+    if (event.altKey || event.ctrlKey || event.metaKey) return; // browser shortcuts
     const move = moves()[event.key];
     if (move) show(move());
     else if (event.key === "Enter" || event.key === " ") choose();
@@ -20,13 +20,13 @@ function stepByKeys(holder, { start, moves, show, hide, choose }) {
   });
 }
 
-/** So many steps further in a row of places, at most at its end; from a place that is not in it, at ``otherwise``. */
+/** The place some steps further in a row, clamped to its ends; ``otherwise`` if the current place is not in it. */
 function stepped(row, place, steps, otherwise = row[0]) {
   const at = row.indexOf(place);
   return at < 0 ? otherwise : row[Math.min(row.length - 1, Math.max(0, at + steps))];
 }
 
-/** Redraws a chart that has the focus, and shows the tip that ``where`` says: after that of before, which ECharts brings back. */
+/** Redraws a focused chart and shows the tooltip at ``where``, after ECharts has restored the previous tooltip. */
 function redrawWithTip(chart, where) {
   const drawn = chart.drawn();
   chart.redraw();
@@ -35,15 +35,15 @@ function redrawWithTip(chart, where) {
   });
 }
 
-/** Where the keys are in a chart whose marks are trials. */
+/** The keyboard cursor of a chart whose marks are trials. */
 class TrialKeys {
   /**
-   * ``marks()`` lists what may be stepped to: ``trial``, its place; ``x`` and ``y``, along which arrows sideways and upwards go.
-   * ``words(trial)`` lists what the chart shows of a trial, and ``tipPlace(chart, mark)`` is the pixel that its tip is at.
+   * ``marks()`` lists the marks: ``trial`` is an index, ``x`` and ``y`` order them for arrows sideways and upwards.
+   * ``words(trial)`` lists the values that the chart shows; ``tipPlace(chart, mark)`` is the pixel of the mark's tooltip.
    */
   constructor(chart, { marks, words, tipPlace }) {
     Object.assign(this, { chart, marks, words, tipPlace });
-    this.trial = null; // its place, while the chart has the focus
+    this.trial = null; // its index, while the chart has the focus
     stepByKeys(chart.place, {
       start: () => stepped(this.row("x"), pinnedTrial(), 0),
       moves: () => this.moves(),
@@ -56,7 +56,7 @@ class TrialKeys {
     });
   }
 
-  /** The places of trials by rising ``x`` or ``y``; of equal ones the trial that began first. */
+  /** The indexes of trials by increasing ``x`` or ``y``; ties go to the trial that started first. */
   row(axis) {
     const marks = this.marks().sort((one, other) => one[axis] - other[axis] || one.trial - other.trial);
     return marks.map((mark) => mark.trial);
@@ -98,7 +98,7 @@ class TrialKeys {
   }
 }
 
-/** The pixel of a mark on two axes, which has there the ``value``. */
+/** The pixel of a mark with this ``value`` on two axes. */
 function placeOnAxes(chart, { value }) {
   return chart.convertToPixel({ xAxisIndex: 0, yAxisIndex: 0 }, value);
 }

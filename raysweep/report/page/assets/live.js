@@ -1,4 +1,4 @@
-/** A page of a run that goes on is loaded again and again, where it is served; what the reader chose is kept. */
+/** While its run is going, a served page reloads periodically and keeps the reader's selection. */
 const RELOAD_SECONDS = 20;
 
 function beginLive() {
@@ -15,7 +15,7 @@ function reloadIfWanted() {
   if (recall("live") !== false && !document.hidden && !isBusy()) location.reload();
 }
 
-/** Whether the reader is typing or steps through a chart: a reload would take the words, or the place, away. */
+/** Whether the reader is typing or moving through a chart; a reload would lose the text or the position. */
 function isBusy() {
   const active = document.activeElement;
   return active !== null && active.matches("input[type=search], input[type=number], select, [role=application]:focus-visible");

@@ -1,6 +1,6 @@
-/** Parallel coordinates: a line a trial, over the varied parameters and the scores of its best point. */
+/** Parallel coordinates: a line per trial, over the varied parameters and the scores of its best point. */
 
-const NO_VALUE = "no value"; // where a parameter does not apply
+const NO_VALUE = "no value"; // the parameter does not apply
 
 const PARALLEL_SCORES = [["p", "P"], ["s", "S"], ["objective", "objective"]];
 
@@ -27,18 +27,18 @@ function beginParallel() {
   });
 }
 
-/** By what the keys step: to the side in the order in which trials began, upwards by the objective. */
+/** The trials for the keyboard: sideways in their order, upwards by the objective. */
 function parallelMarks() {
   return shownTrials().map((trial) => ({ trial, x: trial, y: trials[trial].objective }));
 }
 
-/** The places of the selected trials that have a point. */
+/** The indexes of the selected trials that have a point. */
 function shownTrials() {
   const places = trials.map((trial, place) => place);
   return places.filter((place) => trials[place].objective != null && isTrialSelected(place));
 }
 
-/** Each has ``key`` of a trial's value, and ``coordinate`` from a value to where the axis has it. */
+/** Each axis has the ``key`` of a trial's value, and ``coordinate``, which maps a value to its position. */
 function parallelAxes() {
   const axes = run.parameters.map((parameter, place) => parameterAxis(parameter, place));
   for (const [key, name] of PARALLEL_SCORES) axes.push(numberAxis(key, name, false));
@@ -53,7 +53,7 @@ function parameterAxis(parameter, place) {
   return { key, name: parameter.name, type: "category", data, coordinate };
 }
 
-/** A trial without the value has a place of its own, ``absent``, below all others: else its line would cross the axis anywhere. */
+/** Trials without a value get the position ``absent`` below all others, so that their lines do not cross the axis elsewhere. */
 function numberAxis(key, name, isLog) {
   const values = trials.map((trial) => trialValue(trial, key)).filter((value) => value != null);
   const extent = values.length ? roundExtent(Math.min(...values), Math.max(...values), isLog) : {};
@@ -66,7 +66,7 @@ function isAbsentSomewhere(key) {
   return trials.some((trial) => trial.objective != null && trialValue(trial, key) == null);
 }
 
-/** Round numbers around all values, so that the axis stays as it is whatever is selected. */
+/** Round limits around all values, so that the axis does not depend on the selection. */
 function roundExtent(low, high, isLog) {
   if (isLog) return { min: 10 ** Math.floor(Math.log10(low)), max: 10 ** Math.ceil(Math.log10(high)) };
   const range = high - low || Math.abs(low) || 1;
@@ -129,7 +129,7 @@ function parallelAxis(axis, dim, scheme) {
         if (value === (isCategory ? NO_VALUE : axis.absent)) return `{absent|${NO_VALUE}}`;
         return isCategory ? shortened(value, 12) : shortNumber(value);
       },
-      rich: { absent: { color: scheme.ink, fontSize: 11, padding: [26, 0, 0, 0] } }, // below the lines that run there
+      rich: { absent: { color: scheme.ink, fontSize: 11, padding: [26, 0, 0, 0] } }, // below the lines
     },
     areaSelectStyle: { width: 22, color: withOpacity(scheme.link, 0.25), borderColor: scheme.link, borderWidth: 1 },
     ...(isCategory ? { data: axis.data } : axis.extent),

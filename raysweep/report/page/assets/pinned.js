@@ -71,7 +71,7 @@ function scoreTable(place) {
   return element("div", { class: "scroll" }, table, told);
 }
 
-/** What the guards say of a member, and what they ask for. */
+/** The guard scores of a member, and their limits. */
 function guardParts(member) {
   if (!member || member.guards.length === 0) return [];
   const words = ({ isMet, least }) => (least == null ? "no limit" : `${isMet ? "meets" : "misses"} ≥ ${shownScore(least)}`);
@@ -106,7 +106,7 @@ async function copyText(text, shown, button) {
     await navigator.clipboard.writeText(text);
     isCopied = true;
   } catch {
-    getSelection().selectAllChildren(shown); // as where a page from a file may not write to the clipboard
+    getSelection().selectAllChildren(shown); // fallback: a page opened from a file may not write to the clipboard
     isCopied = document.execCommand("copy");
   }
   button.textContent = isCopied ? "Copied" : "Press Ctrl+C";

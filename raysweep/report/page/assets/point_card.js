@@ -1,4 +1,4 @@
-/** What is said of a point: in tips, in the pinned card, and to screen readers. */
+/** Descriptions of a point for tooltips, the pinned card and screen readers. */
 
 function pointTitle(place) {
   return `Trial ${points.trial[place]}, rung ${points.step[place]}, ${kindName(place)}`;
@@ -43,7 +43,7 @@ function scorePairs(place, split) {
 
 const MOST_TIP_VALUES = 10;
 
-/** A tip for what a mark stands for: a point of a trial, a trial, or something that no trial made. */
+/** The tooltip of a mark, which is a trial's point, a trial, or a point that does not come from a trial. */
 function tip(mark) {
   if (!mark) return "";
   if (mark.point != null) return pointTip(mark.point);
@@ -83,14 +83,14 @@ function trialTip(trial) {
   );
 }
 
-/** One line for screen readers. */
+/** A point in one line for screen readers. */
 function spokenPoint(place) {
   const scores = scorePairs(place, selection.split).map(([name, value]) => `${name} ${value}`);
   const marks = marksOf(place);
   return [pointTitle(place), ...marks, ...scores].join(", ");
 }
 
-/** The same of a trial, with what a chart shows of it. */
+/** A trial in one line, with the values that a chart shows. */
 function spokenTrial(trial, words) {
   return [`Trial ${trial.trial}`, standings.get(trial.standing).words, ...words].join(", ");
 }

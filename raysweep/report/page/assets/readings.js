@@ -1,4 +1,4 @@
-/** The reading panel: what the reference and the pinned point retrieve for a query, side by side. */
+/** The reading panel: the sentences that the reference and the pinned point retrieve for a query, side by side. */
 
 let readQuery = 0;
 
@@ -58,7 +58,7 @@ function notStoredText(name) {
   return `What is retrieved is stored of members of the front, and none with such readings is pinned.${instead}`;
 }
 
-/** The pinned member, else the knee, else any whose readings are stored; null where there is none. */
+/** The pinned member, else the knee, else any member with stored readings, or null. */
 function readPoint(readings) {
   const pinned = memberOfPoint.get(selection.pinned);
   const candidates = [pinned, ...run.members.filter((member) => member.knee), ...run.members];
@@ -99,7 +99,7 @@ function sentence(text) {
   return element("span", { class: "sentence", dir: "auto" }, text);
 }
 
-/** A label, and by a sign and the line around it whether it is that of the query. */
+/** A label; its sign and border show whether it matches the query's. */
 function labelChip(label, kind, sign) {
   return element("span", { class: `label ${kind}` }, sign, userText(label));
 }

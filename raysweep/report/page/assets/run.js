@@ -1,4 +1,4 @@
-/** What the page carries about the run, and ways to find things in it. */
+/** The page's data about the run, and lookups in it. */
 const run = JSON.parse(document.getElementById("data").textContent);
 
 const ABSENT = "–";
@@ -8,7 +8,7 @@ const placeOfTrial = new Map(trials.map((each, place) => [each.trial, place]));
 const memberOfPoint = new Map(run.members.map((member) => [member.point, member]));
 const standings = new Map(run.statuses.map((each) => [each.standing, each]));
 
-/** Places of the points of each trial, in the order of training. */
+/** The indexes of each trial's points, in training order. */
 const pointsOfTrial = new Map();
 for (let place = 0; place < points.trial.length; place++) {
   const number = points.trial[place];
@@ -35,7 +35,7 @@ function shownShare(share) {
   return `${Math.round(100 * share)}%`;
 }
 
-/** A number as the tables and the command line have it: a whole one in full, any other as Python's ``.3g``. */
+/** Formats a number as the tables and the command line do: integers in full, others like Python's ``.3g``. */
 function shortNumber(value) {
   if (value == null) return ABSENT;
   if (typeof value !== "number" || Number.isInteger(value)) return String(value);
@@ -45,7 +45,7 @@ function shortNumber(value) {
   return `${digits}e${sign}${String(Math.abs(exponent)).padStart(2, "0")}`;
 }
 
-/** A value of a parameter; of a very long text the beginning. */
+/** Formats a parameter's value; very long text is truncated. */
 function shortValue(value, most = 40) {
   const text = shortNumber(value);
   return text.length > most ? `${text.slice(0, most - 1)}…` : text;
@@ -59,7 +59,7 @@ function kindName(place) {
   return points.kinds[points.kind[place]].name;
 }
 
-/** Scores of a point on a split, or null where it was not scored there. */
+/** The scores of a point on a split, or null if it is not scored there. */
 function scoresOn(place, split) {
   if (split === "dev") {
     return { p: points.p[place], s: points.s[place], r: points.r[place], a: points.a[place] };
@@ -68,19 +68,19 @@ function scoresOn(place, split) {
   return member ? member.test : null;
 }
 
-/** Where a point lies in the front's chart, or null. */
+/** The position of a point in the front's chart, or null. */
 function position(place, split) {
   const scores = scoresOn(place, split);
   return scores && scores.s != null && scores.p != null ? [scores.s, scores.p] : null;
 }
 
-/** How a trial stands, after its sign. */
+/** A trial's status after its sign. */
 function standingOf(trial) {
   const { sign, words } = standings.get(trial.standing);
   return `${sign} ${words}`;
 }
 
-/** One of a trial's measures by its best point. */
+/** A measure of a trial, taken at its best point. */
 function bestMeasure(trial, measure) {
   if (measure === "objective") return trial.objective;
   return trial.best == null ? lastRung(trial, measure) : points[measure][trial.best];
@@ -92,7 +92,7 @@ function lastRung(trial, measure) {
   return trial.rungs.length ? trial.rungs[trial.rungs.length - 1][RUNG_FIELDS[measure]] : null;
 }
 
-/** The value of a trial under a key of the table, or of a parameter's name. */
+/** The value of a trial by a key of the table or a parameter's name. */
 function trialValue(trial, key) {
   if (key.startsWith("parameter ")) return trial.values[Number(key.slice(10))];
   if (key === "rungs") return trial.rungs.length;
@@ -101,7 +101,7 @@ function trialValue(trial, key) {
   return trial[key];
 }
 
-/** The place of the point that ``name`` names, as ``export --point`` takes it, or null. */
+/** The index of the point called ``name``, in the syntax of ``export --point``, or null. */
 function pointOfName(name) {
   const member = run.members.find((each) => each.name === name);
   return member ? member.point : null;

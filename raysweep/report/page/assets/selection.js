@@ -1,18 +1,18 @@
-/** What the reader has chosen: everything on the page follows it. */
+/** The reader's selection, which the whole page follows. */
 const selection = {
   split: "dev",
-  pinned: null, // the place of a point
-  area: null, // {s: [low, high], p: [low, high]} of the front's chart
-  axes: new Map(), // intervals by key of a trial's value
-  words: "", // of the table's filter
+  pinned: null, // index of a point
+  area: null, // {s: [low, high], p: [low, high]} in the front's chart
+  axes: new Map(), // intervals by the key of a trial's value
+  words: "", // text of the table's filter
   colour: "",
   measure: "objective",
 };
 
 const listeners = [];
-let selected = null; // places of the selected trials, null where nothing narrows them
+let selected = null; // indexes of the selected trials; null without a filter
 
-/** ``listener`` is called with the names of what has changed. */
+/** ``listener`` is called with the names of the changed fields. */
 function onSelection(listener) {
   listeners.push(listener);
 }
@@ -32,7 +32,7 @@ function isNarrowed() {
   return selection.area !== null || selection.axes.size > 0 || selection.words.trim() !== "";
 }
 
-/** The place of the trial whose point is pinned, or null. */
+/** The index of the trial whose point is pinned, or null. */
 function pinnedTrial() {
   return selection.pinned === null ? null : placeOfTrial.get(points.trial[selection.pinned]);
 }
@@ -41,7 +41,7 @@ function isTrialSelected(place) {
   return selected === null || selected.has(place);
 }
 
-/** Whether a point is one of those that the reader has narrowed the page to. */
+/** Whether a point is within the reader's selection. */
 function isPointSelected(place) {
   if (!isTrialSelected(placeOfTrial.get(points.trial[place]))) return false;
   return selection.area === null || isInside(position(place, selection.split));
@@ -79,7 +79,7 @@ function isOnAxes(trial) {
 
 const FILTER_TERM = /^([^<>=!]+?)(<=|>=|!=|=|<|>)(.*)$/;
 
-/** Reads ``loss=triplet margin<0.2 P>=85 word``: what it accepts, and what it says that it cannot read. */
+/** Parses ``loss=triplet margin<0.2 P>=85 word`` into a predicate and the terms that are invalid. */
 function readFilter(words) {
   const problems = [];
   const tests = [];

@@ -2,7 +2,7 @@
 
 let sliceMeasure = "objective";
 
-const LABEL_LINE = 13;  // height of a line of names
+const LABEL_LINE = 13;  // height of a line of labels
 
 function beginSlices() {
   const place = unfold("slices-chart");
@@ -39,14 +39,14 @@ function slice(parameter, number, place, grid) {
   return chart;
 }
 
-/** By what the keys step: to the side by the parameter, upwards by the score. */
+/** The trials for the keyboard: sideways by the parameter, upwards by the score. */
 function sliceSteps(parameter, number) {
   const shown = sliceValues(parameter, number).filter(({ trial }) => isTrialSelected(trial));
   const along = (value) => (parameter.kind === "category" ? parameter.values.indexOf(value) : value);
   return shown.map(({ trial, value }) => ({ trial, x: along(value[0]), y: value[1], value }));
 }
 
-/** Where each trial lies that has the parameter and a score. */
+/** The positions of all trials that have the parameter and a score. */
 function sliceValues(parameter, number) {
   const found = [];
   trials.forEach((trial, place) => {
@@ -80,17 +80,17 @@ function sliceOptions(parameter, number, keyed) {
   };
 }
 
-/** Where a tip leaves a small chart in sight. */
+/** A position for the tooltip that does not cover a small chart. */
 function belowChart([x], given, shown, mark, { contentSize, viewSize }) {
   const room = Math.max(0, viewSize[0] - contentSize[0]);
   return [Math.min(room, Math.max(0, x - contentSize[0] / 2)), viewSize[1]];
 }
 
-const CHARACTER = 6.5; // width of one of a name, about
+const CHARACTER = 6.5; // approximate width of a character in a label
 const LONGEST_LABEL = 28; // characters
-const MOST_BESIDE = 18; // names in a small chart; one with more takes the whole row
+const MOST_BESIDE = 18; // labels in a small chart; a chart with more takes the whole row
 
-/** All of them, each in its room, in two lines where it must; upright where two lines are not enough. */
+/** Options that show all labels, wrapped to two lines if necessary, and rotated if two lines are not enough. */
 function categoryLabels(parameter) {
   const always = { interval: 0, hideOverlap: false, formatter: (value) => shortened(value, LONGEST_LABEL) };
   if (hasUprightLabels(parameter)) return { ...always, rotate: 90 };
@@ -113,7 +113,7 @@ function labelsHeight(parameter) {
   return hasUprightLabels(parameter) ? CHARACTER * longestLabel(parameter) : 2 * LABEL_LINE;
 }
 
-/** Of all trials, so that the slices can be compared. */
+/** The range over all trials, so that slices can be compared. */
 function scoreExtent() {
   const scores = trials.map((trial) => bestMeasure(trial, sliceMeasure)).filter((score) => score != null);
   if (scores.length === 0) return {};

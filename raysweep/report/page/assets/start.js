@@ -1,4 +1,4 @@
-/** Puts the page together. */
+/** Assembles the page. */
 
 function beginContents() {
   const place = unfold("contents");

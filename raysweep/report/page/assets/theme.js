@@ -1,4 +1,4 @@
-/** Light or dark: as the system has it, or as the reader chooses. */
+/** Light or dark: the system's setting, or the reader's choice. */
 const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
 const themeListeners = [];
 
@@ -20,12 +20,12 @@ function setTheme(name) {
 
 systemIsDark.addEventListener("change", () => themeListeners.forEach((listener) => listener()));
 
-/** What was chosen before, on this page; a browser may keep nothing for files. */
+/** The earlier choice on this page; browsers may not store anything for files. */
 function remember(name, value) {
   try {
     sessionStorage.setItem(`raysweep ${run.run.name} ${name}`, JSON.stringify(value));
   } catch {
-    // Nothing is kept, then.
+    // Storage is not available.
   }
 }
 
@@ -48,7 +48,7 @@ function themeControl() {
   return selectBox("Colours", names, chosen, setTheme);
 }
 
-/** The page's colours by name, for charts. */
+/** The page's colors by name, for charts. */
 function colours() {
   const style = getComputedStyle(document.documentElement);
   const found = {};
@@ -64,13 +64,13 @@ function withOpacity(colour, opacity) {
   return echarts.color.modifyAlpha(colour, opacity);
 }
 
-/** What marks may be coloured by. */
+/** The available color encodings. */
 function colourKeys() {
   const keys = run.parameters.map((parameter, place) => [`parameter ${place}`, shortValue(parameter.name)]);
   return [...keys, ["status", "status"], ["objective", "objective"]];
 }
 
-/** The loss where it varies, else the first parameter that is no number, else the status. */
+/** The loss if it varies, else the first non-numeric parameter, else the status. */
 function usualColourKey() {
   const isLoss = (parameter) => parameter.name === "loss";
   let place = run.parameters.findIndex(isLoss);
@@ -78,12 +78,12 @@ function usualColourKey() {
   return place < 0 ? "status" : `parameter ${place}`;
 }
 
-/** What marks are coloured by now. */
+/** The current color encoding. */
 function colourKey() {
   return selection.colour || usualColourKey();
 }
 
-/** How trials are coloured now: ``of(trial)`` is a colour, and ``legend`` lists colours with what they mean. */
+/** The current color encoding: ``of(trial)`` returns a color, and ``legend`` lists colors and their meanings. */
 function colouring() {
   const key = colourKey();
   const values = [...new Set(trials.map((trial) => trialValue(trial, key)).filter((value) => value != null))];

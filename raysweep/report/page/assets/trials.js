@@ -1,4 +1,4 @@
-/** The table of all trials: its heads sort, a box filters, and the numbers of trials pin their best points. */
+/** The table of all trials: headers sort, a box filters, and trial numbers pin the trials' best points. */
 
 const HIGHEST_FIRST = new Set(["objective", "p", "s", "r"]);
 
@@ -53,7 +53,7 @@ function sortBy(head, table, rows) {
   announce(`Sorted by ${head.textContent}, ${order}.`);
 }
 
-/** What is absent comes last in either order. */
+/** Missing values come last in either order. */
 function compareValues(one, two, order) {
   if (one == null || two == null) return (one == null) - (two == null);
   const sign = order === "ascending" ? 1 : -1;
@@ -86,7 +86,7 @@ function filterBox() {
   return element("div", {}, element("div", { class: "controls" }, element("label", {}, "Filter", box), problems), hint);
 }
 
-/** Says how many trials are left, with a way back to all. */
+/** Shows the number of remaining trials, with a button that shows all. */
 function beginSelectionBar() {
   const bar = document.getElementById("selection-bar");
   const text = element("span");
