@@ -24,7 +24,7 @@ SEED = 0  # fixed, so that the bootstrap gives the same interval for the same ru
 
 @dataclass(frozen=True)
 class AreaDifference:
-    """By how much the hypervolume of ``label`` exceeds that of ``other`` on a split.
+    """The amount by which the hypervolume of ``label`` exceeds that of ``other`` on a split.
 
     ``interval`` covers queries, and also seeds if ``has_seeds`` is true. If it is missing, ``why_none`` gives the
     reason.

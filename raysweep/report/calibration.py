@@ -1,4 +1,4 @@
-"""How well the class probabilities behind front members are calibrated, and their temperatures."""
+"""The calibration of the class probabilities that front members use, and their temperatures."""
 
 from collections.abc import Iterator
 
@@ -48,7 +48,7 @@ def _row(calibration: Calibration) -> tuple[str, ...]:
 
 
 def calibration_lines(summary: Summary) -> Iterator[str]:
-    """Yield short lines for a terminal, at most ``MOST_LINES`` of them for the last rungs."""
+    """Yield short lines for a terminal: the last ``MOST_LINES`` calibrations, and the number of others."""
     found = calibrations_of_front(summary)
     for each in found[-MOST_LINES:]:
         yield f"trial {each.trial}, step {each.step}, on {each.split}: {calibration_text(each)}"

@@ -27,7 +27,7 @@ Means = dict[PointName, ScoreIntervals]  # of configurations, by the point names
 
 @dataclass(frozen=True)
 class FromKnee:
-    """By how much a member's P and S exceed the knee's on the same queries, with Holm's adjustment over all members."""
+    """The differences of a member's P and S from the knee's on the same queries, with Holm's adjustment over all members."""
 
     polarity: Difference
     similarity: Difference
@@ -35,7 +35,7 @@ class FromKnee:
 
 @dataclass(frozen=True)
 class Certainty:
-    """Intervals by split, and further statistics if the stored scores suffice, else empty.
+    """Intervals by split, and further statistics, which are empty if the stored scores do not suffice.
 
     The bias from selecting the front on dev is subtracted from the intervals on dev. ``from_knee`` compares each other
     member with the knee on the split ``compared_on``. ``drops`` are means over the members, for P and S. ``replicated``

@@ -26,7 +26,7 @@ def notes(summary: Summary) -> list[str]:
 
 
 def ending_notes(results: Results) -> Iterator[str]:
-    """Yield how the sweep ended, unless it completed, and whether trials can be resumed."""
+    """Yield notes on how the sweep ended, unless it completed, and on whether trials can be resumed."""
     if results.status == "running":
         yield f"The sweep {running_or_killed(results)}."
         return

@@ -41,7 +41,7 @@ class StoredRuns:
         return [self._replicated(names, self._runs[original]) for original, names in found.items()]
 
     def repeated(self, members: Iterable[PointName]) -> dict[PointName, Replicated]:
-        """Return the configuration's point of each member that has at least two runs, keyed by name."""
+        """Return the members' configurations with at least two runs, one point each, by the point's name."""
         found = {}
         for member in members:
             name, runs = self._place(member)

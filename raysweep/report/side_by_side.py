@@ -129,7 +129,7 @@ def compare_runs(sides: Sequence[Side]) -> SideBySide:
     )
 
 
-# Whether runs can be compared
+# Comparability of runs
 
 
 def _check_same_task(sides: Sequence[Side]) -> None:

@@ -244,8 +244,8 @@ def _members(results: Results, points: Sequence[Point], criterion: _Criterion) -
     def is_feasible(point: Point) -> bool:
         return is_guarded(point) and criterion.is_feasible(point)
 
-    # Weights are not negative and retention is S over a constant, so the front contains a best point of all points, also
-    # among those that meet the constraints: a dominating point meets them too. Only the front has guard scores.
+    # Weights are not negative and retention is S over a constant, so one of the best points is on the front. The same
+    # holds among points that meet the constraints: a point that dominates one does too. Guards are only measured there.
     best = max(front, key=lambda point: (is_guarded(point), criterion.rank(point)))
     eligible = [point for point in front if is_feasible(point)] or front
     balanced = eligible[knee([_pair(point) for point in eligible])]
