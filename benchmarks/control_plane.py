@@ -1,6 +1,6 @@
 """Trials without work on Ray Tune, through raysweep's own search: what hands them out, holds, revives and keeps account.
 
-First 500 trials, 16 at a time, on four fake nodes of four CPUs each (``ray.cluster_utils.Cluster``). Each trial is held
+First 500 trials, 16 at a time, on four fake nodes of four CPUs each (``ray.cluster_utils.Cluster``). Each trial is paused
 after its first rung and revived once 16 others have been, so it is twice on a worker: two legs. A trial is lost that did not
 complete, and doubled if an event that belongs to it once is in the ledger twice, or a worker did a rung or a leg again. The
 memory is what belongs to the driver's process alone; its growth a leg is the slope over the last four fifths of the legs,
@@ -27,7 +27,7 @@ from benchmarks import measure, sst2, workless
 from raysweep import terminal
 from raysweep.cluster.resources import Request, connected
 from raysweep.config.sweep import EvaluationConfig, ResourcesConfig
-from raysweep.results.events import RungFinished, TrialEnded, TrialHeld, TrialRevived, TrialStarted
+from raysweep.results.events import RungFinished, TrialEnded, TrialPaused, TrialResumed, TrialStarted
 from raysweep.results.ledger import Ledger, read_events
 from raysweep.results.types import RunInfo
 from raysweep.trial_status import TrialStatus
@@ -47,9 +47,9 @@ SPACE = {
 
 @dataclass(frozen=True)
 class Size:
-    """How many trials are held and revived, how many of them at a time, and how many take a second."""
+    """How many trials are paused and revived, how many of them at a time, and how many take a second."""
 
-    held: int
+    paused: int
     concurrent: int
     of_one_second: int
     repeats: int = 1
@@ -59,26 +59,26 @@ def main() -> None:
     arguments = _arguments()
     chosen = Size(40, 4, 16) if arguments.quick else Size(500, 16, 200)
     size = Size(
-        arguments.trials or chosen.held,
+        arguments.trials or chosen.paused,
         arguments.concurrent or chosen.concurrent,
         arguments.seconds or chosen.of_one_second,
         arguments.repeats or chosen.repeats,
     )
     with measure.workplace() as temporary:
         found = measure.machine()
-        held = _held_and_revived(size, arguments, temporary / "held")
+        paused = _held_and_revived(size, arguments, temporary / "paused")
         seconds = [_of_one_second(size, arguments, temporary / f"seconds-{turn}") for turn in range(size.repeats)]
     floor = size.of_one_second / SLOTS
     measured = statistics.median(turn["seconds"] for turn in seconds)
     rows = [
-        ["trials", f"{size.held}, {size.concurrent} at a time, {held['legs']} legs"],
-        ["lost; doubled", f"{held['lost']}; {held['doubled']}"],
-        ["seconds", f"{held['seconds']:.1f}, {1000 * held['seconds'] / held['legs']:.0f} ms a leg"],
-        ["driver's private memory", f"{held['driver_bytes'] / measure.MIB:.0f} MiB at the end"],
-        ["its growth", f"{held['kib_per_leg']:.1f} KiB a leg"],
-        ["CPUs taken by others", f"{held['others']:.0%}"],
+        ["trials", f"{size.paused}, {size.concurrent} at a time, {paused['legs']} legs"],
+        ["lost; doubled", f"{paused['lost']}; {paused['doubled']}"],
+        ["seconds", f"{paused['seconds']:.1f}, {1000 * paused['seconds'] / paused['legs']:.0f} ms a leg"],
+        ["driver's private memory", f"{paused['driver_bytes'] / measure.MIB:.0f} MiB at the end"],
+        ["its growth", f"{paused['kib_per_leg']:.1f} KiB a leg"],
+        ["CPUs taken by others", f"{paused['others']:.0%}"],
     ]
-    print(measure.table(("held and revived", ""), rows))
+    print(measure.table(("paused and revived", ""), rows))
     rows = [
         ["trials", f"{size.of_one_second}, {SLOTS} at a time; {size.repeats} turns"],
         ["floor, s", f"{floor:.0f}"],
@@ -96,7 +96,7 @@ def main() -> None:
         "ratio": ratio,
         "ratio_of": ["seconds that the trials themselves take", "seconds of the search"],
         "times_the_floor": 1 / ratio,
-        "held_and_revived": held,
+        "held_and_revived": paused,
         "of_one_second": seconds,
         "sampler": arguments.sampler,
     }
@@ -105,7 +105,7 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = measure.parser("benchmarks.control_plane", __doc__)
-    parser.add_argument("--trials", type=int, help="that are held and revived; 500, with --quick 40")
+    parser.add_argument("--trials", type=int, help="that are paused and revived; 500, with --quick 40")
     parser.add_argument("--concurrent", type=int, help="of them at a time; 16, with --quick 4")
     parser.add_argument("--seconds", type=int, help="trials of a second; 200, with --quick 16")
     parser.add_argument("--repeats", type=int, help="turns of the trials of a second; 1")
@@ -114,16 +114,16 @@ def _arguments() -> argparse.Namespace:
 
 
 def _held_and_revived(size: Size, arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    sweep = _sweep(folder, size.held, num_rungs=2, sampler=arguments.sampler)
+    sweep = _sweep(folder, size.paused, num_rungs=2, sampler=arguments.sampler)
     sweep.scheduler.early_stopper = workless.HoldOnce(num_waiting=size.concurrent)
     with _fake_nodes(size.concurrent) as resources:
         figures = _search(sweep, workless.Workless, resources, size.concurrent, patient=arguments.patient)
-    settled = [(legs, taken) for legs, taken in sweep.memory if legs >= SETTLED_SHARE * 2 * size.held]
+    settled = [(legs, taken) for legs, taken in sweep.memory if legs >= SETTLED_SHARE * 2 * size.paused]
     legs, taken = np.array(settled).T
     slope, _ = np.polyfit(legs, taken, 1)
     return {
         **figures,
-        **_accounted(folder, size.held, num_rungs=2, num_holds=1),
+        **_accounted(folder, size.paused, num_rungs=2, num_holds=1),
         "legs": sweep.num_legs,
         "kib_per_leg": float(slope) / 1024,
         "driver_bytes": measure.private_bytes(),
@@ -210,7 +210,7 @@ def _accounted(folder: Path, num_trials: int, *, num_rungs: int, num_holds: int)
     completed = set()
     for event in read_events(folder / "ledger.jsonl"):
         match event:
-            case TrialStarted() | TrialHeld() | TrialRevived() | TrialEnded():
+            case TrialStarted() | TrialPaused() | TrialResumed() | TrialEnded():
                 found[event.kind, event.trial] += 1
             case RungFinished():
                 found[f"rung {event.step}", event.trial] += 1

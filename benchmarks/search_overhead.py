@@ -84,9 +84,9 @@ def _play(sampler: str, policy: str, num_trials: int, num_workers: int) -> list[
         step = steps[number] = steps.get(number, 0) + 1
         points = _points(scheduler.trials[number].values, step, random)
         began = time.perf_counter()
-        held = scheduler.rung(number, 4096 * step, points, [4096 * later for later in range(step + 1, RUNGS + 1)])
-        if held:
-            scheduler.hold(number)
+        paused = scheduler.rung(number, 4096 * step, points, [4096 * later for later in range(step + 1, RUNGS + 1)])
+        if paused:
+            scheduler.pause(number)
         elif step == RUNGS:
             scheduler.end(number, TrialStatus.COMPLETED)
         else:

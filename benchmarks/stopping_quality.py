@@ -100,12 +100,12 @@ def play(
 def _goes_on(scheduler: Scheduler, curves: Curves, trial: int, rung: int) -> bool:
     """Let the scheduler take a trial's rung; whether the trial runs on."""
     ahead = [EXAMPLES_PER_RUNG * later for later in range(rung + 1, NUM_RUNGS + 1)]
-    held = scheduler.rung(trial, EXAMPLES_PER_RUNG * rung, curves.measured(trial, rung), ahead)
+    paused = scheduler.rung(trial, EXAMPLES_PER_RUNG * rung, curves.measured(trial, rung), ahead)
     if not ahead:
         scheduler.end(trial, TrialStatus.COMPLETED)
-    elif held:
-        scheduler.hold(trial)
-    return bool(ahead) and not held
+    elif paused:
+        scheduler.pause(trial)
+    return bool(ahead) and not paused
 
 
 def _scheduler(policy: Policy, num_trials: int, seed: int) -> Scheduler:

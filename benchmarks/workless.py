@@ -99,7 +99,7 @@ class HoldOnce:
     def __init__(self, num_waiting: int) -> None:
         self._num_waiting = num_waiting
         self._judged: set[int] = set()
-        self._held: dict[int, None] = {}  # in the order in which they were held
+        self._paused: dict[int, None] = {}  # in the order in which they were paused
 
     def on_rung(
         self, trial: int, examples_seen: int, standing: Standing, ahead: Sequence[int], may_begin: bool
@@ -107,21 +107,21 @@ class HoldOnce:
         if trial in self._judged:
             return None
         self._judged.add(trial)
-        return "each trial is held once"
+        return "each trial is paused once"
 
     def next_to_resume(self, may_begin: bool) -> int | None:
-        if may_begin and len(self._held) < self._num_waiting:
+        if may_begin and len(self._paused) < self._num_waiting:
             return None
-        return next(iter(self._held), None)
+        return next(iter(self._paused), None)
 
     def set_running(self, trial: int, running: bool) -> None:
         if running:
-            self._held.pop(trial, None)
+            self._paused.pop(trial, None)
         else:
-            self._held[trial] = None
+            self._paused[trial] = None
 
     def end(self, trial: int) -> None:
-        self._held.pop(trial, None)
+        self._paused.pop(trial, None)
 
 
 class WatchedSweep(Sweep):

@@ -118,11 +118,11 @@ def key_table(model: Schema, prefix: str) -> str:
         meaning = value.get("description", "")
         if referred_model(value):
             path = f"{prefix}.{key}" if prefix else key
-            title, held = next(
+            title, paused = next(
                 each for each in sections(SweepConfig.model_json_schema()) if path in each[0].split(", ")
             )
             kind = f"[keys below](#{slugify(title, '-')})"
-            meaning = meaning or held["description"]
+            meaning = meaning or paused["description"]
             is_optional = any(option.get("type") == "null" for option in value.get("anyOf", []))
             default = default if key in required or is_optional else ""
         else:

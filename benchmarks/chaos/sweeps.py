@@ -184,7 +184,7 @@ def _after_the_end(run: Path) -> list[str]:
     over: set[int] = set()
     found = []
     for event in events(run):
-        if event.get("trial") in over and event["event"] in ("trial", "rung", "again", "revive"):
+        if event.get("trial") in over and event["event"] in ("trial", "rung", "again", "resume"):
             found.append(f"trial {event['trial']} had ended, and then: {event['event']}")
         if event["event"] == "end":
             over.add(event["trial"])

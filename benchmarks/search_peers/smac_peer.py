@@ -31,7 +31,7 @@ BOUND_MARGIN = 1e-6
 
 
 class Smac:
-    """A trial that Hyperband promotes goes on where it was held. Without rungs SMAC's search of one fidelity is played.
+    """A trial that Hyperband promotes goes on where it was paused. Without rungs SMAC's search of one fidelity is played.
 
     SMAC is told of a configuration under the values that it proposed, so what it selects is taken to the nearest free
     recorded configuration at once, before Hyperband sees it.

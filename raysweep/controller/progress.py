@@ -42,10 +42,10 @@ class Progress:
         return self._steps.get(number, 0)
 
     @property
-    def held(self) -> list[int]:
+    def paused(self) -> list[int]:
         """Return the paused trials."""
         trials = self._scheduler.trials.items()
-        return [number for number, trial in trials if TrialStatus(trial.status) == TrialStatus.HELD]
+        return [number for number, trial in trials if TrialStatus(trial.status) == TrialStatus.PAUSED]
 
     def begin(self, trial: TrialState, config: TrialConfig) -> None:
         """Record the start of a trial."""
@@ -60,15 +60,15 @@ class Progress:
         """Record a rung that is in the ledger, and return the verdict on its trial, or None if the trial continues."""
         self._steps[rung.trial] = rung.step
         self.front = front_members([*self.front, *rung.points])
-        reason_to_hold = self._tell_scheduler(rung)
+        reason_to_pause = self._tell_scheduler(rung)
         trial, objective = self._scheduler.trials[rung.trial], self._scheduler.objective
         self._study.rung(rung.trial, rung.examples_seen, trial, objective)
         if rung.step == self.num_rungs[rung.trial]:
             return self._verdict_at_last_rung(rung.trial)
         if rung.stop:
             return Verdict(TrialStatus.STOPPED, rung.stop)
-        if reason_to_hold:
-            return Verdict(TrialStatus.HELD, reason_to_hold)
+        if reason_to_pause:
+            return Verdict(TrialStatus.PAUSED, reason_to_pause)
         return None
 
     def _tell_scheduler(self, rung: RungFinished) -> str | None:
@@ -94,10 +94,10 @@ class Progress:
         done = "its only rung is done" if num_rungs == 1 else f"all {num_rungs} rungs are done"
         return Verdict(TrialStatus.COMPLETED, done)
 
-    def hold(self, number: int, reason: str) -> None:
+    def pause(self, number: int, reason: str) -> None:
         """Record that a trial is paused."""
         self._scheduler.trials[number].reason = reason
-        self._scheduler.hold(number)
+        self._scheduler.pause(number)
 
     def end(self, number: int, verdict: Verdict) -> None:
         """Record the end of a trial."""

@@ -15,9 +15,9 @@ from raysweep.results.events import (
     SweepSteered,
     TrialContinued,
     TrialEnded,
-    TrialHeld,
     TrialInterrupted,
-    TrialRevived,
+    TrialPaused,
+    TrialResumed,
     TrialStarted,
 )
 from raysweep.results.types import Point
@@ -57,14 +57,14 @@ class LedgerReplay:
                 self._start(event)
             case RungFinished():
                 self._count(event)
-            case TrialHeld():
-                self._progress.hold(event.trial, event.reason)
+            case TrialPaused():
+                self._progress.pause(event.trial, event.reason)
                 self.unfinished.pop(event.trial, None)
             case TrialEnded():
                 self._progress.end(event.trial, Verdict(event.status, event.reason))
                 self.unfinished.pop(event.trial, None)
-            case TrialRevived() | TrialContinued():
-                self._resume_if_held(event.trial)
+            case TrialResumed() | TrialContinued():
+                self._resume_if_paused(event.trial)
                 self.unfinished[event.trial] = None
             case TrialInterrupted():  # keeps the verdict after the last rung, if any
                 self.unfinished.setdefault(event.trial, None)
@@ -94,15 +94,15 @@ class LedgerReplay:
         self.unfinished[event.trial] = None
 
     def _count(self, event: RungFinished) -> None:
-        self._resume_if_held(event.trial)
+        self._resume_if_paused(event.trial)
         if event.node is not None:
             self._costs.last_node = event.node
         self.points += event.points
         self.unfinished[event.trial] = self._progress.count(event)
 
-    def _resume_if_held(self, number: int) -> None:
+    def _resume_if_paused(self, number: int) -> None:
         """Resume a trial that was paused or about to pause: the ledger overrides the current decision."""
         verdict = self.unfinished.get(number)
         has_left = number not in self.unfinished
-        if has_left or (verdict is not None and verdict.status == TrialStatus.HELD):
+        if has_left or (verdict is not None and verdict.status == TrialStatus.PAUSED):
             self._scheduler.go_on(number)

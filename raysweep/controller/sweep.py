@@ -36,9 +36,9 @@ from raysweep.results.events import (
     SweepSteered,
     TrialContinued,
     TrialEnded,
-    TrialHeld,
     TrialInterrupted,
-    TrialRevived,
+    TrialPaused,
+    TrialResumed,
     TrialStarted,
 )
 from raysweep.results.ledger import Ledger, checkpoint_folder, point_folder, write_dependence
@@ -164,8 +164,8 @@ class Sweep:
         elif (trial := self.scheduler.ask()) is None:
             return None
         elif (number := trial.number) in self.progress.configs:
-            self._log(TrialRevived(trial=number))
-            self.display.line(f"trial {number}: goes on, since it promises enough by now")
+            self._log(TrialResumed(trial=number))
+            self.display.line(f"trial {number}: resumed at {self._place_of(number)}")
         else:
             self._begin(trial)
         self.assignments[number] = Assignment(self.costs.last_node)
@@ -272,8 +272,8 @@ class Sweep:
     def _verdict_after(self, rung: RungFinished) -> Verdict | None:
         """Record a rung and return the verdict on its trial, which depends on its scores, user requests and the budget."""
         verdict = self._take_rung(rung)
-        may_go_on = verdict is None or verdict.status == TrialStatus.HELD
-        if may_go_on and rung.trial in self.steering.stopping:
+        may_resume = verdict is None or verdict.status == TrialStatus.PAUSED
+        if may_resume and rung.trial in self.steering.stopping:
             return STOPPED
         if verdict is None and self.steering.is_paused:
             return PAUSED
@@ -386,12 +386,18 @@ class Sweep:
         if status == TrialStatus.INTERRUPTED:
             self._interrupt(number, reason)
             self._interrupted.append(number)
-        elif status == TrialStatus.HELD:
-            self._log(TrialHeld(trial=number, reason=reason, cost=self.costs.of(number)))
-            self.progress.hold(number, reason)
+        elif status == TrialStatus.PAUSED:
+            self._log(TrialPaused(trial=number, reason=reason, cost=self.costs.of(number)))
+            self.progress.pause(number, reason)
         else:
             self._end(number, verdict, traceback)
-        self.display.line(f"trial {number}: {status}: {reason}")
+        examples = self.progress.steps_done(number) * self.progress.configs[number].examples_per_rung
+        self.display.line(
+            f"trial {number}: {status} at {self._place_of(number)} (examples={examples:,}, reason={reason})"
+        )
+
+    def _place_of(self, number: int) -> str:
+        return f"rung {self.progress.steps_done(number)}/{self.progress.num_rungs[number]}"
 
     def _interrupt(self, number: int, reason: str) -> None:
         self._log(TrialInterrupted(trial=number, reason=reason, cost=self.costs.of(number)))
@@ -433,10 +439,10 @@ class Sweep:
 
     def _stop_at_rest(self, number: int) -> None:
         """Stop a paused or interrupted trial. A trial on a worker stops at its next report instead."""
-        is_held = self.scheduler.trials[number].status == TrialStatus.HELD
+        is_paused = self.scheduler.trials[number].status == TrialStatus.PAUSED
         if number in self._interrupted:
             self._interrupted.remove(number)
-        elif not is_held:
+        elif not is_paused:
             return
         self._settle(number, STOPPED)
 
@@ -475,7 +481,7 @@ class Sweep:
             return
         try:
             if status == "completed":
-                self._end_held()
+                self._end_paused()
             for number in list(self.assignments):  # trials cut off within a rung are charged too
                 self._pay(number)
                 self._interrupt(number, reason)
@@ -489,10 +495,10 @@ class Sweep:
         finally:
             self.ledger.close()
 
-    def _end_held(self) -> None:
-        for number in self.progress.held:
-            reason_to_hold = self.scheduler.trials[number].reason
-            self._end(number, Verdict(TrialStatus.STOPPED, reason_to_hold))
+    def _end_paused(self) -> None:
+        for number in self.progress.paused:
+            reason_to_pause = self.scheduler.trials[number].reason
+            self._end(number, Verdict(TrialStatus.STOPPED, reason_to_pause))
 
     # Costs, disk, ledger and display.
 
@@ -529,23 +535,23 @@ class Sweep:
         cost the front its weights.
         """
         reached = f"storage.max_gib, {self.config.storage.max_gib:g}, is reached"
-        held = self.progress.held
-        if self._weights.is_full(self.front, self._other_bytes(held)):
-            held = self._held_from_the_worst()
-        while held and self._weights.is_full(self.front, self._other_bytes(held)):
-            self._end(held.pop(0), Verdict(TrialStatus.STOPPED, f"{reached}, and it was the worst held trial"))
-        for point in self._weights.shrink(self.front, self._other_bytes(held)):
+        paused = self.progress.paused
+        if self._weights.is_full(self.front, self._other_bytes(paused)):
+            paused = self._paused_from_the_worst()
+        while paused and self._weights.is_full(self.front, self._other_bytes(paused)):
+            self._end(paused.pop(0), Verdict(TrialStatus.STOPPED, f"{reached}, and it was the worst paused trial"))
+        for point in self._weights.shrink(self.front, self._other_bytes(paused)):
             self.display.warn(
                 f"{reached}: the weights of {point.name}, which adds least to the front, are removed; its scores stay"
             )
 
-    def _other_bytes(self, held: Sequence[int]) -> int:
+    def _other_bytes(self, paused: Sequence[int]) -> int:
         """Return the size in bytes of the per-query scores and the checkpoints of paused trials."""
-        return self._scores.num_bytes + self._weights.checkpoint_bytes(held)
+        return self._scores.num_bytes + self._weights.checkpoint_bytes(paused)
 
-    def _held_from_the_worst(self) -> list[int]:
+    def _paused_from_the_worst(self) -> list[int]:
         trials, objective = self.scheduler.trials, self.scheduler.objective
-        return sorted(self.progress.held, key=lambda number: objective.area(trials[number].front))
+        return sorted(self.progress.paused, key=lambda number: objective.area(trials[number].front))
 
     def _remove_checkpoint(self, number: int) -> None:
         self.run.remove(checkpoint_folder(number))
@@ -563,14 +569,14 @@ class Sweep:
         """Return the current status."""
         scheduler, ended = self.scheduler, self.progress.ended
         num_running = len(self.assignments)
-        num_held = len(scheduler.trials) - num_running - sum(ended.values())
+        num_paused = len(scheduler.trials) - num_running - sum(ended.values())
         minutes = self.config.budget.minutes
         return SweepStatus(
             num_begun=scheduler.num_begun,
             num_trials=scheduler.num_trials,
             num_replicates=scheduler.replicates.num_begun,
             max_replicates=scheduler.replicates.trials,
-            counts={TrialStatus.RUNNING: num_running, TrialStatus.HELD: num_held, **ended},
+            counts={TrialStatus.RUNNING: num_running, TrialStatus.PAUSED: num_paused, **ended},
             best=self._best_of(self.front) if self.front else None,
             front_size=len(self.front),
             seconds=self.seconds,

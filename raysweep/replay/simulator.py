@@ -77,7 +77,7 @@ class Search:
         if completed:
             self.scheduler.end(trial, TrialStatus.COMPLETED)
         else:
-            self.scheduler.hold(trial)
+            self.scheduler.pause(trial)
 
 
 @dataclass(frozen=True)

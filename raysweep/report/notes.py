@@ -34,10 +34,10 @@ def ending_notes(results: Results) -> Iterator[str]:
         ending = _ENDINGS.get(results.status, results.status)
         reason = f": {results.reason.rstrip('.')}" if results.reason else ""
         yield f"The sweep {ending}{reason}."
-    held = _count(results, TrialStatus.HELD)
-    if held:
+    paused = _count(results, TrialStatus.PAUSED)
+    if paused:
         more = options_to_go_on(results)
-        yield f"{held} of {len(results.trials)} trials are held: raysweep run --resume RUN{more} may go on with them."
+        yield f"{paused} of {len(results.trials)} trials are paused: raysweep run --resume RUN{more} may resume them."
 
 
 def running_or_killed(results: Results) -> str:

@@ -22,7 +22,7 @@ STATUS_STYLES: Mapping[str, StatusStyle] = {
     TrialStatus.COMPLETED: StatusStyle("●", "o", "completed"),
     TrialStatus.STOPPED: StatusStyle("▼", "v", "stopped early"),
     STOPPED_BY_A_PERSON: StatusStyle("◀", "<", STOPPED_BY_A_PERSON),
-    TrialStatus.HELD: StatusStyle("■", "s", "held, may go on"),
+    TrialStatus.PAUSED: StatusStyle("■", "s", "paused, may resume"),
     TrialStatus.INTERRUPTED: StatusStyle("▲", "^", "interrupted"),
     TrialStatus.FAILED: StatusStyle("✕", "x", "failed"),
     TrialStatus.RUNNING: StatusStyle("▶", ">", "running"),

@@ -10,7 +10,7 @@ REPLICATES = "replicates"
 KINDS: tuple[str, ...] = (
     TrialStatus.COMPLETED,
     TrialStatus.STOPPED,
-    TrialStatus.HELD,
+    TrialStatus.PAUSED,
     TrialStatus.INTERRUPTED,
     TrialStatus.FAILED,
     TrialStatus.RUNNING,

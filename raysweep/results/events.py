@@ -6,8 +6,8 @@ kind of event; the other keys are the fields of its class:
 ``run``     :class:`SessionStarted`
 ``trial``   :class:`TrialStarted`
 ``rung``    :class:`RungFinished`
-``hold``    :class:`TrialHeld`
-``revive``  :class:`TrialRevived`
+``pause``   :class:`TrialPaused`
+``resume``  :class:`TrialResumed`
 ``cut``     :class:`TrialInterrupted`
 ``again``   :class:`TrialContinued`
 ``end``     :class:`TrialEnded`
@@ -173,11 +173,11 @@ class RungFinished(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialHeld(Event):
+class TrialPaused(Event):
     """A trial was paused."""
 
-    kind = "hold"
-    status: ClassVar = TrialStatus.HELD
+    kind = "pause"
+    status: ClassVar = TrialStatus.PAUSED
 
     trial: int
     reason: str = ""
@@ -185,10 +185,10 @@ class TrialHeld(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialRevived(Event):
+class TrialResumed(Event):
     """A paused trial was resumed."""
 
-    kind = "revive"
+    kind = "resume"
     status: ClassVar = TrialStatus.RUNNING
     reason: ClassVar = ""
 
@@ -356,10 +356,10 @@ class SessionFinished(Event):
     is_final: bool | None = None
 
 
-StatusChange = TrialHeld | TrialRevived | TrialInterrupted | TrialContinued | TrialEnded
+StatusChange = TrialPaused | TrialResumed | TrialInterrupted | TrialContinued | TrialEnded
 """Events that change a trial's status; each has ``trial``, ``status`` and ``reason``."""
 
-PaidEvent = RungFinished | TrialHeld | TrialInterrupted | TrialEnded
+PaidEvent = RungFinished | TrialPaused | TrialInterrupted | TrialEnded
 """Events with the trial's cost so far in ``cost``."""
 
 EVENTS: Mapping[str, type[Event]] = {
@@ -368,8 +368,8 @@ EVENTS: Mapping[str, type[Event]] = {
         SessionStarted,
         TrialStarted,
         RungFinished,
-        TrialHeld,
-        TrialRevived,
+        TrialPaused,
+        TrialResumed,
         TrialInterrupted,
         TrialContinued,
         TrialEnded,

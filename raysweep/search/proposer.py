@@ -40,7 +40,7 @@ NUM_TRIED_OUT = 12  # invented trials; most samplers choose their first ten at r
 
 STUDY_STATES = {
     TrialStatus.COMPLETED: TrialState.COMPLETE,
-    TrialStatus.HELD: TrialState.PRUNED,
+    TrialStatus.PAUSED: TrialState.PRUNED,
     TrialStatus.STOPPED: TrialState.PRUNED,
     TrialStatus.FAILED: TrialState.FAIL,
 }

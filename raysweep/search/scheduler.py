@@ -21,7 +21,7 @@ from raysweep.search.stopping.factory import make_early_stopper
 from raysweep.search.wishes import Wish, Wishes
 from raysweep.trial_status import TrialStatus
 
-AT_REST = (TrialStatus.HELD, TrialStatus.COMPLETED, TrialStatus.STOPPED)
+AT_REST = (TrialStatus.PAUSED, TrialStatus.COMPLETED, TrialStatus.STOPPED)
 
 
 @dataclass
@@ -231,11 +231,11 @@ class Scheduler:
             points=tuple(points),
         )
 
-    def hold(self, number: int) -> None:
+    def pause(self, number: int) -> None:
         """Mark the trial as paused."""
-        self.proposer.tell(number, TrialStatus.HELD)
+        self.proposer.tell(number, TrialStatus.PAUSED)
         self.early_stopper.set_running(number, running=False)
-        self._rest(number, TrialStatus.HELD)
+        self._rest(number, TrialStatus.PAUSED)
 
     def end(self, number: int, status: TrialStatus) -> None:
         """Mark the trial as completed, stopped or failed."""

@@ -113,13 +113,13 @@ class Player:
             return self.fail(number)
         points = self.points_of(dict(self.scheduler.trials[number].values), step)
         try:
-            held = self.scheduler.rung(number, 10 * step, points, AHEAD[step:])
+            paused = self.scheduler.rung(number, 10 * step, points, AHEAD[step:])
         except InputError:
             return self.fail(number)
         self.events.append(("rung", number, points))
-        if held:
-            self.events.append(("hold", number, None))
-            self.scheduler.hold(number)
+        if paused:
+            self.events.append(("pause", number, None))
+            self.scheduler.pause(number)
         elif step == NUM_RUNGS:
             self.events.append(("end", number, None))
             self.scheduler.end(number, TrialStatus.COMPLETED)

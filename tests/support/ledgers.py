@@ -18,8 +18,8 @@ from raysweep.results.events import (
     SessionFinished,
     SessionStarted,
     TrialEnded,
-    TrialHeld,
     TrialInterrupted,
+    TrialPaused,
     TrialStarted,
 )
 from raysweep.results.ledger import Ledger, Position
@@ -136,8 +136,8 @@ def _append_trial(ledger: Ledger, number: int, trial: StoredTrial, sweep: Stored
         points = (point(number, step, polarity, similarity),)
         ledger.append(RungFinished(**rung, stop=None, points=points, cost=_cost(number, step, sweep)))
     cost = _cost(number, len(trial.scores) + 0.1, sweep)
-    if trial.status == "held":
-        ledger.append(TrialHeld(trial=number, reason=trial.reason, cost=cost))
+    if trial.status == "paused":
+        ledger.append(TrialPaused(trial=number, reason=trial.reason, cost=cost))
     elif trial.status == "interrupted":
         ledger.append(TrialInterrupted(trial=number, reason=trial.reason, cost=cost))
     elif trial.status != "running":
@@ -186,8 +186,8 @@ def _random_scores(rng: np.random.Generator, num_rungs: int) -> list[Pair]:
 
 
 def trials_of_every_status(num_trials: int = 40) -> list[StoredTrial]:
-    """Random trials, of which some are held, some are cut off and some still run."""
-    changed = {1: "held", 2: "interrupted", 3: "running"}
+    """Random trials, of which some are paused, some are cut off and some still run."""
+    changed = {1: "paused", 2: "interrupted", 3: "running"}
     trials = []
     for number, trial in enumerate(random_trials(num_trials)):
         status = changed.get(number % 5, "stopped") if trial.status == "stopped" else trial.status

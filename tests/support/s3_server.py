@@ -35,7 +35,7 @@ class Faults:
         self.parts_left = math.inf
         self.random = random.Random(0)
         self.num_failed = 0
-        self.num_held = 0
+        self.num_paused = 0
         self.last_key = ""
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -43,7 +43,7 @@ class Faults:
             if environ["REQUEST_METHOD"] == "PUT":
                 self.set(**{name: float(values[0]) for name, values in parse_qs(environ["QUERY_STRING"]).items()})
             start_response("200 OK", [("Content-Type", "text/plain")])
-            return [f"{self.num_failed} {self.num_held} {int(self.parts_left <= 0)}".encode()]
+            return [f"{self.num_failed} {self.num_paused} {int(self.parts_left <= 0)}".encode()]
         if environ["PATH_INFO"] == "/_last_key":
             start_response("200 OK", [("Content-Type", "text/plain")])
             return [self.last_key.encode()]
@@ -79,13 +79,13 @@ class Faults:
 
     def held(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         """The request is held for longer than the client waits, and never carried out."""
-        self.num_held += 1
+        self.num_paused += 1
         time.sleep(self.hold_seconds)
         return self.reset(environ)
 
     def held_late(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         """The request is carried out at once, but its answer is held for longer than the client waits."""
-        self.num_held += 1
+        self.num_paused += 1
         list(self.app(environ, lambda *_: None))
         time.sleep(self.hold_seconds)
         return self.reset(environ)

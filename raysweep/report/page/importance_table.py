@@ -10,7 +10,7 @@ TARGETS = {"polarity": "P, polarity", "similarity": "S, similarity", "objective"
 
 IMPORTANCE_TEXT = (
     "The share of each parameter in what all of them explain by themselves of a score, over all trials that were evaluated: "
-    "those that were held or stopped early too, compared at equal budget. What parameters do only together is in none."
+    "those that were paused or stopped early too, compared at equal budget. What parameters do only together is in none."
 )
 
 

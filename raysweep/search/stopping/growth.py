@@ -108,7 +108,7 @@ class Growth:
     def promises(self, may_begin: bool) -> dict[int, float]:
         """Return the current expected gains of the paused trials that rank highest."""
         if may_begin not in self._promises:
-            self._promises[may_begin] = self._promises_of_held(may_begin)
+            self._promises[may_begin] = self._promises_of_paused(may_begin)
         return self._promises[may_begin]
 
     def on_rung(
@@ -120,7 +120,7 @@ class Growth:
         if self.next_to_resume(may_begin) == trial:
             self.set_running(trial, running=True)
             return None
-        return f"after {examples_seen:,} examples the front promises to grow more elsewhere"
+        return "lower expected gain"
 
     def next_to_resume(self, may_begin: bool) -> int | None:
         if may_begin and len(self._trials) < NUM_BEGUN_FIRST:
@@ -170,7 +170,7 @@ class Growth:
         curve.front = standing.front
         curve.area = standing.area
         trial.promise = math.inf
-        self._trials.hold(number)
+        self._trials.pause(number)
         trial.rank = (-curve.area, number)
         bisect.insort(self._areas.setdefault(examples_seen, []), trial.rank)
         if ahead:
@@ -188,16 +188,16 @@ class Growth:
         for trial, promise in self.promises(self._may_begin).items():
             self._trials[trial].promise = promise
 
-    def _promises_of_held(self, may_begin: bool) -> dict[int, float]:
+    def _promises_of_paused(self, may_begin: bool) -> dict[int, float]:
         front = self._predicted_front()
-        held = self._held_by_promise(may_begin)
-        last_promises = [self._trials[number].promise for number in held]
+        paused = self._paused_by_promise(may_begin)
+        last_promises = [self._trials[number].promise for number in paused]
         num_unknown = sum(map(math.isinf, last_promises))
         num_enough = self.num_candidates + num_unknown
         # If no trial runs or may start, check all before the search ends, until one is worth resuming.
         all_are_asked = not may_begin and not self._trials.any_runs
         promises: dict[int, float] = {}
-        for number in held:
+        for number in paused:
             are_enough = len(promises) >= num_enough
             if are_enough and not all_are_asked:
                 break
@@ -215,23 +215,23 @@ class Growth:
         front.add_all(np.concatenate([np.empty((0, 2)), *next_points]))
         return front
 
-    def _held(self, may_begin: bool) -> list[int]:
+    def _paused(self, may_begin: bool) -> list[int]:
         """Return the trials that could resume; with ``may_begin``, only the good ones."""
-        held = self._trials.held
+        paused = self._trials.paused
         if not may_begin:
-            return list(held)
+            return list(paused)
         worst_good = self._worst_good
-        return [number for number, trial in held.items() if trial.rank <= worst_good[trial.peers]]
+        return [number for number, trial in paused.items() if trial.rank <= worst_good[trial.peers]]
 
-    def _held_by_promise(self, may_begin: bool) -> list[int]:
+    def _paused_by_promise(self, may_begin: bool) -> list[int]:
         """Return the trials that could resume, by falling last expected gain."""
-        return sorted(self._held(may_begin), key=lambda number: (-self._trials[number].promise, number))
+        return sorted(self._paused(may_begin), key=lambda number: (-self._trials[number].promise, number))
 
     def _first_to_go_on(self, may_begin: bool) -> int | None:
         """Return the best trial until any has continued past its first rung, since predictions need at least one."""
         if may_begin and self._trials.running_on:
             return None
-        return max(self._held(may_begin), key=lambda trial: (self._area_of(trial), -trial), default=None)
+        return max(self._paused(may_begin), key=lambda trial: (self._area_of(trial), -trial), default=None)
 
     def _area_of(self, trial: int) -> float:
         return self._trials[trial].curve.area

@@ -52,10 +52,7 @@ class SuccessiveHalving:
         if trial in best:
             self._promoted[examples_seen].add(trial)
             return None
-        return (
-            f"after {examples_seen:,} examples it is not among the best 1 in {self.factor} of {len(reached)} trials "
-            f"({self._measure(standing)})"
-        )
+        return f"not among the best 1 in {self.factor} of {len(reached)} trials ({self._measure(standing)})"
 
     def next_to_resume(self, may_begin: bool) -> int | None:
         for milestone in sorted(self._reached, reverse=True):

@@ -32,7 +32,7 @@ class Trial(Generic[CurveT]):
         return self.curve.budgets[-1]
 
     @property
-    def is_held(self) -> bool:
+    def is_paused(self) -> bool:
         return bool(self.curve.budgets_ahead) and not (self.running or self.ended)
 
     @property
@@ -48,7 +48,7 @@ class Trials(Generic[TrialT]):
     """All trials by number, with indices of the paused and running ones, so that thousands need not be scanned."""
 
     def __init__(self, new_trial: Callable[[], TrialT]) -> None:
-        self.held: dict[int, TrialT] = {}
+        self.paused: dict[int, TrialT] = {}
         self.running_on: dict[int, TrialT] = {}  # to another rung
         self.begun: list[int] = []  # numbers of trials that have had a rung, in order of their first
         self._all: dict[int, TrialT] = {}
@@ -70,7 +70,7 @@ class Trials(Generic[TrialT]):
     def any_runs(self) -> bool:
         return any(trial.running for trial in self._all.values())
 
-    def hold(self, number: int) -> None:
+    def pause(self, number: int) -> None:
         """Pause a trial that had a rung, until it is set running again."""
         trial = self._all[number]
         if len(trial.curve.points) == 1:
@@ -90,7 +90,7 @@ class Trials(Generic[TrialT]):
     def _sort_in(self, number: int) -> None:
         """Update whether the trial is indexed as paused, as running, or as neither."""
         trial = self._all[number]
-        for trials, belongs in ((self.held, trial.is_held), (self.running_on, trial.runs_on)):
+        for trials, belongs in ((self.paused, trial.is_paused), (self.running_on, trial.runs_on)):
             if belongs:
                 trials[number] = trial
             else:

@@ -342,12 +342,12 @@ def test_keys_begin_at_what_is_pinned_and_leave_the_browsers_own_alone(page: Any
     page.evaluate("(number) => pinTrial({ trial: trials.findIndex(({ trial }) => trial === number) })", scored[1])
     said_before = said(page)
 
-    def press(key: str, **held: bool) -> None:
-        event = f"new KeyboardEvent('keydown', {json.dumps({'key': key, **held})})"
+    def press(key: str, **paused: bool) -> None:
+        event = f"new KeyboardEvent('keydown', {json.dumps({'key': key, **paused})})"
         chart.evaluate(f"place => place.dispatchEvent({event})")
 
-    for held in ("altKey", "ctrlKey", "metaKey"):
-        press("ArrowRight", **{held: True})
+    for paused in ("altKey", "ctrlKey", "metaKey"):
+        press("ArrowRight", **{paused: True})
     assert said(page) == said_before
     press("ArrowRight")
     assert said(page).startswith(f"Trial {scored[2]},")
@@ -358,9 +358,9 @@ def test_keys_begin_at_what_is_pinned_and_leave_the_browsers_own_alone(page: Any
 
 
 def test_parallel_coordinates_and_slices_are_read_by_keyboard(page: Any) -> None:
-    page.locator("#filter").fill("status!=held")
+    page.locator("#filter").fill("status!=paused")
     page.locator("#selection-bar").wait_for(state="visible")
-    scored = [each for each in page.evaluate("trials") if each["objective"] is not None and each["status"] != "held"]
+    scored = [each for each in page.evaluate("trials") if each["objective"] is not None and each["status"] != "paused"]
     focus_chart(page, "Parallel coordinates")
     page.keyboard.press("End")
     last = scored[-1]

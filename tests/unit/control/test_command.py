@@ -164,7 +164,7 @@ def test_a_ledger_that_grows_is_read_line_by_line(run: Folder) -> None:
     ledger.close()
     if isinstance(run, BucketFolder):
         last = max(run.names("ledger"))
-        run.put(f"ledger/{int(last[:9]) + 1:09d}.jsonl", b'{"event": "revive", "trial": 0, "number": 1, "after": ""}\n')
+        run.put(f"ledger/{int(last[:9]) + 1:09d}.jsonl", b'{"event": "resume", "trial": 0, "number": 1, "after": ""}\n')
         with pytest.raises(InputError, match="lines were removed or moved"):
             growing.read()
 

@@ -91,7 +91,7 @@ def test_a_pause_begins_nothing_and_running_trials_end_their_rung(tmp_path: Path
     assert (trial.status, trial.reason) == ("interrupted", "the sweep is paused")
     assert load(tmp_path).is_paused
     assert desk.sweep.ask() is None
-    assert desk.sweep.status().text.startswith("search: paused, 1 of 12 trials begun, 0 running, 1 held")
+    assert desk.sweep.status().text.startswith("search: paused, 1 of 12 trials begun, 0 running, 1 paused")
     assert desk.done("resume") == "trials begin and go on again"
     assert not load(tmp_path).is_paused
     assert desk.done("resume") == "the sweep was not paused, and goes on as it did"
@@ -202,14 +202,14 @@ def test_a_trial_is_stopped_at_its_next_sign_of_life(tmp_path: Path) -> None:
 def test_trials_at_rest_are_stopped_at_once(tmp_path: Path) -> None:
     overrides = {"early_stopping__policy": "growth", "sampler": "random"}
     desk = Desk.begin(tmp_path, **overrides)
-    held = desk.next()
-    assert desk.rung(held, 1)
-    desk.sweep.rest(held)
+    paused = desk.next()
+    assert desk.rung(paused, 1)
+    desk.sweep.rest(paused)
     cut = desk.next()
     desk.done("pause")
     desk.rung(cut, 1)
     desk.sweep.rest(cut)
-    assert desk.done("stop-trial", trial=held) == f"trial {held} stops for good"
+    assert desk.done("stop-trial", trial=paused) == f"trial {paused} stops for good"
     desk.done("stop-trial", trial=cut)
     assert [trial.status for trial in load(tmp_path).trials] == ["stopped", "stopped"]
     desk.sweep.ledger.close()

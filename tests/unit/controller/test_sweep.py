@@ -17,7 +17,7 @@ from raysweep.controller.failures import Blame, Loss
 from raysweep.controller.sweep import Sweep
 from raysweep.errors import InputError
 from raysweep.ray_tune.run import ending_of
-from raysweep.results.events import TrialHeld, TrialRevived
+from raysweep.results.events import TrialPaused, TrialResumed
 from raysweep.results.ledger import Ledger, checkpoint_folder, point_folder, point_name, read_events
 from raysweep.results.reader import load
 from raysweep.results.types import RungProgress
@@ -65,7 +65,7 @@ def test_a_failed_trial_is_told_and_the_sweep_goes_on(tmp_path: Path) -> None:
     results = load(tmp_path)
     assert (results.trials[0].status, results.trials[0].reason) == ("failed", "the loss became nan within rung 1")
     assert len(results.trials) == 12
-    assert "trial 0: failed: the loss became nan" in out.getvalue()
+    assert "reason=the loss became nan" in out.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -342,20 +342,20 @@ def test_checkpoints_of_trials_that_run_cost_the_front_no_weights(end: str, tmp_
 @pytest.mark.parametrize("at_end", [False, True])
 def test_beyond_the_bound_paused_trials_end_before_the_front_loses_weights(at_end: bool, tmp_path: Path) -> None:
     sweep, _ = make(tmp_path, storage__max_gib=str(9000 / 2**30))
-    while not (held := [trial.trial for trial in load(tmp_path).trials if trial.status == "held"]):
+    while not (paused := [trial.trial for trial in load(tmp_path).trials if trial.status == "paused"]):
         number, config = sweep.ask() or pytest.fail("nothing proposed")
         step = 1
         while not sweep.rung(number, rung(config, step)):
             step += 1
         sweep.rest(number)
-    _store(tmp_path, checkpoint_folder(held[0]), 10**6)
+    _store(tmp_path, checkpoint_folder(paused[0]), 10**6)
     number, config = sweep.ask() or pytest.fail("nothing proposed")
-    assert number not in held
+    assert number not in paused
     _store(tmp_path, point_folder(number, 1), 1000)
     sweep.finish("budget", "") if at_end else sweep.rung(number, rung(config, 1))
-    (ended,) = [trial for trial in load(tmp_path).trials if trial.trial == held[0]]
+    (ended,) = [trial for trial in load(tmp_path).trials if trial.trial == paused[0]]
     assert (ended.status, "storage.max_gib" in ended.reason) == ("stopped", True)
-    assert not (tmp_path / checkpoint_folder(held[0])).exists()
+    assert not (tmp_path / checkpoint_folder(paused[0])).exists()
 
 
 def test_a_paused_sweep_goes_on_as_if_it_had_never_stopped(tmp_path: Path) -> None:
@@ -500,20 +500,20 @@ def test_a_space_that_grew_keeps_its_trials_and_proposes_from_the_new(tmp_path: 
     assert len(set(configs)) == 24
 
 
-def test_a_held_trial_may_be_revived_and_goes_on_where_it_stood(tmp_path: Path) -> None:
+def test_a_paused_trial_may_resume_where_it_stopped(tmp_path: Path) -> None:
     sweep, out = make(tmp_path, space__examples_per_rung="2048", early_stopping__first_examples="2048")
     play(sweep)
     stored = list(read_events(tmp_path / "ledger.jsonl"))
-    revivals = [event for event in stored if isinstance(event, TrialRevived)]
+    revivals = [event for event in stored if isinstance(event, TrialResumed)]
     assert revivals
     for number in {event.trial for event in revivals}:
-        held = next(i for i, event in enumerate(stored) if isinstance(event, TrialHeld) and event.trial == number)
+        paused = next(i for i, event in enumerate(stored) if isinstance(event, TrialPaused) and event.trial == number)
         revived = next(i for i, event in enumerate(stored) if event in revivals and event.trial == number)
-        assert held < revived
+        assert paused < revived
         steps = [r.step for r in load(tmp_path).rungs if r.trial == number]
         assert steps == list(range(1, len(steps) + 1))
-    assert "goes on, since it promises enough by now" in out.getvalue()
-    assert sweep.status().text.endswith(" so far"), "once all are begun, nobody foretells how long held trials go on"
+    assert "resumed at rung" in out.getvalue()
+    assert sweep.status().text.endswith(" so far"), "once all are begun, nobody foretells how long paused trials go on"
 
 
 def test_a_plateau_ends_the_search(tmp_path: Path) -> None:
@@ -523,7 +523,7 @@ def test_a_plateau_ends_the_search(tmp_path: Path) -> None:
     assert 4 <= len(configs) < 40
 
 
-def test_there_is_more_as_long_as_a_trial_may_begin_or_be_revived(tmp_path: Path) -> None:
+def test_there_is_more_as_long_as_a_trial_may_begin_or_resume(tmp_path: Path) -> None:
     """Then a plateau has ended the search; otherwise it has come to its end anyway."""
     sweep, _ = make(
         tmp_path, budget__trials="2", space__examples_per_rung="2048", early_stopping__first_examples="2048"
@@ -534,15 +534,15 @@ def test_there_is_more_as_long_as_a_trial_may_begin_or_be_revived(tmp_path: Path
         assert (course := scheduler.ask()) is not None and course.number == number
         assert (scheduler.rung(number, 2048, [(polarity, 0.4)], [4096]) is None) == (number == 1)
     assert not scheduler.has_more, "the second goes on; of two the first is not the better half"
-    scheduler.hold(0)
+    scheduler.pause(0)
     scheduler.end(1, "failed")
     assert not scheduler.has_more
     sweep, _ = make(tmp_path / "other", budget__trials="1", early_stopping__policy="growth")
     scheduler = sweep.scheduler
     assert scheduler.ask() is not None
     scheduler.rung(0, 2048, [(0.7, 0.4)], [4096])
-    scheduler.hold(0)
-    assert scheduler.has_more, "held, and nothing else to run"
+    scheduler.pause(0)
+    assert scheduler.has_more, "paused, and nothing else to run"
 
 
 def test_constraints_steer_what_counts_as_good(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Importance against exact functional ANOVA: of made grids, and of the recorded table, most of whose trials were held early."""
+"""Importance against exact functional ANOVA: of made grids, and of the recorded table, most of whose trials were paused early."""
 
 import dataclasses
 import itertools
@@ -25,7 +25,7 @@ GRID = {
 }
 CONFIGS = [dict(zip(GRID, values, strict=True)) for values in itertools.product(*GRID.values())]
 NUM_RUNGS = 5
-GRID_TOLERANCE = 0.1  # of a share, with 70% of the trials held after their first rung
+GRID_TOLERANCE = 0.1  # of a share, with 70% of the trials paused after their first rung
 TABLE_TOLERANCE = 0.25
 
 
@@ -63,11 +63,11 @@ def made_curves(seed):
     return scores + rng.normal(0, 0.003, scores.shape)
 
 
-def curves_of(scores, is_held):
-    """Of trials with ``scores`` (trials, rungs, targets), of which some were held after their first rung."""
+def curves_of(scores, is_paused):
+    """Of trials with ``scores`` (trials, rungs, targets), of which some were paused after their first rung."""
     curves = []
-    for rungs, held in zip(scores, is_held, strict=True):
-        steps = np.arange(1.0, 2.0 if held else NUM_RUNGS + 1)
+    for rungs, paused in zip(scores, is_paused, strict=True):
+        steps = np.arange(1.0, 2.0 if paused else NUM_RUNGS + 1)
         curves.append(Curve(rungs[: len(steps)], steps, 256 * steps, NUM_RUNGS))
     return curves
 
@@ -86,11 +86,11 @@ def test_a_full_grid_at_full_budget_has_its_exact_shares(seed):
 def test_it_has_about_the_same_with_seven_in_ten_trials_held_after_their_first_rung(seed):
     curves = made_curves(seed)
     exact = exact_shares(curves[:, -1])
-    is_held = np.random.default_rng(seed).permutation(len(CONFIGS)) < 0.7 * len(CONFIGS)
+    is_paused = np.random.default_rng(seed).permutation(len(CONFIGS)) < 0.7 * len(CONFIGS)
     axes = axes_of(CONFIGS, list(GRID))
-    ends = scores_at_the_end(curves_of(np.repeat(curves[:, :, None], 2, axis=2), is_held), places_of(axes))
+    ends = scores_at_the_end(curves_of(np.repeat(curves[:, :, None], 2, axis=2), is_paused), places_of(axes))
     assert greatest_difference(shares(axes, ends[:, 0]), exact) < GRID_TOLERANCE
-    last_known = np.where(is_held, curves[:, 0], curves[:, -1])
+    last_known = np.where(is_paused, curves[:, 0], curves[:, -1])
     assert greatest_difference(shares(axes, last_known), exact) > GRID_TOLERANCE  # scores of unequal budgets do not
 
 
@@ -110,15 +110,15 @@ def recorded():
 def test_the_recorded_table_has_the_order_of_its_full_budget_trials_with_seven_in_ten_held():
     """The first two come first always; the third mostly.
 
-    Shares of the first two are near each other, and what a held trial would have come to is drawn to the mean: shares move.
+    Shares of the first two are near each other, and what a paused trial would have come to is drawn to the mean: shares move.
     """
     configs, scores, untrained = recorded()
     axes = axes_of(configs, list(configs[0]))
     at_full_budget = [shares(axes, scores[:, -1, target]) for target in range(len(TARGETS))]
     thirds = []
     for seed in (100, 101, 102):
-        is_held = np.random.default_rng(seed).permutation(len(configs)) < 0.7 * len(configs)
-        ends = scores_at_the_end(curves_of(scores, is_held), places_of(axes), untrained)
+        is_paused = np.random.default_rng(seed).permutation(len(configs)) < 0.7 * len(configs)
+        ends = scores_at_the_end(curves_of(scores, is_paused), places_of(axes), untrained)
         for target, expected in enumerate(at_full_budget):
             found = shares(axes, ends[:, target])
             first, second, third = first_three(found)
@@ -194,10 +194,10 @@ def made_grid(seed):
 
 def test_a_ledgers_grid_has_about_its_exact_shares_with_seven_in_ten_trials_held(tmp_path):
     scores = made_grid(3)
-    is_held = np.random.default_rng(3).permutation(len(CONFIGS)) < 0.7 * len(CONFIGS)
+    is_paused = np.random.default_rng(3).permutation(len(CONFIGS)) < 0.7 * len(CONFIGS)
     trials = [
-        StoredTrial(config, "held" if held else "completed", "", rungs[: 1 if held else NUM_RUNGS].tolist())
-        for config, rungs, held in zip(CONFIGS, scores, is_held, strict=True)
+        StoredTrial(config, "paused" if paused else "completed", "", rungs[: 1 if paused else NUM_RUNGS].tolist())
+        for config, rungs, paused in zip(CONFIGS, scores, is_paused, strict=True)
     ]
     found = importances(summary_of(tmp_path, trials))
     ends = np.column_stack([scores[:, -1], scores[:, -1].mean(axis=1)])
@@ -238,7 +238,7 @@ def test_shares_of_every_target_sum_to_one_and_fall(tmp_path):
         random_trials(4),
         [StoredTrial({"loss": "triplet"}, "failed", "it broke", [])] * 9,
         [StoredTrial({"loss": "triplet", "margin": None}, "completed", "", [(0.7, 0.4), (0.8, 0.3)])] * 9,
-        [StoredTrial({"loss": loss}, "held", "", [(0.7, 0.4)]) for loss in "ababababa"],
+        [StoredTrial({"loss": loss}, "paused", "", [(0.7, 0.4)]) for loss in "ababababa"],
     ],
     ids=["none", "one", "four", "failed", "constant", "equal scores"],
 )
@@ -247,6 +247,6 @@ def test_where_nothing_can_be_told_nothing_is_said(tmp_path, trials):
 
 
 def test_trials_of_one_rung_are_told_apart(tmp_path):
-    trials = [StoredTrial({"loss": loss}, "held", "", [(0.7 if loss == "a" else 0.8, 0.4)]) for loss in "ab" * 8]
+    trials = [StoredTrial({"loss": loss}, "paused", "", [(0.7 if loss == "a" else 0.8, 0.4)]) for loss in "ab" * 8]
     found = importances(summary_of(tmp_path, trials))
     assert found == {"polarity": {"loss": 1.0}, "similarity": {}, "objective": {"loss": 1.0}}

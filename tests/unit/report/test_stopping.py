@@ -26,7 +26,7 @@ def test_each_rung_counts_its_trials_and_those_that_ended_there(tmp_path: Path) 
         assert int(cells["trials"]) == len(there)
         assert cells["best objective"] == f"{100 * best:.1f}"
         assert endings
-        for status in ("completed", "held", "interrupted", "stopped"):
+        for status in ("completed", "paused", "interrupted", "stopped"):
             shown = cells.get(f"last: {with_sign(status)}", ABSENT)
             assert shown == (str(endings[status]) if endings[status] else ABSENT)
 

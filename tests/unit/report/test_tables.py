@@ -33,15 +33,15 @@ def test_every_status_has_a_sign_of_its_own(tmp_path):
     summary = write.write(tmp_path).summary
     signs = [{with_sign(status), STATUS_STYLES[status].marker} for _, status, *_ in trials]
     assert len(set(map(frozenset, signs))) == len({status for _, status, *_ in trials}) == 6
-    held = sum(status == "held" for _, status, *_ in trials)
+    paused = sum(status == "paused" for _, status, *_ in trials)
     for name in ("front.md", "report.html"):
         text = (tmp_path / "report" / name).read_text().replace("\N{NO-BREAK SPACE}", " ")
         assert (
-            f"{held} of 40 trials are held: raysweep run --resume RUN --budget.KEY TOTAL may go on with them." in text
+            f"{paused} of 40 trials are paused: raysweep run --resume RUN --budget.KEY TOTAL may resume them." in text
         )
         others = 2 if name == "report.html" else 1  # among the costs, and in the page under early stopping
-        assert text.count("■ held") == held + others
-    assert summary.account.of("held").num_trials == held
+        assert text.count("■ paused") == paused + others
+    assert summary.account.of("paused").num_trials == paused
 
 
 def test_a_trial_that_a_person_stopped_is_no_early_stop(tmp_path):

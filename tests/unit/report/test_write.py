@@ -81,7 +81,7 @@ def test_costs_are_those_of_the_ledger_and_add_up(tmp_path, gpus, price):
     summary = write.write(tmp_path).summary
     driver.close()
     *rows, total = json.loads((tmp_path / "report" / "costs.json").read_text())
-    assert {row["kind"] for row in rows} == {status for _, status, *_ in trials} >= {"held", "interrupted", "running"}
+    assert {row["kind"] for row in rows} == {status for _, status, *_ in trials} >= {"paused", "interrupted", "running"}
     for row in (*rows, total):
         of_kind = [number for number, (_, status, *_) in enumerate(trials) if row["kind"] in (status, "all")]
         assert row["num_trials"] == len(of_kind)

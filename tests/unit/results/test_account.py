@@ -56,9 +56,9 @@ def test_the_last_line_and_the_report_agree_with_what_the_sweep_spent(
         assert parts == pytest.approx(stored)
     assert total.seconds == pytest.approx(now[0])
     steps = {n: max((r.step for r in results.rungs if r.trial == n), default=0) for n in range(len(results.trials))}
-    early = [trial for trial in results.trials if trial.status in ("stopped", "held")]
-    assert {trial.status for trial in early} == {"stopped" if status == "completed" else "held"}
-    early = [trial for trial in early if trial.status == "stopped"]  # what is held may still go on
+    early = [trial for trial in results.trials if trial.status in ("stopped", "paused")]
+    assert {trial.status for trial in early} == {"stopped" if status == "completed" else "paused"}
+    early = [trial for trial in early if trial.status == "stopped"]  # what is paused may still go on
     saved = sum(trial.seconds / steps[trial.trial] * (4 - steps[trial.trial]) for trial in early)
     others = sum(trial.seconds for trial in results.trials if trial.status != "completed")
     assert found.total.saved_seconds == pytest.approx(saved) and (saved > 0) == (status == "completed")

@@ -21,9 +21,9 @@ from raysweep.results.events import (
     SweepSteered,
     TrialContinued,
     TrialEnded,
-    TrialHeld,
     TrialInterrupted,
-    TrialRevived,
+    TrialPaused,
+    TrialResumed,
     TrialStarted,
     read_event,
 )
@@ -57,8 +57,8 @@ EXAMPLES: list[tuple[Event, list[str]]] = [
     (RungFinished(**RUNG, stop="idle"), ["event", *list(RUNG)[:-1], "stop", "points"]),
     (RungFinished(**RUNG, stop=None, calibration=ON_DEV), ["event", *list(RUNG)[:-1], "stop", "points", "calibration"]),
     (RungFinished(**RUNG, stop=None, labelled=(TOLD,)), ["event", *list(RUNG)[:-1], "stop", "points", "labelled"]),
-    (TrialHeld(trial=3, reason="not among the best", cost=COST, at=9.0), ["event", "trial", "reason", "cost", "at"]),
-    (TrialRevived(trial=3, at=9.0), ["event", "trial", "at"]),
+    (TrialPaused(trial=3, reason="not among the best", cost=COST, at=9.0), ["event", "trial", "reason", "cost", "at"]),
+    (TrialResumed(trial=3, at=9.0), ["event", "trial", "at"]),
     (TrialInterrupted(trial=3, reason="Ctrl-C", cost=COST, at=9.0), ["event", "trial", "reason", "cost", "at"]),
     (TrialContinued(trial=3, at=9.0), ["event", "trial", "at"]),
     (
@@ -116,7 +116,7 @@ def test_what_older_versions_left_out_has_a_default() -> None:
     del rung["stop"]
     assert read_event(rung) == RungFinished(**RUNG, stop=None)
     assert read_event({"event": "trial", "trial": 0, "config": {}}) == TrialStarted(trial=0, config={}, num_rungs=0)
-    assert read_event({"event": "hold", "trial": 0}) == TrialHeld(trial=0, reason="")
+    assert read_event({"event": "pause", "trial": 0}) == TrialPaused(trial=0, reason="")
 
 
 def _rung_line(**figures: Any) -> str:
@@ -133,7 +133,7 @@ def _rung_line(**figures: Any) -> str:
         ('{"trial": 3}', "line 2 is no event"),
         ('{"event": "revived", "trial": 3}', "line 2: there is no event 'revived'"),
         ('{"event": ["end"]}', r"line 2: there is no event \['end'\]"),
-        ('{"event": "revive"}', "line 2: there is no 'trial'"),
+        ('{"event": "resume"}', "line 2: there is no 'trial'"),
         ('{"event": "end", "trial": 3, "status": "cut"}', "line 2: status is 'cut': input should be 'running'"),
         ('{"event": "rung", "trial": 3}', "line 2: there is no 'step'"),
         ('{"event": "points", "points": "x"}', "line 2: points is 'x'"),

@@ -11,7 +11,7 @@ from support.ledgers import INFO, point
 
 
 def test_an_accuracy_is_the_mean_over_the_runs_that_the_other_means_are_over() -> None:
-    statuses = [TrialStatus.HELD, TrialStatus.COMPLETED, TrialStatus.FAILED, TrialStatus.RUNNING]
+    statuses = [TrialStatus.PAUSED, TrialStatus.COMPLETED, TrialStatus.FAILED, TrialStatus.RUNNING]
     trials = [Trial(number, {}, status, replicate_of=0 if number else None) for number, status in enumerate(statuses)]
     accuracies = [0.7, 0.8, 0.1, 0.2]
     points = [

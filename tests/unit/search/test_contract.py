@@ -56,11 +56,11 @@ def test_every_trial_is_proposed_once_within_the_space_and_comes_to_rest(
         )
         steps = [e for e in player.events if e[:2] == ("rung", number)]
         assert len(steps) == len({str(e) for e in steps}) <= NUM_RUNGS
-        assert trial.status in ("completed", "held", "failed")
+        assert trial.status in ("completed", "paused", "failed")
         assert (trial.status == "completed") == (len(steps) == NUM_RUNGS)
-        assert (trial.status == "failed") == (number in (2, 5) and len(steps) == 1 and trial.status != "held")
+        assert (trial.status == "failed") == (number in (2, 5) and len(steps) == 1 and trial.status != "paused")
     if policy == "none":
-        assert all(trial.status != "held" for trial in scheduler.trials.values())
+        assert all(trial.status != "paused" for trial in scheduler.trials.values())
 
 
 @CONTRACT
@@ -80,8 +80,8 @@ def test_restored_in_the_middle_it_goes_on_the_same(sampler: str, policy: str, a
             elif kind == "rung":
                 step = steps[number] = steps.get(number, 0) + 1
                 restored.rung(number, 10 * step, what, AHEAD[step:])
-            elif kind == "hold":
-                restored.hold(number)
+            elif kind == "pause":
+                restored.pause(number)
             else:
                 restored.end(number, TrialStatus.COMPLETED if kind == "end" else TrialStatus.FAILED)
         part.scheduler = restored
@@ -90,7 +90,7 @@ def test_restored_in_the_middle_it_goes_on_the_same(sampler: str, policy: str, a
 
 @pytest.mark.parametrize("aim", AIMS)
 def test_what_optuna_is_told(aim: Aim) -> None:
-    """Held trials are pruned, with the values at their rungs; none is complete that was not; failed ones failed."""
+    """Paused trials are pruned, with the values at their rungs; none is complete that was not; failed ones failed."""
     scheduler = Player(make("tpe", "pareto", aim), 1, (2, 5)).play().scheduler
     for view in scheduler.proposer.views:
         told = {trial.number: trial for trial in view.study.get_trials()}
@@ -101,7 +101,7 @@ def test_what_optuna_is_told(aim: Aim) -> None:
             if number not in view.numbers:
                 continue
             in_study = told[view.numbers[number]]
-            expected = {"completed": "COMPLETE", "held": "PRUNED", "failed": "FAIL"}[trial.status]
+            expected = {"completed": "COMPLETE", "paused": "PRUNED", "failed": "FAIL"}[trial.status]
             assert in_study.state.name == expected
             if expected == "COMPLETE" and aim == "area":
                 assert in_study.value == scheduler.objective.area(trial.front)

@@ -72,7 +72,7 @@ def test_each_trial_comes_to_rest_whatever_the_scores_are(
     assert len(scheduler.trials) == 14
     failed = {number for kind, number, _ in player.events if kind == "fail"}
     for number, trial in scheduler.trials.items():
-        assert trial.status in ("completed", "held", "failed")
+        assert trial.status in ("completed", "paused", "failed")
         assert (trial.status == "failed") == (number in failed)
         space = CHOICES if sampler == "grid" else RANGES
         space.suggest_fixed(trial.values)  # ValueError if outside
@@ -92,7 +92,7 @@ def test_a_space_of_one_point_is_tried_as_often_as_asked_for(sampler: str, polic
     scheduler = Player(make(sampler, policy, aim, num_trials=12, space=space), 3).play().scheduler
     assert len(scheduler.trials) == (1 if sampler == "grid" else 12)
     assert all(trial.values == {"loss": "a", "learning_rate": 1e-4} for trial in scheduler.trials.values())
-    assert all(trial.status in ("completed", "held") for trial in scheduler.trials.values())
+    assert all(trial.status in ("completed", "paused") for trial in scheduler.trials.values())
 
 
 @pytest.mark.parametrize(("sampler", "aim"), [*((sampler, "area") for sampler in ANY_SAMPLER), ("mfgp", "front")])
@@ -117,7 +117,7 @@ def test_a_thousand_equal_trials_do_not_stop_what_is_better(policy: str) -> None
         scheduler.propose()
         for step in range(1, NUM_RUNGS + 1):
             if scheduler.rung(number, 10 * step, [POINT], AHEAD[step:]):
-                scheduler.hold(number)
+                scheduler.pause(number)
                 break
         else:
             scheduler.end(number, TrialStatus.COMPLETED)

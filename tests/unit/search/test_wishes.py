@@ -67,8 +67,8 @@ def test_a_search_with_wishes_that_is_restored_in_the_middle_goes_on_the_same(sa
         elif kind == "rung":
             step = sum(each[:2] == ("rung", number) for each in events[: index + 1])
             restored.rung(number, 10 * step, what, [10 * later for later in range(step + 1, 5)])
-        elif kind == "hold":
-            restored.hold(number)
+        elif kind == "pause":
+            restored.pause(number)
         else:
             restored.end(number, "completed")  # type: ignore[arg-type]
     assert {number: trial.wish for number, trial in restored.trials.items()} == {

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from raysweep.config.trackers import TrackersConfig
-from raysweep.results.events import TrialEnded, TrialRevived
+from raysweep.results.events import TrialEnded, TrialResumed
 from raysweep.results.ledger import Ledger
 from raysweep.storage.folder import LocalFolder
 from raysweep.trackers import tracking
@@ -20,7 +20,7 @@ from support.ledgers import StoredTrial, point, write_ledger
 
 TRIALS = [
     StoredTrial({"loss": "triplet", "learning_rate": 1e-5}, "completed", "done", [(0.70, 0.44), (0.75, 0.43)]),
-    StoredTrial({"loss": "softmax", "learning_rate": 2e-5}, "held", "waits", [(0.72, 0.435)]),
+    StoredTrial({"loss": "softmax", "learning_rate": 2e-5}, "paused", "waits", [(0.72, 0.435)]),
     StoredTrial({"loss": "softmax", "learning_rate": 1.0}, "failed", "diverged", []),
 ]
 
@@ -37,11 +37,11 @@ def run(tmp_path: Path) -> Path:
 
 
 def go_on(run: Path) -> None:
-    """The held trial has one more rung, and is done, as after a resume."""
+    """The paused trial has one more rung, and is done, as after a resume."""
     from raysweep.results.events import RungFinished
 
     ledger = Ledger(run)
-    ledger.append(TrialRevived(trial=1))
+    ledger.append(TrialResumed(trial=1))
     points = (point(1, 2, 0.78, 0.41),)
     ledger.append(RungFinished(trial=1, step=2, examples_seen=4096, seconds=9.0, loss=0.05, stop=None, points=points))
     ledger.append(TrialEnded(trial=1, status=TrialStatus.COMPLETED, reason="done"))

@@ -17,8 +17,8 @@ from raysweep.results.events import (
     RungFinished,
     SessionStarted,
     TrialEnded,
-    TrialHeld,
-    TrialRevived,
+    TrialPaused,
+    TrialResumed,
     TrialStarted,
 )
 from raysweep.results.ledger import Ledger, read_events
@@ -33,7 +33,7 @@ from support.ledgers import INFO, StoredTrial, write_ledger
 
 TRIALS = [
     StoredTrial({"loss": "triplet", "learning_rate": 1e-5}, "completed", "done", [(0.70, 0.44), (0.75, 0.43)]),
-    StoredTrial({"loss": "softmax", "learning_rate": 2e-5}, "held", "waits", [(0.72, 0.435)]),
+    StoredTrial({"loss": "softmax", "learning_rate": 2e-5}, "paused", "waits", [(0.72, 0.435)]),
     StoredTrial({"loss": "softmax", "learning_rate": 1.0}, "failed", "diverged", []),
 ]
 
@@ -137,12 +137,12 @@ def test_a_trials_rests_are_told_and_its_revivals_are_not(tmp_path: Path) -> Non
         [
             SessionStarted(info=INFO),
             TrialStarted(trial=0, config={"loss": "triplet"}),
-            TrialHeld(trial=0, reason="waits"),
-            TrialRevived(trial=0),
+            TrialPaused(trial=0, reason="waits"),
+            TrialResumed(trial=0),
             TrialEnded(trial=0, status=TrialStatus.COMPLETED, reason="done"),
         ],
     )
-    assert notes.rests == [(0, "held: waits"), (0, "completed: done")]
+    assert notes.rests == [(0, "paused: waits"), (0, "completed: done")]
 
 
 @pytest.fixture

@@ -110,7 +110,7 @@ const STANDING_SHAPES = {
   completed: "circle",
   stopped: "path://M0,0L10,0L5,9Z",
   "stopped by a person": "path://M9,0L0,5L9,10Z",
-  held: "rect",
+  paused: "rect",
   interrupted: "triangle",
   failed: CROSS,
   running: "path://M0,0L9,5L0,10Z",

@@ -44,13 +44,13 @@ def test_the_interval_of_a_correlation_holds_the_true_one_as_often_as_it_says(co
     rng = np.random.default_rng(1)
     true = 6 / math.pi * math.asin(correlation / 2)  # Spearman's of a normal pair with this correlation of Pearson's
     num_samples = 1000
-    num_held = 0
+    num_paused = 0
     for _ in range(num_samples):
         first, noise = rng.normal(size=(2, 60))
         second = correlation * first + math.sqrt(1 - correlation**2) * noise
         score = spearman(first, second)
-        num_held += score.low <= true <= score.high
-    assert 0.92 < num_held / num_samples < 0.98
+        num_paused += score.low <= true <= score.high
+    assert 0.92 < num_paused / num_samples < 0.98
 
 
 def test_what_is_not_defined_is_nan() -> None:

@@ -63,7 +63,7 @@ def test_with_nothing_new_to_begin_trials_go_on_while_they_promise_more() -> Non
     assert seen == {0: 10, 1: 40, 2: 40}
 
 
-def test_a_trial_that_has_ended_is_not_revived() -> None:
+def test_a_trial_that_has_ended_is_not_resumed() -> None:
     policy = Growth((0.5, 0.2), None)
     for trial in range(3):
         rung(policy, trial, 10, (0.6, 0.4))

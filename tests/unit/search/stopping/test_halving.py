@@ -25,10 +25,10 @@ def test_milestones_are_the_first_budget_times_powers_of_the_factor() -> None:
     assert [budget for budget in range(1, 3000) if rule.is_milestone(budget)] == [100, 300, 900, 2700]
 
 
-def test_a_trial_is_held_outside_the_best_share_and_revived_when_it_comes_to_belong() -> None:
+def test_a_trial_is_paused_outside_the_best_share_and_resumed_when_it_comes_to_belong() -> None:
     rule = SuccessiveHalving(10, 2)
     reason = rule.on_rung(0, 10, at(0.5), (40,), True)
-    assert reason == "after 10 examples it is not among the best 1 in 2 of 1 trials (objective 50.00)"
+    assert reason == "not among the best 1 in 2 of 1 trials (objective 50.00)"
     assert next_to_resume(rule) is None
     assert rule.on_rung(1, 10, at(0.4), (40,), True) is not None
     assert next_to_resume(rule) == 0, "the best of two"
@@ -42,7 +42,7 @@ def test_a_trial_is_held_outside_the_best_share_and_revived_when_it_comes_to_bel
     assert next_to_resume(rule) is None
 
 
-def test_a_trial_that_has_ended_is_a_measure_but_is_not_revived() -> None:
+def test_a_trial_that_has_ended_is_a_measure_but_is_not_resumed() -> None:
     rule = SuccessiveHalving(10, 2)
     for trial, value in enumerate((0.9, 0.8, 0.1)):
         rule.on_rung(trial, 10, at(value), (40,), True)
