@@ -5,8 +5,8 @@ import shlex
 import time
 
 from raysweep.config.document import parse_value
-from raysweep.control.mailbox import Mailbox
 from raysweep.control.request import Answer, Request, plain
+from raysweep.control.request_queue import RequestQueue
 from raysweep.errors import InputError
 from raysweep.results.events import SweepSteered
 from raysweep.results.ledger import NAME as LEDGER
@@ -50,10 +50,10 @@ def ask(run: Folder, request: Request, seconds: float) -> Answer | None:
     Raises:
         InputError: If no driver is running, in which case the request is withdrawn, or if storage fails.
     """
-    mailbox = Mailbox(run)
+    queue = RequestQueue(run)
     try:
         check_driver(run)
-        identity = mailbox.leave(request)
+        identity = queue.add(request)
     except OSError as error:
         raise InputError(f"{run.location}: cannot be asked: {error.strerror or error}") from None
     deadline = time.monotonic() + seconds
@@ -61,14 +61,14 @@ def ask(run: Folder, request: Request, seconds: float) -> Answer | None:
     try:
         while time.monotonic() < deadline:
             has_driver = is_held(run, LEDGER) is not False
-            if (answer := mailbox.answer_to(identity)) is not None:
+            if (answer := queue.answer_to(identity)) is not None:
                 return answer
             if not has_driver:
-                mailbox.withdraw(identity)
+                queue.withdraw(identity)
                 return _answer_of_the_ledger(run, identity)
             time.sleep(pause)
     except KeyboardInterrupt:
-        mailbox.withdraw(identity)
+        queue.withdraw(identity)
         raise
     return None
 

@@ -426,7 +426,7 @@ class Sweep:
     # Requests to the running sweep.
 
     def steer(self, event: SweepSteered) -> None:
-        """Log and execute a request, which :mod:`raysweep.controller.request_desk` has checked."""
+        """Log and execute a request, which :mod:`raysweep.controller.request_handler` has checked."""
         event = replace(event, at=self.seconds)
         self.ledger.append(event)
         self.steering.take(event)

@@ -30,10 +30,10 @@ from raysweep.cluster.resources import address_of
 from raysweep.cluster.waiting import WaitingWatch
 from raysweep.config.sweep import BudgetConfig
 from raysweep.config.trial import TrialConfig
-from raysweep.control.mailbox import Inbox, Mailbox, watched
+from raysweep.control.request_queue import Inbox, RequestQueue, watched
 from raysweep.controller.failures import Blame, Loss
 from raysweep.controller.front_scores import FrontRung, FrontScores, ScoredRung
-from raysweep.controller.request_desk import RequestDesk
+from raysweep.controller.request_handler import RequestHandler
 from raysweep.controller.status import describe_progress
 from raysweep.controller.sweep import Sweep
 from raysweep.errors import InputError, exception_line
@@ -345,16 +345,16 @@ class TuneSearcher(_NotInSnapshots, Searcher):
     Once the sweep has no more trials and no worker is busy, the rungs of its front follow, to be scored on test.
     """
 
-    def __init__(self, sweep: Sweep, scores: FrontScores, desk: RequestDesk) -> None:
+    def __init__(self, sweep: Sweep, scores: FrontScores, request_handler: RequestHandler) -> None:
         super().__init__()
         self._sweep = sweep
         self._scores = scores
-        self._desk = desk
+        self._request_handler = request_handler
 
     @_ends_the_sweep()
     @uninterrupted()
     def suggest(self, trial_id: str) -> Any:
-        self._desk.serve()  # also here: while nothing runs, e.g. when paused, Tune only calls suggest
+        self._request_handler.serve()  # also here: while nothing runs, e.g. when paused, Tune only calls suggest
         if self._sweep.steering.is_paused:
             return None
         if self._scores.have_begun:
@@ -451,13 +451,13 @@ class TuneScheduler(_NotInSnapshots, FIFOScheduler):
 class _Watch(_NotInSnapshots, tune.Callback):
     """Callback that tracks worker assignments, kills hanging trials and updates the status line."""
 
-    def __init__(self, sweep: Sweep, scores: FrontScores, desk: RequestDesk, listener: Listener) -> None:
+    def __init__(self, sweep: Sweep, scores: FrontScores, request_handler: RequestHandler, listener: Listener) -> None:
         self._begun: set[str] = set()  # Tune's ids of the trials that reached a worker
         self._reasons: dict[str, str] = {}  # why trials were killed
         self._killed_at: dict[str, float] = {}
         self._sweep = sweep
         self._scores = scores
-        self._desk = desk
+        self._request_handler = request_handler
         self._pulses = PulseWatch(listener)
         self._frozen = FrozenWatch()
         self._waiting = WaitingWatch(lambda text: sweep.display.line(f"search: {text}"))
@@ -499,7 +499,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
 
     @uninterrupted()
     def _serve(self) -> None:
-        self._desk.serve()
+        self._request_handler.serve()
 
     def _check(self, trial: TuneTrial, silence: Silence) -> None:
         """Kill the process of a trial that is silent or takes too long for its rung."""
@@ -594,17 +594,17 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
     listener = listen(config.resources.silent_seconds)
     task = SweepTask(bench, config.budget, sweep.run, config.seed, config.resources.checkpoint_seconds, listener)
     scores = FrontScores(sweep, has_test=has_test)
-    mailbox = Mailbox(sweep.run)
+    request_queue = RequestQueue(sweep.run)
     inbox = Inbox()
-    desk = RequestDesk(sweep, mailbox, inbox.take)
-    watch = _Watch(sweep, scores, desk, listener)
+    request_handler = RequestHandler(sweep, request_queue, inbox.take)
+    watch = _Watch(sweep, scores, request_handler, listener)
     # Private to this process, so that no file of Tune's is read from where others may write.
     snapshots = tempfile.TemporaryDirectory(prefix="tune-", dir=process_folder())
     tuner = tune.Tuner(
         tune.with_resources(tune.with_parameters(actor, sweep=task), request.resources),
         tune_config=tune.TuneConfig(
             num_samples=-1,  # the sweep decides when it is over
-            search_alg=TuneSearcher(sweep, scores, desk),
+            search_alg=TuneSearcher(sweep, scores, request_handler),
             scheduler=TuneScheduler(sweep, scores, watch),
             max_concurrent_trials=request.count,
             reuse_actors=True,
@@ -620,7 +620,7 @@ def search(sweep: Sweep, bench: WorkbenchSpec, actor: type[TrialActor] = TrialAc
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
         ),
     )
-    with snapshots, watched(mailbox, inbox), sweep.display.live():
+    with snapshots, watched(request_queue, inbox), sweep.display.live():
         try:
             tuner.fit()
         except BaseException as error:

@@ -9,8 +9,8 @@ import pytest
 
 from raysweep.control import command
 from raysweep.control.command import ask, try_request
-from raysweep.control.mailbox import FOLDER, Inbox, Mailbox, watched
 from raysweep.control.request import Answer, Request
+from raysweep.control.request_queue import FOLDER, Inbox, RequestQueue, watched
 from raysweep.errors import InputError
 from raysweep.results.events import SweepSteered
 from raysweep.results.ledger import NAME, GrowingLedger, Ledger, events_of
@@ -40,19 +40,19 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
 
 
 @contextmanager
-def driven(run: Folder, serve: Callable[[Mailbox, Ledger, Inbox], None]) -> Iterator[None]:
-    """Within, a driver has the run, and looks for letters in a thread of its own."""
+def driven(run: Folder, serve: Callable[[RequestQueue, Ledger, Inbox], None]) -> Iterator[None]:
+    """Within, a driver has the run, and polls for requests in a thread of its own."""
     own = run if isinstance(run, LocalFolder) else open_folder(run.location)
-    ledger, mailbox, inbox = Ledger(own), Mailbox(own), Inbox()
+    ledger, queue, inbox = Ledger(own), RequestQueue(own), Inbox()
     ledger.open()
     stop = threading.Event()
 
     def serve_until_stopped() -> None:
         while not stop.wait(0.02):
-            serve(mailbox, ledger, inbox)
+            serve(queue, ledger, inbox)
 
     thread = threading.Thread(target=serve_until_stopped)
-    with watched(mailbox, inbox, 0.05):
+    with watched(queue, inbox, 0.05):
         thread.start()
         try:
             yield
@@ -62,20 +62,20 @@ def driven(run: Folder, serve: Callable[[Mailbox, Ledger, Inbox], None]) -> Iter
             ledger.close()
 
 
-def answering() -> Callable[[Mailbox, Ledger, Inbox], None]:
-    """A driver that answers each request once, by repeating it; it may hear of one twice, as the desk of a sweep does."""
+def answering() -> Callable[[RequestQueue, Ledger, Inbox], None]:
+    """A driver that answers each request once, by repeating it; it may hear of one twice, as a sweep's request handler does."""
     answered = set()
 
-    def answer(mailbox: Mailbox, ledger: Ledger, inbox: Inbox) -> None:
-        for letter in inbox.take():
-            if letter.identity not in answered:
-                answered.add(letter.identity)
-                mailbox.answer(letter.identity, Answer(accepted=True, text=letter.content.decode()))
+    def answer(queue: RequestQueue, ledger: Ledger, inbox: Inbox) -> None:
+        for queued in inbox.take():
+            if queued.identity not in answered:
+                answered.add(queued.identity)
+                queue.answer(queued.identity, Answer(accepted=True, text=queued.content.decode()))
 
     return answer
 
 
-def do_nothing(mailbox: Mailbox, ledger: Ledger, inbox: Inbox) -> None:
+def do_nothing(queue: RequestQueue, ledger: Ledger, inbox: Inbox) -> None:
     pass
 
 
@@ -103,18 +103,18 @@ def test_without_a_driver_there_is_one_line_and_nothing_is_left(run: Folder) -> 
 def test_a_driver_that_does_not_find_the_time_finds_the_request_later(run: Folder) -> None:
     with driven(run, do_nothing):
         assert ask(run, PAUSE, 0.3) is None
-    (letter,) = Mailbox(run).waiting()
-    assert letter.content == b'{"action":"pause"}'
+    (queued,) = RequestQueue(run).pending()
+    assert queued.content == b'{"action":"pause"}'
 
 
 @pytest.mark.parametrize("acts", [True, False])
 def test_of_a_driver_that_ends_before_it_answers_the_ledger_says_what_it_did(tmp_path: Path, acts: bool) -> None:
     write_ledger(tmp_path, random_trials(3), StoredSweep(finish=None))
 
-    def die(mailbox: Mailbox, ledger: Ledger, inbox: Inbox) -> None:
-        for letter in inbox.take():
+    def die(queue: RequestQueue, ledger: Ledger, inbox: Inbox) -> None:
+        for queued in inbox.take():
             if acts:
-                ledger.append(SweepSteered(request=letter.identity, action="pause", at=1.0))
+                ledger.append(SweepSteered(request=queued.identity, action="pause", at=1.0))
             ledger.close()
 
     run = LocalFolder(tmp_path)
@@ -131,9 +131,9 @@ def test_of_a_driver_that_ends_before_it_answers_the_ledger_says_what_it_did(tmp
 def test_an_answer_that_is_none_is_refused(tmp_path: Path) -> None:
     write_ledger(tmp_path, random_trials(3), StoredSweep(finish=None))
 
-    def confuse(mailbox: Mailbox, ledger: Ledger, inbox: Inbox) -> None:
-        for letter in inbox.take():
-            (tmp_path / FOLDER / f"{letter.identity}.answer.json").write_text("[" * 9999)
+    def confuse(queue: RequestQueue, ledger: Ledger, inbox: Inbox) -> None:
+        for queued in inbox.take():
+            (tmp_path / FOLDER / f"{queued.identity}.answer.json").write_text("[" * 9999)
 
     with driven(LocalFolder(tmp_path), confuse), pytest.raises(InputError, match="is no answer"):
         ask(LocalFolder(tmp_path), PAUSE, 20)
@@ -190,7 +190,7 @@ def test_misuse_is_one_line(tmp_path: Path, arguments: tuple[str, ...], problem:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_box_that_takes_no_letter_is_named(tmp_path: Path) -> None:
+def test_an_unwritable_request_queue_is_named(tmp_path: Path) -> None:
     write_ledger(tmp_path, random_trials(2), StoredSweep(finish=None))
     ledger = Ledger(tmp_path)
     ledger.open()

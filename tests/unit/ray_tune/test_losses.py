@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from raysweep.control.mailbox import Mailbox
+from raysweep.control.request_queue import RequestQueue
 from raysweep.controller.failures import Blame, Loss
 from raysweep.controller.front_scores import FrontScores
-from raysweep.controller.request_desk import RequestDesk
+from raysweep.controller.request_handler import RequestHandler
 from raysweep.ray_tune.tune import Leg, TuneSearcher, _Error
 from support.sweeps import make
 
@@ -46,8 +46,8 @@ def test_the_reason_for_which_a_process_was_killed_goes_before_what_ray_says() -
 
 def test_a_trial_whose_process_was_killed_for_memory_goes_on_with_less(tmp_path: Path) -> None:
     sweep, _ = make(tmp_path)
-    desk = RequestDesk(sweep, Mailbox(sweep.run), list)
-    searcher = TuneSearcher(sweep, FrontScores(sweep, has_test=False), desk)
+    request_handler = RequestHandler(sweep, RequestQueue(sweep.run), list)
+    searcher = TuneSearcher(sweep, FrontScores(sweep, has_test=False), request_handler)
     first: Leg = searcher.suggest("a")["job"]
     second: Leg = searcher.suggest("b")["job"]
     for each in (first, second):

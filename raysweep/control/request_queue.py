@@ -1,7 +1,7 @@
 """The request queue of a run: small, atomically written files that are validated when read.
 
 ``RUN/requests/ID.json`` is a request and ``RUN/requests/ID.answer.json`` its answer. Invalid requests are kept in
-``RUN/requests/refused/``. IDs start with the time, so requests are served in the order in which they were sent.
+``RUN/requests/rejected/``. IDs start with the time, so requests are served in the order in which they were sent.
 """
 
 import errno
@@ -22,7 +22,7 @@ from raysweep.errors import InputError
 from raysweep.storage.folder import BucketFolder, Folder
 
 FOLDER = "requests"
-REFUSED = f"{FOLDER}/refused"
+REJECTED = f"{FOLDER}/rejected"
 IDENTITY = r"\d{20}-[0-9a-f]{8}"
 LOCAL_SECONDS = 0.5  # polling interval in a local folder
 BUCKET_SECONDS = 5.0  # the same in a bucket, where each poll costs a request to the store
@@ -30,7 +30,7 @@ MOST_AT_ONCE = 20  # requests per poll
 
 
 @dataclass(frozen=True)
-class Letter:
+class QueuedRequest:
     """A file in the request queue. ``problem`` is the reason why its content was not read."""
 
     identity: str
@@ -38,7 +38,7 @@ class Letter:
     problem: str | None = None
 
 
-class Mailbox:
+class RequestQueue:
     """The request queue of one run. Methods raise ``OSError`` if storage fails."""
 
     def __init__(self, run: Folder) -> None:
@@ -49,32 +49,32 @@ class Mailbox:
         """Return the driver's polling interval in seconds."""
         return BUCKET_SECONDS if isinstance(self._run, BucketFolder) else LOCAL_SECONDS
 
-    def leave(self, request: Request) -> str:
+    def add(self, request: Request) -> str:
         """Add a request and return its ID."""
         identity = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}"
         self._check_folder()
         self._run.put(_request_file(identity), written(request))
         return identity
 
-    def waiting(self) -> list[Letter]:
+    def pending(self) -> list[QueuedRequest]:
         """Return the oldest unanswered requests by increasing ID, at most ``MOST_AT_ONCE``."""
         self._check_folder()
         names = self._run.names(FOLDER)
         matches = (re.fullmatch(rf"({IDENTITY})\.json", name) for name in names)
         identities = sorted(match.group(1) for match in matches if match)
-        letters = []
+        requests = []
         for identity in identities[:MOST_AT_ONCE]:
             with suppress(FileNotFoundError):  # withdrawn since the listing
-                letters.append(self._letter(identity))
-        return letters
+                requests.append(self._read_queued(identity))
+        return requests
 
-    def _letter(self, identity: str) -> Letter:
+    def _read_queued(self, identity: str) -> QueuedRequest:
         try:
-            return Letter(identity, self._content(_request_file(identity)))
+            return QueuedRequest(identity, self._content(_request_file(identity)))
         except InputError as error:
-            return Letter(identity, b"", str(error))
+            return QueuedRequest(identity, b"", str(error))
         except PermissionError:
-            return Letter(identity, b"", "cannot be read by the user whom the sweep runs as")
+            return QueuedRequest(identity, b"", "cannot be read by the user whom the sweep runs as")
 
     def answer(self, identity: str, answer: Answer) -> None:
         """Answer a request and remove it from the queue."""
@@ -82,12 +82,12 @@ class Mailbox:
         self._run.put(_answer_file(identity), written(answer))
         self._run.remove(_request_file(identity))
 
-    def refuse(self, letter: Letter, text: str) -> None:
+    def reject(self, queued: QueuedRequest, text: str) -> None:
         """Reject an invalid request and keep the content that was read."""
         self._check_folder()
-        if letter.content:
-            self._run.put(f"{REFUSED}/{letter.identity}.json", letter.content[:MAX_BYTES])
-        self.answer(letter.identity, Answer(accepted=False, text=text))
+        if queued.content:
+            self._run.put(f"{REJECTED}/{queued.identity}.json", queued.content[:MAX_BYTES])
+        self.answer(queued.identity, Answer(accepted=False, text=text))
 
     def answer_to(self, identity: str) -> Answer | None:
         """Remove and return the answer to a request, or return None if it has not arrived."""
@@ -117,7 +117,7 @@ class Mailbox:
         """Raise ``InputError`` if a folder of the queue is a link, which would expose files outside the run."""
         if isinstance(self._run, BucketFolder):
             return
-        for name in (FOLDER, REFUSED):
+        for name in (FOLDER, REJECTED):
             path = self._run.path / name
             if path.is_symlink():
                 raise InputError(f"{path}: is a symbolic link; a run's files and folders lie in the run itself")
@@ -155,29 +155,29 @@ def _read_ordinary(path: Path, num_bytes: int) -> bytes:
 class Inbox:
     """Requests found by a polling thread, for a driver that must not wait for storage."""
 
-    _letters: SimpleQueue[Letter] = field(default_factory=SimpleQueue)
+    _requests: SimpleQueue[QueuedRequest] = field(default_factory=SimpleQueue)
 
-    def take(self) -> Iterator[Letter]:
+    def take(self) -> Iterator[QueuedRequest]:
         """Yield the requests found since the last call. An unanswered request is found again."""
         with suppress(Empty):
             while True:
-                yield self._letters.get_nowait()
+                yield self._requests.get_nowait()
 
-    def put(self, letter: Letter) -> None:
-        self._letters.put(letter)
+    def put(self, queued: QueuedRequest) -> None:
+        self._requests.put(queued)
 
     @property
     def is_empty(self) -> bool:
-        return self._letters.empty()
+        return self._requests.empty()
 
 
 @contextmanager
-def watched(mailbox: Mailbox, inbox: Inbox, seconds: float | None = None) -> Iterator[None]:
+def watched(queue: RequestQueue, inbox: Inbox, seconds: float | None = None) -> Iterator[None]:
     """Poll the queue in a background thread every ``seconds`` seconds within the context.
 
     Requests that cannot be read are retried at the next poll.
     """
-    seconds = seconds or mailbox.seconds_between_looks
+    seconds = seconds or queue.seconds_between_looks
     stop = threading.Event()
 
     def look() -> None:
@@ -185,8 +185,8 @@ def watched(mailbox: Mailbox, inbox: Inbox, seconds: float | None = None) -> Ite
             if not inbox.is_empty:  # the driver is busy; polling now would deliver the same requests twice
                 continue
             with suppress(OSError, InputError):
-                for letter in mailbox.waiting():
-                    inbox.put(letter)
+                for queued in queue.pending():
+                    inbox.put(queued)
 
     thread = threading.Thread(target=look, name="requests", daemon=True)
     thread.start()

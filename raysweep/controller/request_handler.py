@@ -8,8 +8,8 @@ answered. If the driver dies in between, the next driver finds the request in th
 from collections.abc import Callable, Iterable, Mapping
 
 from raysweep.config.preset import PresetError, preset_of
-from raysweep.control.mailbox import Letter, Mailbox
 from raysweep.control.request import Answer, Request, plain, read_request
+from raysweep.control.request_queue import QueuedRequest, RequestQueue
 from raysweep.controller.sweep import Sweep
 from raysweep.errors import InputError
 from raysweep.results.events import SweepSteered
@@ -18,37 +18,37 @@ from raysweep.trial_status import TrialStatus
 ENDED = (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED)
 
 
-class RequestDesk:
-    """A handler of requests. ``letters`` returns the new ones, and ``mailbox`` takes the answers."""
+class RequestHandler:
+    """A handler of requests. ``new_requests`` returns the new ones, and ``queue`` takes the answers."""
 
-    def __init__(self, sweep: Sweep, mailbox: Mailbox, letters: Callable[[], Iterable[Letter]]) -> None:
-        self._sweep, self._mailbox, self._letters = sweep, mailbox, letters
+    def __init__(self, sweep: Sweep, queue: RequestQueue, new_requests: Callable[[], Iterable[QueuedRequest]]) -> None:
+        self._sweep, self._queue, self._new_requests = sweep, queue, new_requests
         self._served: set[str] = set()  # IDs of requests answered by this session
         self._decided: dict[str, Answer] = {}  # answers not stored yet, by request ID
         self._has_warned = False
 
     def serve(self) -> None:
         """Execute all new requests. Raise ``InputError`` if the ledger cannot be written."""
-        for letter in self._letters():
-            if letter.identity not in self._served:
-                self._serve(letter)
+        for queued in self._new_requests():
+            if queued.identity not in self._served:
+                self._serve(queued)
 
-    def _serve(self, letter: Letter) -> None:
+    def _serve(self, queued: QueuedRequest) -> None:
         try:
-            if letter.problem is not None:
-                raise InputError(letter.problem)
-            request = read_request(letter.content)
+            if queued.problem is not None:
+                raise InputError(queued.problem)
+            request = read_request(queued.content)
         except InputError as error:
-            self._refuse(letter, str(error))
+            self._reject(queued, str(error))
             return
-        answer = self._decision(letter.identity, lambda: self._act(letter.identity, request))
-        self._answered(letter.identity, lambda: self._mailbox.answer(letter.identity, answer))
+        answer = self._decision(queued.identity, lambda: self._act(queued.identity, request))
+        self._answered(queued.identity, lambda: self._queue.answer(queued.identity, answer))
 
-    def _refuse(self, letter: Letter, problem: str) -> None:
+    def _reject(self, queued: QueuedRequest, problem: str) -> None:
         """Reject an invalid request and set it aside."""
         text = plain(f"the request {problem}")
-        self._decision(letter.identity, lambda: Answer(accepted=False, text=text))
-        self._answered(letter.identity, lambda: self._mailbox.refuse(letter, text))
+        self._decision(queued.identity, lambda: Answer(accepted=False, text=text))
+        self._answered(queued.identity, lambda: self._queue.reject(queued, text))
 
     def _decision(self, identity: str, decide: Callable[[], Answer]) -> Answer:
         """Return the answer to a request, which is decided and printed only once."""
