@@ -50,8 +50,8 @@ class Workless(tune.TrialActor):
             yield self._result(done)  # as a trial that goes on from its checkpoint repeats its last rung
         for step in range(done + 1, self.task.num_rungs + 1):
             time.sleep(self.seconds_per_rung)
-            if self.pulse is not None:
-                self.pulse.sign()
+            if self.heartbeat is not None:
+                self.heartbeat.sign()
             _note(rungs_file(folder, number))
             yield self._result(step)
 

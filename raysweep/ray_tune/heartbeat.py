@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 KILL_SECONDS = 10.0
 LOOK_SECONDS = 5.0  # for which a process is watched before it counts as idle
-MOST_BEAT_SECONDS = 5.0
-BEATS_IN_SILENCE = 6  # missed in a row before a trial counts as silent
+MAX_HEARTBEAT_SECONDS = 5.0
+HEARTBEATS_IN_SILENCE = 6  # missed in a row before a trial counts as silent
 
 
-class Beat(NamedTuple):
+class HeartbeatRecord(NamedTuple):
     """A heartbeat of a trial process, ``quiet_seconds`` after its trial last made progress.
 
     The process counts as loading until its first trial makes progress.
@@ -48,7 +48,7 @@ class Beat(NamedTuple):
 class Silence:
     """The time since a process last made progress on its trial, as far as the driver knows."""
 
-    beat: Beat
+    record: HeartbeatRecord
     seconds: float
 
 
@@ -57,39 +57,39 @@ class Listener:
     """The actor that receives heartbeats, and the interval at which they are sent."""
 
     actor: Any
-    beat_seconds: float
+    heartbeat_seconds: float
 
 
-class Pulses:
+class HeartbeatRecorder:
     """Actor on the driver's node that records the heartbeats of trial processes."""
 
     def __init__(self) -> None:
-        self._heard: dict[str, tuple[Beat, float]] = {}
+        self._heard: dict[str, tuple[HeartbeatRecord, float]] = {}
 
-    def beat(self, trial_id: str, beat: Beat) -> None:
+    def record(self, trial_id: str, record: HeartbeatRecord) -> None:
         """Record a heartbeat of the process that runs this trial.
 
         Earlier trials of the same process are forgotten, since it runs one trial at a time.
         """
-        earlier = [each for each, (said, _) in self._heard.items() if said.process == beat.process]
+        earlier = [each for each, (said, _) in self._heard.items() if said.process == record.process]
         for each in earlier:
             del self._heard[each]
-        self._heard[trial_id] = (beat, time.monotonic())
+        self._heard[trial_id] = (record, time.monotonic())
 
     def silences(self) -> dict[str, Silence]:
         """Return how long each trial has been silent, by Tune's trial ids."""
         now = time.monotonic()
-        return {trial: Silence(beat, now - at + beat.quiet_seconds) for trial, (beat, at) in self._heard.items()}
+        return {trial: Silence(record, now - at + record.quiet_seconds) for trial, (record, at) in self._heard.items()}
 
 
 def listen(silent_seconds: float) -> Listener:
     """Start the heartbeat actor on this node; trials count as silent after ``silent_seconds``."""
     options = {"num_cpus": 0, "max_restarts": -1, "scheduling_strategy": on_this_node()}
-    actor = ray.remote(Pulses).options(**options).remote()
-    return Listener(actor, min(MOST_BEAT_SECONDS, silent_seconds / BEATS_IN_SILENCE))
+    actor = ray.remote(HeartbeatRecorder).options(**options).remote()
+    return Listener(actor, min(MAX_HEARTBEAT_SECONDS, silent_seconds / HEARTBEATS_IN_SILENCE))
 
 
-class Pulse:
+class Heartbeat:
     """The heartbeat thread of a process that runs trials; it also tracks when the trial last made progress.
 
     Use it as a context manager while the trial computes; at other times the trial waits for the driver.
@@ -110,8 +110,8 @@ class Pulse:
         self._trial_id, self._listener = trial_id, listener
         self._last_sign = None
         if is_first:
-            threading.Thread(target=self._keep_beating, daemon=True).start()
-        self._beat(listener)
+            threading.Thread(target=self._send_heartbeats, daemon=True).start()
+        self._send_heartbeat(listener)
 
     def sign(self, *_: object) -> None:
         """Record that the trial made progress or is waiting for a storage that may still answer."""
@@ -148,19 +148,19 @@ class Pulse:
     def __exit__(self, *_: object) -> None:
         self._is_computing = False
 
-    def _keep_beating(self) -> None:
+    def _send_heartbeats(self) -> None:
         while listener := self._listener:
-            time.sleep(listener.beat_seconds)
-            self._beat(listener)
+            time.sleep(listener.heartbeat_seconds)
+            self._send_heartbeat(listener)
 
-    def _beat(self, listener: Listener) -> None:
+    def _send_heartbeat(self, listener: Listener) -> None:
         last = self._last_sign if self._is_computing else None
         quiet_seconds = 0.0 if last is None else time.monotonic() - last
-        beat = Beat(self._node_id, os.getpid(), quiet_seconds, self._is_loading)
-        listener.actor.beat.remote(self._trial_id, beat)
+        record = HeartbeatRecord(self._node_id, os.getpid(), quiet_seconds, self._is_loading)
+        listener.actor.record.remote(self._trial_id, record)
 
 
-class PulseWatch:
+class HeartbeatWatch:
     """Periodic, non-blocking query for silent trials."""
 
     def __init__(self, listener: Listener) -> None:
@@ -172,7 +172,7 @@ class PulseWatch:
         """Return the answer received since the last call; empty if none has arrived."""
         now = time.monotonic()
         if self._asked is None:
-            if now - self._asked_at >= self._listener.beat_seconds:
+            if now - self._asked_at >= self._listener.heartbeat_seconds:
                 self._asked, self._asked_at = self._listener.actor.silences.remote(), now
             return {}
         if not ray.wait([self._asked], timeout=0)[0]:
@@ -191,18 +191,18 @@ class FrozenWatch:
     def __init__(self) -> None:
         self._looks: dict[tuple[str, int], Any] = {}
 
-    def is_frozen(self, beat: Beat) -> bool:
+    def is_frozen(self, record: HeartbeatRecord) -> bool:
         """Return whether a check started by an earlier call found the process idle.
 
         Each call may start a check.
         """
-        look = self._looks.get(beat.process)
+        look = self._looks.get(record.process)
         if look is None:
-            self._looks[beat.process] = _on_its_node(does_nothing, beat)
+            self._looks[record.process] = _on_its_node(does_nothing, record)
             return False
         if not ray.wait([look], timeout=0)[0]:
             return False
-        del self._looks[beat.process]
+        del self._looks[record.process]
         try:
             found: bool = ray.get(look)
         except ray.exceptions.RayError:  # the node is gone
@@ -233,28 +233,28 @@ def _done_so_far(pid: int) -> tuple[list[str], str] | None:
     return cpu_times, transferred
 
 
-def kill(beat: Beat) -> Any:
+def kill(record: HeartbeatRecord) -> Any:
     """Kill a process on its node, whatever it is doing, and return the Ray task without waiting for it.
 
     Does nothing if the process or the node is gone.
     """
-    return _on_its_node(_kill, beat)
+    return _on_its_node(_kill, record)
 
 
-def _on_its_node(function: Callable[[int], Any], beat: Beat) -> Any:
+def _on_its_node(function: Callable[[int], Any], record: HeartbeatRecord) -> Any:
     """Return a task that calls ``function`` with the process's pid on that process's node."""
-    there = NodeAffinitySchedulingStrategy(beat.node_id, soft=False)
+    there = NodeAffinitySchedulingStrategy(record.node_id, soft=False)
     task: Any = ray.remote(function).options(num_cpus=0, scheduling_strategy=there, max_retries=0)
-    return task.remote(beat.pid)
+    return task.remote(record.pid)
 
 
 def kill_all(listener: Listener) -> None:
     """Kill all processes with recent heartbeats and wait until they have ended or prove unreachable."""
     with contextlib.suppress(Exception):  # the cluster may be gone, and the exception being raised is more informative
         silences: dict[str, Silence] = ray.get(listener.actor.silences.remote(), timeout=KILL_SECONDS)
-        recent = BEATS_IN_SILENCE * listener.beat_seconds
-        living = [each.beat for each in silences.values() if each.seconds - each.beat.quiet_seconds < recent]
-        killing = [kill(beat) for beat in living]
+        recent = HEARTBEATS_IN_SILENCE * listener.heartbeat_seconds
+        living = [each.record for each in silences.values() if each.seconds - each.record.quiet_seconds < recent]
+        killing = [kill(record) for record in living]
         if killing:
             ray.wait(killing, num_returns=len(killing), timeout=KILL_SECONDS)
 

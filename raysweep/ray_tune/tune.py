@@ -38,7 +38,16 @@ from raysweep.controller.status import describe_progress
 from raysweep.controller.sweep import Sweep
 from raysweep.errors import InputError, exception_line
 from raysweep.evaluation.evaluation_set import TrialDivergedError
-from raysweep.ray_tune.heartbeat import FrozenWatch, Listener, Pulse, PulseWatch, Silence, kill, kill_all, listen
+from raysweep.ray_tune.heartbeat import (
+    FrozenWatch,
+    Heartbeat,
+    HeartbeatWatch,
+    Listener,
+    Silence,
+    kill,
+    kill_all,
+    listen,
+)
 from raysweep.ray_tune.node_watch import node_type
 from raysweep.ray_tune.workers import WorkbenchSpec, keep_scores, open_workbench, score_on_test
 from raysweep.results.ledger import checkpoint_folder, point_folder, point_name
@@ -117,9 +126,9 @@ def _do_nothing() -> None:
 
 
 @functools.cache
-def _pulse() -> Pulse:
+def _heartbeat() -> Heartbeat:
     """Return the heartbeat of this process."""
-    return Pulse()
+    return Heartbeat()
 
 
 @functools.cache
@@ -129,11 +138,11 @@ def _drain_watch() -> DrainWatch:
     return DrainWatch()
 
 
-def _keep_up_while_storage_waits(pulse: Pulse, run: Folder) -> None:
+def _keep_up_while_storage_waits(heartbeat: Heartbeat, run: Folder) -> None:
     """Count waiting for an object store as progress of the trial."""
 
     def wait(reason: str) -> None:
-        pulse.sign()
+        heartbeat.sign()
         print(reason, flush=True)
 
     if isinstance(run, BucketFolder):
@@ -176,10 +185,10 @@ class TrialActor(tune.Trainable):
         self.logged_at = time.monotonic()
         self.has_checkpoint = True  # nothing has been computed yet, so nothing can be lost
         listener = sweep.listener
-        self.pulse = None if listener is None else _pulse()
-        if self.pulse is not None and listener is not None:
-            self.pulse.begin(self.trial_id, listener)
-            _keep_up_while_storage_waits(self.pulse, sweep.run)
+        self.heartbeat = None if listener is None else _heartbeat()
+        if self.heartbeat is not None and listener is not None:
+            self.heartbeat.begin(self.trial_id, listener)
+            _keep_up_while_storage_waits(self.heartbeat, sweep.run)
         self.results: Iterator[RungResult | RungProgress | ScoredRung]
         if isinstance(job, FrontRung):
             self.results = self._test_scores(sweep, job)
@@ -197,7 +206,7 @@ class TrialActor(tune.Trainable):
             seed=self.task.trial_seed,
             num_rungs=self.task.num_rungs,
             checkpoints=self.task.checkpoints,
-            on_rest=_do_nothing if self.pulse is None else self.pulse.rest,
+            on_rest=_do_nothing if self.heartbeat is None else self.heartbeat.rest,
             leaves=self.note_whether_to_leave,
             recomputes=self.task.leg.recomputes,
         )
@@ -209,8 +218,8 @@ class TrialActor(tune.Trainable):
 
     def _open_bench(self, sweep: SweepTask) -> None:
         self.bench = open_workbench(sweep.bench)
-        if self.pulse is not None:
-            self.pulse.follow(self.bench.model)
+        if self.heartbeat is not None:
+            self.heartbeat.follow(self.bench.model)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         if _drain_watch().is_draining():
@@ -223,7 +232,7 @@ class TrialActor(tune.Trainable):
         if self.has_checkpoint and _drain_watch().is_draining():
             return _as_result(NODE_GOES)
         try:
-            with self.pulse or contextlib.nullcontext():
+            with self.heartbeat or contextlib.nullcontext():
                 result = next(self.results)
             if isinstance(result, RungResult):
                 self.save_weights(result)
@@ -458,7 +467,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
         self._sweep = sweep
         self._scores = scores
         self._request_handler = request_handler
-        self._pulses = PulseWatch(listener)
+        self._heartbeat_watch = HeartbeatWatch(listener)
         self._frozen = FrozenWatch()
         self._waiting = WaitingWatch(lambda text: sweep.display.line(f"search: {text}"))
         self._moved_at = time.monotonic()  # when a trial was last on a worker
@@ -488,7 +497,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
         else:
             self._moved_at = time.monotonic()
             self._waiting.moved()
-        silences = self._pulses.silences()
+        silences = self._heartbeat_watch.silences()
         if not silences:
             return
         running = {trial.trial_id: trial for trial in trials if trial.status == TuneTrial.RUNNING}
@@ -512,7 +521,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
         if reason:
             self._reasons[trial.trial_id] = reason
             self._killed_at[trial.trial_id] = time.monotonic()
-            kill(silence.beat)
+            kill(silence.record)
 
     def _is_lost(self, silence: Silence) -> bool:
         """Return whether a process is lost.
@@ -522,9 +531,9 @@ class _Watch(_NotInSnapshots, tune.Callback):
         limit = self._sweep.config.resources.silent_seconds
         if silence.seconds <= limit:
             return False
-        if not silence.beat.is_loading or silence.seconds > LOADING_SILENCES * limit:
+        if not silence.record.is_loading or silence.seconds > LOADING_SILENCES * limit:
             return True
-        return self._frozen.is_frozen(silence.beat)
+        return self._frozen.is_frozen(silence.record)
 
 
 def _number(trial: TuneTrial) -> int:

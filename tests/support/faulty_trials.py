@@ -89,8 +89,8 @@ class FaultyTrials(tune.TrialActor):
             yield self._result(done)  # as a trial that goes on from its checkpoint repeats its last rung
         for step in range(done + 1, NUM_RUNGS + 1):
             time.sleep(NEXT_RUNG_SECONDS)
-            if self.pulse is not None:
-                self.pulse.sign()
+            if self.heartbeat is not None:
+                self.heartbeat.sign()
             if step == FAULTY_RUNG and self.task.leg.number in FAULTS:
                 FAULTS[self.task.leg.number](self, attempt)
             self._count("rungs")
