@@ -1,10 +1,10 @@
 """Trials without work on Ray Tune, through raysweep's own search: what hands them out, holds, revives and keeps account.
 
 First 500 trials, 16 at a time, on four fake nodes of four CPUs each (``ray.cluster_utils.Cluster``). Each trial is paused
-after its first rung and revived once 16 others have been, so it is twice on a worker: two legs. A trial is lost that did not
-complete, and doubled if an event that belongs to it once is in the ledger twice, or a worker did a rung or a leg again. The
-memory is what belongs to the driver's process alone; its growth a leg is the slope over the last four fifths of the legs,
-with all that the sweep, the sampler and Ray Tune keep of trials.
+after its first rung and revived once 16 others have been, so it is twice on a worker: two assignments. A trial is lost
+that did not complete, and doubled if an event that belongs to it once is in the ledger twice, or a worker did a rung or
+an assignment again. The memory is what belongs to the driver's process alone; its growth per assignment is the slope
+over the last four fifths of the assignments, with all that the sweep, the sampler and Ray Tune keep of trials.
 
 Then 200 trials that sleep for a second each, on two slots of a local Ray. The floor is 100 s. ``ratio`` is the floor over
 what the search took, from the call to its end: starting processes, proposals, the ledger and messages included.
@@ -35,7 +35,7 @@ from raysweep.trial_status import TrialStatus
 SLOTS = 2  # of the trials of a second
 NUM_NODES = 4
 BAR = 1.28  # times the floor
-SETTLED_SHARE = 0.2  # of the legs, by which the driver has loaded what it needs
+SETTLED_SHARE = 0.2  # of the assignments, by which the driver has loaded what it needs
 OBJECT_STORE_BYTES = 100 * measure.MIB
 REFERENCE = (0.6, 0.47)
 SPACE = {
@@ -71,11 +71,11 @@ def main() -> None:
     floor = size.of_one_second / SLOTS
     measured = statistics.median(turn["seconds"] for turn in seconds)
     rows = [
-        ["trials", f"{size.paused}, {size.concurrent} at a time, {paused['legs']} legs"],
+        ["trials", f"{size.paused}, {size.concurrent} at a time, {paused['assignments']} assignments"],
         ["lost; doubled", f"{paused['lost']}; {paused['doubled']}"],
-        ["seconds", f"{paused['seconds']:.1f}, {1000 * paused['seconds'] / paused['legs']:.0f} ms a leg"],
+        ["seconds", f"{paused['seconds']:.1f}, {1000 * paused['seconds'] / paused['assignments']:.0f} ms per assignment"],
         ["driver's private memory", f"{paused['driver_bytes'] / measure.MIB:.0f} MiB at the end"],
-        ["its growth", f"{paused['kib_per_leg']:.1f} KiB a leg"],
+        ["its growth", f"{paused['kib_per_assignment']:.1f} KiB per assignment"],
         ["CPUs taken by others", f"{paused['others']:.0%}"],
     ]
     print(measure.table(("paused and revived", ""), rows))
@@ -118,16 +118,18 @@ def _held_and_revived(size: Size, arguments: argparse.Namespace, folder: Path) -
     sweep.scheduler.early_stopper = workless.HoldOnce(num_waiting=size.concurrent)
     with _fake_nodes(size.concurrent) as resources:
         figures = _search(sweep, workless.Workless, resources, size.concurrent, patient=arguments.patient)
-    settled = [(legs, taken) for legs, taken in sweep.memory if legs >= SETTLED_SHARE * 2 * size.paused]
-    legs, taken = np.array(settled).T
-    slope, _ = np.polyfit(legs, taken, 1)
+    settled = [
+        (assignments, taken) for assignments, taken in sweep.memory if assignments >= SETTLED_SHARE * 2 * size.paused
+    ]
+    assignments, taken = np.array(settled).T
+    slope, _ = np.polyfit(assignments, taken, 1)
     return {
         **figures,
         **_accounted(folder, size.paused, num_rungs=2, num_holds=1),
-        "legs": sweep.num_legs,
-        "kib_per_leg": float(slope) / 1024,
+        "assignments": sweep.num_assignments,
+        "kib_per_assignment": float(slope) / 1024,
         "driver_bytes": measure.private_bytes(),
-        "driver_bytes_by_legs": sweep.memory,
+        "driver_bytes_by_assignments": sweep.memory,
     }
 
 
@@ -220,9 +222,9 @@ def _accounted(folder: Path, num_trials: int, *, num_rungs: int, num_holds: int)
     lost = 0
     for number in range(num_trials):
         done = workless.size_of(workless.rungs_file(folder, number))
-        legs = workless.size_of(workless.legs_file(folder, number))
-        lost += number not in completed or done < num_rungs or legs < num_holds + 1
-        if done > num_rungs or legs > num_holds + 1:
+        assignments = workless.size_of(workless.assignments_file(folder, number))
+        lost += number not in completed or done < num_rungs or assignments < num_holds + 1
+        if done > num_rungs or assignments > num_holds + 1:
             twice.add(number)
     strangers = {trial for _, trial in found} - set(range(num_trials))
     return {"lost": lost, "doubled": len(twice | strangers)}

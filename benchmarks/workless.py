@@ -16,7 +16,7 @@ from raysweep.results.types import PointKey, RungProgress
 from raysweep.search.stopping.base import Standing
 from raysweep.training.workbench import RungResult
 
-SAMPLE_LEGS = 10  # between two looks at the driver's memory
+SAMPLE_ASSIGNMENTS = 10  # between two looks at the driver's memory
 WIDTH = 384
 
 
@@ -43,8 +43,8 @@ class Workless(tune.TrialActor):
 
     def _rungs(self) -> Iterator[RungResult | RungProgress]:
         self.bench: Any = InventedScores()
-        folder, number = self.task.sweep.run.path, self.task.leg.number
-        _note(legs_file(folder, number))
+        folder, number = self.task.sweep.run.path, self.task.assignment.number
+        _note(assignments_file(folder, number))
         done = size_of(rungs_file(folder, number))
         if done:
             yield self._result(done)  # as a trial that goes on from its checkpoint repeats its last rung
@@ -59,10 +59,10 @@ class Workless(tune.TrialActor):
         """Polarity rises and similarity falls, more in some trials than in others."""
         import numpy as np
 
-        gain = step * (1 + self.task.leg.number % 7) / 100
+        gain = step * (1 + self.task.assignment.number % 7) / 100
         scores = Scores(np.array([0.6 + gain]), np.array([0.47 - gain / 4]))
         points: dict[PointKey, Scores] = {("plain", None): scores}
-        return RungResult(step, step * self.task.leg.config.examples_per_rung, 0.1, points, 1.0, 1.0)
+        return RungResult(step, step * self.task.assignment.config.examples_per_rung, 0.1, points, 1.0, 1.0)
 
     def save_weights(self, result: RungResult) -> None:
         """There are none."""
@@ -74,9 +74,9 @@ class OfOneSecond(Workless):
     seconds_per_rung = 1.0
 
 
-def legs_file(folder: Path, number: int) -> Path:
+def assignments_file(folder: Path, number: int) -> Path:
     """A byte for each time that a trial was on a worker."""
-    return folder / f"legs-{number}"
+    return folder / f"assignments-{number}"
 
 
 def rungs_file(folder: Path, number: int) -> Path:
@@ -125,14 +125,14 @@ class HoldOnce:
 
 
 class WatchedSweep(Sweep):
-    """Notes when its first trial was on a worker, and how much private memory its process had after how many legs."""
+    """Notes when its first trial was on a worker, and how much private memory its process had after how many assignments."""
 
     first_placed_at: float | None = None  # by the monotonic clock
-    num_legs = 0
+    num_assignments = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.memory: list[tuple[int, int]] = []  # legs, and bytes
+        self.memory: list[tuple[int, int]] = []  # assignments, and bytes
 
     def place(self, number: int) -> None:
         super().place(number)
@@ -143,6 +143,6 @@ class WatchedSweep(Sweep):
         self, number: int, failure: str | None = None, traceback: str | None = None, *, diverged: bool = False
     ) -> None:
         super().rest(number, failure, traceback, diverged=diverged)
-        self.num_legs += 1
-        if self.num_legs % SAMPLE_LEGS == 0:
-            self.memory.append((self.num_legs, measure.private_bytes()))
+        self.num_assignments += 1
+        if self.num_assignments % SAMPLE_ASSIGNMENTS == 0:
+            self.memory.append((self.num_assignments, measure.private_bytes()))

@@ -87,7 +87,7 @@ class SweepTask:
 
 
 @dataclass(frozen=True)
-class Leg:
+class Assignment:
     """An assignment of a trial to a worker.
 
     Tune keeps the assignment until the sweep ends, so it holds only what identifies the trial. ``run`` counts the
@@ -106,19 +106,19 @@ class TrialTask:
     """The inputs of the actor that runs a trial."""
 
     sweep: SweepTask
-    leg: Leg
+    assignment: Assignment
 
     @property
     def num_rungs(self) -> int:
-        return self.sweep.budget.rungs_of(self.leg.config.examples_per_rung)
+        return self.sweep.budget.rungs_of(self.assignment.config.examples_per_rung)
 
     @property
     def trial_seed(self) -> int:
-        return trial_seed(self.sweep.seed, self.leg.config, self.leg.run)
+        return trial_seed(self.sweep.seed, self.assignment.config, self.assignment.run)
 
     @property
     def checkpoints(self) -> Folder:
-        return self.sweep.run.within(checkpoint_folder(self.leg.number))
+        return self.sweep.run.within(checkpoint_folder(self.assignment.number))
 
 
 def _do_nothing() -> None:
@@ -149,7 +149,7 @@ def _keep_up_while_storage_waits(heartbeat: Heartbeat, run: Folder) -> None:
         run.bucket.on_wait = wait
 
 
-def _as_tune_config(job: Leg | FrontRung) -> dict[str, Any]:
+def _as_tune_config(job: Assignment | FrontRung) -> dict[str, Any]:
     """Return the job as a configuration for Tune.
 
     Tune copies a configuration several times and pickles it into its snapshots.
@@ -157,9 +157,9 @@ def _as_tune_config(job: Leg | FrontRung) -> dict[str, Any]:
     return {"job": job}
 
 
-def _job(tune_config: dict[str, Any]) -> Leg | FrontRung:
+def _job(tune_config: dict[str, Any]) -> Assignment | FrontRung:
     """Return the job in a configuration from Tune: a trial to run, or a rung to score on test."""
-    job: Leg | FrontRung = tune_config["job"]
+    job: Assignment | FrontRung = tune_config["job"]
     return job
 
 
@@ -200,7 +200,7 @@ class TrialActor(tune.Trainable):
         """Yield the trial's results; nothing runs before the first step, so that errors are reported in full."""
         self._open_bench(self.task.sweep)
         yield from rungs_and_progress(
-            self.task.leg.config,
+            self.task.assignment.config,
             self.bench,
             Intervals(self.task.sweep.checkpoint_seconds, PROGRESS_SECONDS),
             seed=self.task.trial_seed,
@@ -208,7 +208,7 @@ class TrialActor(tune.Trainable):
             checkpoints=self.task.checkpoints,
             on_rest=_do_nothing if self.heartbeat is None else self.heartbeat.rest,
             leaves=self.note_whether_to_leave,
-            recomputes=self.task.leg.recomputes,
+            recomputes=self.task.assignment.recomputes,
         )
 
     def _test_scores(self, sweep: SweepTask, rung: FrontRung) -> Iterator[ScoredRung]:
@@ -287,11 +287,11 @@ class TrialActor(tune.Trainable):
         now = time.monotonic()
         if now - self.logged_at >= LOG_SECONDS:
             self.logged_at = now
-            print(f"trial {self.task.leg.number}: {describe_progress([progress])}", flush=True)
+            print(f"trial {self.task.assignment.number}: {describe_progress([progress])}", flush=True)
 
     def save_weights(self, result: RungResult) -> None:
         """Store the rung's weights and scores in the run's folder."""
-        run, trial, step = self.task.sweep.run, self.task.leg.number, result.step
+        run, trial, step = self.task.sweep.run, self.task.assignment.number, result.step
         keep_scores(run, "dev", trial, step, result.points)
         name = point_folder(trial, step)
         save_point(run.path / name, self.bench.model, self.bench.head, self.reading(result))
@@ -305,7 +305,7 @@ class TrialActor(tune.Trainable):
         points = result.points
         if any(scores.retrieved is None for scores in points.values()):  # restored from a checkpoint, which lacks them
             points = self.bench.measure(self.bench.dev, list(points))
-        trial = self.task.leg.number
+        trial = self.task.assignment.number
         return self.bench.dev.reading({(trial, result.step, *key): scores for key, scores in points.items()})
 
 
@@ -375,7 +375,7 @@ class TuneSearcher(_NotInSnapshots, Searcher):
             return None if self._sweep.assignments or was_paused else self._rung_to_score()
         number, config = asked
         run = self._sweep.scheduler.trials[number].run
-        return _as_tune_config(Leg(number, config, run, number in self._sweep.short_of_memory))
+        return _as_tune_config(Assignment(number, config, run, number in self._sweep.short_of_memory))
 
     def _rung_to_score(self) -> Any:
         self._sweep.is_over = True
@@ -476,7 +476,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
     def on_trial_start(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
         self._begun.add(trial.trial_id)
         job = _job(trial.config)
-        if isinstance(job, Leg):
+        if isinstance(job, Assignment):
             self._sweep.place(job.number)
 
     def error_of(self, trial: TuneTrial) -> "_Error":
@@ -516,7 +516,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
         if self._is_lost(silence):
             reason = f"it gave no sign of life for {silence.seconds:.0f} s, and was killed"
         job = _job(trial.config)
-        if isinstance(job, Leg):
+        if isinstance(job, Assignment):
             reason = reason or self._sweep.overdue(job.number)
         if reason:
             self._reasons[trial.trial_id] = reason
@@ -539,7 +539,7 @@ class _Watch(_NotInSnapshots, tune.Callback):
 def _number(trial: TuneTrial) -> int:
     """Return the sweep's number of a Tune trial."""
     job = _job(trial.config)
-    assert isinstance(job, Leg)
+    assert isinstance(job, Assignment)
     return job.number
 
 

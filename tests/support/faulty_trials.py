@@ -91,8 +91,8 @@ class FaultyTrials(tune.TrialActor):
             time.sleep(NEXT_RUNG_SECONDS)
             if self.heartbeat is not None:
                 self.heartbeat.sign()
-            if step == FAULTY_RUNG and self.task.leg.number in FAULTS:
-                FAULTS[self.task.leg.number](self, attempt)
+            if step == FAULTY_RUNG and self.task.assignment.number in FAULTS:
+                FAULTS[self.task.assignment.number](self, attempt)
             self._count("rungs")
             yield self._result(step)
 
@@ -100,12 +100,12 @@ class FaultyTrials(tune.TrialActor):
         """There are none."""
 
     def _result(self, step: int) -> RungResult:
-        invented = rung(self.task.leg.config, step)
+        invented = rung(self.task.assignment.config, step)
         seen = invented["examples_seen"]
         return RungResult(step, seen, 0.1, invented["points"], 1.0, 1.0)
 
     def _file(self, name: str) -> Path:
-        return self.task.sweep.run.path / f"{name}-{self.task.leg.number}"
+        return self.task.sweep.run.path / f"{name}-{self.task.assignment.number}"
 
     def _count(self, name: str) -> int:
         with self._file(name).open("a") as file:

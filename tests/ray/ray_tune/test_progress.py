@@ -27,7 +27,7 @@ def actor_of(run: Path, folder: Path) -> tune.TrialActor:
     sweep = tune.SweepTask(bench, BudgetConfig(rungs=1), open_folder(str(folder)), 0, 300.0)
     config = TrialConfig(loss="cosine_similarity", learning_rate=1e-4, batch_size=16, examples_per_rung=64)
     actor = tune.TrialActor.__new__(tune.TrialActor)
-    actor.setup({"job": tune.Leg(7, config, 0)}, sweep)
+    actor.setup({"job": tune.Assignment(7, config, 0)}, sweep)
     return actor
 
 

@@ -8,7 +8,7 @@ from raysweep.control.request_queue import RequestQueue
 from raysweep.controller.failures import Blame, Loss
 from raysweep.controller.front_scores import FrontScores
 from raysweep.controller.request_handler import RequestHandler
-from raysweep.ray_tune.tune import Leg, TuneSearcher, _Error
+from raysweep.ray_tune.tune import Assignment, TuneSearcher, _Error
 from support.sweeps import make
 
 TRACEBACK = "Traceback (most recent call last):\n  File ...\n"
@@ -48,9 +48,12 @@ def test_a_trial_whose_process_was_killed_for_memory_goes_on_with_less(tmp_path:
     sweep, _ = make(tmp_path)
     request_handler = RequestHandler(sweep, RequestQueue(sweep.run), list)
     searcher = TuneSearcher(sweep, FrontScores(sweep, has_test=False), request_handler)
-    first: Leg = searcher.suggest("a")["job"]
-    second: Leg = searcher.suggest("b")["job"]
+    first: Assignment = searcher.suggest("a")["job"]
+    second: Assignment = searcher.suggest("b")["job"]
     for each in (first, second):
         sweep.lose(each.number, Loss(Blame.PROCESS, "it died", needs_memory=each is second))
     again = [searcher.suggest(name)["job"] for name in ("c", "d")]
-    assert [(leg.number, leg.recomputes) for leg in again] == [(first.number, False), (second.number, True)]
+    assert [(assignment.number, assignment.recomputes) for assignment in again] == [
+        (first.number, False),
+        (second.number, True),
+    ]
