@@ -53,7 +53,7 @@ def waiting() -> Waiting | None:
 def described_waiting(status: "ClusterStatus") -> Waiting | None:
     """Return the pending work in a Ray status, which covers all drivers on the cluster."""
     demands = [*status.resource_demands.ray_task_actor_demand, *status.resource_demands.placement_group_demand]
-    waiting_for = [each for demand in demands for each in demand.bundles_by_count if not _is_of_scout(each.bundle)]
+    waiting_for = [each for demand in demands for each in demand.bundles_by_count if not _is_of_probe_task(each.bundle)]
     if not waiting_for:
         return None
     asked: Counter[str] = Counter()
@@ -81,7 +81,7 @@ def described_waiting(status: "ClusterStatus") -> Waiting | None:
     return Waiting(text, bool(coming), of_work, refused)
 
 
-def _is_of_scout(bundle: Mapping[str, float]) -> bool:
+def _is_of_probe_task(bundle: Mapping[str, float]) -> bool:
     """Return whether a bundle belongs to a probe task, which requests only a node type's own resource."""
     (name,) = bundle if len(bundle) == 1 else ("CPU",)
     return name not in RAYS_OWN and "_group_" not in name and not name.startswith("bundle")
@@ -124,29 +124,29 @@ def _arrive() -> None:
     """Do nothing, to occupy a node only briefly."""
 
 
-class Scouts:
+class ProbeTasks:
     """Probe tasks: empty tasks that only nodes of one type can run, so that the autoscaler adds such nodes.
 
     Unlike requests to the autoscaler itself, they end with the driver and occupy no node.
     """
 
     def __init__(self) -> None:
-        self._under_way: list[ray.ObjectRef[None]] = []
+        self._pending: list[ray.ObjectRef[None]] = []
 
-    def send(self, group: NodeGroup, count: int) -> None:
+    def submit(self, group: NodeGroup, count: int) -> None:
         """Request ``count`` nodes of a type."""
         import ray
 
         task: Any = ray.remote(_arrive).options(num_cpus=0, resources={group.mark: 1})
-        self._under_way += [task.remote() for _ in range(count)]
+        self._pending += [task.remote() for _ in range(count)]
 
-    def call_back(self) -> None:
+    def cancel(self) -> None:
         """Cancel the requests for more nodes."""
         import ray
 
-        for task in self._under_way:
+        for task in self._pending:
             ray.cancel(task)
-        self._under_way = []
+        self._pending = []
 
 
 class WaitingWatch:
@@ -161,7 +161,7 @@ class WaitingWatch:
         self._say = say
         self._said = ""
         self._looked_at = 0.0  # monotonic clock
-        self._scouts = Scouts()
+        self._probe_tasks = ProbeTasks()
         self._has_asked = False
 
     def check(self, quiet_seconds: float) -> bool:
@@ -185,10 +185,10 @@ class WaitingWatch:
         refused = ", ".join(sorted(found.refused))
         for group, count in instead(found, node_groups(cluster_file())).items():
             self._say(f"no nodes of type {refused} are to be had; asking for {count} of {group.name}")
-            self._scouts.send(group, count)
+            self._probe_tasks.submit(group, count)
 
     def moved(self) -> None:
         """Note that work is moving again and cancel the requests for other nodes."""
         if self._has_asked:
-            self._scouts.call_back()
+            self._probe_tasks.cancel()
             self._has_asked = False

@@ -88,17 +88,17 @@ def test_nodes_of_another_type_are_as_many_as_the_work_needs(
 
 
 class Sent:
-    """Scouts that only count."""
+    """Probe tasks that are only counted."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, int]] = []
-        self.num_called_back = 0
+        self.num_cancelled = 0
 
-    def send(self, group: NodeGroup, count: int) -> None:
+    def submit(self, group: NodeGroup, count: int) -> None:
         self.sent.append((group.name, count))
 
-    def call_back(self) -> None:
-        self.num_called_back += 1
+    def cancel(self) -> None:
+        self.num_cancelled += 1
 
 
 def test_other_nodes_are_asked_for_after_two_minutes_once_and_again_after_something_moved(
@@ -109,7 +109,7 @@ def test_other_nodes_are_asked_for_after_two_minutes_once_and_again_after_someth
     lines: list[str] = []
     refused = Waiting("waiting for room", False, (Request(4, 1, 3),), frozenset({"spot"}))
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr(module, "Scouts", lambda: sent)
+    monkeypatch.setattr(module, "ProbeTasks", lambda: sent)
     monkeypatch.setattr(module, "waiting", lambda: refused)
     monkeypatch.setattr(module, "node_groups", lambda _: [SPOT, ON_DEMAND])
     watch = WaitingWatch(lines.append)
@@ -128,6 +128,6 @@ def test_other_nodes_are_asked_for_after_two_minutes_once_and_again_after_someth
     assert lines[1:] == ["no nodes of type spot are to be had; asking for 3 of on_demand"]
     watch.moved()
     watch.moved()
-    assert sent.num_called_back == 1
+    assert sent.num_cancelled == 1
     look(130)
     assert sent.sent == [("on_demand", 3)] * 2
